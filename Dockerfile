@@ -11,7 +11,7 @@ ARG PYTHON=python:3.11-slim
 FROM ${PYTHON} AS build-api
 WORKDIR /src
 RUN python -m venv --without-pip /opt/lethe
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY pyproject.toml constraints.txt constraints-gpu.txt README.md LICENSE ./
 COPY lethe lethe
 COPY app app
 COPY migrations migrations
@@ -20,11 +20,15 @@ COPY workers workers
 RUN --mount=type=cache,target=/root/.cache/pip \
     python -m pip --python /opt/lethe/bin/python install -c constraints.txt '.[server]'
 
-# The same, with what the methods compute with. EXTRA=torch: deep models and silos too.
+# The same, with what the methods compute with. EXTRA=families: what every family needs. Where
+# torch comes from and for which processor, compose.yaml says.
 FROM build-api AS build-worker
 ARG EXTRA=worker
+ARG CONSTRAINTS=constraints.txt
+ARG TORCH_INDEX=
 RUN --mount=type=cache,target=/root/.cache/pip \
-    python -m pip --python /opt/lethe/bin/python install -c constraints.txt ".[${EXTRA:-worker}]"
+    python -m pip --python /opt/lethe/bin/python install -c ${CONSTRAINTS:-constraints.txt} \
+    ${TORCH_INDEX:+--extra-index-url} ${TORCH_INDEX:-} ".[${EXTRA:-worker}]"
 
 # No compiler and no source tree in what runs, and nobody who could write to the code.
 FROM ${PYTHON} AS runtime

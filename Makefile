@@ -7,7 +7,7 @@ STAMPS := .stamps
 # The tests start hundreds of processes: without bytecode each compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo federated demo-federated test coverage test-full test-repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness bench bench-check flower-check demos-check attacks-check red-team lock clean
+.PHONY: help demo federated demo-federated test coverage test-full test-repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness bench bench-check flower-check gpu-check demos-check attacks-check red-team lock clean
 
 demo: $(STAMPS)/demo ## the demonstration: every certificate is verified; options in ARGS
 	$(BIN)/lethe demo $(ARGS)
@@ -25,7 +25,7 @@ test coverage: export NUMBA_DISABLE_JIT = 1
 test: $(STAMPS)/dev ## the tests, on two processes; ARGS goes to pytest
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
-# `make test`, measured: half as long again, so not what a newcomer runs.
+# `make test`, measured: tests/probes.py says how.
 coverage: $(STAMPS)/dev ## the tests, measured: fails below the floor in pyproject.toml
 	@mkdir -p build/coverage && rm -f build/coverage/*
 	$(BIN)/python -m coverage run -m pytest -n 2 --dist worksteal $(ARGS)
@@ -37,10 +37,11 @@ coverage: $(STAMPS)/dev ## the tests, measured: fails below the floor in pyproje
 BY_FILE := --dist loadfile --no-loadscope-reorder
 
 # What `make test` leaves out (tests/sizes.py says what, and why), and what it runs smaller:
-# fewer examples of the properties in tests/fuzz.py, forests without compiling.
+# fewer examples of the properties in tests/fuzz.py, forests without compiling. Three processes
+# on two processors: half of a test with killed processes is waiting for their leases.
 test-full: export LETHE_TEST_SIZE = full
 test-full: $(STAMPS)/dev ## what `make test` leaves out: the second database, processes, demonstrations
-	$(BIN)/python -m pytest -n 2 $(BY_FILE) -m "(full or thorough) and not repeats and not slow and not redteam" $(ARGS)
+	$(BIN)/python -m pytest -n 3 $(BY_FILE) -m "(full or thorough) and not repeats and not slow and not redteam" $(ARGS)
 
 test-repeats: $(STAMPS)/dev ## every case on the second database: half an hour, not in .ci/run
 	$(BIN)/python -m pytest -n 2 $(BY_FILE) -m "repeats and not slow and not redteam" $(ARGS)
@@ -55,8 +56,9 @@ JUDGE_NOTHING := tests/benchmarks tests/e2e tests/faults tests/workers/demo \
   tests/workers/families/test_export.py \
   tests/workers/methods/network/hf_kcu/test_backdoor.py \
   $(addprefix tests/workers/jobs/test_,audit_citation.py audit_hidden.py \
-    changed_registration.py forest_family.py logged_counts.py progress.py recipe_family.py \
-    rewound.py script_family.py shards_family.py stalled.py sums_family.py vectors_family.py)
+    changed_registration.py forest_family.py logged_counts.py progress.py planted_tables.py \
+    recipe_family.py refuted_groups.py rewound.py script_family.py \
+    shards_family.py stalled.py sums_family.py vectors_family.py)
 test-capabilities: $(STAMPS)/dev ## the tests that train, with other processors' instructions
 	@own=$$($(BIN)/python -c "import torch; print(torch.backends.cpu.get_cpu_capability())"); \
 	case "$$own" in AVX512*) others="DEFAULT AVX2";; AVX2 | SVE*) others=DEFAULT;; *) others=;; esac; \
@@ -97,6 +99,12 @@ bench-check: $(STAMPS)/dev ## fail if a ratio of a quick run is worse than docs/
 	@mkdir -p build/bench
 	$(BIN)/python -m benchmarks.service --quick --json build/bench/fresh.json
 	$(BIN)/python -m benchmarks.service.report check docs/benchmarks/service.json build/bench/fresh.json
+
+# On a machine with an NVIDIA GPU and torch's build for CUDA; DEVICE=cpu rehearses it elsewhere.
+gpu-check: $(STAMPS)/benchmarks $(STAMPS)/federated ## self-test, training, unlearning and sums on a GPU; a record in build/gpu
+	@mkdir -p build/gpu
+	$(BIN)/python -m benchmarks.gpu_statistics --quick --json build/gpu/statistics.json
+	$(BIN)/python -m benchmarks.gpu_training --device $(or $(DEVICE),cuda) --json build/gpu/training.json
 
 # Runs the Flower adapter for real, in an environment of its own (docs/flower.md).
 flower-check: ## run the Flower adapter for real: a quarter of an hour

@@ -43,8 +43,10 @@ class AtomicChannel(Channel):
     # kombu names the second parameter in two ways and passes it by position.
     def _put(self, queue: str, message: Any, **kwargs: Any) -> None:  # type: ignore[override]
         folder = Path(self.data_folder_out)
-        # Taken in the order of their names; nanoseconds since 1970 survive a restart.
-        stem = f"{time_ns():020}_{uuid.uuid4()}"
+        # Taken in the order of their names: by priority, as Redis hands them out, then by
+        # time; nanoseconds since 1970 survive a restart.
+        priority = self._get_message_priority(message)  # type: ignore[no-untyped-call]
+        stem = f"{priority}_{time_ns():020}_{uuid.uuid4()}"
         unfinished = folder / f"{stem}.unfinished"
         unfinished.write_text(json.dumps(message))
         os.replace(unfinished, folder / f"{stem}.{queue}{SUFFIX}")

@@ -23,9 +23,11 @@ if TYPE_CHECKING:  # a tenth of the start of an API process, which sends its fir
 log = logging.getLogger(__name__)
 
 QUEUE = "cpu"
+GPU_QUEUE = "gpu"  # of what trains networks, where LETHE_GPU_QUEUE is set
 POLL_SECONDS = 0.05  # of the file broker; kombu's default of 1 s would dominate the latency
 REPLY_SECONDS = 1  # a Redis that accepts and never answers is given up after this long
 WAITING = 1000  # nudges in memory; what does not fit is dropped, the sweep finds the job
+LAST = 9  # of the priorities of a message, which count from 0
 DRAIN_SECONDS = 2.0  # how long closing waits for nudges not yet sent
 
 
@@ -46,7 +48,7 @@ def make_celery(settings: Settings) -> "Celery":
     if settings.broker_url.startswith("filesystem:"):
         folder = settings.data_dir / "broker"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for name in (QUEUE, *map(silo_queue, range(settings.silos))):
+        for name in (QUEUE, GPU_QUEUE, *map(silo_queue, range(settings.silos))):
             broker.bind(settings.data_dir / "broker-control", name)
         url = url.replace("filesystem:", f"{broker.SCHEME}:", 1)
         options = {
@@ -94,21 +96,25 @@ class Dispatcher:
 
     def __init__(self, make: "Callable[[], Celery]") -> None:
         self._make = make
-        self._waiting: queue.Queue[tuple[str, str] | None] = queue.Queue(WAITING)
+        self._waiting: queue.Queue[tuple[str, str, str, int] | None] = queue.Queue(WAITING)
         self._starting = threading.Lock()
 
     @cached_property
     def _celery(self) -> "Celery":
         return self._make()
 
-    def nudge(self, job_id: str, stage: str = "execute") -> None:
-        """Have a worker told to look at a job.
+    def nudge(
+        self, job_id: str, stage: str = "execute", queue: str = QUEUE, *, last: bool = False
+    ) -> None:
+        """Have a worker of a queue told to look at a job.
+
+        last: behind all other nudges that wait, also those yet to come: its model had a turn.
 
         Returns at once and never raises, whatever the broker does: were a request to wait
         for it, a broker that hangs would hold every thread of the service.
         """
         try:
-            self._waiting.put_nowait((job_id, stage))
+            self._waiting.put_nowait((job_id, stage, queue, LAST if last else 0))
             self._start()
         except Exception as error:  # a full queue, or no thread left to send from
             log.warning("nudge dropped (%s); the sweep will send it", type(error).__name__)
@@ -146,11 +152,27 @@ class Dispatcher:
 
     def _run(self) -> None:
         while (nudge := self._waiting.get()) is not None:
-            job_id, stage = nudge
+            job_id, stage, name, priority = nudge
             try:
-                self._celery.send_task(f"lethe.{stage}", args=[job_id], retry=False)
+                # Only these wait for a worker that may be away while others sweep: each sweep
+                # would add a message for each of them.
+                if name == GPU_QUEUE and self._waiting_in(name) >= WAITING:
+                    continue
+                self._celery.send_task(
+                    f"lethe.{stage}", args=[job_id], queue=name, retry=False, priority=priority
+                )
             except Exception as error:
                 log.warning("nudge not sent (%s); the sweep will", type(error).__name__)
+
+    def _waiting_in(self, name: str) -> int:
+        """Return how many messages a queue holds, 0 for one that was never sent to."""
+        with self._celery.connection_for_write() as connection:
+            channel = connection.default_channel
+            try:
+                found: int = channel.queue_declare(name, passive=True).message_count
+            except connection.channel_errors:
+                return 0
+        return found
 
     def check(self) -> int:
         """Return how many messages workers have dropped as none of Lethe's (for /readyz).

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Literal
 
@@ -28,11 +29,13 @@ from sqlmodel import Session, col
 from app.counters import COUNTERS, HISTOGRAMS
 from app.ledger import storage
 from app.service.context import Services
+from app.service.deadlines import REMIND_DAYS
 from app.service.queue import PARKED
 from app.service.requests import CLOSED
+from app.service.review import PAUSED
 from lethe.errors import LetheError
 from models import Certificate, ErasureRequest, Job
-from models.clock import clock
+from models.database.clock import clock
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -155,7 +158,13 @@ def _database(services: Services) -> list[Family]:
             (kind, stage): float(n) for kind, stage, n in session.connection().execute(waiting)
         }
         overdue = columns(func.count()).where(
-            col(ErasureRequest.due_at) < now, col(ErasureRequest.state).not_in(CLOSED)
+            col(ErasureRequest.due_at) < now,
+            col(ErasureRequest.state).not_in((*CLOSED, PAUSED)),
+        )
+        soon = columns(func.count()).where(
+            col(ErasureRequest.due_at) >= now,
+            col(ErasureRequest.due_at) < now + timedelta(days=REMIND_DAYS[0]),
+            col(ErasureRequest.state).not_in((*CLOSED, PAUSED)),
         )
         # An attempt counts from the moment a worker takes it. What was executed together
         # with another request was never taken by itself.
@@ -183,6 +192,11 @@ def _database(services: Services) -> list[Family]:
                 "lethe_requests_overdue",
                 "Open erasure requests past their deadline.",
                 _number(session, overdue),
+            ),
+            _gauge(
+                "lethe_requests_due_soon",
+                f"Open erasure requests due within {REMIND_DAYS[0]} days.",
+                _number(session, soon),
             ),
             Family(
                 "lethe_certified", "counter", "Certificates issued.", certified, ("result",)

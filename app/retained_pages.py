@@ -25,7 +25,7 @@ from lethe.certificates.retained_tree import (
     divided,
 )
 from models import Record, RetainedPage
-from models.session import chunks
+from models.database.session import chunks
 
 CAP = 1024  # commitments: to read and hash them takes about 3 ms
 FETCH = 1000  # rows in memory at once

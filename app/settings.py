@@ -5,6 +5,7 @@ import binascii
 from pathlib import Path
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -86,6 +87,18 @@ class Settings(BaseSettings):
     device: Literal["auto", "cpu", "cuda", "torch-cpu"] = Field(
         default="auto",
         description="Where rows are summed, networks train; auto: a GPU passing its self-test.",
+    )
+    gpu_queue: bool = Field(
+        default=False,
+        description="Send what trains networks to workers of the queue gpu, and nowhere else.",
+    )
+    decide: Literal["review", "at-once"] = Field(
+        default="review",
+        description="Whether officers approve requests of models registered without --decide.",
+    )
+    time_zone: str = Field(
+        default="UTC",
+        description="IANA name of the time zone whose calendar deadlines are counted in.",
     )
     max_body_bytes: int = Field(
         default=1_048_576, gt=0, description="Largest JSON request body, in bytes."
@@ -219,6 +232,16 @@ class Settings(BaseSettings):
         default="",
         description="Development only: STEP[@N]=kill|raise|freeze plants a fault at a step.",
     )
+
+    @model_validator(mode="after")
+    def _refuse_unknown_zone(self) -> Self:
+        try:
+            ZoneInfo(self.time_zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError(
+                "LETHE_TIME_ZONE: no such zone; give an IANA name such as Europe/Berlin"
+            ) from None
+        return self
 
     @model_validator(mode="after")
     def _refuse_half_a_batch(self) -> Self:

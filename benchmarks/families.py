@@ -1,6 +1,7 @@
 """What each family of models costs and is worth, beside the library that people would use.
 
     python -m benchmarks.families [--quick] [--family NAME]... [--data FILE]... [--json FILE]
+        [--page FILE]
 
 For each family and data set: accuracy by cross-validation, with the same folds for the
 reference; how long a fit takes beside the reference's; how many times faster a deletion is than
@@ -355,6 +356,40 @@ def data_sets(files: tuple[Path, ...], *, quick: bool) -> dict[str, tuple[Number
     return found | {path.stem: sample(path, 500 if quick else 4000) for path in files}
 
 
+HEAD = """# Families of tables
+
+Each family beside the library that people would use, measured by
+`python -m benchmarks.families --json FILE --page FILE`; `--data FILE` adds rows.
+
+Accuracy is by cross-validation on the same folds; of a vector index it is recall@10 beside
+exhaustive search. Times are of processors. Fit: the family's beside the reference's. Deletion:
+how many times faster one deletion is than the family's own fit; verified: with the verifier's
+own fit.
+"""
+
+
+def page(document: Mapping[str, Any]) -> str:
+    """Return the Markdown page of a run's JSON."""
+    if document["quick"]:
+        extent = "A quick run: breast_cancer, two folds"
+    else:
+        extent = "A whole run: five folds, of the made rows two"
+    lines = [*HEAD.splitlines(), "", f"{extent}, on {document['processor']}."]
+    columns = ("family", "rows", "accuracy", "reference", "fit", "deletion", "verified")
+    names = dict.fromkeys(one for own in document["families"].values() for one in own)
+    for name in names:
+        lines += ["", f"## {name}", "", f"| {' | '.join(columns)} |", "|---" * 7 + "|"]
+        for family, own in document["families"].items():
+            if name in own:
+                found = Figures(**own[name])
+                lines.append(
+                    f"| {family} | {found.rows:,} | {found.accuracy:.4f} "
+                    f"| {found.accuracy_reference:.4f} | {found.fit_seconds_ratio:.2f} "
+                    f"| {found.delete_speedup:.1f} | {found.verified_delete_speedup:.2f} |"
+                )
+    return "\n".join(lines) + "\n"
+
+
 @click.command()
 @click.option("--quick", is_flag=True, help="Breast cancer and two folds: for a look.")
 @click.option(
@@ -372,8 +407,13 @@ def data_sets(files: tuple[Path, ...], *, quick: bool) -> dict[str, tuple[Number
     help="Only this one.",
 )
 @click.option("--json", "file", type=click.Path(path_type=Path), help="Write results here.")
+@click.option("--page", "text", type=click.Path(path_type=Path), help="Write a page here.")
 def main(
-    quick: bool, files: tuple[Path, ...], wanted: tuple[str, ...], file: Path | None
+    quick: bool,
+    files: tuple[Path, ...],
+    wanted: tuple[str, ...],
+    file: Path | None,
+    text: Path | None,
 ) -> None:
     """Measure each family beside scikit-learn."""
     found: dict[str, dict[str, Any]] = {}
@@ -393,8 +433,10 @@ def main(
                 f"deletion {figures.delete_speedup:7.1f} x faster, "
                 f"verified {figures.verified_delete_speedup:5.2f} x"
             )
+    document = {"processor": platform.machine(), "quick": quick, "families": found}
+    if text is not None:
+        text.write_text(page(document))
     if file is not None:
-        document = {"processor": platform.machine(), "quick": quick, "families": found}
         file.write_text(json.dumps(document, indent=2) + "\n")
 
 

@@ -14,8 +14,8 @@ from sqlmodel import Session, col, or_, select
 
 from app.settings import Settings
 from models import Job, Model
-from models.session import make_engine, reading
-from models.types import utcnow
+from models.database.session import make_engine, reading
+from models.database.types import utcnow
 
 MAX_WAIT = timedelta(minutes=5)  # a lost nudge costs LETHE_SWEEP_SECONDS, a crash one lease
 

@@ -9,9 +9,11 @@ changes this file and that of its implementation.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+
+from lethe.records import dataclass
 
 # --- unlearning methods, by the kind of model they work on ----------------------------------
 ModelKind = Literal[
@@ -42,6 +44,11 @@ _METHODS = (
     MethodSpec("hf-kcu", "network", "one curvature step by conjugate gradients"),
     MethodSpec("retrain", "network", "repeat the training without the data"),
     MethodSpec("certified-newton", "network", "Newton steps and noise; logistic heads"),
+    MethodSpec(
+        "noisy-finetuning",
+        "network",
+        "clipped steps with noise; small heads",
+    ),
     MethodSpec("fed-au", "network", "an auxiliary module learns the rows to be forgotten"),
     MethodSpec("finetune", "network", "train on the retained rows"),
     MethodSpec("l1-sparsity", "network", "train on the retained rows under an L1 penalty"),
@@ -67,7 +74,7 @@ METHODS: Final[Mapping[str, MethodSpec]] = MappingProxyType({one.name: one for o
 RIDGE: Final = tuple(one.name for one in _METHODS if one.model == "ridge")
 NETWORK: Final = tuple(one.name for one in _METHODS if one.model == "network")
 # The others of networks are certified by tests on rows, of which a policy asks for enough.
-UNTESTED: Final = ("certified-newton", "retrain")
+UNTESTED: Final = ("certified-newton", "noisy-finetuning", "retrain")
 RECIPE: Final = tuple(one.name for one in _METHODS if one.model == "recipe")
 FOREST: Final = tuple(one.name for one in _METHODS if one.model == "forest")
 SHARDS: Final = tuple(one.name for one in _METHODS if one.model == "shards")
@@ -218,6 +225,7 @@ class CheckSpec:
     for the check to pass; the judge puts registered numbers in; None where it is reported
     only. wording: what must be the case. needs: what somebody who repeats the check lacks.
     names: what the digest in a passed check's value is of, where a recheck compares it.
+    rechecked: the files that `lethe certificate recheck` repeats it from without scores.
     """
 
     name: str
@@ -226,6 +234,7 @@ class CheckSpec:
     wording: str
     needs: str = "needs what stays with the service"
     names: Compared | None = None
+    rechecked: str | None = None
 
     @property
     def rests_on_service(self) -> bool:
@@ -357,6 +366,7 @@ _CHECKS = (
         "0 found, in the model's file, its state and every export",
         "the new files must hold the bytes of no erased vector, of no part of it and of no id",
         "needs the erased rows, which were destroyed",
+        rechecked="evidence and model file: the ids, not the vectors",
     ),
     CheckSpec(
         "posterior",
@@ -413,6 +423,8 @@ _CHECKS = (
         "the model's registration (SHA-256)",
         "equal to the logged digest",
         "the registration must be the one in the log",
+        "needs the registration (--registration)",
+        rechecked="the registration, as `GET /v1/models/{ref}` answers it",
     ),
     CheckSpec(
         "samples",
@@ -559,6 +571,7 @@ _CHECKS = (
         "file and rows of each equal those of the version before",
         "only the named shards may differ from the version before",
         "needs the manifests of both versions, which are in the evidence",
+        rechecked="evidence; the shards' own files from the model file",
     ),
     CheckSpec(
         "rows-after",
@@ -593,6 +606,20 @@ _CHECKS = (
 )
 CHECKS: Final[Mapping[str, CheckSpec]] = MappingProxyType({one.name: one for one in _CHECKS})
 
+_FITTED = ("model-file", "data", "retained-set", "purge", "registration")
+_REFITTED = (*_FITTED, "re-execution", "rows-before")
+# The checks of each family of tables, in the order of its certificates.
+CHECKS_OF: Final[Mapping[ModelKind, tuple[str, ...]]] = MappingProxyType(
+    {
+        "sums": _REFITTED,
+        "forest": _REFITTED,
+        "recipe": _REFITTED,
+        "shards": (*_REFITTED, "untouched-shards"),
+        "script": (*_FITTED, "re-execution", "rerun-difference", "rows-before"),
+        "vectors": (*_REFITTED, "bytes-probe"),
+    }
+)
+
 
 def check_of(name: str) -> CheckSpec | None:
     """Return the check that a certificate's name stands for, None of an unknown one."""
@@ -605,6 +632,73 @@ def check_of(name: str) -> CheckSpec | None:
     if begins == "distance" and measured.endswith("-accuracy"):
         spec = CHECKS["distance:*-accuracy"]
     return None if spec is None else replace(spec, name=name)
+
+
+# --- decisions of officers ------------------------------------------------------------------
+# Codes by regulation, with the words that the log commits to and the person reads.
+REFUSALS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+    {
+        "gdpr": MappingProxyType(
+            {
+                "not-identified": "the person could not be identified (GDPR Art. 12(2), 12(6))",
+                "unfounded": "manifestly unfounded (GDPR Art. 12(5)(b))",
+                "excessive": "manifestly excessive, as by repetition (GDPR Art. 12(5)(b))",
+                "no-ground": "no ground for erasure applies (GDPR Art. 17(1))",
+                "expression": "freedom of expression and information (GDPR Art. 17(3)(a))",
+                "legal-obligation": "a legal obligation or public task (GDPR Art. 17(3)(b))",
+                "public-health": "public interest in public health (GDPR Art. 17(3)(c))",
+                "research": "archiving, research or statistics (GDPR Art. 17(3)(d))",
+                "legal-claims": "legal claims (GDPR Art. 17(3)(e))",
+            }
+        ),
+        "ccpa": MappingProxyType(
+            {
+                "not-verified": "the person could not be verified (11 CCR § 7060)",
+                "unfounded": "manifestly unfounded or excessive (Civ. Code § 1798.145(h)(3))",
+                "transaction": "to complete a transaction (Civ. Code § 1798.105(d)(1))",
+                "security": "security and integrity (Civ. Code § 1798.105(d)(2))",
+                "debugging": "to repair errors (Civ. Code § 1798.105(d)(3))",
+                "speech": "free speech (Civ. Code § 1798.105(d)(4))",
+                "calecpa": "CalECPA (Civ. Code § 1798.105(d)(5))",
+                "research": "research in the public interest (Civ. Code § 1798.105(d)(6))",
+                "internal": "expected internal uses (Civ. Code § 1798.105(d)(7))",
+                "legal-obligation": "a legal obligation (Civ. Code § 1798.105(d)(8))",
+            }
+        ),
+    }
+)
+EXTENSIONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+    {
+        "gdpr": MappingProxyType(
+            {
+                "complexity": "the complexity of the request (GDPR Art. 12(3))",
+                "number": "the number of requests (GDPR Art. 12(3))",
+            }
+        ),
+        "ccpa": MappingProxyType(
+            {"necessary": "reasonably necessary (Civ. Code § 1798.130(a)(2)(A))"}
+        ),
+    }
+)
+PAUSES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+    {
+        "gdpr": MappingProxyType(
+            {
+                "identity": "the identity has to be confirmed (GDPR Art. 12(6))",
+                "clarification": "the person was asked what the request means (Recital 63)",
+            }
+        ),
+        "ccpa": MappingProxyType({}),  # 11 CCR § 7021(b): whatever verification takes
+    }
+)
+COMPLAINT: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "gdpr": "You may complain to a supervisory authority and seek a judicial remedy "
+        "(GDPR Art. 12(4), 77, 79).",
+        "ccpa": "You may complain to the California Privacy Protection Agency or the "
+        "Attorney General of California.",
+    }
+)
 
 
 # --- events of the log ---------------------------------------------------------------------
@@ -670,6 +764,7 @@ _EVENTS = (
         scope=dict,
         records=int,
         keyid=str,
+        binding=str,
         regulation=str,
         due_at=str,
         body=str,
@@ -682,6 +777,20 @@ _EVENTS = (
         ticket=str,
         checked=str,
     ),
+    _request("awaiting-review", "it waits for an officer, because the log has no approval"),
+    _request("approved", "an officer approved its execution", by=str),
+    _request(
+        "extended",
+        "an officer extended its deadline; the notice says why",
+        by=str,
+        reason=str,
+        notice=str,
+        due_at=str,
+    ),
+    _request("paused", "an officer stopped its clock and asked the person", by=str, reason=str),
+    _request("resumed", "its clock runs again", by=str, due_at=str),
+    _request("noted", "an officer wrote a note; its keyed digest", by=str, note=str),
+    _request("assigned", "an officer was named for it", by=str, to=str),
     _request("executing", "a worker started it"),
     _request("awaiting", "it waits for clients to send statistics", **{"for": str}),
     _request("awaiting-round", "it waits for a masked round"),
@@ -717,8 +826,19 @@ _EVENTS = (
     _request("needs-decision", "it waits for an operator's decision", reason=str),
     _request("decided", "an operator decided", decision=str, by=str, why=str),
     _request("certified", "its certificate is in the log", certificate=int, result=str),
-    _request("refused", "it cannot be executed; reason", reason=str),
-    _request("withdrawn", "the requester withdrew it", reason=str),
+    _request(
+        "refused",
+        "it cannot be executed, or an officer refused it; reason, and notice of remedies",
+        reason=str,
+        by=str,
+        notice=str,
+    ),
+    _request(
+        "withdrawn",
+        "the requester withdrew it, or for a person the operator who had submitted it",
+        reason=str,
+        by=str,
+    ),
     _request("failed", "it was abandoned or ended with an error", reason=str),
     _model(
         "model.registered",

@@ -100,6 +100,7 @@ _RULES: dict[str, Callable[[str], str]] = {
     "customer": _customer,
 }
 
+MAX_KINDS = 8  # of a model; each is a row of a table for each record
 KINDS = tuple(_RULES)  # that have rules of their own
 
 

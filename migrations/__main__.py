@@ -11,7 +11,7 @@ from alembic import command
 
 from migrations import HEAD
 from migrations.runner import alembic_config, upgrade
-from models.session import make_engine
+from models.database.session import make_engine
 
 if len(sys.argv) != 2:
     sys.exit(__doc__)

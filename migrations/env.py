@@ -11,7 +11,7 @@ from alembic.autogenerate.api import AutogenContext
 from sqlmodel import AutoString
 
 import models  # noqa: F401 - registers every table
-from models.types import METADATA, UTCDateTime
+from models.database.types import METADATA, UTCDateTime
 
 
 def render_item(kind: str, item: Any, _context: AutogenContext) -> str | Literal[False]:

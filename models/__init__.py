@@ -1,4 +1,4 @@
-"""SQLModel tables, one file each: rows and constraints, no behaviour and no validation.
+"""SQLModel tables: rows and constraints, no behaviour and no validation.
 
 `table=True` skips pydantic's validation, so whatever comes from outside is validated in
 `app.schemas` before it becomes a row here. Importing this package registers every table.
@@ -6,29 +6,21 @@
 
 from models.artifact import Artifact
 from models.audit import Audit, AuditPair
-from models.bearer_token import BearerToken
 from models.certificate import Certificate
 from models.contribution import Contribution
+from models.credentials import BearerToken, RequesterKey, UsedNonce
 from models.erasure_request import ErasureRequest
-from models.feature_block import FeatureBlock
 from models.job import Job
-from models.log_checkpoint import LogCheckpoint
-from models.log_entry import LogEntry
-from models.log_node import LogNode
+from models.log import LogCheckpoint, LogEntry, LogNode
 from models.model import Model
 from models.model_version import ModelVersion
-from models.nonce import UsedNonce
-from models.person import Case, Person
-from models.record import Record
+from models.person import Case, PeopleSums, Person
+from models.record import FeatureBlock, Record, RetainedPage
 from models.release import Release
 from models.request_event import RequestEvent
-from models.requester_key import RequesterKey
-from models.retained_page import RetainedPage
-from models.round import Round
-from models.round_member import RoundMember
+from models.round import Round, RoundMember
 from models.silo_task import SiloTask
-from models.subject import Subject
-from models.tombstone import Tombstone
+from models.subject import Subject, Tombstone
 from models.verification import Verification
 
 __all__ = [
@@ -47,6 +39,7 @@ __all__ = [
     "LogNode",
     "Model",
     "ModelVersion",
+    "PeopleSums",
     "Person",
     "Record",
     "Release",

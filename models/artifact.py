@@ -5,7 +5,7 @@ from datetime import datetime
 from sqlalchemy import BigInteger, Index, text
 from sqlmodel import Field, SQLModel
 
-from models.types import UTCDateTime, utcnow
+from models.database.types import UTCDateTime, utcnow
 
 OWED = "wrapped_key IS NULL AND unlinked_at IS NULL"
 

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import JSON, Column
 from sqlmodel import Field, SQLModel
 
-from models.types import UTCDateTime, utcnow
+from models.database.types import UTCDateTime, utcnow
 
 
 class Audit(SQLModel, table=True):

@@ -5,8 +5,8 @@ from datetime import datetime
 from sqlalchemy import UniqueConstraint
 from sqlmodel import Field, SQLModel
 
-from models.sealed import SealedText, Tagged
-from models.types import LogNumber, UTCDateTime, utcnow
+from models.database.sealed import SealedText, Tagged
+from models.database.types import LogNumber, UTCDateTime, utcnow
 
 
 class Contribution(SQLModel, table=True):

@@ -3,11 +3,11 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Column, UniqueConstraint
+from sqlalchemy import Column, Index, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
-from models.sealed import SealedBytes, SealedJSON, SealedText, Tagged
-from models.types import LogNumber, UTCDateTime, utcnow
+from models.database.sealed import SealedBytes, SealedJSON, SealedText, Tagged
+from models.database.types import LogNumber, UTCDateTime, utcnow
 
 
 class ErasureRequest(SQLModel, table=True):
@@ -18,14 +18,22 @@ class ErasureRequest(SQLModel, table=True):
     """
 
     __tablename__ = "erasure_requests"
-    __table_args__ = (UniqueConstraint("keyid", "idempotency_key"),)
+    __table_args__ = (
+        UniqueConstraint("keyid", "idempotency_key"),
+        # The queue, by days left: of each state, and of a model's.
+        Index("ix_erasure_requests_state_due_at_ref", "state", "due_at", "ref"),
+        Index(
+            "ix_erasure_requests_model_id_state_due_at_ref",
+            "model_id", "state", "due_at", "ref",
+        ),
+    )  # fmt: skip
 
     id: str = Field(primary_key=True, max_length=36)
     ref: str = Field(unique=True, max_length=36)
-    model_id: int = Field(foreign_key="models.id", index=True)
+    model_id: int = Field(foreign_key="models.id")
     # None of a request that an operator submitted for a person: no key signed it.
     keyid: str | None = Field(default=None, foreign_key="requester_keys.keyid", max_length=128)
-    state: str = Field(default="received", max_length=16, index=True)
+    state: str = Field(default="received", max_length=16)
     method: str = Field(max_length=40)
     scope: dict[str, Any] = Field(
         sa_column=Column(SealedJSON("erasure_requests.scope"), nullable=False)
@@ -40,4 +48,14 @@ class ErasureRequest(SQLModel, table=True):
     body_digest: str = Field(sa_type=SealedText("erasure_requests.body_digest"))
     received_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime, index=True)
     forgotten_at: datetime | None = Field(default=None, sa_type=UTCDateTime)
-    due_at: datetime = Field(sa_type=UTCDateTime, index=True)
+    due_at: datetime = Field(sa_type=UTCDateTime)
+    # Of the case that it is a part of; None of one that was submitted by itself.
+    case_ref: str | None = Field(default=None, max_length=36, index=True)
+    held_until: datetime | None = Field(default=None, sa_type=UTCDateTime)  # it cools off
+    paused_at: datetime | None = Field(default=None, sa_type=UTCDateTime)
+    assignee: str | None = Field(default=None, max_length=80)
+    reminded: int | None = None  # days that were left at the last reminder
+    # Officers' notes by the log index of their entry, which has a keyed digest of each.
+    notes: dict[str, str] | None = Field(
+        default=None, sa_column=Column(SealedJSON("erasure_requests.notes"))
+    )

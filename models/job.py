@@ -4,7 +4,7 @@ from datetime import datetime
 
 from sqlmodel import Field, SQLModel
 
-from models.types import UTCDateTime, utcnow
+from models.database.types import UTCDateTime, utcnow
 
 
 class Job(SQLModel, table=True):

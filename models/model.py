@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import JSON, Column
 from sqlmodel import Field, SQLModel
 
-from models.types import UTCDateTime, utcnow
+from models.database.types import UTCDateTime, utcnow
 
 
 class Model(SQLModel, table=True):
@@ -20,6 +20,9 @@ class Model(SQLModel, table=True):
     config: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
     classes: list[str] = Field(sa_column=Column(JSON, nullable=False))
     extractor: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+    # Whether an officer approves requests first; seconds until one is executed after that.
+    decide: str = Field(default="review", max_length=16)
+    cooling_off: int = 0
     state: str = Field(default="registered", max_length=16)
     failure: str | None = None
     current_version: int | None = None

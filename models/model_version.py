@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import JSON, Column, LargeBinary, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
-from models.types import LogNumber, UTCDateTime, utcnow
+from models.database.types import LogNumber, UTCDateTime, utcnow
 
 
 class ModelVersion(SQLModel, table=True):

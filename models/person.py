@@ -6,8 +6,8 @@ from typing import Any
 from sqlalchemy import Column, Index, LargeBinary
 from sqlmodel import Field, SQLModel
 
-from models.sealed import SealedBytes, SealedJSON, SealedName, SealedText
-from models.types import LogNumber, UTCDateTime
+from models.database.sealed import SealedBytes, SealedJSON, SealedName, SealedText
+from models.database.types import LogNumber, UTCDateTime
 
 LEARNED, HELD_OUT, ERASED = "learned", "held-out", "erased"
 
@@ -17,23 +17,39 @@ class Person(SQLModel, table=True):
 
     Once the record is erased, `record` is NULL and `request_id` says who erased it: the tags
     answer "erased before". The rows of a model add up to a number in the log
-    (`app.service.people`), so none of them can be changed, added or left out unnoticed.
+    (`app.service.desk.people`), so none of them can be changed, added or left out unnoticed.
     """
 
     __tablename__ = "people"
-    __table_args__ = (Index("ix_people_model_id_record", "model_id", "record"),)
+    __table_args__ = tuple(
+        Index(f"ix_people_model_id_{name}", "model_id", name)
+        for name in ("record", "sha256", "sha1", "md5")
+    )
 
     # Numbered by the service, because the number is under the row's MAC.
     id: int = Field(sa_column=Column(LogNumber, primary_key=True, autoincrement=False))
     model_id: int = Field(foreign_key="models.id")
     state: str = Field(max_length=16)
     record: str | None = Field(default=None, sa_type=SealedName("people.record"))
-    sha256: bytes | None = Field(default=None, sa_column=Column(LargeBinary, index=True))
-    sha1: bytes | None = Field(default=None, sa_column=Column(LargeBinary, index=True))
-    md5: bytes | None = Field(default=None, sa_column=Column(LargeBinary, index=True))
+    sha256: bytes | None = Field(default=None, sa_column=Column(LargeBinary))
+    sha1: bytes | None = Field(default=None, sa_column=Column(LargeBinary))
+    md5: bytes | None = Field(default=None, sa_column=Column(LargeBinary))
     request_id: str | None = Field(
         default=None, foreign_key="erasure_requests.id", max_length=36
     )
+
+
+class PeopleSums(SQLModel, table=True):
+    """Sums over parts of a model's identities, so that a lookup reads one part of each digest.
+
+    sums: sealed, as `app.vault.people.Sums` encodes them. They are believed only if they add up
+    to the number in the log; without them a lookup reads all rows.
+    """
+
+    __tablename__ = "people_sums"
+
+    model_id: int = Field(primary_key=True, foreign_key="models.id")
+    sums: bytes = Field(sa_column=Column(SealedBytes("people_sums.sums"), nullable=False))
 
 
 class Case(SQLModel, table=True):
@@ -45,6 +61,7 @@ class Case(SQLModel, table=True):
     """
 
     __tablename__ = "cases"
+    __table_args__ = (Index("ix_cases_closed_at_due_at_ref", "closed_at", "due_at", "ref"),)
 
     ref: str = Field(primary_key=True, max_length=36)
     opened_by: str = Field(max_length=80)  # the name of an operator's token

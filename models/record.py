@@ -1,9 +1,9 @@
-"""The retained set: one row for each record in training, with its salted commitment."""
+"""Records, the blocks of their features, and pages of the retained set's tree."""
 
 from sqlalchemy import Column, Index, LargeBinary, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
-from models.sealed import SealedName
+from models.database.sealed import SealedName
 
 CLAIMED = "claimed_by IS NOT NULL"
 
@@ -38,3 +38,29 @@ class Record(SQLModel, table=True):
     claimed_by: str | None = Field(
         default=None, foreign_key="erasure_requests.id", max_length=36
     )
+
+
+class FeatureBlock(SQLModel, table=True):
+    """All rows of one subject in one ciphertext; erasing one rewrites it, newly keyed."""
+
+    __tablename__ = "feature_blocks"
+
+    subject_id: int = Field(primary_key=True, foreign_key="subjects.id")
+    model_id: int = Field(foreign_key="models.id", index=True)
+    rows: int
+    key_generation: int
+    ciphertext: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+
+
+class RetainedPage(SQLModel, table=True):
+    """The parts of a prefix that many commitments of a model begin with.
+
+    body: for each next byte, in order: the byte, how many commitments begin so (uint64,
+    big-endian), and the root of their tree, 32 bytes.
+    """
+
+    __tablename__ = "retained_pages"
+
+    model_id: int = Field(primary_key=True, foreign_key="models.id")
+    prefix: bytes = Field(sa_column=Column(LargeBinary, primary_key=True))
+    body: bytes = Field(sa_column=Column(LargeBinary, nullable=False))

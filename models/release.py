@@ -5,7 +5,7 @@ from datetime import datetime
 from sqlalchemy import UniqueConstraint
 from sqlmodel import Field, SQLModel
 
-from models.types import UTCDateTime, utcnow
+from models.database.types import UTCDateTime, utcnow
 
 
 class Release(SQLModel, table=True):

@@ -6,8 +6,8 @@ from typing import Any
 from sqlalchemy import Column
 from sqlmodel import Field, SQLModel
 
-from models.sealed import SealedJSON
-from models.types import LogNumber, UTCDateTime
+from models.database.sealed import SealedJSON
+from models.database.types import LogNumber, UTCDateTime
 
 
 class RequestEvent(SQLModel, table=True):

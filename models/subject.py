@@ -1,12 +1,12 @@
-"""Data subjects of a model and the key their stored features are sealed under."""
+"""Subjects of records, and tags of what was erased."""
 
 from datetime import datetime
 
-from sqlalchemy import UniqueConstraint
+from sqlalchemy import Column, LargeBinary, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
-from models.sealed import SealedText, Tagged
-from models.types import UTCDateTime
+from models.database.sealed import SealedText, Tagged
+from models.database.types import UTCDateTime
 
 
 class Subject(SQLModel, table=True):
@@ -28,3 +28,17 @@ class Subject(SQLModel, table=True):
     wrapped_key: bytes | None = None  # None once destroyed
     key_generation: int = 0  # grows with each new key, so that a destroyed one can be counted
     shredded_at: datetime | None = Field(default=None, sa_type=UTCDateTime)
+
+
+class Tombstone(SQLModel, table=True):
+    """HMAC of the record id under the model's tombstone key, and who erased it."""
+
+    __tablename__ = "tombstones"
+
+    model_id: int = Field(primary_key=True, foreign_key="models.id")
+    tag: bytes = Field(sa_column=Column(LargeBinary, primary_key=True))
+    # Whose it was, and whose request; None where a restore brought only the tag back.
+    subject_id: int | None = Field(default=None, foreign_key="subjects.id", index=True)
+    request_id: str | None = Field(
+        default=None, foreign_key="erasure_requests.id", max_length=36, index=True
+    )

@@ -6,5 +6,9 @@ the first, by spinning. Tests of the number of threads set their own.
 
 import os
 
+from tests.probes import measure
+
+measure()
+
 for _library in ("OMP", "OPENBLAS", "MKL"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")

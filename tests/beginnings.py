@@ -15,7 +15,7 @@ import pytest
 from app.ledger.startup import init_log
 from app.settings import Settings
 from lethe.signing.keys import PrivateKey
-from models.session import make_engine
+from models.database.session import make_engine
 from tests.installation import Installation, install
 from tests.remote import Remote
 from tests.workers.secure_sum.client.federation import Masked
@@ -101,7 +101,9 @@ class Originals:
 
     def _make(self, name: str) -> Original:
         url, data_dir = self._fresh(name), self._directory / name
-        settings = Settings(database_url=url, data_dir=data_dir, origin=self._origin)
+        settings = Settings(
+            database_url=url, data_dir=data_dir, origin=self._origin, decide="at-once"
+        )
         engine = make_engine(url)
         init_log(settings, engine)
         engine.dispose()

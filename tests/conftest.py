@@ -9,7 +9,6 @@ for one of the beginnings (`fitted`, `with_certificate`, `taught`, …) they are
 import gc
 import os
 import shutil
-import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -28,10 +27,11 @@ from app.vault.master import MasterKey
 from app.vault.seal import new_key
 from lethe.signing.keys import PrivateKey
 from migrations.runner import upgrade
-from models.sealed import seal_columns
-from models.session import make_engine
+from models.database.sealed import seal_columns
+from models.database.session import make_engine
 from tests import sizes
 from tests.beginnings import BEGUN, Originals, beginning
+from tests.probes import record
 from tests.remote import Remote
 from tests.servers import in_memory, postgres_server, redis_server
 from tests.statements import share_statements
@@ -61,15 +61,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_sessionfinish() -> None:
-    """Write what was measured, in each process of the tests.
-
-    A process that takes more than ten seconds to end is killed by xdist, and what coverage.py
-    writes at the end is lost.
-    """
-    coverage = sys.modules.get("coverage")
-    measured = None if coverage is None else coverage.Coverage.current()
-    if measured is not None:
-        measured.save()
+    """Write what was measured, in each process of the tests."""
+    record()
 
 
 def pytest_collection_finish() -> None:
@@ -229,7 +222,10 @@ def settings(database_url: str, data_dir: Path, monkeypatch: pytest.MonkeyPatch)
     for name in list(os.environ):
         if name.startswith("LETHE_") and not name.startswith(("LETHE_TEST_", "LETHE_VECTORS")):
             monkeypatch.delenv(name)
-    return Settings(database_url=database_url, data_dir=data_dir, origin=ORIGIN)
+    # No officer: the tests of decisions register a model that is decided on, by themselves.
+    return Settings(
+        database_url=database_url, data_dir=data_dir, origin=ORIGIN, decide="at-once"
+    )
 
 
 @pytest.fixture

@@ -13,13 +13,13 @@ from starlette.testclient import TestClient
 
 from app.cli.token import mint
 from app.main import create_app
-from app.reconcile.fsck import fsck
-from app.reconcile.fsck_journal import fsck_journal
-from app.reconcile.fsck_vault import fsck_vault
+from app.reconcile.fsck.journal import fsck_journal
+from app.reconcile.fsck.run import fsck
+from app.reconcile.fsck.vault import fsck_vault
 from app.service.context import Services, open_services
 from app.settings import Settings
 from models import Job
-from models.types import utcnow
+from models.database.types import utcnow
 from tests.doubles.dispatcher import InlineDispatcher
 from tests.small import Caller
 

@@ -51,6 +51,7 @@ FULL = {
     "tests/workers/jobs/test_audits.py::test_an_audit_that_is_due_is_started_anew_with_another_seed": "an audit is started in the same file",
     "tests/workers/jobs/test_audits.py::test_records_may_be_erased_while_an_audit_runs_and_are_used_no_more": "records that are erased after one, in the same file",
     "tests/workers/jobs/test_audits.py::test_reports_differ_in_nothing_but_who_and_when": "pairs are computed alike in the same file",
+    "tests/workers/jobs/test_bad_input.py::test_what_only_a_worker_finds_fails_the_model_and_keeps_no_row": "starts a process; test_recipe_family.py has each refusal",
     "tests/workers/jobs/test_batch.py::test_a_refit_of_a_later_one_leaves_the_earlier_certificate": "a refit of the first, in the same file",
     "tests/workers/jobs/test_batch.py::test_a_request_that_waits_for_others_can_be_withdrawn": "tests/app/api/test_requests.py withdraws one",
     "tests/workers/jobs/test_batch.py::test_a_second_try_goes_alone": "an error of one request, in the same file",
@@ -71,6 +72,7 @@ FULL = {
     "tests/workers/jobs/test_entitlement.py::test_rows_of_another_subject_that_come_in_between_stay": "rows of another client, in the same file",
     "tests/workers/jobs/test_entitlement.py::test_statistics_of_another_client_stay_and_nobody_is_asked_for_them": "rows of another client, in the same file",
     "tests/workers/jobs/test_group_statements.py": "what a group costs; test_batch.py has what it does",
+    "tests/workers/jobs/test_held_out_families.py::test_a_masked_model_is_measured_on_the_operators_rows": "figures of a ridge head are in test_held_out.py, and rounds in the same file",
     "tests/workers/jobs/test_histories.py::test_one_long_history_on_both_databases": "the drawn history of the same file",
     "tests/workers/jobs/test_ladder.py::test_a_later_attempt_that_passes_is_certified_as_what_it_is": "three attempts and their escalations, in the same file",
     "tests/workers/jobs/test_ladder.py::test_an_attempt_without_a_model_gives_way_to_the_retraining_in_the_log": "test_network_endings.py",
@@ -104,6 +106,7 @@ FULL = {
     "tests/workers/jobs/test_networks.py::test_without_held_out_rows_a_guarded_step_gives_way_to_retraining": "test_network_endings.py",
     "tests/workers/jobs/test_progress.py::test_a_stage_that_begins_does_not_show_the_end_of_the_one_before": "a whole escalation, in the same file",
     "tests/workers/jobs/test_reference_models.py": "test_network_hazards.py, and tests/redteam",
+    "tests/workers/jobs/test_planted_tables.py": "each family's own file has changes of its tables",
     "tests/workers/jobs/test_rewound.py::test_what_was_refuted_is_not_judged_again": "it is not executed either, in the same file",
     "tests/workers/jobs/test_ridge_family.py::test_learning_and_unlearning_alternate_within_the_certified_bound": "methods that take turns on one model, in the same file",
     "tests/workers/jobs/test_silo_scores.py": "test_network_silos.py, and tests/workers/silos",
@@ -154,6 +157,15 @@ FULL = {
     "tests/workers/test_recipes.py": "the exercises of docs/development.md",
     "tests/workers/training/fedavg/test_determinism.py::test_another_process_trains_the_same_model": "starts processes; test_rounds.py compares bits in one",
     "tests/workers/training/fedavg/test_losses.py::test_a_segmentation_network_learns_a_mask": "tests/workers/training/networks has its gradients",
+    "tests/workers/jobs/test_forest_family.py::test_all_rows_may_leave": "everything can be erased, in test_stages.py; any history, in tests/lethe/estimators/forest",
+    "tests/workers/jobs/test_forest_family.py::test_what_is_contributed_is_in_the_forest_and_leaves_it": "the same of sums, in test_sums_family.py; any history, in tests/lethe/estimators/forest",
+    "tests/workers/jobs/test_recipe_family.py::test_a_fit_that_fails_keeps_the_request_for_an_operator": "starts processes; tests/workers/training/recipes/test_process.py has what fails, test_stages.py what is given up",
+    "tests/workers/jobs/test_recipe_family.py::test_a_worker_that_dies_is_followed_by_another": "tests/faults stops at every step of an erasure",
+    "tests/workers/jobs/test_recipe_family.py::test_the_last_row_goes_too": "everything can be erased, in test_stages.py",
+    "tests/workers/jobs/test_shards_family.py::test_a_contribution_is_learned_by_the_shards_that_get_rows": "a contribution, in test_recipe_family.py",
+    "tests/workers/jobs/test_shards_family.py::test_a_program_in_shards_is_run_for_those_that_held_the_rows": "starts processes; a recipe in shards, in the same file, and a program, in test_script_family.py",
+    "tests/workers/jobs/test_shards_family.py::test_requests_in_several_shards_are_fitted_and_judged_together": "requests that are fitted together, in test_recipe_family.py",
+    "tests/workers/jobs/test_sums_family.py::test_all_rows_may_leave": "everything can be erased, in test_stages.py; tests/lethe/estimators/sums",
 }  # fmt: skip
 
 # Tests of whole installations with several cases that take the same path: `make test` runs the
@@ -207,6 +219,7 @@ ONE_CASE = {
     "tests/workers/training/fedavg/test_device.py::test_a_device_that_does_not_is_a_warning_or_an_error": "what the device gets wrong",
     "tests/workers/training/fedavg/test_rounds.py::test_equal_bits": "the optimiser",
     "tests/workers/training/fedavg/test_rounds.py::test_equal_bits_of_a_convolutional_network": "the optimiser",
+    "tests/workers/training/recipes/test_process.py::test_what_fails_ends_and_says_why": "how it fails: each starts a process",
 }  # fmt: skip
 
 # The same of all tests of these rooms that begin with an installation.

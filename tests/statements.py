@@ -14,8 +14,8 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.util import LRUCache
 from sqlmodel.main import default_registry
 
-import models.session
-from models.sealed import Sealer, sealer_of
+import models.database.session
+from models.database.sealed import Sealer, sealer_of
 
 KEPT = 5000  # compiled statements; a test of another key adds some hundred
 
@@ -49,7 +49,7 @@ def _tag(sealer: Sealer) -> str:
 
 
 def share_statements() -> None:
-    """Let every engine that `models.session` makes from now on use one cache."""
+    """Let every engine that `models.database.session` makes from now on use one cache."""
     cache = SharedStatements(KEPT)
     for mapper in default_registry.mappers:  # a flush asks these instead of its engine
         mapper._compiled_cache = cache
@@ -58,4 +58,4 @@ def share_statements() -> None:
     def create_sharing(*arguments: Any, **options: Any) -> Engine:
         return create(*arguments, execution_options={"compiled_cache": cache}, **options)
 
-    models.session.create_engine = create_sharing  # type: ignore[attr-defined]
+    models.database.session.create_engine = create_sharing  # type: ignore[attr-defined]

@@ -6,7 +6,7 @@ from sqlalchemy.engine import Engine
 from sqlmodel import Session, select
 
 from app.ledger.sequencer import Ledger
-from app.reconcile.fsck import fsck
+from app.reconcile.fsck.run import fsck
 from app.settings import Settings
 from lethe.signing.keys import PrivateKey
 from models import Model

@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 from sqlalchemy import make_url, text
 
-from models.session import make_engine
+from models.database.session import make_engine
 from tests import servers
 from tests.servers import NoServerError, postgres_server, redis_server
 

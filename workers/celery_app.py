@@ -7,7 +7,7 @@ from time import monotonic
 
 from celery import Celery
 
-from app.dispatch import Dispatcher, make_celery
+from app.dispatch import QUEUE, Dispatcher, make_celery
 from app.service.context import Services
 from app.settings import Settings
 from workers import runtime
@@ -15,6 +15,7 @@ from workers.families import base as family
 from workers.jobs import (
     certify,
     execute,
+    routing,
     sweep,
     verify,
 )
@@ -45,12 +46,14 @@ class Following(Dispatcher):
         self._outer, self._job_id = outer, job_id
         self.stage: str | None = None
 
-    def nudge(self, job_id: str, stage: str = "execute") -> None:
+    def nudge(
+        self, job_id: str, stage: str = "execute", queue: str = QUEUE, *, last: bool = False
+    ) -> None:
         """Keep it, or have a worker told to look at a job."""
-        if job_id == self._job_id:
+        if job_id == self._job_id and queue == QUEUE:
             self.stage = stage
         else:
-            self._outer.nudge(job_id, stage)
+            self._outer.nudge(job_id, stage, queue, last=last)
 
     def send(self) -> None:
         """Send the nudge that was kept, if there is one."""
@@ -71,6 +74,8 @@ def run_stages(services: Services, job_id: str, stage: str) -> None:
     begun = monotonic()
     following: str | None = stage
     while following is not None:
+        if routing.sent_on(services, job_id, following):
+            return
         own = Following(services.dispatcher, job_id)
         try:
             STAGES[following](replace(services, dispatcher=own), job_id)
@@ -122,7 +127,12 @@ def audit_task(audit_id: str) -> None:
     """Compute one pair of an audit, whichever is next."""
     from workers.method_audits import run as audit_pair  # scipy's statistics
 
-    quietly(lambda: audit_pair.run(runtime.services(), audit_id))
+    def compute() -> None:
+        services = runtime.services()
+        if not routing.audit_sent_on(services, audit_id):
+            audit_pair.run(services, audit_id)
+
+    quietly(compute)
 
 
 @app.task(name="lethe.sweep")

@@ -4,10 +4,12 @@ from collections.abc import Iterable
 from functools import cache
 
 from app import steps
+from app.dispatch import QUEUE
 from app.service.context import Services, open_services
 from app.settings import Settings
 
 _silos: frozenset[int] = frozenset()
+_queues: frozenset[str] = frozenset({QUEUE})
 
 
 def become(silos: Iterable[int]) -> None:
@@ -19,6 +21,17 @@ def become(silos: Iterable[int]) -> None:
 def silos() -> frozenset[int]:
     """Return the silos that this process was started as."""
     return _silos
+
+
+def serve(queues: Iterable[str]) -> None:
+    """Let this process take the jobs of these queues; without it, those of the default one."""
+    global _queues
+    _queues = frozenset(queues)
+
+
+def queues() -> frozenset[str]:
+    """Return the queues whose jobs this process takes."""
+    return _queues
 
 
 @cache

@@ -227,13 +227,33 @@ async def _verify(request: Request, services: Services) -> tuple[SignedBy, Known
     return signed, used[0]
 
 
+async def withdrawer(
+    request: Request,
+    services: ServicesDep,
+    signature: Annotated[None, Security(SIGNATURE)],
+    bearer: Annotated[None, Security(BEARER)],
+    authorization: Annotated[str | None, Header(include_in_schema=False)] = None,
+) -> SignedCall | BearerToken:
+    """Return who withdraws: an operator by their token, or else the signer, as `signed_by`."""
+    if "signature" in request.headers or authorization is None:
+        return await _requester(request, services, signature)
+
+    def authorise() -> BearerToken:
+        with services.reading() as session:
+            return keys.authorise(session, authorization, ("operator",))
+
+    return await run_in_threadpool(authorise)
+
+
 def _spend(services: Services, signed: SignedBy, role: Role) -> None:
     services.nonces.spend(signed)
     with services.reading() as session:
         current_key(session, signed, role)
 
 
-SignedByRequester = Annotated[SignedCall, Depends(signed_by("requester"))]
+_requester = signed_by("requester")
+SignedByRequester = Annotated[SignedCall, Depends(_requester)]
+Withdrawer = Annotated[SignedCall | BearerToken, Depends(withdrawer)]
 SignedByClient = Annotated[SignedCall, Depends(signed_by("client"))]
 UploadByClient = Annotated[SignedUpload, Depends(signed_upload)]
 

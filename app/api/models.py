@@ -33,12 +33,16 @@ from app.schemas.models import (
     NewModel,
     VersionView,
 )
-from app.service import deletion, registration, registry
+from app.service import registration
 from app.service.context import Services
 from app.service.methods import SKETCHED
+from app.service.models import (
+    deletion,
+    registry,
+)
 from app.service.paging import parse_number
 from app.service.queue import training_progress
-from app.uploads.checked import CheckedUpload
+from app.uploads.checked import CheckedHeldOut, CheckedUpload
 from app.uploads.spool import Spool
 from models import Model
 
@@ -77,8 +81,8 @@ async def get_registration(
         optional=("data",),
         json=tuple(one.__name__ for one in MANIFESTS.values()),
         manifest="JSON: NewModel, or the type that its family names",
-        data=".npz with features (a network: inputs), labels, clients; absent where the "
-        "rows stay with clients",
+        data=".npz with features (a network: inputs), labels, clients; where the rows stay "
+        "with clients absent, or held-out rows alone",
     ),
 )
 async def register(
@@ -92,8 +96,8 @@ async def register(
         wanted = _read(sent.manifest)
     except ValidationError as error:
         raise RequestValidationError(error.errors(include_input=False)) from None
-    upload = await turns.parse(lambda: _first_rows(services, wanted, sent.data))
-    shown = await run_in_threadpool(registration.register, services, wanted, upload)
+    found = await turns.parse(lambda: _first_rows(services, wanted, sent.data))
+    shown = await run_in_threadpool(registration.register, services, wanted, found)
     response.headers["location"] = f"/v1/models/{shown.ref}"
     return shown
 
@@ -114,17 +118,21 @@ def _read(manifest: bytes) -> Manifest:
 
 def _first_rows(
     services: Services, wanted: Manifest, data: Spool | None
-) -> CheckedUpload | None:
-    """Return the rows of a registration, None where the clients keep theirs."""
-    from app.uploads.rows import parse_rows  # numpy: not at the start
+) -> CheckedUpload | CheckedHeldOut | None:
+    """Return the rows of a registration; where the clients keep theirs, held-out ones if any.
+
+    Of a ridge head that is: no other model is registered without rows.
+    """
+    from app.uploads.rows import parse_held_out, parse_rows  # numpy: not at the start
 
     place = ("body", "data")
     pinned = wanted.pinned()
-    if (where := pinned["config"]["data"]) != "rows":
-        if data is not None:
-            text = f"a model of data {where} is registered without rows: leave this out"
-            raise RequestValidationError([{"type": "unexpected", "loc": place, "msg": text}])
-        return None
+    max_bytes = services.settings.max_upload_bytes
+    if pinned["config"]["data"] != "rows":
+        if data is None:
+            return None
+        classes = len(wanted.classes)
+        return parse_held_out(data, pinned["config"], classes=classes, max_bytes=max_bytes)
     if data is None:
         raise RequestValidationError(
             [{"type": "missing", "loc": place, "msg": "Field required"}]
@@ -135,7 +143,7 @@ def _first_rows(
             file,
             pinned["config"],
             classes=len(wanted.classes),
-            max_bytes=services.settings.max_upload_bytes,
+            max_bytes=max_bytes,
         )
 
 

@@ -19,7 +19,7 @@ from app.metrics import MEDIA_TYPE as METRICS_TYPE
 from app.reconcile.people import PeopleChangedError
 from app.schemas.manifests import MANIFESTS
 from app.schemas.requests import NewRequest
-from app.service.held_out import HeldOutChangedError
+from app.service.models.held_out import HeldOutChangedError
 from app.vault.errors import MasterKeyError, NotStoredError, SealError, ShreddedError
 from lethe.catalogue import EVENTS
 from lethe.certificates.evidence import SCORES_TYPE
@@ -77,6 +77,7 @@ _ANY: tuple[Problem, ...] = (
 )
 _UNKNOWN = (p.NotFoundError,)
 _CONTRIBUTED = (p.UnknownModelError, p.UploadError)
+_DECIDED = (p.NotFoundError, p.ConflictError, p.ForbiddenError, PeopleChangedError)
 RAISED: dict[str, tuple[Problem, ...]] = {
     "submitRequest": (
         p.ModelDeletedError,
@@ -101,7 +102,7 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     ),
     "listRequests": (p.UnknownModelError, p.NotFoundError),
     "getRequest": _UNKNOWN,
-    "withdrawRequest": (p.NotFoundError, p.NotWithdrawableError),
+    "withdrawRequest": (p.NotFoundError, p.NotWithdrawableError, PeopleChangedError),
     "decideRequest": (p.NotFoundError, p.ConflictError),
     "getCertificate": (p.NotFoundError, p.NotIssuedError),
     "getEvidence": (p.NotFoundError, p.NotIssuedError, NotStoredError, ShreddedError),
@@ -164,7 +165,7 @@ RAISED: dict[str, tuple[Problem, ...]] = {
         p.UnloggedVersionError,
         ShreddedError,
     ),
-    "getManifest": (p.ModelDeletedError, p.UnknownModelError, p.ConflictError),
+    "getManifest": (p.ModelDeletedError, p.UnknownModelError),
     "contribute": (
         *_CONTRIBUTED,
         p.ModelDeletedError,
@@ -220,6 +221,14 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     "getCaseSummary": (p.NotFoundError, p.ConflictError, PeopleChangedError),
     "openContact": _UNKNOWN,
     "closeCase": (p.NotFoundError, p.ConflictError, PeopleChangedError),
+    "searchCases": (p.UnknownModelError, p.NotFoundError, PeopleChangedError),
+    "approveCase": _DECIDED,
+    "refuseCase": _DECIDED,
+    "extendCase": _DECIDED,
+    "pauseCase": _DECIDED,
+    "resumeCase": _DECIDED,
+    "noteCase": _DECIDED,
+    "assignCase": _DECIDED,
     "getCheckpoint": (),
     "getLogKey": (),
     "getTile": (TileError, p.NotFoundError),

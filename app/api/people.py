@@ -7,7 +7,10 @@ from fastapi import APIRouter, Response
 from app.api.deps import Operator, ServicesDep
 from app.api.immutable import unkept
 from app.api.strict import StrictRoute
+from app.schemas.base import Page
 from app.schemas.people import (
+    Assignment,
+    CaseNote,
     CaseView,
     ContactView,
     FoundPage,
@@ -17,8 +20,17 @@ from app.schemas.people import (
     NewCase,
     PersonImport,
     PersonQuery,
+    QueueItem,
+    QueueQuery,
+    ReasonedDecision,
 )
-from app.service import cases, people
+from app.service.desk import answer, cases, opening, people
+from app.service.desk import (
+    decisions as case_decisions,
+)
+from app.service.desk import (
+    queue as case_queue,
+)
 from models import BearerToken
 
 router = APIRouter(
@@ -31,7 +43,7 @@ ByOperator = Annotated[BearerToken, Operator]
 @router.post("/people/find", operation_id="findPerson")
 def find(wanted: PersonQuery, services: ServicesDep) -> FoundPage:
     """Look up which records of which models are a person's; by digests, in the body alone."""
-    return cases.find(services, wanted)
+    return opening.find(services, wanted)
 
 
 @router.post("/people/import", operation_id="importPeople")
@@ -44,7 +56,7 @@ def import_people(wanted: PersonImport, services: ServicesDep) -> Imported:
 @router.post("/people/remove-held-out", operation_id="removeHeldOut")
 def remove_held_out(wanted: HeldOutRemoval, services: ServicesDep) -> HeldOutRemoved:
     """Remove stored held-out rows by their ids: of people whom no identity finds."""
-    return cases.remove_held_out(services, wanted)
+    return opening.remove_held_out(services, wanted)
 
 
 @router.post("/cases", status_code=201, operation_id="openCase")
@@ -52,9 +64,15 @@ def open_case(
     wanted: NewCase, services: ServicesDep, token: ByOperator, response: Response
 ) -> CaseView:
     """Submit requests for all records of a person, on their behalf; the log names the token."""
-    shown = cases.open_case(services, wanted, token.name)
+    shown = opening.open_case(services, wanted, token.name)
     response.headers["location"] = f"/v1/cases/{shown.ref}"
     return shown
+
+
+@router.post("/cases/search", operation_id="searchCases")
+def search_cases(wanted: QueueQuery, services: ServicesDep) -> Page[QueueItem]:
+    """List what is open by days left, or what the filters ask for."""
+    return case_queue.search(services, wanted)
 
 
 @router.get("/cases/{ref}", operation_id="getCase")
@@ -66,7 +84,7 @@ def get_case(ref: str, services: ServicesDep) -> CaseView:
 @router.get("/cases/{ref}/summary", operation_id="getCaseSummary")
 def get_summary(ref: str, services: ServicesDep) -> Response:
     """Download the signed answer; `lethe case verify` checks it offline."""
-    return unkept(cases.summary(services, ref), JSON)
+    return unkept(answer.summary(services, ref), JSON)
 
 
 @router.post("/cases/{ref}/contact", operation_id="openContact")
@@ -79,3 +97,58 @@ def open_contact(ref: str, services: ServicesDep, token: ByOperator) -> ContactV
 def close(ref: str, services: ServicesDep, token: ByOperator) -> CaseView:
     """Close an answered case and destroy its contact address."""
     return cases.close(services, ref, token.name)
+
+
+@router.post("/cases/{ref}/approve", operation_id="approveCase")
+def approve(ref: str, services: ServicesDep, token: ByOperator) -> CaseView:
+    """Approve the execution of a request, or of all requests of a case, that wait for it."""
+    case_decisions.approve(services, ref, token.name)
+    return cases.show(services, ref)
+
+
+@router.post("/cases/{ref}/refuse", operation_id="refuseCase")
+def refuse(
+    ref: str, wanted: ReasonedDecision, services: ServicesDep, token: ByOperator
+) -> CaseView:
+    """Refuse a request or a case, for a reason of the regulation's list."""
+    case_decisions.refuse(services, ref, token.name, wanted.reason)
+    return cases.show(services, ref)
+
+
+@router.post("/cases/{ref}/extend", operation_id="extendCase")
+def extend(
+    ref: str, wanted: ReasonedDecision, services: ServicesDep, token: ByOperator
+) -> CaseView:
+    """Extend the deadline of a request or a case, once."""
+    case_decisions.extend(services, ref, token.name, wanted.reason)
+    return cases.show(services, ref)
+
+
+@router.post("/cases/{ref}/pause", operation_id="pauseCase")
+def pause(
+    ref: str, wanted: ReasonedDecision, services: ServicesDep, token: ByOperator
+) -> CaseView:
+    """Stop the clock of a request or a case while its person is asked; GDPR alone."""
+    case_decisions.pause(services, ref, token.name, wanted.reason)
+    return cases.show(services, ref)
+
+
+@router.post("/cases/{ref}/resume", operation_id="resumeCase")
+def resume(ref: str, services: ServicesDep, token: ByOperator) -> CaseView:
+    """Let the clock of a paused request or case run again; it waits for review."""
+    case_decisions.resume(services, ref, token.name)
+    return cases.show(services, ref)
+
+
+@router.post("/cases/{ref}/note", operation_id="noteCase")
+def note(ref: str, wanted: CaseNote, services: ServicesDep, token: ByOperator) -> CaseView:
+    """Keep a note with an open request or case; operators read it, the log has its digest."""
+    case_decisions.note(services, ref, token.name, wanted.text)
+    return cases.show(services, ref)
+
+
+@router.post("/cases/{ref}/assign", operation_id="assignCase")
+def assign(ref: str, wanted: Assignment, services: ServicesDep, token: ByOperator) -> CaseView:
+    """Name the operator who looks after an open request or case."""
+    case_decisions.assign(services, ref, token.name, wanted.to)
+    return cases.show(services, ref)

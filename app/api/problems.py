@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Any
 
@@ -17,13 +18,15 @@ from app.problems import DatabaseUnavailableError
 from app.schemas.base import Wire
 from lethe.canonical import DUPLICATE
 from lethe.errors import LetheError
-from models.session import unavailable
+from models.database.session import unavailable
 
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5  # a server restarts in less, and a client tries five times
 PARAMETERS = ("query", "path", "header")
+UNKNOWN = "(unknown field)"
+MOST_LETTERS = 40  # of a name that is compared with those of all fields
 
 
 def problem(
@@ -94,14 +97,15 @@ def invalid(errors: Sequence[Any]) -> JSONResponse:
 
 
 def _place(error: dict[str, Any]) -> list[str]:
-    part, *parts = error["loc"] or ("body",)
+    place: tuple[str | int, ...] = error["loc"] or ("body",)
     if error["type"] == "extra_forbidden":
-        parts = [*parts[:-1], "(unknown field)"]
+        place = (*place[:-1], UNKNOWN)
+    part, *parts = place
     if part in PARAMETERS:  # their names are the route's: nobody can send others
         return [part, *map(str, parts)]
     # An integer is a position in a list. A string may be the key of an object that takes
     # any key, which is then the sender's text.
-    known = {"body", "(unknown field)"} | _field_names(Wire)
+    known = {"body", UNKNOWN} | _field_names(Wire)
     return [
         str(name) if isinstance(name, int) or name in known else "(key)"
         for name in (part, *parts)
@@ -119,6 +123,10 @@ def _known_message(error: dict[str, Any]) -> str:
         # What the framework parses says so here; what pydantic does, as its message.
         twice = error.get("ctx", {}).get("error") == DUPLICATE
         return DUPLICATE if twice else "not valid JSON"
+    if error["type"] == "extra_forbidden":
+        sent = str(error["loc"][-1])[:MOST_LETTERS]
+        near = get_close_matches(sent, sorted(_field_names(Wire)), 1, 0.75)
+        return f"{error['msg']}: {f'write {near[0]}, or ' if near else ''}leave it out"
     return str(error["msg"])
 
 

@@ -16,6 +16,8 @@ from app.api.deps import (
     OperatorOrAuditor,
     ServicesDep,
     SignedByRequester,
+    SignedCall,
+    Withdrawer,
     get_services,
     signed_submission,
 )
@@ -33,6 +35,7 @@ from app.schemas.requests import (
 )
 from app.service import acceptance, certificates, decisions, listing, requests
 from app.service.admission import Submission
+from app.service.desk import decisions as desk
 from lethe.catalogue import Method
 from models import BearerToken
 
@@ -116,9 +119,14 @@ def get_request(request_id: str, services: ServicesDep) -> RequestView:
 
 
 @router.delete("/{request_id}", operation_id="withdrawRequest")
-def withdraw(request_id: str, signed: SignedByRequester, services: ServicesDep) -> RequestView:
-    """Withdraw a request while no worker has begun on it; signed with the same key."""
-    return requests.withdraw(services, signed.by, request_id)
+def withdraw(request_id: str, by: Withdrawer, services: ServicesDep) -> RequestView:
+    """Withdraw a request while no worker has begun on it; signed with the same key.
+
+    Of a request that was submitted for a person: with the token that submitted it.
+    """
+    if isinstance(by, SignedCall):
+        return requests.withdraw(services, by.by, request_id)
+    return desk.withdraw(services, request_id, by.name)
 
 
 @router.post("/{request_id}/decision", operation_id="decideRequest")

@@ -34,8 +34,8 @@ from lethe.errors import LetheError
 from lethe.files import PARTIAL, sync_directory, write_durably
 from lethe.log.spelling import format_base64
 from migrations import HEAD
-from models.session import reading
-from models.types import utcnow
+from models.database.session import reading
+from models.database.types import utcnow
 
 MANIFEST, DATABASE, ARTIFACTS = "manifest.json", "database.jsonl", "artifacts"
 

@@ -19,7 +19,8 @@ from app.reconcile.deleted import deleted_in
 from app.reconcile.journal import ENDS, committed, of_models, stored_erased
 from app.reconcile.judgement import EXECUTED
 from app.reconcile.model_events import CLOSED
-from app.reconcile.people import EVENT, logged_total, people_key, stored_rows, was_logged
+from app.reconcile.people import hand_over, rows_if_logged
+from app.service.desk.people import keep_sums
 from app.service.queue import PARKED
 from app.vault.journal import ErasureJournal, JournalError, Line
 from app.vault.master import MasterKey
@@ -39,9 +40,9 @@ from models import (
     Subject,
     Tombstone,
 )
+from models.database.session import chunks, reading
+from models.database.types import utcnow
 from models.person import ERASED
-from models.session import chunks, reading
-from models.types import utcnow
 
 WHY = "restored from a backup: what was erased after it was erased again, with what held it"
 ENDED = "erased after the backup that was restored: the log and its certificate stand"
@@ -51,7 +52,7 @@ ENDED = "erased after the backup that was restored: the log and its certificate 
 class Reapplied:
     """Counts of what was erased again. `lost`: other records in the block of an erased row.
 
-    `people`: models whose identities were as logged before, and must be logged again.
+    `people`: models whose identities were as logged before, and are logged again if changed.
     `requests`: public refs of the requests whose openings the database lacks. `certificates`:
     how many of the log's are in no row. `deleted`: models that were deleted again.
     """
@@ -87,7 +88,7 @@ def reapply(
     done.people = [
         model.ref
         for model in session.exec(select(Model)).all()
-        if model.ref not in erased.deleted and was_logged(session, master, model)
+        if model.ref not in erased.deleted and rows_if_logged(session, master, model)
     ]
     for model, tags in of_models(session, erased):
         rows = [row for row, _ in stored_erased(session, master, model, tags)]
@@ -119,7 +120,13 @@ def reapply(
     _end(session, erased.requests, done, ("execute", PARKED))
     _delete(session, erased.deleted, done)
     session.flush()
+    for model in _models(session, done.people):
+        hand_over(session, master, model)
     return done
+
+
+def _models(session: Session, refs: Sequence[str]) -> Sequence[Model]:
+    return session.exec(select(Model).where(col(Model.ref).in_(refs))).all()
 
 
 def reapply_all(
@@ -150,6 +157,8 @@ def reapply_all(
     # The table is the backup's, and the log is ahead of it: nothing can be compared.
     models = session.exec(select(Model).where(Model.state != DELETED)).all()
     done.people = [model.ref for model in models]
+    for model in models:
+        hand_over(session, master, model, leaves)
     if unknown:
         for model in models:
             _quarantine(model, done)
@@ -174,18 +183,12 @@ def log_quarantines(ledger: Ledger, models: Sequence[str]) -> None:
 
 
 def log_people(ledger: Ledger, master: MasterKey, models: Sequence[str]) -> None:
-    """Log the identities of models from which a restore took some, as they are stored now."""
+    """Log the identities of models from which a restore took some.
 
-    def effect(tx: Transaction) -> None:
-        for ref in models:
-            model = tx.session.exec(select(Model).where(Model.ref == ref)).one()
-            key = people_key(master, model)
-            total = key.total(stored_rows(tx.session, model.id))
-            if total != logged_total(ledger, model, key):
-                record_model_event(tx, ref, EVENT, key.logged(total))
-
-    if models:
-        ledger.transact(effect)
+    Whoever looks a person up does so too, if it was interrupted before this.
+    """
+    for ref in models:
+        keep_sums(ledger, master, ref)
 
 
 def unlogged(engine: Engine) -> list[str]:

@@ -31,7 +31,7 @@ from lethe.log.note import parse_log_vkey
 from lethe.log.spelling import format_base64
 from lethe.log.tree import EMPTY_ROOT
 from migrations.runner import upgrade
-from models.sealed import seal_columns
+from models.database.sealed import seal_columns
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from sqlalchemy import Connection, Table, func, insert, select, text
 
 import models  # noqa: F401 - registers every table
 from lethe.log.spelling import format_base64, parse_base64
-from models.sealed import as_stored
-from models.types import METADATA
+from models.database.sealed import as_stored
+from models.database.types import METADATA
 
 FETCH = 500  # rows in memory at once
 

@@ -18,7 +18,7 @@ from app.vault.artifacts import ArtifactStore
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
-from models.session import opened_engine, reading
+from models.database.session import opened_engine, reading
 
 _New = click.Path(path_type=Path)
 _Directory = click.Path(exists=True, file_okay=False, path_type=Path)

@@ -20,10 +20,10 @@ from app.ledger.recover import recover as recover_log
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import init_log, last_signed, load_issuer, open_ledger, require_schema
 from app.reconcile.findings import NOT_CHECKED, NOT_OPENED, UNREAD, FsckReport
-from app.reconcile.fsck import fsck as check_log
-from app.reconcile.fsck_journal import fsck_journal
-from app.reconcile.fsck_state import StateError, Verified, read_state, write_state
-from app.reconcile.fsck_vault import fsck_vault
+from app.reconcile.fsck.journal import fsck_journal
+from app.reconcile.fsck.run import fsck as check_log
+from app.reconcile.fsck.state import StateError, Verified, read_state, write_state
+from app.reconcile.fsck.vault import fsck_vault
 from app.reconcile.journal import RESTORED
 from app.settings import Settings
 from app.vault.artifacts import ArtifactStore
@@ -33,8 +33,8 @@ from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
 from lethe.log.entries import Leaf, succession_leaf
 from lethe.log.fetch import fetch_from
-from models.session import opened_engine
-from models.types import utcnow
+from models.database.session import opened_engine
+from models.database.types import utcnow
 
 
 @click.command()

@@ -10,7 +10,7 @@ from lethe.files import keep_private
 from migrations import HEAD
 from migrations.grants import GrantError, grant
 from migrations.runner import upgrade
-from models.session import opened_engine
+from models.database.session import opened_engine
 
 
 class RoleError(LetheError):

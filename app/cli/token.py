@@ -13,8 +13,8 @@ from app.ledger.startup import open_ledger, require_schema
 from app.settings import Settings
 from lethe.errors import LetheError
 from models import BearerToken
-from models.session import opened_engine
-from models.types import utcnow
+from models.database.session import opened_engine
+from models.database.types import utcnow
 
 SCOPES = ("operator", "auditor")
 SECRET_BYTES = 32  # 43 characters of base64url; too many to guess, so a plain hash will do

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 from app.ledger.receipt import UnpublishedError
 from app.ledger.sequencer import Ledger, Transaction
 from lethe.errors import LetheError
-from models.bulk import Rows, Statement
+from models.database.bulk import Rows, Statement
 
 MAX_BATCH = 256  # items in one transaction; bounds how long others wait for the lock
 # Whoever is answered together comes again together, one by one: taking the first of them alone

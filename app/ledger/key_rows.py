@@ -25,7 +25,7 @@ from lethe import canonical
 from lethe.errors import LetheError
 from lethe.files import write_durably
 from models import BearerToken, RequesterKey
-from models.sealed import UnsealedError
+from models.database.sealed import UnsealedError
 
 FILE = "revoked.list"
 Row = RequesterKey | BearerToken

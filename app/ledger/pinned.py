@@ -6,12 +6,13 @@ from typing import Any
 from lethe import canonical
 from models import Model, ModelVersion
 
+PINNED = ("config", "classes", "method", "extractor", "decide", "cooling_off")
 UNREADABLE = "unreadable"  # in place of the digest of JSON that has no canonical form
 
 
 def pinned_of(model: Model) -> dict[str, Any]:
     """Return what a model was registered with, as its row has it now."""
-    return {name: getattr(model, name) for name in ("config", "classes", "method", "extractor")}
+    return {name: getattr(model, name) for name in PINNED}
 
 
 def digest_of(pinned: dict[str, Any]) -> str:
@@ -28,6 +29,20 @@ def stored_digest(model: Model) -> str:
         return digest_of(pinned_of(model))
     except (ValueError, RecursionError):
         return UNREADABLE
+
+
+def registered_policy(model: Model, digest: str) -> tuple[str, int] | None:
+    """Return `decide` and `cooling_off` of the registration that the log has this digest of.
+
+    None if the row has anything else than what was registered, but for `decide`.
+    """
+    for decide in ("review", "at-once"):
+        try:
+            if digest_of({**pinned_of(model), "decide": decide}) == digest:
+                return decide, model.cooling_off
+        except (ValueError, RecursionError):
+            return None
+    return None
 
 
 def measured_digest(version: ModelVersion) -> str | None:

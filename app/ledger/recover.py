@@ -25,7 +25,11 @@ from lethe.log.entries import Leaf, parse_leaf
 from lethe.log.fetch import Fetch
 from lethe.log.follow import read_log
 from lethe.log.tree import leaf_hash
-from models import LogCheckpoint, LogEntry, bulk
+from models import (
+    LogCheckpoint,
+    LogEntry,
+)
+from models.database import bulk
 
 T = TypeVar("T")
 PAGE = 250  # rows in one statement

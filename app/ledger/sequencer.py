@@ -52,10 +52,11 @@ from lethe.log.entries import Leaf
 from lethe.log.note import NoteError, NoteSigner, NoteVerifier
 from lethe.log.proofs import ProofError, consistency_proof, inclusion_proof
 from lethe.log.tree import EMPTY_ROOT
-from models import LogCheckpoint, bulk
-from models.bulk import Rows, Statement
-from models.session import WAIT_S, reading, unbounded
-from models.types import utcnow
+from models import LogCheckpoint
+from models.database import bulk
+from models.database.bulk import Rows, Statement
+from models.database.session import WAIT_S, reading, unbounded
+from models.database.types import utcnow
 
 log = logging.getLogger(__name__)
 

@@ -44,8 +44,8 @@ from lethe.signing.keys import (
     public_pem,
 )
 from migrations import HEAD
-from models.sealed import seal_columns
-from models.session import make_engine, reading
+from models.database.sealed import seal_columns
+from models.database.session import make_engine, reading
 
 LOG_KEY, LOG_VKEY, GUARD = "log.key", "log.vkey", "log.guard.json"
 ENTRIES_KEY = "entries.key"

@@ -19,9 +19,14 @@ from sqlmodel import Session, col, select
 from app.ledger.entry_macs import EntryRow
 from lethe.errors import LetheError
 from lethe.log.tree import HASH_SIZE, NodeReader, tree_root
-from models import LogCheckpoint, LogEntry, LogNode, bulk
-from models.session import bounds, reading
-from models.types import utcnow
+from models import (
+    LogCheckpoint,
+    LogEntry,
+    LogNode,
+)
+from models.database import bulk
+from models.database.session import bounds, reading
+from models.database.types import utcnow
 
 LOCK = int.from_bytes(sha256(b"lethe log").digest()[:8], "big", signed=True)
 CACHED = 32_768  # nodes that proofs share in memory, about 10 MB: the top 14 levels and more
@@ -48,9 +53,9 @@ class LogDamagedError(LetheError):
 def take_lock(session: Session) -> None:
     """Wait until this transaction is the only one that may append to the log.
 
-    On SQLite the writer transaction itself is that lock (`models.session`). On PostgreSQL
-    the lock is taken before the transaction reads, and READ COMMITTED lets each later
-    statement see what the previous holder committed.
+    On SQLite the writer transaction itself is that lock (`models.database.session`). On
+    PostgreSQL the lock is taken before the transaction reads, and READ COMMITTED lets each
+    later statement see what the previous holder committed.
     """
     connection = session.connection()
     if connection.dialect.name == "postgresql":
@@ -92,7 +97,7 @@ def lock_alone(session: Session) -> bool:
     """Take the lock in a message of its own; return whether somebody else had it.
 
     Whoever reads only then can ask for more than what it knew when it began to wait. On an
-    engine of `models.session.unbounded` this is a writer's first message.
+    engine of `models.database.session.unbounded` this is a writer's first message.
     """
     connection = session.connection()
     if connection.dialect.name == "sqlite":
@@ -112,7 +117,8 @@ def lock_log(
 
     known: a size of the log; what lies above it is read as well. statements: of the caller,
     which run under the lock. locked: by `lock_alone`. On an engine of
-    `models.session.unbounded` this is a writer's first message, and on PostgreSQL one only.
+    `models.database.session.unbounded` this is a writer's first message, and on PostgreSQL one
+    only.
     """
     connection = session.connection()
     dialect = connection.dialect

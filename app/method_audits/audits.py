@@ -25,7 +25,7 @@ from app.schemas.audits import AuditView, NewAudit
 from app.schemas.networks import PIXELS
 from app.service.context import Services
 from app.service.methods import is_network
-from app.service.registry import present as find_model
+from app.service.models.registry import present as find_model
 from lethe import canonical
 from lethe.certificates.audit_counts import (
     RUNNING,

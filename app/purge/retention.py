@@ -15,7 +15,7 @@ from app.service.keys import DESTROYED
 from app.service.requests import CLOSED
 from lethe.certificates.evidence import SCORES
 from models import Artifact, ErasureRequest, RequesterKey, RequestEvent, Verification
-from models.clock import clock
+from models.database.clock import clock
 
 AT_ONCE = 100  # requests in one transaction, while others wait
 
@@ -61,7 +61,7 @@ def _forget(services: Services, tx: Transaction, request: ErasureRequest) -> Non
     request.forgotten_at = tx.now
     request.event_key, request.body_digest, request.idempotency_key = b"", "", None
     request.scope = {"level": request.scope["level"]}
-    request.reason = None
+    request.reason = request.notes = request.assignee = None
     events = session.exec(
         select(RequestEvent).where(RequestEvent.request_id == request.id)
     ).all()

@@ -12,8 +12,8 @@ from app.settings import Settings
 from app.vault.artifacts import ArtifactStore
 from app.vault.features import FeatureVault
 from app.vault.master import MasterKey
-from models.sealed import seal_columns
-from models.session import opened_engine, reading
+from models.database.sealed import seal_columns
+from models.database.session import opened_engine, reading
 
 
 def search(settings: Settings, identifiers: Iterable[str]) -> Findings:

@@ -30,9 +30,9 @@ from models import (
     Tombstone,
     Verification,
 )
+from models.database.sealed import Sealed, Tagged
+from models.database.types import METADATA
 from models.person import ERASED
-from models.sealed import Sealed, Tagged
-from models.types import METADATA
 
 FETCH = 500  # rows in memory at once
 # Sealed columns that hold what an ended request asked for: the operator's proof of it.

@@ -13,9 +13,9 @@ from models import Artifact
 NOT_OPENED = "not checked: the master key is not here"
 NOT_CHECKED = "not checked: entries.key is not here"
 UNREAD = (
-    "not read again: these entries, their nodes, checkpoints, openings and certificates, the "
-    "evidence of erased records that these name, versions and records of models without a new "
-    "event, and files stored before; --full reads everything"
+    "not read again: these entries, their nodes, checkpoints, openings, approvals and "
+    "certificates, the evidence of erased records that these name, versions and records of "
+    "models without a new event, and files stored before; --full reads everything"
 )
 MOST = 20  # findings of one check that are listed; a wrong leaf makes many wrong nodes
 

@@ -23,7 +23,7 @@ from app.vault.model_key import ADD_BACK, open_tombstone_key, record_tag
 from app.vault.wipe import is_wiped
 from lethe.log.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
 from models import LogEntry, Model, Record, Tombstone
-from models.session import chunks, reading
+from models.database.session import chunks, reading
 
 RESTORED = "restored"  # beside the keys, which came from a backup: what was signed since?
 ENDS = tuple(f"request.{end}" for end in CLOSED)

@@ -36,7 +36,7 @@ from lethe.certificates.retained_tree import retained_root
 from lethe.errors import LetheError
 from lethe.log.entries import MODEL_EVENT, Leaf, parse_leaf
 from models import Artifact, ErasureRequest, Model, Record
-from models.session import chunks
+from models.database.session import chunks
 
 VERSION = "model.version"
 EVIDENCE, DRAFT = "evidence", "draft"  # in payloads: hex SHA-256; and the kinds of artifacts

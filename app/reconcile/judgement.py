@@ -14,12 +14,19 @@ from sqlmodel import Session
 from app.ledger.journal import opening
 from lethe.log.entries import CommitmentError, EntryError, Leaf, check_commitment
 from models import ErasureRequest, RequestEvent
-from models.session import read_by_id
+from models.database.session import read_by_id
 
 RECEIVED, EXECUTED, VERIFIED = "request.received", "request.executed", "request.verified"
 ESCALATED, DECIDED, CERTIFIED = "request.escalated", "request.decided", "request.certified"
-# What may come between a judgement and its certificate: the wait for a key or a disk.
-WAITS = ("request.needs-decision", DECIDED)
+# What may come between a judgement and its certificate: the wait for a key or a disk, and what
+# an officer writes of the request.
+WAITS = (
+    "request.needs-decision",
+    DECIDED,
+    "request.extended",
+    "request.noted",
+    "request.assigned",
+)
 
 
 @dataclass(frozen=True, slots=True)

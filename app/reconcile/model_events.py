@@ -23,7 +23,7 @@ from app.reconcile.paged import ModelEvents, PageCache, Pages
 from lethe.log.checkpoint import Checkpoint
 from lethe.log.entries import ERASURE_EVENT, MODEL_EVENT, Leaf, parse_leaf
 from lethe.log.tree import leaf_hash
-from models.session import reading
+from models.database.session import reading
 
 PAGE = 1000  # leaves in memory at once
 KIND = f'"kind":"{MODEL_EVENT}"'.encode()  # in canonical JSON, and in no string of it

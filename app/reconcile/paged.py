@@ -21,7 +21,7 @@ from sqlmodel import Session, col
 from app.ledger.guard import ForkedError
 from lethe.log.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
 from models import LogEntry
-from models.session import reading
+from models.database.session import reading
 
 COUNTED = ("model.", "audit.", "case.")  # the events that are kept; contributions are not
 EVENTS = 128  # of a page, which takes some 5 bytes for each; a parsed leaf takes 1 to 2 kB

@@ -11,6 +11,7 @@ from app.problems import (
     ConflictError,
     NotFoundError,
     RoundDuplicateError,
+    RoundMessageError,
     RoundMismatchError,
     RoundReleaseError,
     RoundStepError,
@@ -43,6 +44,7 @@ from app.service.scope import has_tombstone
 from app.service.signatures import current_key
 from app.vault.model_key import open_tombstone_key
 from lethe import canonical
+from lethe.identity import WIDTH
 from lethe.signing.http import SignedBy
 from lethe.signing.keys import load_public_key
 from models import (
@@ -54,7 +56,7 @@ from models import (
     RoundMember,
     Subject,
 )
-from models.session import chunks
+from models.database.session import chunks
 
 PAGE = 100
 
@@ -268,6 +270,10 @@ def _check_records(
     services: Services, session: Session, row: Round, member: RoundMember, body: Masked
 ) -> None:
     adds = [item.record for item in body.adds]
+    if any(len(decoded(text)) != WIDTH * len(adds) for text in body.people.values()):
+        raise RoundMessageError(
+            f"people: each kind must have {WIDTH} bytes of digests for each added record"
+        )
     if len({*adds, *body.releases}) != len(adds) + len(body.releases):
         raise RoundReleaseError("a record is named twice: add or release it once")
     if sorted(body.releases) != requested_releases(session, row, member.client):

@@ -32,10 +32,11 @@ from app.schemas.base import Page
 from app.schemas.requests import Scope
 from app.schemas.rounds import STEPS, NewRound, RoundView
 from app.service.context import Services
+from app.service.models.registry import present
 from app.service.paging import page_of
 from app.service.queue import PARKED
-from app.service.registry import present
 from app.service.requests import close
+from app.service.review import HELD, unapproved
 from app.service.scope import forget_set
 from lethe import canonical
 from models import ErasureRequest, Job, Model, RequesterKey, Round, RoundMember
@@ -170,6 +171,10 @@ def _waiting(
     left_out = 0
     for job in session.exec(parked).all():
         request = session.get_one(ErasureRequest, job.request_id)
+        if request.state in HELD or unapproved(
+            services.ledger, session, model, [request], tx.now
+        ):
+            continue
         scope = Scope.model_validate(request.scope)
         found = [
             record.record for record in forget_set(session, model.id, scope, request.id, taken)

@@ -17,7 +17,7 @@ from app.rounds.opening import CHANGED, is_as_opened
 from app.schemas.rounds import STEPS, Step
 from app.service.context import Services
 from models import Job, Model, Record, Round, RoundMember, Subject
-from models.session import chunks
+from models.database.session import chunks
 
 FEW = 3  # with two contributors each can subtract its own part from the sum
 

@@ -1,5 +1,6 @@
 """What every wire type has in common."""
 
+import warnings
 from datetime import datetime
 from typing import Annotated, Any, Generic, Self, TypeVar
 
@@ -10,15 +11,22 @@ from pydantic import (
     StringConstraints,
     ValidationError,
 )
+from pydantic.warnings import UnsupportedFieldAttributeWarning
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from lethe import canonical
+
+# FastAPI ignores it where it builds a validator itself; ours are built at their first use.
+warnings.simplefilter("ignore", UnsupportedFieldAttributeWarning)
 
 
 class Wire(BaseModel):
     """Frozen; an unknown field is an error, lest a misspelt scope mean "no scope"."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    # Validators are built when they are first used: all of them are a sixth of a start.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True
+    )
 
     @classmethod
     def model_validate_json(cls, json_data: str | bytes | bytearray, **how: Any) -> Self:

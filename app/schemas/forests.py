@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from app.schemas.base import ModelRef, Wire
-from app.schemas.models import Name
+from app.schemas.base import Wire
+from app.schemas.models import FamilyManifest, Name
 from lethe.catalogue import ForestMethod
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -32,7 +32,7 @@ class ForestOptions(Wire):
     step: Finite = Field(default=2**-10, gt=0)
 
 
-class NewForest(Wire):
+class NewForest(FamilyManifest):
     """The "manifest" part of POST /v1/models for a forest.
 
     classes: names, or none of a forest that predicts numbers. edges: of each feature's bins,
@@ -42,7 +42,6 @@ class NewForest(Wire):
     """
 
     family: Literal["forest"]
-    ref: ModelRef
     method: ForestMethod = "forest-exact"
     classes: list[Name] = Field(default_factory=list, max_length=10_000)
     edges: list[Edges] = Field(min_length=1, max_length=10_000)

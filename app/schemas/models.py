@@ -1,8 +1,8 @@
 """Models and their versions on the wire."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, model_validator
 
 from app.schemas.base import ModelRef, Time, Wire
 from lethe.catalogue import RidgeMethod
@@ -79,7 +79,21 @@ class MaskedOptions(Wire):
     rows: int = Field(default=10, ge=1, le=10**9)
 
 
-class NewModel(Wire):
+class FamilyManifest(Wire):
+    """What the manifests of all families have.
+
+    decide: whether requests are executed at once, or after an officer approved them; a key that
+    is bound to the data that it erases needs no approval. None: as the installation is set up.
+    cooling_off_seconds: from the approval, or the receipt where none is needed, to the
+    execution; until then the request can be withdrawn.
+    """
+
+    ref: ModelRef
+    decide: Literal["review", "at-once"] | None = None
+    cooling_off_seconds: int = Field(default=0, ge=0, le=30 * 86_400)
+
+
+class NewModel(FamilyManifest):
     """The "manifest" part of POST /v1/models.
 
     `exponents` fixes the quantiser, Δ_j = 2**exponents[j]; like `penalty` it must come from
@@ -87,7 +101,6 @@ class NewModel(Wire):
     """
 
     family: Literal["ridge"] = "ridge"
-    ref: ModelRef
     method: RidgeMethod = "ridge-exact"
     classes: list[Name] = Field(min_length=2, max_length=10_000)
     exponents: list[Annotated[int, Field(ge=-60, le=60)]] = Field(
@@ -100,6 +113,12 @@ class NewModel(Wire):
     verification: VerificationPolicy = VerificationPolicy()
     sketch: SketchOptions = SketchOptions()
     masked: MaskedOptions = MaskedOptions()
+
+    @model_validator(mode="after")
+    def _classes_once(self) -> Self:
+        if len(set(self.classes)) != len(self.classes):
+            raise ValueError("classes: name each once")
+        return self
 
     def pinned(self) -> dict[str, Any]:
         """Return what the log holds the model to, by its digest."""
@@ -130,17 +149,22 @@ class VersionCertificate(Wire):
     log_index: int
 
 
+METRIC = r"^(accuracy|pixel accuracy|R2|recall@([1-9]|10))$"
+
+
 class HeldOutView(Wire):
     """What a version does on the model's held-out rows: a report, logged with the version.
 
-    rows: how many; set: SHA-256 of their file. metric: accuracy or R2, with its value, unless
-    `withheld` says why there is none.
+    rows: how many were measured; set: SHA-256 of the file of all. metric with its value, unless
+    `withheld` says why there is none. parts: further values by name: of each shard that answers
+    apart, where `value` is their mean, or an index's self-retrieval.
     """
 
     rows: int
     set: Sha256Hex
-    metric: Literal["accuracy", "R2"] | None = None
+    metric: Annotated[str, StringConstraints(pattern=METRIC)] | None = None
     value: str | None = None
+    parts: dict[str, str] | None = None
     withheld: str | None = None
 
 
@@ -169,6 +193,8 @@ class VersionView(Wire):
 class ModelView(Wire):
     """A registered model.
 
+    cooling_off: seconds, see `FamilyManifest`, as is decide.
+
     held_out: of the current version, and progress: of a training that learns rows, never an
     erasure's; both where one model is shown.
     """
@@ -180,6 +206,8 @@ class ModelView(Wire):
     classes: list[str]
     extractor: Extractor | None
     config: dict[str, object]
+    decide: Literal["review", "at-once"]
+    cooling_off: int
     current_version: int | None
     created_at: Time
     held_out: HeldOutView | None = None
@@ -194,16 +222,25 @@ class DeletionView(Wire):
 
 
 class ManifestView(Wire):
-    """What a client needs to compute its statistics as every other client does."""
+    """What a client needs to send rows, or statistics of them, as every other client does.
+
+    exponents, bits, penalty, extractor: of a ridge head, null of other families. columns: of
+    the features of a table, with their names and categories if they were registered.
+    """
 
     ref: str
+    family: str
     classes: list[str]
-    exponents: list[int]
-    bits: int
-    penalty: float
     data: Data
     method: str
-    extractor: Extractor
+    exponents: list[int] | None = None
+    bits: int | None = None
+    penalty: float | None = None
+    extractor: Extractor | None = None
+    columns: int | None = None
+    features: list[str] = Field(default_factory=list)
+    categories: dict[str, list[str]] = Field(default_factory=dict)
+    weighted: bool = False
 
 
 class ContributionView(Wire):

@@ -3,6 +3,7 @@
 The API knows the names and ranges; what a worker's networks make of them, the worker says.
 """
 
+from math import prod
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
@@ -13,13 +14,14 @@ from pydantic import (
     model_validator,
 )
 
-from app.schemas.base import ModelRef, Wire
+from app.schemas.base import Wire
 from app.schemas.canary import Canary, check_canary
-from app.schemas.certified import METHOD, check_terms
-from app.schemas.models import Name
+from app.schemas.certified import METHOD, NOISY, check_noisy, check_terms
+from app.schemas.models import FamilyManifest, Name
 from lethe.catalogue import Attack, Distance, NetworkMethod
 
 PIXELS: Final = "res-unet"  # the only one whose labels are masks
+DENSE: Final = ("logistic", "mlp")  # heads on features
 Word = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$")]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 # RFC 8785 has no larger integers.
@@ -32,7 +34,7 @@ Number = Annotated[float, Field(allow_inf_nan=False, ge=0, le=1e30)]
 class NetworkChoice(Wire):
     """An architecture by name and its integer shape parameters; those left out: defaults."""
 
-    id: Literal["logistic", "mit-b0", "res-unet", "resnet18", "simple-cnn", "vit-lite"]
+    id: Literal["logistic", "mit-b0", "mlp", "res-unet", "resnet18", "simple-cnn", "vit-lite"]
     parameters: dict[Word, Annotated[int, Field(ge=0, le=1 << 20)]] = Field(
         default_factory=dict, max_length=16
     )
@@ -158,7 +160,7 @@ class VerificationTerms(Wire):
         return self.references is not None or bool(self.distances)
 
 
-class NewNetwork(Wire):
+class NewNetwork(FamilyManifest):
     """The "manifest" part of POST /v1/models for a deep model.
 
     input_shape: of one input, (channels, height, width) or (features,). held_out: share of
@@ -171,7 +173,6 @@ class NewNetwork(Wire):
     """
 
     family: Literal["network"]
-    ref: ModelRef
     method: NetworkMethod = "retrain"
     classes: list[Name] = Field(min_length=2, max_length=10_000)
     network: NetworkChoice
@@ -188,9 +189,11 @@ class NewNetwork(Wire):
 
     @model_validator(mode="after")
     def _shape_of_its_kind(self) -> Self:
-        dense = self.network.id == "logistic"
+        dense = self.network.id in DENSE
         if len(self.input_shape) != (1 if dense else 3):
-            raise ValueError("input_shape: (features,) for logistic, else (c, height, width)")
+            raise ValueError(
+                "input_shape: (features,) for logistic and mlp, else (c, height, width)"
+            )
         if len(set(self.classes)) != len(self.classes):
             raise ValueError("classes: name each once")
         if self.training.local.augment != "none" and (dense or self.network.id == "res-unet"):
@@ -200,6 +203,14 @@ class NewNetwork(Wire):
         if self.method == METHOD or METHOD in self.settings:
             training = self.training.model_dump()
             check_terms(self.settings.get(METHOD), self.network.id, training)
+        if self.method == NOISY or NOISY in self.settings:
+            check_noisy(
+                self.settings,
+                self.network.id,
+                self.network.parameters,
+                prod(self.input_shape),
+                len(self.classes),
+            )
         return self
 
     def pinned(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from app.schemas.base import ModelRef, OpaqueId, Time, Wire
-from app.schemas.requests import Regulation
+from app.schemas.requests import Regulation, State
 from lethe.identity import ALGORITHMS, Identity
 
 Kind = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
@@ -121,16 +121,19 @@ class NewCase(Wire):
 class PartView(Wire):
     """What became of a person in one model.
 
-    records: how many a request erases, or were held out or erased. request: the id of the
-    request, whose certificate is `certificate`. held_out_removed: held-out rows that were
-    stored to measure versions and are so no more, by the entry `removal_log_index`; no version
-    was fitted on them. log_index: of the entry that commits to all of it.
+    state, assignee: of the request, which `request` and `request_ref` name. records: how many
+    it erases, or were held out or erased. held_out_removed: held-out rows that were stored to
+    measure versions and are so no more, by the entry `removal_log_index`; no version was fitted
+    on them. log_index: of the entry that commits to all of it.
     """
 
     model: str
     outcome: Outcome
+    state: str | None
+    assignee: str | None
     records: int
     request: str | None
+    request_ref: str | None
     certificate: str | None
     held_out_removed: int
     removal_log_index: int | None
@@ -138,18 +141,25 @@ class PartView(Wire):
 
 
 class TimelineItem(Wire):
-    """A transition of one part, and where the log proves it."""
+    """A transition of one part, and where the log proves it.
+
+    detail: of an officer's decision: by, to, reason, notice, due_at, note; else empty.
+    """
 
     at: Time
     model: str
     event: str
     log_index: int
+    detail: dict[str, str]
 
 
 class CaseView(Wire):
     """A case: one part for each model, one deadline, one timeline.
 
+    A request that was submitted by itself is one too, of one part; its ref is the request's.
     state: open while a request is in progress, then answered, then closed by an operator.
+    opened_by: an operator's token, or the key that signed. due_at: the earliest of what is in
+    progress. confirm_by: until when the CCPA has the receipt confirmed.
     """
 
     ref: str
@@ -158,10 +168,72 @@ class CaseView(Wire):
     opened_by: str
     received_at: Time
     due_at: Time
+    days_left: int
     overdue: bool
+    confirm_by: Time | None
     closed_at: Time | None
     parts: list[PartView]
     timeline: list[TimelineItem]
+
+
+class QueueQuery(Wire):
+    """The body of POST /v1/cases/search. What is null narrows nothing; all others must hold.
+
+    state: of a request, or `answered`: cases that wait to be closed; null for all that is open.
+    person: an identity by its digests, which travel in no URL. requester: a keyid, or the name
+    of an operator's token. due_within: days, what is overdue included. after: `next` of the
+    page before.
+    """
+
+    state: State | Literal["answered"] | None = None
+    model: ModelRef | None = None
+    person: PersonIdentity | None = None
+    requester: Annotated[str, StringConstraints(min_length=1, max_length=128)] | None = None
+    overdue: bool | None = None
+    due_within: int | None = Field(default=None, ge=0, le=3650)
+    after: Annotated[str, StringConstraints(max_length=200)] | None = None
+    limit: int = Field(default=100, ge=1, le=1000)
+
+
+class QueueItem(Wire):
+    """A request in the queue, or a case that wants to be answered and closed.
+
+    case: that it is a part of. model: null of a case. days_left: negative once it is overdue;
+    it stands still while the clock is stopped.
+    """
+
+    ref: str
+    case: str | None
+    model: str | None
+    state: str
+    regulation: Regulation
+    requester: str
+    assignee: str | None
+    received_at: Time
+    due_at: Time
+    days_left: int
+    overdue: bool
+
+
+class ReasonedDecision(Wire):
+    """The body of POST /v1/cases/{ref}/refuse, /extend and /pause: a code of the regulation.
+
+    `lethe case refuse --help` lists the codes, as docs/officer-guide.md does.
+    """
+
+    reason: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z-]{0,31}$")]
+
+
+class CaseNote(Wire):
+    """The body of POST /v1/cases/{ref}/note: stored sealed; the log has its digest."""
+
+    text: Text
+
+
+class Assignment(Wire):
+    """The body of POST /v1/cases/{ref}/assign. to: the name of an operator's token."""
+
+    to: Annotated[Text, StringConstraints(max_length=80)]
 
 
 class ContactView(Wire):

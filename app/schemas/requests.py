@@ -10,6 +10,9 @@ from app.schemas.models import ProgressView
 Level = Literal["sample", "client", "subject"]
 State = Literal[
     "received",
+    "awaiting-review",
+    "cooling-off",
+    "paused",
     "executing",
     "awaiting-client",
     "awaiting-round",
@@ -99,11 +102,15 @@ class Preview(Wire):
 
 
 class HistoryItem(Wire):
-    """One transition and where the log proves it."""
+    """One transition and where the log proves it.
+
+    detail: of an officer's decision: reason, notice of remedies, new deadline; else empty.
+    """
 
     event: str
     at: Time
     log_index: int
+    detail: dict[str, str]
 
 
 class AttemptView(Wire):

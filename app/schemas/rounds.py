@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from app.schemas.base import KeyId, ModelRef, OpaqueId, Time, Wire
+from app.schemas.people import Kind as PersonKind
+from lethe.identity import MAX_KINDS
 
 MAX_MEMBERS = 100
 Step = Literal["advertise", "share", "masked", "confirm", "reveal"]
@@ -132,11 +134,13 @@ class Statement(Wire):
 class Masked(Wire):
     """Body of step masked; `vector` is base64 of little-endian uint64.
 
+    people: by kind, base64 of 68 bytes of digests for each of `adds`, zeros for none.
     `statement` is a message of its own, signed, whose step is "statement".
     """
 
     adds: list[Added]
     peers: list[KeyId]
+    people: dict[PersonKind, str] = Field(max_length=MAX_KINDS)
     releases: list[OpaqueId]
     statement: Annotated[str, StringConstraints(max_length=2000)]
     vector: str

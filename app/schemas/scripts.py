@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from app.schemas.base import ModelRef, Wire
-from app.schemas.models import Name, Sha256Hex
+from app.schemas.base import Wire
+from app.schemas.models import FamilyManifest, Name, Sha256Hex
 from lethe.catalogue import ScriptMethod
 
 _PART = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}"
@@ -22,7 +22,8 @@ class ScriptDocument(Wire):
     NAME==VERSION. output: form of the file that it writes. threads: of numeric libraries.
     tolerance: largest relative difference of a tensor between two runs; left out, two runs must
     write equal bytes. weights: SHA-256 of a model that was trained elsewhere, which the first
-    version is compared with.
+    version is compared with. predict: the file that is run to predict held-out rows; without
+    one a model in ONNX is run by onnxruntime, and one in safetensors takes no held-out rows.
     """
 
     files: dict[FileName, Source] = Field(min_length=1, max_length=64)
@@ -33,14 +34,16 @@ class ScriptDocument(Wire):
     threads: int = Field(default=1, ge=1, le=256)
     tolerance: float | None = Field(default=None, gt=0, le=0.1, allow_inf_nan=False)
     weights: Sha256Hex | None = None
+    predict: FileName | None = None
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        for role, name in (("entry", self.entry), ("lock", self.lock)):
-            if name not in self.files:
+        named = {"entry": self.entry, "lock": self.lock, "predict": self.predict}
+        for role, name in named.items():
+            if name is not None and name not in self.files:
                 raise ValueError(f"{role}: no such file among files")
-        if not self.entry.endswith(".py"):
-            raise ValueError("entry: name a Python file")
+            if role != "lock" and name is not None and not name.endswith(".py"):
+                raise ValueError(f"{role}: name a Python file")
         size = sum(len(text.encode("utf-8", "surrogatepass")) for text in self.files.values())
         if size > MOST_BYTES:
             raise ValueError(
@@ -64,7 +67,7 @@ def check_names(classes: list[str]) -> None:
         raise ValueError("classes: name at least two, each once, or none for numbers")
 
 
-class NewScript(Wire):
+class NewScript(FamilyManifest):
     """The "manifest" part of POST /v1/models for a program of the operator's.
 
     classes: names of labels, or none where they are numbers. columns: of a row's features. An
@@ -72,7 +75,6 @@ class NewScript(Wire):
     """
 
     family: Literal["script"]
-    ref: ModelRef
     method: ScriptMethod = "rerun"
     classes: list[Name] = Field(default_factory=list, max_length=10_000)
     columns: int = Field(ge=1, le=10_000)

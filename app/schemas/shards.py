@@ -4,8 +4,8 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from app.schemas.base import ModelRef, Wire
-from app.schemas.models import Name
+from app.schemas.base import Wire
+from app.schemas.models import FamilyManifest, Name
 from app.schemas.recipes import RecipeDocument, check_classes
 from app.schemas.scripts import ScriptDocument, check_names
 from lethe.catalogue import ShardsMethod
@@ -28,7 +28,7 @@ class ShardOptions(Wire):
     aggregate: Literal["mean", "vote", "apart"] = "mean"
 
 
-class NewShards(Wire):
+class NewShards(FamilyManifest):
     """The "manifest" part of POST /v1/models for shards of a recipe or of a script.
 
     classes: names, or none where labels are numbers. columns: of a row's features. An erasure
@@ -36,7 +36,6 @@ class NewShards(Wire):
     """
 
     family: Literal["shards"]
-    ref: ModelRef
     method: ShardsMethod = "refit-shards"
     classes: list[Name] = Field(default_factory=list, max_length=10_000)
     columns: int = Field(ge=1, le=10_000)

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from app.schemas.base import ModelRef, Wire
-from app.schemas.models import Name
+from app.schemas.base import Wire
+from app.schemas.models import FamilyManifest, Name
 from lethe.catalogue import SumsMethod
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -48,7 +48,7 @@ class SumsOptions(Wire):
         return self
 
 
-class NewSums(Wire):
+class NewSums(FamilyManifest):
     """The "manifest" part of POST /v1/models for ridge and naive Bayes from integer sums.
 
     classes: names, or none of ridge-regressor, which predicts numbers. columns: of a row's
@@ -56,7 +56,6 @@ class NewSums(Wire):
     """
 
     family: Literal["sums"]
-    ref: ModelRef
     method: SumsMethod = "sums-exact"
     classes: list[Name] = Field(default_factory=list, max_length=1000)
     columns: int = Field(ge=1, le=10_000)

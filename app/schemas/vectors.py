@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from app.schemas.base import ModelRef, Wire
-from app.schemas.models import Name
+from app.schemas.base import Wire
+from app.schemas.models import FamilyManifest, Name
 from lethe.catalogue import VectorsMethod
 
 OWN = {
@@ -48,7 +48,7 @@ class IndexOptions(Wire):
         return self
 
 
-class NewVectors(Wire):
+class NewVectors(FamilyManifest):
     """The "manifest" part of POST /v1/models for a vector index.
 
     columns: of a vector; runs of four numbers are what is looked for after an erasure. classes:
@@ -56,7 +56,6 @@ class NewVectors(Wire):
     """
 
     family: Literal["vectors"]
-    ref: ModelRef
     method: VectorsMethod = "vectors-drop"
     classes: list[Name] = Field(default_factory=list, max_length=0)
     columns: int = Field(ge=4, le=10_000)

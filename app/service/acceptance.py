@@ -30,7 +30,7 @@ from app.service.signatures import current_key
 from app.steps import reached
 from lethe.signing.http import SignedBy
 from models import ErasureRequest, Model, RequestEvent
-from models.bulk import Rows, Statement
+from models.database.bulk import Rows, Statement
 
 ALONE = (
     "This request erases a single record, and the model is updated for it alone if no other "
@@ -162,7 +162,7 @@ def _accepted(
     return Accepted(
         id=entered.request_id,
         ref=new.ref,
-        state="received",  # a worker may have begun by now; it is answered as it was accepted
+        state=new.state,  # a worker may have begun by now; it is answered as it was accepted
         due_at=new.due_at,
         receipt=_on_the_wire(receipt),
         warnings=_warnings(

@@ -31,9 +31,10 @@ from app.reconcile.deleted import GONE
 from app.schemas.base import format_time
 from app.schemas.requests import NewRequest, Scope
 from app.service.context import Services
-from app.service.deadlines import due_at
+from app.service.deadlines import due_at, zone_of
 from app.service.methods import SKETCHED, offered
-from app.service.queue import head_of_queue
+from app.service.queue import PARKED, head_of_queue
+from app.service.review import Start, start
 from app.service.scope import changed, claim, narrow
 from app.service.signatures import (
     KnownKey,
@@ -46,8 +47,15 @@ from app.service.signatures import (
 from app.vault.wipe import DELETED
 from lethe.errors import LetheError
 from lethe.signing.http import SignedBy
-from models import ErasureRequest, Job, Model, Record, RequestEvent, bulk
-from models.sealed import SealedName, SealedText
+from models import (
+    ErasureRequest,
+    Job,
+    Model,
+    Record,
+    RequestEvent,
+)
+from models.database import bulk
+from models.database.sealed import SealedName, SealedText
 
 RECEIVED = "request.received"
 MISMATCH = "this Idempotency-Key came with another body before: use a new key"
@@ -83,6 +91,7 @@ class New:
     """
 
     ref: str
+    state: str
     log_index: int
     due_at: datetime
     scope: Scope
@@ -198,6 +207,8 @@ class _Model(NamedTuple):
     method: str
     config: dict[str, Any]
     state: str
+    decide: str
+    cooling_off: int
     head: str | None
 
 
@@ -254,7 +265,9 @@ class _Batch:
         method = choose(model, wanted)
         assert model is not None
         scope = narrow(wanted.scope, key)
-        request = self._request(submission, model, method, scope)
+        binding = "subject" if key.subject else "client" if key.client else None
+        begins = start(model, binding, self._tx.now)
+        request = self._request(submission, model, method, scope, begins)
         if scope.records is not None and len(scope.records) <= FEW:
             claimed = self._claim(model, key, scope.records, request["id"])
             self._requests.append(request)
@@ -266,6 +279,7 @@ class _Batch:
             "scope": request["scope"],
             "records": claimed,
             "keyid": signed.keyid,
+            "binding": binding,
             "regulation": wanted.regulation,
             "due_at": format_time(request["due_at"]),
             "body": submission.digest,
@@ -283,9 +297,9 @@ class _Batch:
                 "payload": received,
             }
         )
-        nudge = self._queue(request["id"], model, submission.call_id)
+        nudge = self._queue(request["id"], model, submission.call_id, begins.stage)
         self._note_repeatable(submission, request["id"])
-        answered = request["ref"], index, request["due_at"]
+        answered = request["ref"], begins.state, index, request["due_at"]
         return Entered(request["id"], New(*answered, scope, claimed, nudge))
 
     def write(self) -> None:
@@ -305,14 +319,16 @@ class _Batch:
             noted.clear()
 
     def _request(
-        self, submission: Submission, model: _Model, method: str, scope: Scope
+        self, submission: Submission, model: _Model, method: str, scope: Scope, begins: Start
     ) -> dict[str, Any]:
+        zone = zone_of(self._services.settings)
         return {
             "id": str(uuid.uuid4()),
             "ref": str(uuid.uuid4()),
             "model_id": model.id,
             "keyid": submission.signed.keyid,
-            "state": "received",
+            "state": begins.state,
+            "held_until": begins.held_until,
             "method": method,
             "scope": scope.model_dump(exclude_none=True),
             "regulation": submission.wanted.regulation,
@@ -321,7 +337,7 @@ class _Batch:
             "idempotency_key": submission.idempotency_key,
             "body_digest": submission.digest,
             "received_at": self._tx.now,
-            "due_at": due_at(self._tx.now, submission.wanted.regulation),
+            "due_at": due_at(self._tx.now, submission.wanted.regulation, zone),
         }
 
     def _claim(
@@ -365,7 +381,9 @@ class _Batch:
             key.subject is None or self._tag("subject", key.subject) == row.subject
         )
 
-    def _queue(self, request_id: str, model: _Model, call_id: str | None) -> str | None:
+    def _queue(
+        self, request_id: str, model: _Model, call_id: str | None, stage: str
+    ) -> str | None:
         """Note the job of a request; return which job to nudge for it, if any.
 
         One for each model that nobody works for: who finishes a job looks for the next. Where
@@ -380,11 +398,11 @@ class _Batch:
                 "kind": "erase",
                 "request_id": request_id,
                 "call_id": call_id,
-                "stage": "execute",
+                "stage": stage,
                 "created_at": self._tx.now,
             }
         )
-        if model.id in self._nudged:
+        if stage == PARKED or model.id in self._nudged:
             return None
         self._nudged.add(model.id)
         if self._services.settings.batch_min_requests == 1:
@@ -420,8 +438,8 @@ class _Batch:
         self._keys = {row[0]: row for row in next(rows)}
         self._revoked = key_rows(self._session).revoked()
         self._models = {
-            ref: _Model(model_id, ref, method, _json(config), state, head)
-            for model_id, ref, method, config, state, head in next(rows)
+            ref: _Model(model_id, ref, method, _json(config), *rest)
+            for model_id, ref, method, config, *rest in next(rows)
         }
         keyed = any(one.idempotency_key is not None for one in submissions)
         self._earlier = {
@@ -450,7 +468,7 @@ _NAME = SealedName("records.record")
 _DIGEST = SealedText("erasure_requests.body_digest")
 _REF = bulk.types(Model, ref="ref")
 _READ_MODELS = (
-    "SELECT m.id, m.ref, m.method, m.config, m.state, "
+    "SELECT m.id, m.ref, m.method, m.config, m.state, m.decide, m.cooling_off, "
     "(SELECT j.id FROM jobs j WHERE j.model_id = m.id AND j.done_at IS NULL "
     "AND j.stage <> 'awaiting' LIMIT 1) "  # PARKED
     "FROM {rows} JOIN models m ON m.ref = given.ref"

@@ -23,7 +23,7 @@ from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
 from lethe.files import keep_private, warn_if_shared
-from models.session import make_engine, reading
+from models.database.session import make_engine, reading
 
 log = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ from app.schemas.requests import RequestSummary
 from app.service.context import Services
 from app.service.paging import format_cursor, in_utc, parse_cursor
 from app.service.requests import CLOSED, certificate_path, is_overdue
+from app.service.review import PAUSED
 from models import Certificate, ErasureRequest, Model
 
 
@@ -70,7 +71,8 @@ def list_requests(
     if wanted.ref is not None:
         query = query.where(ErasureRequest.ref == wanted.ref)
     if wanted.overdue is not None:
-        late = (col(ErasureRequest.due_at) < now) & col(ErasureRequest.state).not_in(CLOSED)
+        running = col(ErasureRequest.state).not_in((*CLOSED, PAUSED))
+        late = (col(ErasureRequest.due_at) < now) & running
         query = query.where(late if wanted.overdue else ~late)
     if wanted.since is not None:
         query = query.where(col(ErasureRequest.received_at) >= in_utc(wanted.since))

@@ -2,6 +2,7 @@
 
 import hashlib
 import secrets
+from collections.abc import Iterator
 from typing import Any
 
 from sqlmodel import Session, col, select
@@ -14,24 +15,32 @@ from app.reconcile.deleted import GONE, require_present
 from app.schemas.manifests import Manifest
 from app.schemas.models import ModelView
 from app.schemas.networks import NewNetwork
-from app.service import (
-    registry,
-    silo_keys,
-)
+from app.service import silo_keys
 from app.service.context import Services
-from app.uploads.checked import CheckedUpload
+from app.service.desk import people
+from app.service.models import (
+    held_out,
+    registry,
+)
+from app.service.models.held_out import HeldOutRows
+from app.uploads.checked import CheckedHeldOut, CheckedUpload
 from app.vault.model_key import noise_commitment
 from app.vault.wipe import DELETED
 from lethe import canonical
+from lethe.identity import unpack
 from models import Contribution, Model
+from models.person import HELD_OUT
 
 
-def register(services: Services, wanted: Manifest, upload: CheckedUpload | None) -> ModelView:
+def register(
+    services: Services, wanted: Manifest, sent: CheckedUpload | CheckedHeldOut | None
+) -> ModelView:
     """Record a model and its first training set, and queue the fit.
 
     Where a registration failed before it had any version, another takes its place.
 
-    A model whose rows stay with its clients has no upload and waits for what they send. The
+    A model whose rows stay with its clients waits for what they send; held-out rows, which
+    measure its versions, may come with the registration. The
     same registration again, as after a lost answer, gets the model that it made, if it did not
     fail.
 
@@ -40,10 +49,17 @@ def register(services: Services, wanted: Manifest, upload: CheckedUpload | None)
         ConflictError: The reference is taken by another registration.
         NotOverSilosError: The policy needs models that a judge trains, and silos have the rows.
     """
+    upload = sent if isinstance(sent, CheckedUpload) else None
+    rows = sent if isinstance(sent, CheckedHeldOut) else None
+    measured_on = None if rows is None else HeldOutRows.of(rows.features, rows.labels, rows.ids)
     with registry.discarding(services, upload):
         require_present(services.ledger, wanted.ref)
         _check_trainable(services, wanted)
-    pinned = wanted.pinned()
+    pinned = {
+        **wanted.pinned(),
+        "decide": wanted.decide or services.settings.decide,
+        "cooling_off": wanted.cooling_off_seconds,
+    }
     digest = digest_of(pinned)
     policy: dict[str, str] = {}
     if isinstance(wanted, NewNetwork):
@@ -61,7 +77,8 @@ def register(services: Services, wanted: Manifest, upload: CheckedUpload | None)
         if taken is not None and taken.state == DELETED:
             raise ModelDeletedError(GONE)
         failed = taken is not None and taken.state == "failed" and taken.current_version is None
-        if taken is not None and not failed and _same(tx.session, taken, pinned, upload):
+        same = taken is not None and not failed and _same(tx.session, taken, pinned, upload)
+        if taken is not None and same and _same_held_out(services, tx, taken, measured_on):
             return registry.show(taken), None
         if taken is None:
             model = Model(
@@ -82,6 +99,9 @@ def register(services: Services, wanted: Manifest, upload: CheckedUpload | None)
         silos = silo_keys.stored(services.settings) if isinstance(wanted, NewNetwork) else {}
         digests = {"config": digest, **policy, **noise, **silo_keys.entries(silos)}
         index = record_model_event(tx, wanted.ref, "model.registered", digests)
+        if rows is not None:
+            people.add(services, tx, model, _identities(rows))
+            held_out.replace(services, tx, model, None, measured_on)
         if upload is None:
             return registry.show(model), None
         _, job = registry.queue(services, tx, model, upload, index)
@@ -94,6 +114,25 @@ def register(services: Services, wanted: Manifest, upload: CheckedUpload | None)
     elif upload is not None:
         services.artifacts.discard(upload.file)
     return shown
+
+
+def _same_held_out(
+    services: Services, tx: Transaction, model: Model, sent: HeldOutRows | None
+) -> bool:
+    """Return whether a model that is registered without rows has these held-out ones."""
+    if model.config["data"] == "rows":
+        return True  # they came with the rows
+    stored = held_out.stored(services, tx.session, model)
+    if stored is None or sent is None:
+        return stored is sent
+    return stored.content == sent.content
+
+
+def _identities(rows: CheckedHeldOut) -> Iterator[people.RecordIdentity]:
+    for kind, packed in rows.identities.items():
+        for record, one in zip(rows.ids["records"], packed, strict=True):
+            if found := unpack(one):
+                yield people.RecordIdentity(record, HELD_OUT, kind, found)
 
 
 def _check_trainable(services: Services, wanted: Manifest) -> None:

@@ -14,9 +14,9 @@ from app.problems import NotFoundError, ReleaseClosedError, ReleaseMismatchError
 from app.schemas.base import Page
 from app.schemas.releases import ReleaseSummary, ReleaseView
 from app.service.context import Services
+from app.service.models.registry import SINGLE, discarding
 from app.service.paging import page_of
 from app.service.queue import PARKED
-from app.service.registry import SINGLE, discarding
 from app.service.signatures import current_key
 from app.uploads.checked import CheckedUpload
 from lethe.signing.errors import KeyNotEntitledError
@@ -31,7 +31,7 @@ from models import (
     RequesterKey,
     Subject,
 )
-from models.session import chunks
+from models.database.session import chunks
 
 PAGE = 100
 

@@ -21,6 +21,7 @@ from app.schemas.requests import (
 from app.service.context import Services
 from app.service.ladder import attempt_view
 from app.service.queue import PARKED, head_of_queue, progress_of
+from app.service.review import HELD, PAUSED, detail
 from app.service.signatures import current_key
 from lethe.signing.http import SignedBy
 from models import (
@@ -66,7 +67,12 @@ def view(services: Services, request_id: str) -> RequestView:
             attempt=attempt_view(model, request, job, events),
             progress=progress_of(job),
             history=[
-                HistoryItem(event=event.event, at=event.at, log_index=event.log_index)
+                HistoryItem(
+                    event=event.event,
+                    at=event.at,
+                    log_index=event.log_index,
+                    detail=detail(event, staff=False),
+                )
                 for event in events
             ],
             certificate=certificate_path(request.id) if issued else None,
@@ -103,27 +109,38 @@ def withdraw(services: Services, signed: SignedBy, request_id: str) -> RequestVi
         request = find(tx.session, request_id)
         if request.keyid != key.keyid:
             raise NotFoundError("no request has this id")
-        if request.state == "withdrawn":  # sent again: the first answer may have been lost
-            return None
-        job = tx.session.exec(select(Job).where(Job.request_id == request.id)).one()
-        waits = request.state in ("received", "needs-decision")
-        begun = not waits or job.lease_token != 0
-        if begun and (request.state != "awaiting-client" or job.stage != PARKED):
-            raise NotWithdrawableError("execution has begun or the request is closed")
-        for release in tx.session.exec(
-            select(Release).where(Release.request_id == request.id, Release.state != "done")
-        ).all():
-            if release.upload_id is not None:
-                services.artifacts.shred(tx.session, release.upload_id)
-                release.upload_id = None
-            release.state = "done"
-        close(services, tx, request, job, "withdrawn", None)
-        tx.session.flush()
-        return head_of_queue(tx.session, request.model_id)
+        return end_withdrawn(services, tx, request)
 
     if (following := services.committer.submit(effect)) is not None:
         services.dispatcher.nudge(following.id, following.stage)
     return view(services, request_id)
+
+
+def end_withdrawn(
+    services: Services, tx: Transaction, request: ErasureRequest, **more: str
+) -> Job | None:
+    """Withdraw a request; return the next job of its model. more: what its entry has.
+
+    Raises:
+        NotWithdrawableError: A worker has begun, or the request is closed otherwise.
+    """
+    if request.state == "withdrawn":  # sent again: the first answer may have been lost
+        return None
+    job = tx.session.exec(select(Job).where(Job.request_id == request.id)).one()
+    waits = request.state in ("received", "needs-decision", *HELD)
+    begun = not waits or job.lease_token != 0
+    if begun and (request.state not in ("awaiting-client", *HELD) or job.stage != PARKED):
+        raise NotWithdrawableError("execution has begun or the request is closed")
+    for release in tx.session.exec(
+        select(Release).where(Release.request_id == request.id, Release.state != "done")
+    ).all():
+        if release.upload_id is not None:
+            services.artifacts.shred(tx.session, release.upload_id)
+            release.upload_id = None
+        release.state = "done"
+    close(services, tx, request, job, "withdrawn", None, **more)
+    tx.session.flush()
+    return head_of_queue(tx.session, request.model_id)
 
 
 def close(
@@ -133,6 +150,7 @@ def close(
     job: Job,
     state: str,
     reason: str | None,
+    **more: str,
 ) -> None:
     """End a request without a certificate and give its records free again.
 
@@ -153,10 +171,10 @@ def close(
     job.lease_until = None
     claimed = update(Record).where(col(Record.claimed_by) == request.id)
     tx.session.connection().execute(claimed.values(claimed_by=None))
-    payload: dict[str, str] = {} if reason is None else {"reason": reason}
+    payload = more if reason is None else {"reason": reason, **more}
     record_request_event(tx, request, f"request.{state}", payload)
 
 
 def is_overdue(request: ErasureRequest, now: datetime) -> bool:
-    """Return whether an open request has passed its deadline."""
-    return request.state not in CLOSED and request.due_at < now
+    """Return whether an open request has passed its deadline, and its clock is not stopped."""
+    return request.state not in (*CLOSED, PAUSED) and request.due_at < now

@@ -29,7 +29,7 @@ from models import (
     Subject,
     Tombstone,
 )
-from models.session import chunks
+from models.database.session import chunks
 
 
 def has_tombstone(

@@ -25,8 +25,12 @@ from lethe.signing.errors import (
 )
 from lethe.signing.http import MAX_WINDOW, SignedBy
 from lethe.signing.keys import Algorithm, PublicKey, algorithm_of, load_public_key
-from models import RequesterKey, UsedNonce, bulk
-from models.session import unsynced
+from models import (
+    RequesterKey,
+    UsedNonce,
+)
+from models.database import bulk
+from models.database.session import unsynced
 
 Role = Literal["requester", "client"]
 MAX_BATCH = 256  # nonces in one transaction

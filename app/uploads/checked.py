@@ -1,8 +1,13 @@
 """A checked upload. Without numpy: who only passes it on need not load it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from app.vault.artifacts import StagedArtifact
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +26,17 @@ class CheckedUpload:
     records: list[str]
     clients: list[str]
     subjects: list[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CheckedHeldOut:
+    """Held-out rows of a model whose clients keep theirs: features (m, d), labels (m,).
+
+    ids: records, clients and subjects of each. identities: by kind the packed digests of each
+    row (`lethe.identity.pack`).
+    """
+
+    features: "NDArray[Any]"
+    labels: "NDArray[Any]"
+    ids: Mapping[str, list[str]]
+    identities: Mapping[str, list[bytes]]

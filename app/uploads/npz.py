@@ -53,6 +53,8 @@ MALFORMED = (
     tokenize.TokenError,
 )
 IDENTITIES = (COLUMN, HELD_OUT)  # what the names of arrays about people begin with
+# What Lethe's own files have beside what is sent.
+PASSENGERS = ("extractor", "is_test", "label_names", "labels")
 EXACT_SUM = 2**63  # an int64 sum of n products of two codes must stay below this
 
 
@@ -139,8 +141,9 @@ def opened(
     be what is expected.
 
     Raises:
-        UploadError: No readable .npz, too many members or two of one name, a required array is
-            missing or unreadable, or it unpacks to more than 100 times what was sent.
+        UploadError: No readable .npz, too many members or two of one name, an array of another
+            name, a required array is missing or unreadable, or it unpacks to more than 100
+            times what was sent.
         BodyTooLargeError: The known arrays would unpack to more than `max_bytes`.
     """
     # Before `zipfile` makes an object of each entry: 46 bytes become a thousand.
@@ -154,6 +157,12 @@ def opened(
             if missing:
                 raise UploadError(f"the .npz lacks: {', '.join(missing)}")
             people = sorted(name for name in members if name.startswith(IDENTITIES))
+            # A misspelt `subjects` would be left out unseen, and nobody found by it later.
+            if members.keys() - {*known, *people, *PASSENGERS}:
+                raise UploadError(
+                    f"the .npz has an array that nothing reads; known are {', '.join(known)}, "
+                    f"{COLUMN}KIND and {HELD_OUT}…: rename it, or leave it out"
+                )
             wanted = {name: members[name] for name in (*known, *people) if name in members}
             if sum(info.file_size for info in wanted.values()) > max_bytes:
                 raise BodyTooLargeError(f"the arrays unpack to more than {max_bytes} bytes")

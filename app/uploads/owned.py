@@ -12,12 +12,11 @@ from app.problems import UploadError
 from app.uploads.checked import CheckedUpload
 from app.uploads.npz import Archive, Header, Headers, check_ids, read_ids
 from app.vault.artifacts import StagedArtifact
-from lethe.identity import COLUMN, HELD_OUT, WIDTH, IdentityError, check_kind
+from lethe.identity import COLUMN, HELD_OUT, MAX_KINDS, WIDTH, IdentityError, check_kind
 
 OWNERS = ("clients", "records", "subjects")  # arrays of ids, one for each row
 BLOCK = 1 << 14  # ids packed at a time
 HELD_OUT_RECORDS, HELD_OUT_COLUMN = HELD_OUT + "records", HELD_OUT + COLUMN
-MAX_KINDS = 8  # of identities; each is three rows of a table for each record
 
 
 class Packed:
@@ -121,8 +120,7 @@ def check_people(
         raise UploadError(f"a model can have at most {MAX_KINDS} kinds of identities")
     if not evaluated and HELD_OUT + "features" in headers:
         raise UploadError(
-            "held-out rows are sent only with the registration of a model of tables or of a "
-            f"ridge head that has the rows: leave out {HELD_OUT}features"
+            f"held-out rows are sent only with the registration: leave out {HELD_OUT}features"
         )
     held = headers.get(HELD_OUT_RECORDS)
     if held is not None:

@@ -4,8 +4,9 @@ What it lets through is safe to compute with: finite, of consistent shapes, with
 exactness bound, of distinct record ids.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,22 @@ from numpy.typing import NDArray
 from app.problems import BodyTooLargeError, UploadError
 from app.schemas.networks import PIXELS
 from app.schemas.sums import bounds
-from app.uploads.checked import CheckedUpload
-from app.uploads.evaluation import add_evaluation, check_evaluation
+from app.uploads.checked import CheckedHeldOut, CheckedUpload
+from app.uploads.evaluation import ARRAYS as EVALUATION
+from app.uploads.evaluation import FLOATS32, Evaluation
 from app.uploads.npz import Archive, Header, Headers, check_exactness, opened
-from app.uploads.owned import OWNERS, Packed, add_owners, check_owners
+from app.uploads.owned import HELD_OUT_RECORDS, OWNERS, Packed, add_owners, check_owners
 from app.uploads.spool import Spool
 from app.vault.artifacts import StagedArtifact
+from lethe.identity import COLUMN, HELD_OUT
 
 COMMON, REQUIRED = ("labels", *OWNERS), ("labels", "clients")
+
+
+UNMEASURED = (
+    "the program writes safetensors, by which only its own code predicts: name a program "
+    '"predict" in the script, write ONNX, or leave the held-out rows out'
+)
 
 
 def parse_rows(
@@ -47,8 +56,17 @@ def parse_rows(
         return parse_vectors(body, file, columns=config["columns"], **more)
     if "columns" in config:
         more["missing"] = config.get("missing", True)
+        if "script" in config and (
+            config["script"]["output"] != "onnx" and config["script"]["predict"] is None
+        ):
+            more["unmeasured"] = UNMEASURED
         if "sums" in config:
             more["within"] = Within(*bounds(config), config["weighted"])
+        elif config.get("weighted"):
+            more["weights"] = _shares
+        names = config.get("features", [])
+        known = config.get("categories", {})
+        more["categories"] = {names.index(name): len(own) for name, own in known.items()}
         return parse_table(body, file, columns=config["columns"], classes=classes, **more)
     dimension, bits = config["dimension"], config["bits"]
     return parse_upload(body, file, dimension=dimension, classes=classes, bits=bits, **more)
@@ -93,8 +111,9 @@ def parse_upload(
         if labels.shape != (rows,) or labels.dtype.kind not in "iu":
             raise UploadError("labels must be one integer for each row")
         check_owners(headers, rows, max_bytes, evaluated=not records_required)
-        check_evaluation(headers, columns=dimension, numbers=False, max_bytes=max_bytes)
+        held_out.check(headers, max_bytes)
 
+    held_out = Evaluation((dimension,), classes)
     with (
         opened(body, max_bytes, ("features", *COMMON), ("features", *REQUIRED), fit) as sent,
         Packed(file) as packed,
@@ -102,7 +121,7 @@ def parse_upload(
         features = sent.headers["features"]
         packed.add("features", features.dtype, features, _finite(sent))
         packed.add("labels", np.int64, sent.headers["labels"], _labels(sent, classes))
-        add_evaluation(packed, sent, classes=classes, missing=False)
+        held_out.add(packed, sent)
         rows = features.shape[0]
         return add_owners(packed, sent, rows, records_required=records_required)
 
@@ -119,6 +138,33 @@ def _labels(sent: Archive, classes: int) -> Iterator[NDArray[np.generic]]:
         if int(block.min()) < 0 or int(block.max()) >= classes:
             raise UploadError(f"labels must lie between 0 and {classes - 1}")
         yield block
+
+
+def parse_held_out(
+    body: Spool, config: Mapping[str, Any], *, classes: int, max_bytes: int
+) -> CheckedHeldOut:
+    """Check an .npz of held-out rows alone, for a ridge head whose clients keep their rows.
+
+    Raises:
+        UploadError: It has other arrays, or as `parse_upload`.
+        BodyTooLargeError: As `parse_upload`.
+    """
+    held_out = Evaluation((config["dimension"],), classes)
+    needed = (*EVALUATION, HELD_OUT_RECORDS)
+
+    def fit(headers: Headers) -> None:
+        if any(not name.startswith(HELD_OUT) for name in headers):
+            raise UploadError(
+                f"clients keep the rows of this model: register it without rows, or with "
+                f"{', '.join(needed)} and {HELD_OUT}{COLUMN}KIND alone"
+            )
+        if missing := [name for name in needed if name not in headers]:
+            raise UploadError(f"the .npz lacks: {', '.join(missing)}")
+        check_owners(headers, 0, max_bytes, evaluated=True)
+        held_out.check(headers, max_bytes)
+
+    with opened(body, max_bytes, ("features", *COMMON), (), fit) as sent:
+        return held_out.read(sent)
 
 
 LARGEST = 1e6  # beyond it float32 gradients overflow, and the client's rows teach nothing
@@ -165,8 +211,17 @@ def parse_inputs(
             )
         if labels.size * 8 > max_bytes:  # as they are kept
             raise BodyTooLargeError(f"the labels take more than {max_bytes} bytes")
-        check_owners(headers, rows, max_bytes)
+        check_owners(headers, rows, max_bytes, evaluated=not records_required)
+        held_out.check(headers, max_bytes)
 
+    bytes_too = (np.dtype(np.uint8),) if len(shape) == 3 else ()
+    held_out = Evaluation(
+        tuple(shape),
+        classes,
+        labels=tuple(shape[1:]) if pixels else (),
+        kinds=(np.dtype(np.float32), *bytes_too),
+        most=LARGEST,
+    )
     with (
         opened(body, max_bytes, ("inputs", *COMMON), ("inputs", *REQUIRED), fit) as sent,
         Packed(file) as packed,
@@ -174,6 +229,7 @@ def parse_inputs(
         inputs = sent.headers["inputs"]
         packed.add("inputs", inputs.dtype, inputs, _bounded(sent))
         packed.add("labels", np.int64, sent.headers["labels"], _labels(sent, classes))
+        held_out.add(packed, sent)
         rows = inputs.shape[0]
         return add_owners(packed, sent, rows, records_required=records_required)
 
@@ -211,22 +267,30 @@ def parse_table(
     max_bytes: int,
     missing: bool = True,
     within: Within | None = None,
+    weights: Callable[[Archive], Iterator[NDArray[np.generic]]] | None = None,
+    categories: Mapping[int, int] = MappingProxyType({}),
+    unmeasured: str = "",
     records_required: bool = False,
 ) -> CheckedUpload:
     """Check an uploaded .npz against a table's configuration, and pack it into `file`.
 
     features are (n, columns) and packed as float64; NaN is a value if it may be `missing`.
     labels are places in the classes, or finite numbers where there are none. The ids are as for
-    `parse_upload`.
+    `parse_upload`. weights: reads an array `weights`, which the upload must have. categories:
+    by columns, how many numbers from 0 on they can have. unmeasured: why the model takes no
+    held-out rows.
 
     Raises:
         UploadError: The file is no .npz, an array is missing, has a wrong shape or type, holds
-            an infinity, an unknown label or a number that is not `within`, or ids repeat.
+            an infinity, an unknown label or category, a number that is not `within`, or ids
+            repeat.
         BodyTooLargeError: It, or its ids, would unpack to more than `max_bytes`.
         OSError: The disk is full or failing.
     """
-    weights = () if within is None else ("weights",)
-    needed = weights if within is not None and within.weighted else ()
+    if within is not None and within.weighted:
+        weights = _weights
+    needed = () if weights is None else ("weights",)
+    optional = () if within is None and weights is None else ("weights",)
     numbers = (np.float16, np.float32, np.float64)
 
     def fit(headers: Headers) -> None:
@@ -250,9 +314,10 @@ def parse_table(
             if headers["weights"].shape != (rows,) or headers["weights"].dtype not in numbers:
                 raise UploadError("weights must be one floating-point number for each row")
         check_owners(headers, rows, max_bytes, evaluated=not records_required)
-        check_evaluation(headers, columns=columns, numbers=not classes, max_bytes=max_bytes)
+        held_out.check(headers, max_bytes)
 
-    known = ("features", *COMMON, *weights)
+    held_out = Evaluation((columns,), classes, missing=missing, refusal=unmeasured)
+    known = ("features", *COMMON, *optional)
     with (
         opened(body, max_bytes, known, ("features", *REQUIRED, *needed), fit) as sent,
         Packed(file) as packed,
@@ -261,14 +326,16 @@ def parse_table(
         values = _without_infinity(sent, "features") if missing else _finite(sent)
         if within is not None:
             values = _bounded_features(values, features, within)
+        if categories:
+            values = _categorised(values, features, categories)
         packed.add("features", np.float64, features, values)
         if classes:
             packed.add("labels", np.int64, labels, _labels(sent, classes))
         else:
             packed.add("labels", np.float64, labels, _targets(sent, within))
-        if needed:
-            packed.add("weights", np.float64, sent.headers["weights"], _weights(sent))
-        add_evaluation(packed, sent, classes=classes, missing=missing)
+        if weights is not None:
+            packed.add("weights", np.float64, sent.headers["weights"], weights(sent))
+        held_out.add(packed, sent)
         rows = features.shape[0]
         return add_owners(packed, sent, rows, records_required=records_required)
 
@@ -304,8 +371,10 @@ def parse_vectors(
             raise UploadError(f"the vectors have {width} dimensions, the index {columns}")
         if features.size * 4 > max_bytes:  # as they are kept
             raise BodyTooLargeError(f"the vectors take more than {max_bytes} bytes")
-        check_owners(headers, rows, max_bytes)
+        check_owners(headers, rows, max_bytes, evaluated=not records_required)
+        held_out.check(headers, max_bytes)
 
+    held_out = Evaluation((columns,), labels=None, kinds=FLOATS32)
     with (
         opened(body, max_bytes, ("features", *OWNERS), ("features", "clients"), fit) as sent,
         Packed(file) as packed,
@@ -315,6 +384,7 @@ def parse_vectors(
         packed.add("features", np.float32, features, _finite(sent))
         none = Header((rows,), np.dtype(np.float64), False, 0)
         packed.add("labels", np.float64, none, [np.zeros(rows)])
+        held_out.add(packed, sent)
         return add_owners(packed, sent, rows, records_required=records_required)
 
 
@@ -365,4 +435,36 @@ def _weights(sent: Archive) -> Iterator[NDArray[np.generic]]:
         steps = block.astype(np.float64) * 16
         if not ((steps >= 0) & (steps <= 4096) & (steps == np.rint(steps))).all():
             raise UploadError("weights must be multiples of 1/16 from 0 to 256")
+        yield block
+
+
+def _shares(sent: Archive) -> Iterator[NDArray[np.generic]]:
+    for block in sent.blocks("weights"):
+        shares = block.astype(np.float64, copy=False)
+        if not (np.isfinite(shares) & (shares >= 0)).all():
+            raise UploadError("weights must be finite numbers of at least 0")
+        yield block
+
+
+def _categorised(
+    blocks: Iterator[NDArray[np.generic]], header: Header, categories: Mapping[int, int]
+) -> Iterator[NDArray[np.generic]]:
+    rows, width = header.shape
+    counts = np.full(width, np.inf)
+    counts[list(categories)] = list(categories.values())
+    start = 0
+    for block in blocks:
+        places = np.arange(start, start + len(block))
+        columns = places // rows if header.fortran else places % width
+        most = counts[columns]
+        values = block.astype(np.float64, copy=False)
+        declared = np.isfinite(most) & ~np.isnan(values)
+        wrong = declared & ((values < 0) | (values >= most) | (values != np.rint(values)))
+        if wrong.any():
+            column = int(columns[wrong.argmax()])
+            raise UploadError(
+                f"features: column {column}, counted from 0, has numbers of categories from 0 "
+                f"to {categories[column] - 1}: encode its values as the manifest names them"
+            )
+        start += len(block)
         yield block

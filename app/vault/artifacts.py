@@ -32,8 +32,8 @@ from app.vault.opened import OpenedArtifact
 from app.vault.seal import SealStream, context, new_key, open_sealed, seal
 from lethe.files import PARTIAL, open_durably, sync_directory, write_all_durably
 from models import Artifact
-from models.clock import clock
-from models.session import CHUNK, chunks, read_by_id, reading, unsynced
+from models.database.clock import clock
+from models.database.session import CHUNK, chunks, read_by_id, reading, unsynced
 
 GRACE = timedelta(hours=1)  # longer than any transaction between a file and its row
 MISSING = "an artifact's file is missing: restore the data directory from its backup"

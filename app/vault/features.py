@@ -14,8 +14,8 @@ from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
 from app.vault.seal import context, new_key, open_sealed, seal
 from models import FeatureBlock, Subject
-from models.session import read_by_id
-from models.types import utcnow
+from models.database.session import read_by_id
+from models.database.types import utcnow
 
 FETCH = 100  # blocks in memory at once when a whole model is read
 

@@ -34,7 +34,7 @@ from lethe.errors import LetheError
 from lethe.files import write_durably
 from lethe.log.spelling import format_base64, parse_base64
 from models import Artifact, Subject
-from models.session import chunks
+from models.database.session import chunks
 
 FILE = "erased.journal"
 FIRST = "0" * 64  # what the first line names as the line before it

@@ -14,7 +14,7 @@ from typing import Any
 from app.vault.master import MasterKey
 from models import Model
 
-CERTIFIED_NEWTON = "certified-newton"
+CERTIFIED_NEWTON, NOISY_FINETUNING = "certified-newton", "noisy-finetuning"
 NOISE_DIGEST = "noise"  # its name in the entry `model.registered`
 # Tags are HMACs of record ids under the same key. No id is one of these: they are not UTF-8.
 _NOISE = b"\xfflethe certified noise key 1"
@@ -41,7 +41,8 @@ def tags_digest(tags: Collection[bytes]) -> str:
 
 def has_noise(config: dict[str, Any]) -> bool:
     """Return whether a model of this configuration was registered for noise."""
-    return bool(config.get("settings", {}).get(CERTIFIED_NEWTON, {}).get("sigma"))
+    settings = config.get("settings", {})
+    return NOISY_FINETUNING in settings or bool(settings.get(CERTIFIED_NEWTON, {}).get("sigma"))
 
 
 def noise_key(master: MasterKey, model: Model) -> bytes:

@@ -2,7 +2,8 @@
 
 A destroyed key is gone from the table at once and from the file a little later:
 
-- SQLite zeroes the old content in the database file (secure_delete, `models.session`), but the
+- SQLite zeroes the old content in the database file (secure_delete, `models.database.session`),
+but the
   write-ahead log holds earlier pages until it is copied back and cut, which `scrub` does.
 - PostgreSQL keeps the old row version until VACUUM removes it, which `scrub` does for the
   tables that hold keys and sealed features, and autovacuum does sooner or later anyway. The
@@ -13,7 +14,7 @@ A destroyed key is gone from the table at once and from the file a little later:
 from sqlalchemy import text
 from sqlalchemy.engine import Engine
 
-from models.session import WAIT_S
+from models.database.session import WAIT_S
 
 # The tables whose rows held keys, sealed features, names, scopes, openings and salts.
 TABLES = (
@@ -24,6 +25,7 @@ TABLES = (
     "cases",
     "erasure_requests",
     "people",
+    "people_sums",
     "records",
     "request_events",
     "requester_keys",

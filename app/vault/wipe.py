@@ -24,9 +24,9 @@ from models import (
     ModelVersion,
     RoundMember,
 )
-from models.clock import clock
-from models.session import chunks
-from models.types import METADATA
+from models.database.clock import clock
+from models.database.session import chunks
+from models.database.types import METADATA
 
 DELETED = "deleted"  # the state of such a model
 HELD_OUT, HELD_OUT_KIND = "model.held-out", "held-out"  # as app.reconcile.held_out has them

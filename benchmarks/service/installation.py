@@ -18,7 +18,7 @@ from lethe.client import Client
 from lethe.signing.http import MAX_WINDOW, new_nonce, sign_request
 from lethe.signing.keys import PrivateKey, generate_key
 from models import RequestEvent
-from models.session import make_engine
+from models.database.session import make_engine
 from workers.data.extractors.described import Described
 from workers.data.federation import Federation, record_ids
 from workers.registration.ridge import RidgeRegistration, prepare
@@ -38,6 +38,7 @@ class Installation:
             **inherited,
             "LETHE_DATA_DIR": str(folder / "data"),
             "LETHE_ORIGIN": "localhost/benchmark",
+            "LETHE_DECIDE": "at-once",  # nobody reviews here
             "LETHE_PUBLIC_URL": PUBLIC,
             **environment,
         }

@@ -33,8 +33,8 @@ from lethe.log.entries import ERASURE_EVENT, event_leaf
 from lethe.log.tree import EMPTY_ROOT, leaf_hashes, node_hashes
 from migrations.runner import upgrade
 from models import Artifact, LogCheckpoint
-from models.session import make_engine
-from models.types import utcnow
+from models.database.session import make_engine
+from models.database.types import utcnow
 
 DAY = date(2026, 1, 1)
 RECEIVED = "request.received"

@@ -7,11 +7,11 @@ of proc(5), reset before). The body is made before.
 
 Of an erasure it is the whole, and what execution alone takes. Times are the log's own, between
 the events of one request: `request.received` to `request.certified`, and `request.executing`
-to `request.executed`.
+to `request.executed`. The worker's peak rises by what grows with n, if anything does.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -34,20 +34,14 @@ def register(folder: Path, rows: int) -> dict[str, float]:
         client.register_model(small.manifest, small.npz)
         while client.model("small")["state"] == "registered":
             time.sleep(0.2)
-        processes = [Path(f"/proc/{pid}") for pid in installation.pids]
-        for process in processes:
-            (process / "clear_refs").write_text("5")
-        before = [_memory(process, "VmRSS") for process in processes]
+        before = _begin_peaks(installation)
         start = time.perf_counter()
         client.register_model(made.manifest, made.npz)
         answered = time.perf_counter() - start
         while client.model("registered")["state"] == "registered":
             time.sleep(0.2)
         fitted = time.perf_counter() - start
-        api, worker = (
-            _memory(process, "VmHWM") - resident
-            for process, resident in zip(processes, before, strict=True)
-        )
+        api, worker = _peaks(before)
         name = f"{rows // 1000}k"
         return {
             f"register_seconds_{name}": fitted,
@@ -55,6 +49,19 @@ def register(folder: Path, rows: int) -> dict[str, float]:
             "register_peak_mib": api,
             "register_worker_peak_mib": worker,
         }
+
+
+def _begin_peaks(installation: Installation) -> dict[Path, float]:
+    """Reset the peaks of the installation's processes; return what each has resident now."""
+    processes = [Path(f"/proc/{pid}") for pid in installation.pids]
+    for process in processes:
+        (process / "clear_refs").write_text("5")
+    return {process: _memory(process, "VmRSS") for process in processes}
+
+
+def _peaks(before: Mapping[Path, float]) -> list[float]:
+    """Return by how many mebibytes each process has risen at most since then."""
+    return [_memory(process, "VmHWM") - resident for process, resident in before.items()]
 
 
 def _memory(process: Path, field: str) -> float:
@@ -69,19 +76,23 @@ def measure(folder: Path, sizes: Sequence[int]) -> dict[str, float | list[float]
     installation = Installation(folder / "sizes", {"LETHE_PUBLIC_URL": ""})
     whole: dict[int, float] = {}
     execute: dict[int, list[float]] = {}
+    peaks: dict[int, float] = {}
     with installation.serving(workers=1) as (port,):
         for rows in sizes:
             records = installation.register(port, f"rows-{rows}", rows, COLUMNS)
             with installation.client(port) as client:
+                before = _begin_peaks(installation)
                 timed = [
                     _erase(installation, client, f"rows-{rows}", record)
                     for record in records[:REPEATED]
                 ]
+                _, peaks[rows] = _peaks(before)
             whole[rows] = median(seconds for seconds, _ in timed)
             execute[rows] = [seconds for _, seconds in timed]
     pairs = zip(execute[LARGE], execute[SMALL], strict=True)
     return {
         **{f"erasure_seconds_{rows // 1000}k": seconds for rows, seconds in whole.items()},
+        **{f"erasure_worker_peak_mib_{rows // 1000}k": mib for rows, mib in peaks.items()},
         "execute_growth_100k_over_1k": median(execute[LARGE]) / median(execute[SMALL]),
         "execute_growth_100k_over_1k_rounds": [large / small for large, small in pairs],
     }

@@ -11,7 +11,7 @@ import click
 import numpy as np
 import torch
 
-from benchmarks.soundness import costs, empirical, exact, report, retrained, worlds
+from benchmarks.soundness import costs, empirical, exact, methods, report, retrained, worlds
 from benchmarks.soundness.empirical import Facts
 from benchmarks.soundness.journal import Block, Journal
 from benchmarks.soundness.rates import Tally, rates
@@ -40,10 +40,12 @@ class Amount:
     digits: int
     given: int
     given_runs: int
+    methods: int
+    methods_runs: int
 
 
-FULL = Amount(1000, 1000, 20, 40, 150, 6, 20, 10, 3, 100)
-QUICK = Amount(150, 60, 6, 20, 20, 1, 8, 3, 1, 40)
+FULL = Amount(1000, 1000, 20, 40, 150, 6, 20, 10, 3, 100, 10, 20)
+QUICK = Amount(150, 60, 6, 20, 20, 1, 8, 3, 1, 40, 1, 8)
 
 
 @click.command()
@@ -107,6 +109,8 @@ def measure(
     for setting, seed, runs, everyone in plan:
         name = f"{setting.name} {seed} {runs}"
         add(name, partial(_world, setting, seed, runs, everyone=everyone))
+    for seed in range(amount.methods):
+        add(f"methods {seed}", partial(methods.measure, seed, amount.methods_runs))
     sizes = costs.QUICK if quick else costs.FULL
     return Results(
         quick,
@@ -117,7 +121,10 @@ def measure(
             *(cost for size in sizes for cost in costs.exact(size)),
             *costs.empirical(facts),
         ],
-        [setting.name for setting in (memorising, digits, *given) if setting.powerful],
+        [
+            *(setting.name for setting in (memorising, digits, *given) if setting.powerful),
+            *([methods.SETTING] if amount.methods else []),
+        ],
         [faint.name],
     )
 

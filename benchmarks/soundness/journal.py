@@ -11,7 +11,7 @@ from benchmarks.soundness.rates import Tally
 
 Block = tuple[list[Tally], list[Facts]]
 HERE = Path(__file__).parent
-SOURCES = (HERE, HERE.parent.parent / "workers" / "verifier")
+SOURCES = (HERE, HERE.parent / "earned", HERE.parent.parent / "workers" / "judge")
 TELLING = {"__main__.py", "costs.py", "journal.py", "report.py", "results.py"}  # no verdicts
 
 

@@ -4,9 +4,15 @@ HONEST = {
     "exact deletion": "the statistics minus the erased rows, and the head solved again",
     "honest retrain": "trained again on the retained rows only",
 }
+# What the service runs. Whether they forget is not known beforehand: no target is set for them.
+METHODS = {
+    "puf-special": "PUF-Special in two guarded cycles, with recovery",
+    "hf-kcu": "HF-KCU, corrected, in two guarded cycles, with recovery",
+}
 CHEATS = {
     "no-op": "does nothing, and publishes the old model as the new version",
     "wrong client": "erases as many rows of another client, and keeps the requested ones",
+    "recovery alone": "trains further on the retained rows, without a step that unlearns",
     "relabel": "keeps the rows under wrong labels",
     "noise": "adds noise to the weights and forgets nothing",
     "last layer": "trains only the last layer further on the retained rows",
@@ -22,9 +28,9 @@ CHEATS = {
 STORAGE = {
     "swapped rows": "erases another person, and stores the rows under that person's records",
 }
-ABOUT = HONEST | CHEATS | STORAGE
+ABOUT = HONEST | METHODS | CHEATS | STORAGE
 
 
 def is_honest(provider: str) -> bool:
     """Return whether a provider is an honest one. Raises KeyError for an unknown name."""
-    return ABOUT[provider] == HONEST.get(provider)
+    return ABOUT[provider] == (HONEST | METHODS).get(provider)

@@ -1,6 +1,6 @@
 """The tables of both papers in their order, each over the settings that stand for theirs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.unlearning import kcu_ablations, kcu_tables, puf_tables
 from benchmarks.unlearning.settings import FULL, SETTINGS
@@ -10,10 +10,17 @@ from workers.training.networks.weights import count
 
 TABLE3 = (*FULL, "iid", "resnet-full", "resnet")
 TABLE4 = (
-    ("samples-iid", "## PUF, Table IV: half of the rows leave, IID"),
-    ("samples", "## PUF, Table IV: half of the rows leave, not IID"),
+    ("samples-iid", "## PUF, Table IV: half of one client's rows leave, IID"),
+    ("samples", "## PUF, Table IV: half of one client's rows leave, not IID"),
 )
-KCU2 = ("mnist", "vit", "resnet", "cifar-full", "cifar-6000", "cifar", "digits", "quick")
+# Of the settings of Table 2 the paper's row of the same data or network.
+KCU2: Mapping[str, str] = {
+    "mnist": "MNIST",
+    "vit": "CIFAR-10 (ViT-Lite)",
+    "resnet-full": "CIFAR-10 (ResNet-18)",
+    "resnet": "CIFAR-10 (ResNet-18)",
+    **dict.fromkeys(("cifar-12000", "cifar-6000", "cifar", "digits"), ""),
+}
 SMALL = {"channels": 1, "height": 8, "width": 8, "classes": 10}
 SIZES: tuple[tuple[str, str, Mapping[str, int]], ...] = (
     ("digits", "SimpleCNN", SMALL),
@@ -29,60 +36,64 @@ Known = Mapping[str, Seeds]
 
 
 def puf(known: Known) -> str:
-    """Return PUF's Tables III to VI of what was measured."""
+    """Return PUF's Tables III to VI, with what of them was not run."""
     text = "## PUF, Table III: one client leaves\n"
-    for name in TABLE3:
-        if name in known:
-            text += f"\n### {SETTINGS[name].about}\n\n{puf_tables.client_table(known[name])}"
+    for name in _listed(TABLE3, known):
+        found = puf_tables.client_table(_of(known, name), "PUF III", puf_tables.TABLE3)
+        text += f"\n### {SETTINGS[name].about}\n\n{found}"
     for name, title in TABLE4:
-        if name in known:
-            text += f"\n{title}\n\n{puf_tables.client_table(known[name], puf_tables.TABLE4)}"
-    if "two" in known:
-        found = puf_tables.client_table(known["two"], puf_tables.TABLE5)
-        text += f"\n## PUF, Table V: two clients leave\n\n{found}"
-    if "masks" in known:
-        found = puf_tables.segmentation_table(known["masks"])
-        text += f"\n## PUF, Table VI: segmentation\n\n{found}"
-    return text
+        found = puf_tables.client_table(_of(known, name), "PUF IV", puf_tables.TABLE4)
+        text += f"\n{title}\n\n{found}"
+    found = puf_tables.client_table(_of(known, "two"), "PUF V", puf_tables.TABLE5)
+    text += f"\n## PUF, Table V: two clients leave\n\n{found}"
+    found = puf_tables.segmentation_table(_of(known, "masks"))
+    text += f"\n## PUF, Table VI: segmentation\n\n{found}"
+    return (
+        f"{text}\n## PUF: settings of its tables that were not run\n\n{puf_tables.elsewhere()}"
+    )
 
 
 def hf_kcu(known: Known) -> str:
-    """Return HF-KCU's Tables 1 to 8 of what was measured."""
+    """Return HF-KCU's Tables 1 to 9, with what of them was not run."""
     text = ""
-    for name in FULL:
-        if name in known:
-            text += f"## HF-KCU, Table 1: {name}\n\n{kcu_tables.table1(known[name])}\n"
-    found = [(SETTINGS[name].about, known[name]) for name in KCU2 if name in known]
+    for name in _listed(FULL, known):
+        text += f"## HF-KCU, Table 1: {name}\n\n{kcu_tables.table1(_of(known, name))}\n"
+    found = [(SETTINGS[name].about, row, _of(known, name)) for name, row in KCU2.items()]
     text += (
         f"## HF-KCU, Table 2: data sets and networks\n\n{kcu_tables.table2(found)}\n{NOISE}\n"
     )
-    if "poisoned" in known:
-        text += f"## HF-KCU, Table 3: backdoor\n\n{kcu_tables.table3(known['poisoned'])}\n"
+    backdoor = kcu_tables.table3(_of(known, "poisoned"))
+    text += f"## HF-KCU, Table 3: backdoor\n\n{backdoor}\n"
     text += _ablations("Table 4: components", kcu_ablations.table4, known)
     text += _ablations("Table 5: damping", kcu_ablations.table5, known)
     alphas = [
-        (f"{alpha:g} ({said} non-IID)", known[name])
+        (f"{alpha:g} ({said} non-IID)", f"{alpha:g}", _of(known, name))
         for name in ("digits", "alpha-0.5", "alpha-1")
-        if name in known and (alpha := SETTINGS[name].alpha) and (said := SKEW[alpha])
+        if (alpha := SETTINGS[name].alpha) and (said := SKEW[alpha])
     ]
-    if alphas:
-        text += f"## HF-KCU, Table 6: skew\n\n{kcu_tables.sweep('α', alphas)}\n{NOISE}\n"
+    swept = kcu_tables.sweep("α", "HF-KCU 6", alphas)
+    text += f"## HF-KCU, Table 6: skew\n\n{swept}\n{NOISE}\n"
     clients = [
-        (str(SETTINGS[name].clients), known[name])
+        (str(SETTINGS[name].clients), str(SETTINGS[name].clients), _of(known, name))
         for name in ("clients-10", "clients-100", "clients-200")
-        if name in known
     ]
-    if clients:
-        swept = kcu_tables.sweep("clients", clients)
-        text += f"## HF-KCU, Table 7: clients\n\n{swept}\n{NOISE}\n"
-    sized = [
-        (title, _size(name, shape), known[name])
-        for name, title, shape in SIZES
-        if name in known
-    ]
-    if sized:
-        text += f"## HF-KCU, Table 8: size of the model\n\n{kcu_tables.table8(sized)}\n"
+    swept = kcu_tables.sweep("clients", "HF-KCU 7", clients)
+    text += f"## HF-KCU, Table 7: clients\n\n{swept}\n{NOISE}\n"
+    sized = [(title, _size(name, shape), _of(known, name)) for name, title, shape in SIZES]
+    text += f"## HF-KCU, Table 8: size of the model\n\n{kcu_tables.table8(sized)}\n"
+    outputs = kcu_tables.table9([_of(known, name) for name in _listed(FULL, known)])
+    text += f"## HF-KCU, Table 9: outputs\n\n{outputs}\n"
     return text
+
+
+def _listed(names: Sequence[str], known: Known) -> list[str]:
+    """Return settings in their order; the short one only where it is what was run."""
+    return [name for name in names if name != "quick" or name in known]
+
+
+def _of(known: Known, name: str) -> Seeds:
+    """Return a setting's results, none where it was not run."""
+    return known.get(name, Seeds(name, {}))
 
 
 def _ablations(title: str, render: Callable[[Seeds, str], str], known: Known) -> str:

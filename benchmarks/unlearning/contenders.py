@@ -14,8 +14,13 @@ from benchmarks.unlearning.settings import Plan
 
 ORIGINAL, RETRAIN, AGAIN = "original", "retrain", "retrain-again"
 OWN_TRAINING = ("exact-fun", "fats", "sisa")  # of a training of their own, not of FedAvg's
-MAIN = ("natural", "puf-special", "puf-regular", "hf-kcu")
+MAIN = ("natural", "puf-special", "puf-regular", "hf-kcu")  # PUF and HF-KCU guarded
+# As the papers have them: their constants, no guard, and for HF-KCU no recovery.
+SPECIAL, REGULAR = "puf-special fixed 2", "puf-regular fixed 20"
+CORRECTED, PRINTED = "hf-kcu corrected", "hf-kcu as printed"
 RECOVERING = ("natural", "puf-special", "puf-regular", "hf-kcu", "not", "fed-au", "pga")
+
+IN_TABLES = ("fed-eraser", "pga", "mode", "fed-au", "not", "naive-ga", "sisa")  # the papers'
 
 DAMPINGS = (0.1, 0.01, 0.001)  # HF-KCU, table 5
 
@@ -36,7 +41,7 @@ ONE_STEP: Mapping[str, Mapping[str, Any]] = {
         "guard": {"rise": 1.5, "shrink": 0.85, "trials": 30},
         "recovery": {"rounds": 2, "epochs": 1.0},  # its step costs as much as a third round
     },
-}  # the papers' course: a step as long as those who stay allow, then recovery
+}  # one step as long as those who stay allow, then recovery
 TUNED: Mapping[str, Mapping[str, Any]] = {
     **ONE_STEP,
     "puf-special": {
@@ -81,9 +86,10 @@ def contender(method: str, label: str = "", **more: Any) -> Contender:
 def registered() -> tuple[Contender, ...]:
     """Return every method that can do without retraining, the main ones first.
 
-    certified-newton is for logistic heads with weight decay, which no setting here has.
+    certified-newton is for logistic heads with weight decay, noisy-finetuning for small heads:
+    no setting here has either.
     """
-    others = sorted(set(ALL) - {*MAIN, RETRAIN, "certified-newton"})
+    others = sorted(set(ALL) - {*MAIN, RETRAIN, "certified-newton", "noisy-finetuning"})
     return tuple(contender(method) for method in (*MAIN, *others))
 
 
@@ -98,45 +104,40 @@ def ablations() -> tuple[Contender, ...]:
         contender("hf-kcu", "hf-kcu k=10", iterations=10),
         contender("hf-kcu", "hf-kcu all rows", curvature_rows=1.0),
         contender("hf-kcu", "hf-kcu no recovery", recovery={"rounds": 0}),
-        PRINTED,
     ]
     found += [
         contender("hf-kcu", f"hf-kcu damping={value:g}", damping=value) for value in DAMPINGS
     ]
-    found += [
-        contender(
-            "puf-special",
-            f"puf-special fixed {rate:g}",
-            guard=None,
-            unlearning_rate=rate,
-            cycles=1,
-            recovery=RECOVERY,
-        )
-        for rate in (1.0, 2.0)
-    ]
-    found.append(
-        contender("puf-regular", "puf-regular fixed 20", guard=None, unlearning_rate=20.0)
+    return (*found, _fixed("puf-special", "puf-special fixed 1", 1.0))
+
+
+def _fixed(method: str, label: str, rate: float) -> Contender:
+    """Return PUF without a guard: one step of the given η_u, then recovery."""
+    settings = {"guard": None, "unlearning_rate": rate, "recovery": RECOVERY}
+    if method == "puf-special":
+        settings["cycles"] = 1
+    return Contender(label, method, settings)
+
+
+def published() -> tuple[Contender, ...]:
+    """Return the papers' algorithms with the papers' constants, without a guard.
+
+    PUF with η_u 2 (Special) and 20 (Regular). HF-KCU with k = 10 and damping 0.01: the
+    corrected step, and Algorithm 1 with the values of the paper's section 5.1.
+    """
+    given = {"damping": 0.01, "iterations": 10, "guard": None, "recovery": {"rounds": 0}}
+    corrected = {**given, "form": "influence", "drift": "skip"}
+    printed = {**given, "variant": "as-printed", "product": "hessian", "scaling": 0.01}
+    return (
+        _fixed("puf-special", SPECIAL, 2.0),
+        _fixed("puf-regular", REGULAR, 20.0),
+        Contender(CORRECTED, "hf-kcu", corrected),
+        Contender(PRINTED, "hf-kcu", printed),
     )
-    return tuple(found)
-
-
-PRINTED = Contender(
-    "hf-kcu as printed",
-    "hf-kcu",
-    {
-        "variant": "as-printed",
-        "product": "hessian",
-        "damping": 0.01,
-        "scaling": 0.01,
-        "iterations": 10,
-        "guard": None,
-        "recovery": {"rounds": 0},
-    },
-)  # Algorithm 1 with the values of the paper's section 5.1, without any help
 
 
 def one_step() -> tuple[Contender, ...]:
-    """Return PUF-Special and HF-KCU as their papers have them: one step, then recovery."""
+    """Return PUF-Special and HF-KCU in one guarded step, then recovery."""
     return tuple(_one_step(method) for method in ("puf-special", "hf-kcu"))
 
 
@@ -160,7 +161,7 @@ def one_step_ablations() -> tuple[Contender, ...]:
 def ablated(label: str) -> bool:
     """Return whether a label is a variant that only the tables of components are about."""
     variants = (*ablations(), *one_step_ablations(), *causal())
-    return label != PRINTED.label and label in {part.label for part in variants}
+    return label in {part.label for part in variants}
 
 
 def causal() -> tuple[Contender, ...]:
@@ -181,7 +182,7 @@ def _one_step(
 def planned(plan: Plan) -> tuple[Contender, ...]:
     """Return the contenders of a setting's plan, in the order in which they are measured."""
     again = Contender(AGAIN, RETRAIN)
-    main = tuple(contender(method) for method in MAIN)
+    main = (*(contender(method) for method in MAIN), *published())
     others = registered()[len(MAIN) :]
     if plan == "everything":
         return (*main, again, *one_step(), *others, *ablations(), *one_step_ablations())
@@ -193,9 +194,10 @@ def planned(plan: Plan) -> tuple[Contender, ...]:
         several = causal() if plan == "pair" else ()
         return (*main, again, *one_step(), contender("fed-au"), contender("not"), *several)
     if plan == "masks":
-        return (*main[:-1], again, contender("pga"), contender("not"))
+        pufs = tuple(part for part in main if part.method != "hf-kcu")
+        return (*pufs, again, contender("pga"), contender("not"))
     if plan == "backdoor":
-        return (*main, again, *one_step(), PRINTED)
+        return (*main, again, *one_step())
     if plan == "scale":
         return (*main, again)
-    return (*main, again, *one_step())
+    return (*main, again, *one_step(), *(contender(method) for method in IN_TABLES))

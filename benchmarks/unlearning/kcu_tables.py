@@ -1,47 +1,75 @@
-"""HF-KCU's Tables 1 to 8: the same rows and columns, with the gaps that they leave out.
+"""HF-KCU's Tables 1 to 9: the same rows and columns, with the gaps that they leave out.
 
 "Lower is better" is not used for the attack: a model that never saw the rows is attacked with
 some success too, and the column is |MIA - MIA of the retrained model|. Speed-ups are of counted
 operations first, because seconds of a shared machine wander, and of seconds as in the paper.
-Seed noise is the same gap between two retrainings that differ in their seed alone.
+Seed noise is the same gap between two retrainings that differ in their seed alone. The paper's
+figures for HF-KCU stand beside its algorithm, corrected and as printed, not beside the guarded
+cycles, which it does not have.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from benchmarks.unlearning.contenders import AGAIN, ORIGINAL, RETRAIN
+from benchmarks.paper_figures import HEAD, figures, footnote
+from benchmarks.unlearning.contenders import (
+    AGAIN,
+    CORRECTED,
+    ORIGINAL,
+    PRINTED,
+    RETRAIN,
+    SPECIAL,
+)
 from benchmarks.unlearning.markdown import (
     NONE,
+    between,
+    plain,
     points,
     refused,
     seconds,
     share,
     table,
     times,
+    unrun,
 )
 from benchmarks.unlearning.names import counted, name_of
 from benchmarks.unlearning.summary import Interval, Seeds, interval, one_minus_ratio
 
 TABLE1 = (
-    ORIGINAL,
-    RETRAIN,
-    AGAIN,
-    "naive-ga",
-    "fed-eraser",
-    "sisa",
-    "hf-kcu",
+    ORIGINAL, RETRAIN, AGAIN, "naive-ga", "fed-eraser", "sisa", CORRECTED, PRINTED, "hf-kcu",
     "hf-kcu one step",
-)
+)  # fmt: skip
 TABLE3 = (
-    ORIGINAL,
-    "natural",
-    "puf-special",
-    "puf-special one step",
-    "hf-kcu",
-    "hf-kcu one step",
-    "hf-kcu as printed",
-    RETRAIN,
-    AGAIN,
+    ORIGINAL, "natural", SPECIAL, "puf-special", "puf-special one step", CORRECTED, PRINTED,
+    "hf-kcu", "hf-kcu one step", RETRAIN, AGAIN,
+)  # fmt: skip
+HF_KCU = (CORRECTED, "hf-kcu")  # the rows of Tables 2 and 6 to 9
+COLUMNS1 = (
+    "method", "test acc.", "CF", "MIA Song", "MIA Δ", "forget acc. Δ", "FLOPs ×", "time ×",
+    "CG residual", HEAD,
+)  # fmt: skip
+COLUMNS2 = (
+    "setting", "method", "acc. after", "acc. retrain", "acc. Δ", "seed noise", "CF", "FLOPs ×",
+    "time ×", "seeds", HEAD,
+)  # fmt: skip
+COLUMNS3 = (
+    "method", "clean acc.", "clean acc. lost", "ASR", "ASR Δ", "ASR reduction", "time (s)",
+    "time ×", "FLOPs ×", "CG residual", HEAD,
+)  # fmt: skip
+COLUMNS8 = (
+    "model", "parameters", "method", "HF-KCU (s)", "retrain (s)", "time ×", "FLOPs ×",
+    "CG residual", HEAD,
+)  # fmt: skip
+COLUMNS9 = (
+    "setting", "method", "KL, nats", "logit MSE", "test acc. Δ", "MIA Song", "MIA Δ", HEAD,
+)  # fmt: skip
+WHOLE = "CIFAR-10, 10 clients"
+CIFAR = "CIFAR-10"
+RESIDUAL = (
+    "CG residual: ‖g - Ax‖ / ‖g‖ where the solver ended, the least and the largest over seeds "
+    "and cycles; 1 is that of no step.\n"
 )
+
+Cells = Callable[[Seeds, str], tuple[str, ...]]
 
 
 def faithfulness(seeds: Seeds, label: str) -> Interval:
@@ -58,131 +86,186 @@ def faithfulness(seeds: Seeds, label: str) -> Interval:
     return one_minus_ratio(pairs)
 
 
+def residual(seeds: Seeds, label: str) -> str:
+    """Return between which residuals the solver ended; – for what has no solver."""
+    return between(seeds.residuals(label))
+
+
 def table1(seeds: Seeds) -> str:
     """Return the main results: accuracy, CF, attack, speed-up, and what forgetting left."""
-    head = (
-        "method", "test acc.", "CF", "MIA Song", "MIA Δ", "forget acc. Δ", "FLOPs ×", "time ×",
-    )  # fmt: skip
+    known = {ORIGINAL: "FedAvg (trained)"}
+    setting = WHOLE if seeds.setting.startswith("cifar") else None
+    return _beside(seeds, ("HF-KCU 1", setting), TABLE1, COLUMNS1, _main_results, known)
+
+
+def table2(settings: Sequence[tuple[str, str, Seeds]]) -> str:
+    """Return accuracies, CF and speed-up by data set and network.
+
+    settings: title, the paper's row or nothing, results.
+    """
     body = []
-    for label in _present(seeds, TABLE1):
-        if refusal := seeds.refusal(label):
-            body.append(refused(name_of(label), refusal, len(head)))
-            continue
-        own = label == ORIGINAL
-        body.append(
-            (
-                "FedAvg (trained)" if own else counted(seeds, label),
-                points(seeds.mean(label, "test")),
-                NONE if label in (ORIGINAL, RETRAIN) else _faith(seeds, label),
-                points(seeds.mean(label, "song")),
-                points(seeds.gap(label, "song")),
-                points(seeds.gap(label, "forget")),
-                NONE if own else times(seeds.ratio(label, "flops")),
-                NONE if own else times(seeds.ratio(label, "seconds")),
-            )
-        )
-    return table(head, body)
-
-
-def table2(settings: Sequence[tuple[str, Seeds]]) -> str:
-    """Return accuracies, CF and speed-up by data set and network."""
-    head = (
-        "setting", "acc. after", "acc. retrain", "acc. Δ", "seed noise", "CF", "FLOPs ×",
-        "time ×", "seeds",
-    )  # fmt: skip
-    return table(
-        head,
-        (
-            (
-                about,
-                *_accuracies(seeds),
-                _faith(seeds, "hf-kcu"),
-                times(seeds.ratio("hf-kcu", "flops")),
-                times(seeds.ratio("hf-kcu", "seconds")),
+    for title, row, seeds in settings:
+        for label in HF_KCU:
+            paper = _of_paper("HF-KCU 2", "10 clients", row, label)
+            cells = (
+                *_accuracies(seeds, label),
+                _faith(seeds, label),
+                *_speed(seeds, label),
                 str(len(seeds.seeds)),
             )
-            for about, seeds in settings
-            if "hf-kcu" in seeds.labels
-        ),
-    )
+            body.append(_row(seeds, label, (title, name_of(label)), cells, paper))
+    missing = figures("HF-KCU 2", "10 clients", "FMNIST")
+    body.append(("FMNIST", *unrun(name_of(CORRECTED), len(COLUMNS2) - 1, missing)))
+    return f"{table(COLUMNS2, body)}\n{footnote('HF-KCU 2', '10 clients')}"
 
 
 def table3(seeds: Seeds) -> str:
     """Return the backdoor: clean accuracy and its loss, attack success, reduction, time."""
+    known = {ORIGINAL: "Poisoned model", RETRAIN: "Oracle retrain"}
+    return _beside(seeds, ("HF-KCU 3", CIFAR), TABLE3, COLUMNS3, _backdoor, known)
+
+
+def sweep(name: str, number: str, settings: Sequence[tuple[str, str, Seeds]]) -> str:
+    """Return Tables 6 and 7: accuracies and speed-up along one quantity.
+
+    settings: title, the paper's row, results. number is "HF-KCU 6" or "HF-KCU 7".
+    """
     head = (
-        "method", "clean acc.", "clean acc. lost", "ASR", "ASR Δ", "ASR reduction", "time (s)",
-        "time ×", "FLOPs ×",
+        name, "method", "unlearned acc.", "retrained acc.", "acc. Δ", "seed noise",
+        "forget acc. Δ", "seed noise", "of the original", "FLOPs ×", "time ×", "CG residual",
+        HEAD,
     )  # fmt: skip
     body = []
-    for label in _present(seeds, TABLE3):
-        success, own = seeds.mean(label, "asr"), label == ORIGINAL
-        named = {ORIGINAL: "Poisoned model", RETRAIN: "Oracle retrain"}
-        body.append(
-            (
-                named.get(label) or counted(seeds, label),
-                points(seeds.mean(label, "test")),
-                NONE if own else points(interval(_lost(seeds, label))),
-                points(success),
-                points(seeds.gap(label, "asr")),
-                NONE if own else f"{points(_reduction(seeds, label))} %",
-                NONE if own else seconds(seeds.cost(label, "seconds")),
-                NONE if own else times(seeds.ratio(label, "seconds")),
-                NONE if own else times(seeds.ratio(label, "flops")),
+    for title, row, seeds in settings:
+        for label in HF_KCU:
+            cells = (
+                *_accuracies(seeds, label),
+                *(points(seeds.gap(part, "forget")) for part in (label, AGAIN, ORIGINAL)),
+                *_speed(seeds, label),
+                residual(seeds, label),
             )
-        )
-    return table(head, body)
-
-
-def sweep(name: str, settings: Sequence[tuple[str, Seeds]]) -> str:
-    """Return Tables 6 and 7: accuracies and speed-up along one quantity."""
-    head = (
-        name, "unlearned acc.", "retrained acc.", "acc. Δ", "seed noise", "forget acc. Δ",
-        "seed noise", "of the original", "FLOPs ×", "time ×",
-    )  # fmt: skip
-    return table(
-        head,
-        (
-            (
-                value,
-                *_accuracies(seeds),
-                *(points(seeds.gap(label, "forget")) for label in ("hf-kcu", AGAIN, ORIGINAL)),
-                times(seeds.ratio("hf-kcu", "flops")),
-                times(seeds.ratio("hf-kcu", "seconds")),
-            )
-            for value, seeds in settings
-            if "hf-kcu" in seeds.labels
-        ),
-    )
+            paper = _of_paper(number, CIFAR, row, label)
+            body.append(_row(seeds, label, (title, name_of(label)), cells, paper))
+    return f"{table(head, body)}\n{footnote(number, CIFAR)}"
 
 
 def table8(settings: Sequence[tuple[str, int, Seeds]]) -> str:
     """Return seconds by size of the model."""
-    head = ("model", "parameters", "HF-KCU (s)", "retrain (s)", "time ×", "FLOPs ×")
-    return table(
-        head,
-        (
-            (
-                about,
-                f"{size:,}",
-                seconds(seeds.cost("hf-kcu", "seconds")),
+    body = []
+    for title, size, seeds in settings:
+        for label in HF_KCU:
+            flops, took = _speed(seeds, label)
+            cells = (
+                seconds(seeds.cost(label, "seconds")),
                 seconds(seeds.cost(RETRAIN, "seconds")),
-                times(seeds.ratio("hf-kcu", "seconds")),
-                times(seeds.ratio("hf-kcu", "flops")),
+                took,
+                flops,
+                residual(seeds, label),
             )
-            for about, size, seeds in settings
-            if "hf-kcu" in seeds.labels
-        ),
+            paper = _of_paper("HF-KCU 8", "k = 10", title, label)
+            body.append(_row(seeds, label, (title, f"{size:,}", name_of(label)), cells, paper))
+    return f"{table(COLUMNS8, body)}\n{footnote('HF-KCU 8', 'k = 10')}"
+
+
+def table9(settings: Sequence[Seeds]) -> str:
+    """Return how far the outputs on test rows are from the retrained model's."""
+    body = []
+    for seeds in settings:
+        for label in (*HF_KCU, AGAIN):
+            cells = (
+                plain(seeds.mean(label, "kl")),
+                plain(seeds.mean(label, "logit_mse")),
+                points(seeds.gap(label, "test")),
+                points(seeds.mean(label, "song")),
+                points(seeds.gap(label, "song")),
+            )
+            cifar = seeds.setting.startswith("cifar")
+            paper = _of_paper("HF-KCU 9", CIFAR, "HF-KCU" if cifar else "", label)
+            body.append(_row(seeds, label, (seeds.setting, name_of(label)), cells, paper))
+    return f"{table(COLUMNS9, body)}\n{footnote('HF-KCU 9', CIFAR)}"
+
+
+def _beside(
+    seeds: Seeds,
+    source: tuple[str, str | None],
+    labels: Sequence[str],
+    head: Sequence[str],
+    cells: Cells,
+    known: Mapping[str, str],
+) -> str:
+    """Return a table with the paper's row at the end of each; known: its names of some."""
+    body = []
+    for label in labels:
+        name = known.get(label, name_of(label))
+        paper = figures(*source, "HF-KCU" if label in (CORRECTED, PRINTED) else name)
+        if label not in seeds.labels:
+            body.append(unrun(name, len(head), paper))
+        elif refusal := seeds.refusal(label):
+            body.append(refused(name, refusal, len(head), paper))
+        else:
+            title = known.get(label) or counted(seeds, label)
+            body.append((title, *cells(seeds, label), paper))
+    return f"{table(head, body)}\n{RESIDUAL}\n{footnote(*source)}"
+
+
+def _main_results(seeds: Seeds, label: str) -> tuple[str, ...]:
+    own = label == ORIGINAL
+    return (
+        points(seeds.mean(label, "test")),
+        NONE if label in (ORIGINAL, RETRAIN) else _faith(seeds, label),
+        points(seeds.mean(label, "song")),
+        points(seeds.gap(label, "song")),
+        points(seeds.gap(label, "forget")),
+        *((NONE, NONE) if own else _speed(seeds, label)),
+        residual(seeds, label),
     )
 
 
-def _accuracies(seeds: Seeds) -> tuple[str, ...]:
-    """Return HF-KCU's test accuracy, the retrained model's, their gap, and its seed noise."""
+def _backdoor(seeds: Seeds, label: str) -> tuple[str, ...]:
+    own = label == ORIGINAL
+    flops, took = _speed(seeds, label)
     return (
-        points(seeds.mean("hf-kcu", "test")),
+        points(seeds.mean(label, "test")),
+        NONE if own else points(interval(_lost(seeds, label))),
+        points(seeds.mean(label, "asr")),
+        points(seeds.gap(label, "asr")),
+        NONE if own else f"{points(_reduction(seeds, label))} %",
+        NONE if own else seconds(seeds.cost(label, "seconds")),
+        NONE if own else took,
+        NONE if own else flops,
+        residual(seeds, label),
+    )
+
+
+def _row(
+    seeds: Seeds, label: str, names: tuple[str, ...], cells: tuple[str, ...], paper: str
+) -> tuple[str, ...]:
+    """Return a row, or that it was not run or refused, with the paper's figures behind it."""
+    if label not in seeds.labels:
+        return (*names, "not run", *[""] * (len(cells) - 1), paper)
+    if refusal := seeds.refusal(label):
+        return (*names, f"refused: {refusal}", *[""] * (len(cells) - 1), paper)
+    return (*names, *cells, paper)
+
+
+def _of_paper(number: str, setting: str, row: str, label: str) -> str:
+    """Return the paper's row beside its own algorithm, – beside others."""
+    return figures(number, setting, row if label == CORRECTED else "")
+
+
+def _accuracies(seeds: Seeds, label: str) -> tuple[str, ...]:
+    """Return a test accuracy, the retrained model's, their gap, and its seed noise."""
+    return (
+        points(seeds.mean(label, "test")),
         points(seeds.mean(RETRAIN, "test")),
-        points(seeds.gap("hf-kcu", "test")),
+        points(seeds.gap(label, "test")),
         points(seeds.gap(AGAIN, "test")),
     )
+
+
+def _speed(seeds: Seeds, label: str) -> tuple[str, str]:
+    """Return how many times less than retraining it took, in operations and in seconds."""
+    return times(seeds.ratio(label, "flops")), times(seeds.ratio(label, "seconds"))
 
 
 def _lost(seeds: Seeds, label: str) -> list[float]:
@@ -211,7 +294,3 @@ def _apart(one: Mapping[str, float], truth: Mapping[str, float]) -> float:
 
 def _faith(seeds: Seeds, label: str) -> str:
     return share(faithfulness(seeds, label))
-
-
-def _present(seeds: Seeds, labels: Sequence[str]) -> list[str]:
-    return [label for label in labels if label in seeds.labels]

@@ -1,6 +1,6 @@
 """Numbers as the tables have them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import isfinite, isnan
 
 from benchmarks.unlearning.summary import Interval
@@ -15,9 +15,25 @@ def table(head: Iterable[str], body: Iterable[Iterable[str]]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def refused(name: str, reason: str, columns: int) -> tuple[str, ...]:
-    """Return the line of a method that refused, filled up to so many columns."""
-    return (name, f"refused: {reason}", *[""] * (columns - 2))
+def refused(name: str, reason: str, columns: int, *paper: str) -> tuple[str, ...]:
+    """Return the line of a method that refused, filled up to so many columns.
+
+    paper: the paper's figures, where the last column has them.
+    """
+    return (name, f"refused: {reason}", *[""] * (columns - 2 - len(paper)), *paper)
+
+
+def unrun(name: str, columns: int, paper: str) -> tuple[str, ...]:
+    """Return the line of a method that was not run, with the paper's figures at its end."""
+    return (name, "not run", *[""] * (columns - 3), paper)
+
+
+def between(values: Sequence[float]) -> str:
+    """Return the least and the largest of some numbers."""
+    if not values:
+        return NONE
+    least, most = (f"{value:.2g}" for value in (min(values), max(values)))
+    return least if least == most else f"{least} to {most}"
 
 
 def points(value: Interval) -> str:

@@ -2,7 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
-from benchmarks.unlearning.contenders import AGAIN, ORIGINAL, RETRAIN
+from benchmarks.unlearning.contenders import (
+    AGAIN,
+    CORRECTED,
+    ORIGINAL,
+    PRINTED,
+    REGULAR,
+    RETRAIN,
+    SPECIAL,
+)
 from benchmarks.unlearning.summary import Seeds
 
 NAMES: Mapping[str, str] = {
@@ -15,12 +23,15 @@ NAMES: Mapping[str, str] = {
     "mode": "MoDe",
     "fed-au": "FedAU",
     "not": "NoT",
-    "puf-special": "PUF-Special",
-    "puf-regular": "PUF-Regular",
-    "puf-special one step": "PUF-Special in one step",
-    "hf-kcu": "HF-KCU",
-    "hf-kcu one step": "HF-KCU in one step",
-    "hf-kcu as printed": "HF-KCU as printed",
+    SPECIAL: "PUF-Special",
+    REGULAR: "PUF-Regular",
+    "puf-special": "PUF-Special, guarded",
+    "puf-regular": "PUF-Regular, guarded",
+    "puf-special one step": "PUF-Special, guarded, one step",
+    CORRECTED: "HF-KCU, corrected",
+    PRINTED: "HF-KCU as printed",
+    "hf-kcu": "HF-KCU, guarded",
+    "hf-kcu one step": "HF-KCU, guarded, one step",
     "naive-ga": "NaiveGA",
     "neg-grad": "NegGrad",
     "neg-grad-plus": "NegGrad+",
@@ -33,7 +44,10 @@ NAMES: Mapping[str, str] = {
     "fats": "FATS",
     "sisa": "SISA",
 }
-FIRST = (ORIGINAL, RETRAIN, AGAIN, "natural", "puf-special", "puf-regular", "hf-kcu")
+FIRST = (
+    ORIGINAL, RETRAIN, AGAIN, "natural", SPECIAL, REGULAR, "puf-special", "puf-regular",
+    CORRECTED, PRINTED, "hf-kcu",
+)  # fmt: skip
 
 
 def name_of(label: str) -> str:

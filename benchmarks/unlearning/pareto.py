@@ -64,7 +64,7 @@ def render(seeds: Seeds) -> str:
     """Return the front by name, with what the plot leaves out: what it did to test rows."""
     all_places = places(seeds)
     kept = front(all_places, nothing(seeds))
-    named = ", ".join(name_of(place.label) for place in kept if place.label != RETRAIN)
+    named = "; ".join(name_of(place.label) for place in kept if place.label != RETRAIN)
     text = (
         f"On the front, the cheapest first: {named or 'only retraining'}. Every other method "
         "measured in all seeds is dominated by one of these, by retraining, or by doing "
@@ -87,5 +87,5 @@ def render(seeds: Seeds) -> str:
     )
     partly = [name_of(place.label) for place in all_places if not place.whole]
     if partly:
-        text += f"\nNot compared, for want of a result in some seed: {', '.join(partly)}.\n"
+        text += f"\nNot compared, for want of a result in some seed: {'; '.join(partly)}.\n"
     return text

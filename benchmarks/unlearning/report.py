@@ -3,7 +3,15 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks.unlearning import claims, machines, measures, pareto, targets
+from benchmarks.unlearning import (
+    claims,
+    full_size,
+    machines,
+    measures,
+    pareto,
+    targets,
+    unrun,
+)
 from benchmarks.unlearning.both_papers import hf_kcu, puf
 from benchmarks.unlearning.plots import draw
 from benchmarks.unlearning.records import Records
@@ -59,6 +67,8 @@ def render(records: Records) -> str:
     known = {name: seeds for name, seeds in all_seeds.items() if seeds.seeds}
     full = [name for name in FULL if name in known]
     text = [_settings(known), f"## Where it was measured\n\n{machines.render(records)}"]
+    text.append(f"## Rows that were not run\n\n{unrun.render(records)}")
+    text.append(f"## The papers' sizes\n\n{full_size.render(records)}")
     text += [
         f"## Targets, seed by seed: {name}\n\n{targets.render(known[name])}" for name in full
     ]

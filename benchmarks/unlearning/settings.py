@@ -3,9 +3,9 @@
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-Request = Literal["client", "typical-client", "two-clients", "half-of-each"]
+Request = Literal["client", "typical-client", "two-clients", "half-of-one"]
 Plan = Literal[
-    "everything", "components", "all", "main", "puf", "pair", "scale", "backdoor", "masks"
+    "everything", "components", "all", "tables", "puf", "pair", "scale", "backdoor", "masks"
 ]
 
 
@@ -15,7 +15,7 @@ class Setting:
 
     rows: so many of the training rows, drawn by seed; None: all. alpha: of the Dirichlet
     partition, None: IID. The largest client goes (`client`), the one of median size
-    (`typical-client`), the two largest, or half of the rows of every client. spare: training
+    (`typical-client`), the two largest, or half of the rows of the largest. spare: training
     rows that were not drawn are test rows, too. large: more than a CPU does in an hour for a
     seed.
     """
@@ -23,7 +23,7 @@ class Setting:
     name: str
     data: str
     about: str
-    plan: Plan = "main"
+    plan: Plan = "tables"
     network: str = "simple-cnn"
     shape: tuple[tuple[str, int], ...] = ()
     rows: int | None = None
@@ -99,9 +99,9 @@ _ALL = (
     CIFAR_6000,
     replace(
         CIFAR,
-        name="cifar-full",
+        name="cifar-12000",
         about="12,000 rows of CIFAR-10, Dirichlet 0.5, SimpleCNN, 20 rounds of 5 epochs",
-        plan="main",
+        plan="tables",
         rows=12_000,
         large=True,
     ),
@@ -130,20 +130,20 @@ _ALL = (
         momentum=0.0,
         large=True,
     ),
-    replace(DIGITS, name="iid", about="400 digits, IID", plan="puf", alpha=None),
+    replace(DIGITS, name="iid", about="400 digits, IID", plan="tables", alpha=None),
     replace(
         DIGITS,
         name="samples",
-        about="400 digits, Dirichlet 0.1, half of the rows of every client leave",
+        about="400 digits, Dirichlet 0.1, half of the largest client's rows leave",
         plan="puf",
-        request="half-of-each",
+        request="half-of-one",
     ),
     replace(
         DIGITS,
         name="samples-iid",
-        about="400 digits, IID, half of the rows of every client leave",
+        about="400 digits, IID, half of the largest client's rows leave",
         plan="puf",
-        request="half-of-each",
+        request="half-of-one",
         alpha=None,
     ),
     replace(
@@ -214,4 +214,4 @@ _ALL = (
 )
 SETTINGS: dict[str, Setting] = {setting.name: setting for setting in _ALL}
 # Judged, drawn and listed in full, the main setting first.
-FULL = ("cifar-full", "cifar-6000", "cifar", "mnist", "digits", "quick")
+FULL = ("cifar-12000", "cifar-6000", "cifar", "mnist", "digits", "quick")

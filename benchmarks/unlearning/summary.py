@@ -113,6 +113,15 @@ class Seeds:
         """Return how many times less than retraining a method took, over seeds."""
         return interval(self.over(label, lambda one, truth: ratio(one, truth, name)))
 
+    def residuals(self, label: str) -> list[float]:
+        """Return ‖g - Ax‖ / ‖g‖ at the end of each solver, over seeds and cycles."""
+        found = []
+        for seed in self.seeds:
+            record = self.at(seed, label)
+            said = record.notes.get("cg.residual", "") if record is not None else ""
+            found += [float(part) for part in said.split(" | ") if part]
+        return found
+
     def refusal(self, label: str) -> str:
         """Return why a method refused, if it never did anything else; else nothing."""
         found = [self.at(seed, label) for seed in self.seeds]

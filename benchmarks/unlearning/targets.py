@@ -2,7 +2,14 @@
 
 from dataclasses import dataclass
 
-from benchmarks.unlearning.contenders import AGAIN, ORIGINAL, RETRAIN
+from benchmarks.unlearning.contenders import (
+    AGAIN,
+    CORRECTED,
+    ORIGINAL,
+    REGULAR,
+    RETRAIN,
+    SPECIAL,
+)
 from benchmarks.unlearning.markdown import points, table
 from benchmarks.unlearning.names import name_of
 from benchmarks.unlearning.summary import Seeds, gap, ratio
@@ -11,6 +18,9 @@ CHEAPER = 20.0  # times less counted operations than retraining
 CLOSED = 1 / 3  # of the original model's gap in forget accuracy may be left
 LOST = 0.02  # test accuracy below the retrained model's, at most
 JUDGED = (
+    SPECIAL,
+    REGULAR,
+    CORRECTED,
     "puf-special",
     "puf-regular",
     "hf-kcu",

@@ -103,7 +103,11 @@ def make_task(setting: Setting, images: LabelledImages, seed: int, device: str =
 def make_request(
     setting: Setting, clients: dict[str, ClientData], seed: int
 ) -> UnlearningRequest:
-    """Return who goes: the largest client or two, a median one, or half of each one's rows."""
+    """Return who goes: the largest client or two, a median one, or half of the largest's rows.
+
+    PUF says of its Table IV "50% of each client's dataset", but the 1.42e15 operations of its
+    retraining are 9.5 of ten clients', so that only one client asks.
+    """
     by_size = sorted(clients, key=lambda name: (-len(clients[name]), name))
     if setting.request == "client":
         return UnlearningRequest(frozenset(by_size[:1]))
@@ -111,13 +115,10 @@ def make_request(
         return UnlearningRequest(frozenset({by_size[len(by_size) // 2]}))
     if setting.request == "two-clients":
         return UnlearningRequest(frozenset(by_size[:2]))
-    rows: dict[str, tuple[int, ...]] = {}
-    for name in sorted(clients):
-        half = len(clients[name]) // 2
-        drawn = stream(seed, "half", name).choice(len(clients[name]), half, replace=False)
-        if half:
-            rows[name] = tuple(sorted(drawn.tolist()))
-    return UnlearningRequest(rows=rows)
+    name = by_size[0]
+    half = len(clients[name]) // 2
+    drawn = stream(seed, "half", name).choice(len(clients[name]), half, replace=False)
+    return UnlearningRequest(rows={name: tuple(sorted(drawn.tolist()))})
 
 
 def with_trigger(inputs: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,6 @@ signs is pinned to one value, so that no bit of the file can change unnoticed.
 
 from base64 import b64decode
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final, Literal
 
@@ -25,6 +24,7 @@ from lethe.log.checkpoint import open_checkpoint
 from lethe.log.note import NoteVerifier
 from lethe.log.proofs import check_inclusion
 from lethe.log.tree import leaf_hash
+from lethe.records import dataclass
 
 MEDIA_TYPE: Final = "application/vnd.dev.sigstore.bundle.v0.3+json"
 MAX_BUNDLE = 1 << 20  # bytes; one with a hundred checks has about 30,000

@@ -25,13 +25,30 @@ Outcome = Literal[
 
 
 @dataclass(frozen=True, slots=True)
+class CaseDecision:
+    """What an officer decided on a part's request, by an entry of the log.
+
+    reason, notice of remedies, and due_at, the new deadline: None where there is none.
+    """
+
+    decision: Literal[
+        "approved", "refused", "extended", "paused", "resumed", "noted", "assigned",
+    ]  # fmt: skip
+    at: Moment
+    reason: str | None
+    notice: str | None
+    due_at: str | None
+    log_index: int
+
+
+@dataclass(frozen=True, slots=True)
 class CasePart:
     """What became of the person in one model.
 
     certificate: SHA-256 of the certificate's file, None where there is none. held_out_removed:
     rows of the person that were stored to measure the model and are removed; it was not fitted
     on them. removal_log_index: of the entry `model.held-out` by which they were. log_index: of
-    the entry `case.opened` that commits to what was found.
+    the entry `case.opened` that commits to what was found, or `request.received`.
     """
 
     model: str
@@ -41,6 +58,7 @@ class CasePart:
     held_out_removed: int
     removal_log_index: int | None
     log_index: int
+    decisions: tuple[CaseDecision, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ SHA-256 of the pre-authentication encoding, in DER, because that is what the unm
 Sigstore verifiers check.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from cryptography.exceptions import InvalidSignature
@@ -20,6 +19,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from lethe.certificates import shape
 from lethe.certificates.errors import EnvelopeError
 from lethe.certificates.shape import Blob
+from lethe.records import dataclass
 
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 

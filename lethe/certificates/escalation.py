@@ -7,12 +7,12 @@ tell a verdict as a reason: whoever compares them with scores would have nothing
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from lethe.certificates import shape
 from lethe.certificates.errors import ShapeError
 from lethe.certificates.statement import CheckPart
+from lethe.records import dataclass
 
 ATTEMPTS = "escalation.attempts"
 

@@ -6,7 +6,6 @@ says which file it must be.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -21,6 +20,7 @@ from lethe.certificates.statement import (
     Predicate,
     VerifierPart,
 )
+from lethe.records import dataclass
 
 MEDIA_TYPE = "application/json"
 SCORES_TYPE = "application/octet-stream"  # safetensors have no registered type

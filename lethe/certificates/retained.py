@@ -13,7 +13,6 @@ not lie a second time where no look-up leads. Who has all leaves recomputes the 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import pairwise
 from typing import Any
@@ -23,6 +22,7 @@ from lethe.certificates.errors import RemovalError
 from lethe.certificates.retained_tree import Path, RetainedTree, follow
 from lethe.certificates.statement import SetState
 from lethe.log.tree import leaf_hashes, root_of
+from lethe.records import dataclass
 
 SALT_SIZE = 32
 _IPAD = bytes(byte ^ 0x36 for byte in range(256))

@@ -31,7 +31,7 @@ from typing import (
     get_type_hints,
 )
 
-from lethe import canonical
+from lethe import canonical, records
 from lethe.certificates.errors import ShapeError
 from lethe.log.spelling import format_base64, parse_base64, parse_decimal
 
@@ -56,7 +56,7 @@ class Codec:
     schema: Mapping[str, Json]
 
 
-@dataclass(frozen=True, slots=True)
+@records.dataclass(frozen=True, slots=True)
 class Name:
     """A JSON member name that no Python field name turns into."""
 

@@ -6,7 +6,6 @@ model that still holds the person. Field by field: docs/certificate.md.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 from lethe import canonical
@@ -14,6 +13,7 @@ from lethe.catalogue import GuaranteeClass
 from lethe.certificates import shape
 from lethe.certificates.errors import ShapeError
 from lethe.certificates.shape import Moment, Name, Sha256, Uuid
+from lethe.records import dataclass
 
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE: Final = "https://w3id.org/lethe-ledger/erasure-certificate/v1"

@@ -5,8 +5,9 @@ the steps before it proved; the first that fails ends the verification, and what
 input holds, the answer is a verdict.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -32,6 +33,7 @@ from lethe.log.checkpoint import open_checkpoint
 from lethe.log.note import NoteVerifier, not_verified, read_note
 from lethe.log.proofs import check_inclusion
 from lethe.log.tree import leaf_hash
+from lethe.records import dataclass
 
 Result = Literal["PASS", "FAIL"]
 
@@ -173,7 +175,7 @@ def verify_certificate(
     return Verdict("PASS", tuple(steps), run.statement)
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class _Run:
     """What was given, and what the steps have proved so far."""
 

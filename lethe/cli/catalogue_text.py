@@ -2,7 +2,17 @@
 
 from collections.abc import Iterator
 
-from lethe.catalogue import ATTACKS, BOUNDS, CHECKS, EVENTS, METHODS, VERIFIERS, Event
+from lethe.catalogue import (
+    ATTACKS,
+    BOUNDS,
+    CHECKS,
+    CHECKS_OF,
+    EVENTS,
+    METHODS,
+    VERIFIERS,
+    CheckSpec,
+    Event,
+)
 
 HEAD = """# Catalogue
 
@@ -36,6 +46,17 @@ def catalogue_lines() -> Iterator[str]:
             check.threshold or "none: reported only",
             check.wording,
         )
+    yield from ("", "## Recheck of models of tables", "")
+    yield "What `lethe certificate recheck` does with each check of these families:"
+    yield from ("", "- repeated: computes it again from the files named;")
+    yield "- digest: compares its digest or counts with evidence and certificate;"
+    yield "- service: only the service can run it."
+    yield from ("", "A script has `re-execution` or, if its runs differ, `rerun-difference`.")
+    yield from ("", *_table("check", *CHECKS_OF, "repeated from, or lacking"))
+    for name in dict.fromkeys(name for names in CHECKS_OF.values() for name in names):
+        spec = CHECKS[name]
+        cells = (_recheck(spec) if name in names else "" for names in CHECKS_OF.values())
+        yield _row(f"`{name}`", *cells, spec.rechecked or spec.needs)
     yield from ("", "## Log events", "")
     yield "A leaf only commits to the payload of a request; the payload of a model is"
     yield "SHA-256 digests by name."
@@ -51,6 +72,12 @@ def _table(*names: str) -> Iterator[str]:
 
 def _row(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _recheck(spec: CheckSpec) -> str:
+    if spec.rechecked:
+        return "repeated"
+    return "digest" if spec.names or spec.name == "retained-set" else "service"
 
 
 def _fields(event: Event) -> str:

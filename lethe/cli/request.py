@@ -21,9 +21,7 @@ from lethe.log.note import NoteVerifier, parse_log_vkey
 from lethe.signing.keys import load_private_key
 
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
-_key = click.option(
-    "--key", "key_file", type=_file, required=True, help="Your private key (PEM)."
-)
+_key = click.option("--key", "key_file", type=_file, help="Your private key (PEM).")
 _keyid = click.option("--keyid", help="Its keyid. Default: the key's fingerprint.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print the service's JSON.")
 _timeout = click.option(
@@ -44,7 +42,7 @@ def request() -> None:
 
 @request.command()
 @service_url
-@click.option("--key", "key_file", type=_file, help="Your private key (PEM).")
+@_key
 @_keyid
 @click.option("--model", help="Reference of the model. Default with --person: all models.")
 @click.option("--record", "records", multiple=True, help="A record; repeatable.")
@@ -174,9 +172,15 @@ def submit(
 @service_url
 @_json
 def status(request_id: str, url: str, as_json: bool) -> None:
-    """Show the state of the request ID."""
-    with Client(url) as service:
-        shown = service.status(request_id)
+    """Show the state of the request ID; with LETHE_TOKEN its reference does too."""
+    with Client(url, token=os.environ.get("LETHE_TOKEN")) as service:
+        try:
+            shown = service.status(request_id)
+        except ProblemError as error:
+            found = _id_of(service, request_id) if error.slug == "not-found" else None
+            if found is None:
+                raise
+            shown = service.status(found)
     if as_json:
         _print_json(shown.document)
     else:
@@ -204,15 +208,38 @@ def watch(request_id: str, url: str, as_json: bool, timeout: float | None) -> No
 @_keyid
 @_json
 def withdraw(
-    request_id: str, url: str, key_file: Path, keyid: str | None, as_json: bool
+    request_id: str, url: str, key_file: Path | None, keyid: str | None, as_json: bool
 ) -> None:
-    """Withdraw the request ID before a worker starts it, with the key that signed it."""
-    with _signing_client(url, key_file, keyid, None) as service:
-        shown = service.withdraw(request_id)
+    """Withdraw the request ID before a worker starts it, with the key that signed it.
+
+    Without --key: a request that you submitted on behalf of a person, with LETHE_TOKEN.
+    """
+    if key_file is not None:
+        with _signing_client(url, key_file, keyid, None) as service:
+            shown = service.withdraw(request_id)
+    else:
+        token = os.environ.get("LETHE_TOKEN")
+        if token is None or keyid is not None:
+            raise click.UsageError("give your --key, or as an operator LETHE_TOKEN alone")
+        with Client(url, token=token) as service:
+            shown = service.withdraw(request_id)
     if as_json:
         _print_json(shown.document)
     else:
         _print_status(shown)
+
+
+def _id_of(service: Client, ref: str) -> str | None:
+    """Return the id of the request of a reference, None without an operator's token.
+
+    The reference is in the log for everybody; with the id anybody reads scope and evidence.
+    """
+    if not os.environ.get("LETHE_TOKEN"):
+        return None
+    for part in service.case(ref)["parts"]:
+        if part["request_ref"] == ref:
+            return str(part["request"])
+    return None
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from lethe.client.answers import (
 from lethe.client.asynchronous import AsyncClient
 from lethe.client.errors import (
     AnswerError,
+    ChangedFileError,
     ClientError,
     CredentialsError,
     ProblemError,
@@ -26,6 +27,7 @@ from lethe.client.sync import Client
 __all__ = [
     "AnswerError",
     "AsyncClient",
+    "ChangedFileError",
     "Client",
     "ClientError",
     "CredentialsError",

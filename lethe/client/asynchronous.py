@@ -88,6 +88,8 @@ class AsyncClient:
     case_summary = _call(Operations.case_summary)
     open_contact = _call(Operations.open_contact)
     close_case = _call(Operations.close_case)
+    search_cases = _call(Operations.search_cases)
+    decide_case = _call(Operations.decide_case)
     models = _list(Operations.models)
     model = _call(Operations.model)
     delete_model = _call(Operations.delete_model)

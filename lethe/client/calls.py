@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -11,6 +12,7 @@ import http_sf
 import httpx2
 
 from lethe import canonical
+from lethe.client.bodies import Form
 from lethe.client.errors import ScopeError
 from lethe.identity import Identity
 from lethe.signing.keys import (
@@ -26,13 +28,13 @@ JSON = "application/json"
 NPZ = "application/x-npz"
 ANSWER = 32 * 2**20  # bytes; a page of 1,000 items has about one million
 FILE = 2 * 2**30  # evidence, scores and models, which grow with the training set
-Auth = Literal["none", "signature", "token"]
+Auth = Literal["none", "signature", "token", "either"]
 Query = Mapping[str, str | int | bool | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """path is below the base URL and percent-encoded; body is sent as it stands.
+    """path is below the base URL and percent-encoded; body is sent as it stands, or streamed.
 
     Sending a call again sends the same body and Idempotency-Key under a new signature.
     """
@@ -42,7 +44,7 @@ class Call:
     auth: Auth = "none"
     query: tuple[tuple[str, str], ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = b""
+    body: bytes | Form = b""
     most: int = ANSWER  # bytes of a good answer that are read
 
 
@@ -102,8 +104,8 @@ def request(request_id: str, part: str = "", accept: str = JSON) -> Call:
 
 
 def withdraw(request_id: str) -> Call:
-    """DELETE a request."""
-    return Call("DELETE", _path("v1", "requests", request_id), "signature")
+    """DELETE a request, signed if there is a key, or else with the operator's token."""
+    return Call("DELETE", _path("v1", "requests", request_id), "either")
 
 
 def contribute(model: str, npz: bytes, add_back: bool = False) -> Call:
@@ -165,7 +167,7 @@ def of_person(person: Identity, models: Sequence[str] | None) -> dict[str, Any]:
 
 
 def act_on_case(ref: str, act: str) -> Call:
-    """POST that an operator opens the contact of a case, or closes it."""
+    """POST what an operator does with a case that needs no body."""
     return Call("POST", _path("v1", "cases", ref, act), "token", headers={"Accept": JSON})
 
 
@@ -174,16 +176,20 @@ def post_as_operator(wanted: Mapping[str, Any], *segments: str) -> Call:
     return _post(_path("v1", *segments), canonical.encode(dict(wanted)), JSON, "token", None)
 
 
-def register_model(manifest: Mapping[str, Any], npz: bytes | None) -> Call:
-    """POST a model as a form: a manifest and, unless clients keep theirs, its rows."""
+def register_model(manifest: Mapping[str, Any], npz: bytes | Path | None) -> Call:
+    """POST a model as a form: a manifest and, unless clients keep theirs, its rows.
+
+    Raises:
+        OSError: The file of the rows cannot be read.
+    """
     files: dict[str, Any] = {
         # Without a file name it is a form field, as the service expects it.
         "manifest": (None, canonical.encode(dict(manifest)), JSON),
     }
     if npz is not None:
-        files["data"] = ("data.npz", npz, "application/octet-stream")
+        files["data"] = ("data.npz", b"", "application/octet-stream")
     encoder = httpx2.Request("POST", "http://encoder.invalid", files=files)
-    body = encoder.read()
+    body = encoder.read() if npz is None else Form.around(encoder, npz)
     return _post("/v1/models", body, encoder.headers["content-type"], "token", None)
 
 
@@ -252,7 +258,7 @@ def operator_get(*segments: str, query: Query | None = None, accept: str = JSON)
 
 
 def _post(
-    path: str, body: bytes, content_type: str, auth: Auth, idempotency_key: str | None
+    path: str, body: bytes | Form, content_type: str, auth: Auth, idempotency_key: str | None
 ) -> Call:
     # draft-ietf-httpapi-idempotency-key-header section 2.1: a structured-field string.
     key = http_sf.ser(str(uuid.uuid4()) if idempotency_key is None else idempotency_key)

@@ -7,7 +7,7 @@ way, so signing and retrying are written, and tested, once. `operations` has the
 
 import random
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import httpx2
 
 from lethe.client.answers import Document, Page, parse_object, parse_page, parse_problem
+from lethe.client.bodies import PIECE, Sent
 from lethe.client.calls import Call
 from lethe.client.causes import cause_of
 from lethe.client.errors import (
@@ -28,7 +29,6 @@ from lethe.signing.http import new_nonce, sign_request
 from lethe.signing.keys import PrivateKey
 
 T = TypeVar("T")
-PIECE = 2**18  # bytes of a body between two reports of how much was sent
 REFUSAL = 2**20  # bytes of a problem document that are read
 
 
@@ -88,13 +88,6 @@ class Pause:
 Conversation = Generator[Send | Pause, Any, T]
 
 
-def _pieces(body: bytes, on_sent: Callable[[int, int], object]) -> Iterator[bytes]:
-    """Yield a body piece by piece, and say after each how much of it was taken."""
-    for start in range(0, len(body), PIECE):
-        yield body[start : start + PIECE]
-        on_sent(min(start + PIECE, len(body)), len(body))
-
-
 def _utcnow() -> datetime:
     return datetime.now(UTC)
 
@@ -143,21 +136,25 @@ class Core:
             "Accept-Encoding": "identity",
             **call.headers,
         }
-        if call.auth == "signature":
+        signs = call.auth == "either" and (self._private_key is not None or not self._token)
+        if signs or call.auth == "signature":
             headers |= self._sign(call, str(url))
         elif self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
         elif call.auth == "token":
             raise CredentialsError("this call needs an operator's bearer token")
-        body: bytes | Iterator[bytes] = call.body
-        if self._on_sent is not None and len(call.body) > PIECE:
-            headers["Content-Length"] = str(len(call.body))  # or it would be sent in chunks
-            body = _pieces(call.body, self._on_sent)
-        return httpx2.Request(call.method, url, headers=headers, content=body)
+        body = call.body
+        if isinstance(body, bytes) and (self._on_sent is None or len(body) <= PIECE):
+            return httpx2.Request(call.method, url, headers=headers, content=body)
+        # httpx2 adds no header to a stream; without a length it would be sent in chunks.
+        headers |= {"Host": url.netloc.decode("ascii"), "Content-Length": str(len(body))}
+        stream = Sent(body, self._on_sent)
+        return httpx2.Request(call.method, url, headers=headers, stream=stream)
 
     def _sign(self, call: Call, url: str) -> dict[str, str]:
         if self._private_key is None or self._keyid is None:
             raise CredentialsError("this call is signed: give a keyid and a private key")
+        assert isinstance(call.body, bytes)  # a signature covers the whole body
         return sign_request(
             call.method,
             url,

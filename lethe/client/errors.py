@@ -72,6 +72,14 @@ class ScopeError(ClientError):
     status = 400
 
 
+class ChangedFileError(ClientError):
+    """A file that is longer or shorter than it was when its sending began."""
+
+    slug = "file-changed"
+    title = "The file changed"
+    status = 409
+
+
 class WaitTimeoutError(ClientError):
     """The request had not ended when the caller's patience did. It goes on."""
 

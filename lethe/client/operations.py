@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import update_wrapper
+from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, get_args
 
 from lethe.client import calls
@@ -147,7 +148,10 @@ class Operations(Core):
             pause = min(pause * POLL_GROWTH, LONGEST_POLL_S)
 
     def withdraw(self, request_id: str) -> Conversation[RequestStatus]:
-        """Withdraw a request on which no worker has begun; needs the key that signed it."""
+        """Withdraw a request on which no worker has begun.
+
+        It needs the key that signed it, or the operator's token that submitted it for a person.
+        """
         return parse_status((yield from self.exchange(calls.withdraw(request_id))))
 
     def certificate(self, request_id: str) -> Conversation[bytes]:
@@ -190,9 +194,13 @@ class Operations(Core):
         yield from self.exchange(calls.revoke_key(keyid))
 
     def register_model(
-        self, manifest: Mapping[str, Any], npz: bytes | None = None
+        self, manifest: Mapping[str, Any], npz: bytes | Path | None = None
     ) -> Conversation[Document]:
-        """Register a model: its manifest and, unless clients keep theirs, its rows."""
+        """Register a model: its manifest and, unless clients keep theirs, its rows.
+
+        A file of rows is read while it is sent: however large, it takes no memory. It must not
+        change meanwhile: ChangedFileError.
+        """
         return self.document(calls.register_model(manifest, npz))
 
     def manifest(self, model: str) -> Conversation[Document]:
@@ -304,6 +312,32 @@ class Operations(Core):
     def close_case(self, ref: str) -> Conversation[Document]:
         """Close an answered case; its contact address is destroyed."""
         return self.document(calls.act_on_case(ref, "close"))
+
+    def search_cases(
+        self, filters: Mapping[str, Any], person: Identity | None = None
+    ) -> Conversation[Document]:
+        """Return a page of the queue, `items` and `next`, by deadline.
+
+        filters: state, model, requester, overdue, due_within, after and limit, as POST
+        /v1/cases/search has them. person: digests are sent, and in the body alone.
+        """
+        wanted = dict(filters)
+        if person is not None:
+            wanted["person"] = calls.of_person(person, None)["person"]
+        return self.document(calls.post_as_operator(wanted, "cases", "search"))
+
+    def decide_case(
+        self, ref: str, decision: str, value: str | None = None
+    ) -> Conversation[Document]:
+        """Decide on a case or request: approve, refuse, extend, pause, resume, note or assign.
+
+        value: the code of a reason to refuse, extend and pause; the text of a note; the name
+        of the operator's token to assign it to.
+        """
+        if value is None:
+            return self.document(calls.act_on_case(ref, decision))
+        field = {"note": "text", "assign": "to"}.get(decision, "reason")
+        return self.document(calls.post_as_operator({field: value}, "cases", ref, decision))
 
     def models(self) -> Listing[Document]:
         """Iterate over all models."""

@@ -6,12 +6,11 @@
 <extension lines, if any>
 """
 
-from dataclasses import dataclass
-
 from lethe.errors import LetheError
 from lethe.log.note import ED25519, NoteError, NoteSigner, NoteVerifier, open_note, sign_note
 from lethe.log.spelling import format_base64, parse_base64, parse_decimal
 from lethe.log.tree import EMPTY_ROOT, HASH_SIZE, MAX_SIZE
+from lethe.records import dataclass
 
 
 class CheckpointError(LetheError):

@@ -9,7 +9,6 @@ Logs sign with Ed25519 (type 0x01). Witnesses of a checkpoint sign a time with i
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -22,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PublicKey
 from lethe.errors import LetheError
 from lethe.log.cosignature import ed25519_message, ml_dsa_message, split_cosignature
 from lethe.log.spelling import format_base64, parse_base64
+from lethe.records import dataclass
 
 MAX_NOTE = 1_000_000  # bytes, as in golang.org/x/mod/sumdb/note
 MAX_SIGNATURES = 100  # the specification asks for at least 16

@@ -18,7 +18,7 @@ INDEXED = {
     "log_entries": ("day", "event", "kind", "ref"),
     "used_nonces": ("expires_at",),
     "contributions": ("model_id",),
-    "erasure_requests": ("due_at", "model_id", "received_at", "state"),
+    "erasure_requests": ("case_ref", "received_at"),
     "model_versions": ("model_id",),
     "subjects": ("client_tag", "model_id", "subject_tag"),
     "feature_blocks": ("model_id",),
@@ -31,7 +31,6 @@ INDEXED = {
     "round_members": ("keyid",),
     "silo_tasks": ("job_id",),
     "audits": ("model_id", "state"),
-    "people": ("sha256", "sha1", "md5"),
     "cases": ("received_at",),
 }
 
@@ -109,6 +108,8 @@ def upgrade() -> None:
         sa.Column("config", sa.JSON(), nullable=False),
         sa.Column("classes", sa.JSON(), nullable=False),
         sa.Column("extractor", sa.JSON(), nullable=False),
+        sa.Column("decide", sa.String(length=16), nullable=False),
+        sa.Column("cooling_off", sa.Integer(), nullable=False),
         sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("failure", sa.String(), nullable=True),
         sa.Column("current_version", sa.Integer(), nullable=True),
@@ -186,6 +187,12 @@ def upgrade() -> None:
         sa.Column("received_at", sa.DateTime(), nullable=False),
         sa.Column("forgotten_at", sa.DateTime(), nullable=True),
         sa.Column("due_at", sa.DateTime(), nullable=False),
+        sa.Column("case_ref", sa.String(length=36), nullable=True),
+        sa.Column("held_until", sa.DateTime(), nullable=True),
+        sa.Column("paused_at", sa.DateTime(), nullable=True),
+        sa.Column("assignee", sa.String(length=80), nullable=True),
+        sa.Column("reminded", sa.Integer(), nullable=True),
+        sa.Column("notes", sa.LargeBinary(), nullable=True),
         sa.ForeignKeyConstraint(
             ["keyid"], ["requester_keys.keyid"], name=op.f("fk_erasure_requests_keyid")
         ),
@@ -197,6 +204,13 @@ def upgrade() -> None:
             "keyid", "idempotency_key", name=op.f("uq_erasure_requests_keyid_idempotency_key")
         ),
         sa.UniqueConstraint("ref", name=op.f("uq_erasure_requests_ref")),
+    )
+    queue = ["state", "due_at", "ref"]
+    op.create_index("ix_erasure_requests_state_due_at_ref", "erasure_requests", queue)
+    op.create_index(
+        "ix_erasure_requests_model_id_state_due_at_ref",
+        "erasure_requests",
+        ["model_id", *queue],
     )
     op.create_table(
         "model_versions",
@@ -578,7 +592,17 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_people")),
     )
-    op.create_index("ix_people_model_id_record", "people", ["model_id", "record"])
+    for column in ("record", "sha256", "sha1", "md5"):
+        op.create_index(f"ix_people_model_id_{column}", "people", ["model_id", column])
+    op.create_table(
+        "people_sums",
+        sa.Column("model_id", sa.Integer(), nullable=False),
+        sa.Column("sums", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["model_id"], ["models.id"], name=op.f("fk_people_sums_model_id")
+        ),
+        sa.PrimaryKeyConstraint("model_id", name=op.f("pk_people_sums")),
+    )
     op.create_table(
         "cases",
         sa.Column("ref", sa.String(length=36), nullable=False),
@@ -594,6 +618,7 @@ def upgrade() -> None:
         sa.Column("closed_at", sa.DateTime(), nullable=True),
         sa.PrimaryKeyConstraint("ref", name=op.f("pk_cases")),
     )
+    op.create_index("ix_cases_closed_at_due_at_ref", "cases", ["closed_at", "due_at", "ref"])
     for table, columns in INDEXED.items():
         for column in columns:
             op.create_index(op.f(f"ix_{table}_{column}"), table, [column])
@@ -602,6 +627,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     for table in (
         "cases",
+        "people_sums",
         "people",
         "audit_pairs",
         "audits",

@@ -196,6 +196,20 @@ def test_a_silos_queue_holds_questions_only() -> None:
         rebuild(raw(), "silo-3")
 
 
+def test_a_model_that_had_its_turn_comes_after_all_others(
+    place: tuple[Celery, Callable[[bytes], None]],
+) -> None:
+    celery, _ = place
+    dispatcher = Dispatcher(lambda: celery)
+    dispatcher.nudge("backlog-1", last=True)
+    dispatcher.nudge("other-1")
+    dispatcher.nudge("backlog-2", last=True)
+    dispatcher.nudge("other-2")
+    dispatcher.close()
+    found = [read_one(celery)[1][0][0] for _ in range(4)]
+    assert found == ["other-1", "other-2", "backlog-1", "backlog-2"]
+
+
 def test_an_empty_queue_is_empty(place: tuple[Celery, Callable[[bytes], None]]) -> None:
     celery, put = place
     put(b"{}")

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from celery import Celery
+from redis import Redis
 
 from app import dispatch
 from app.dispatch import WAITING, Dispatcher, make_celery
@@ -77,6 +78,21 @@ def test_a_worker_reads_it(settings: Settings) -> None:
         assert message.headers["task"] == "lethe.execute"
         message.ack()
         queue.close()
+
+
+def test_a_queue_that_nobody_serves_does_not_grow(
+    settings: Settings, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "WAITING", 3)
+    for number in range(8):
+        sent(make_celery(settings), f"job-{number}", "execute", "gpu")
+    assert [path.name.split(".")[1] for path in messages(settings)] == ["gpu"] * 3
+    shared = settings.model_copy(update={"broker_url": redis_url})
+    for number in range(8):
+        sent(make_celery(shared), f"job-{number}", "execute", "gpu")
+    with Redis.from_url(redis_url) as client:
+        assert client.llen("gpu") == 3
+        assert client.llen("cpu") == 0
 
 
 def test_a_broker_that_is_gone_costs_nothing(

@@ -249,6 +249,27 @@ def test_the_page_keeps_its_prose_and_shows_every_picture(
         report.write_page(results, pictures, page)
 
 
+def test_the_committed_page_is_what_its_results_render() -> None:
+    folder = Path(__file__).parents[2] / "docs" / "benchmarks"
+    pictures = sorted(file.name for file in folder.glob("*.png"))
+    wanted = report.render(parse_results((folder / "ridge.json").read_text()), pictures)
+    _, _, rest = (folder / "ridge.md").read_text().partition(report.BEGIN)
+    written, closed, _ = rest.partition(report.END)
+    assert closed
+    assert written.strip().splitlines() == wanted.strip().splitlines()
+
+
+def test_the_papers_figures_stand_beside_their_rows(results: Results) -> None:
+    text = report.render(results, ())
+    rows = [line for line in text.splitlines() if "central ridge 0.9802" in line]
+    assert rows == [line for line in text.splitlines() if line.startswith("| CIFAR-10 | not")]
+    assert len(rows) == 1  # digits are no data of the paper's
+    [drift] = [line for line in text.splitlines() if "100 deletions 2.72e-11" in line]
+    assert "Variant A" in drift
+    [seconds] = [line for line in text.splitlines() if line.endswith("| 12.68 s |")]
+    assert seconds.startswith("| ACU, plain float64 |")
+
+
 def test_a_page_says_how_many_bits_are_off(results: Results) -> None:
     spoiled = parse_results(format_results(results))
     spoiled.table4[0].exact_bits[1] = 3

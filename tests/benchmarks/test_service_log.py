@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from app.ledger.startup import ENTRIES_KEY, init_log, load_ledger
-from app.reconcile.fsck import fsck
+from app.reconcile.fsck.run import fsck
 from app.settings import Settings
 from benchmarks.service import log
 from migrations.runner import upgrade
-from models.session import opened_engine
+from models.database.session import opened_engine
 
 
 @pytest.mark.parametrize("size", [1, 16, 33, 70])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks.service import report
+from benchmarks.service.__main__ import Part, resumed, source_digest
 from benchmarks.soundness.report import BEGIN, END
 from tests.docs.markdown import REPOSITORY
 
@@ -125,3 +126,44 @@ def test_the_machine_is_described_without_names_and_paths() -> None:
     assert "fastapi" in described
     for private in (platform.node(), getpass.getuser(), str(REPOSITORY)):
         assert not re.search(rf"\b{re.escape(private)}\b", described)
+
+
+def test_a_run_that_was_interrupted_goes_on_where_it_was(tmp_path: Path) -> None:
+    ran: list[str] = []
+    kept = tmp_path / "build" / "full.json"
+
+    def part(name: str, *, fails: bool = False) -> Part:
+        def measure(folder: Path) -> dict[str, Any]:
+            assert list(folder.iterdir()) == []
+            ran.append(name)
+            if fails:
+                raise KeyboardInterrupt
+            return {f"{name}_seconds": 0.1 + 0.2}
+
+        return measure
+
+    broken = {"a": part("a"), "b": part("b", fails=True)}
+    with pytest.raises(KeyboardInterrupt):
+        resumed({"quick": False}, broken, kept)
+    whole = {"a": part("a"), "b": part("b")}
+    found = resumed({"quick": False}, whole, kept)
+    assert found == {"quick": False, "a_seconds": 0.1 + 0.2, "b_seconds": 0.1 + 0.2}
+    assert ran == ["a", "b", "b"]
+    assert not kept.exists()
+    # Of another machine or other sizes nothing is taken.
+    with pytest.raises(KeyboardInterrupt):
+        resumed({"quick": False}, broken, kept)
+    ran.clear()
+    resumed({"quick": True}, whole, kept)
+    assert ran == ["a", "b"]
+
+
+def test_other_source_has_another_digest(tmp_path: Path) -> None:
+    (tmp_path / "lethe").mkdir()
+    digests = set()
+    for content in ("a = 1\n", "a = 2\n"):
+        (tmp_path / "lethe" / "a.py").write_text(content)
+        digests.add(source_digest(tmp_path))
+    (tmp_path / "lethe" / "a.py").rename(tmp_path / "lethe" / "b.py")
+    digests.add(source_digest(tmp_path))
+    assert len(digests) == 3

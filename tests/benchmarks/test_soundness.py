@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 
 from benchmarks.common import Size
 from benchmarks.soundness import __main__ as program
-from benchmarks.soundness import costs, exact, journal, report, retrained, worlds
+from benchmarks.soundness import costs, exact, journal, methods, report, retrained, worlds
 from benchmarks.soundness.__main__ import FEW_RUNS, Amount, main
 from benchmarks.soundness.empirical import Facts
 from benchmarks.soundness.journal import Block, Journal
@@ -168,6 +168,25 @@ def test_verdicts_of_another_verifier_are_not_read(
     assert len(calls) == 2
 
 
+def test_the_sources_of_verdicts_are_there() -> None:
+    """A folder that was moved has no files, and a changed verifier would go unnoticed."""
+    assert all(any(folder.rglob("*.py")) for folder in journal.SOURCES)
+
+
+def test_methods_are_told_from_those_that_do_not_step() -> None:
+    found, [facts] = methods.measure(1, 2)
+    passed = {one.provider: one.verdicts["PASS"] for one in found}
+    assert passed == {
+        "honest retrain": 2,
+        "no-op": 0,
+        "recovery alone": 0,
+        "puf-special": 2,
+        "hf-kcu": 2,
+    }
+    assert facts.gap > 15
+    assert facts.retrain_seconds > 0 < facts.verify_seconds
+
+
 def test_the_page_keeps_its_prose(tmp_path: Path) -> None:
     page = tmp_path / "soundness.md"
     page.write_text(f"before\n{report.BEGIN}\nsuperseded\n{report.END}\nafter\n")
@@ -247,7 +266,25 @@ def test_the_program_writes_what_it_measured(
         return measured, Facts(setting.name, 30.0, 1.0, 0.01)
 
     monkeypatch.setattr("benchmarks.soundness.empirical.measure", world)
-    monkeypatch.setattr(program, "QUICK", Amount(2, 1, 2, 5, 3, 1, 5, 1, 1, 5))
+    monkeypatch.setattr(
+        methods,
+        "measure",
+        lambda seed, runs: (
+            [
+                tally(
+                    name,
+                    runs * (name == "honest retrain"),
+                    runs * (name == "no-op"),
+                    "0",
+                    **DEEP,
+                )
+                for name in ("honest retrain", "no-op")
+            ],
+            [Facts("deep", 30.0, 1.0, 0.01)],
+        ),
+    )
+    monkeypatch.setattr(methods, "SETTING", "deep")
+    monkeypatch.setattr(program, "QUICK", Amount(2, 1, 2, 5, 3, 1, 5, 1, 1, 5, 1, 5))
     monkeypatch.setattr(exact, "BLOCK", 2)
     monkeypatch.setattr(retrained, "BLOCK", 1)
     monkeypatch.setattr(costs, "QUICK", (Size(60, 6, 3, 1),))
@@ -268,12 +305,12 @@ def test_the_program_writes_what_it_measured(
     )
     assert ran.exit_code == 0
     document = json.loads(file.read_text())
-    # Nobody can overfit all attacks, or blow up a class, on a head that is not attacked.
-    cheats = len(CHEATS) - 2
+    # Nobody can overfit all attacks, blow up a class or train on, on a head that is solved.
+    cheats = len(CHEATS) - 3
     assert document["exact_trials"] == 2 * cheats
     assert document["exact_false_accepts"] == document["exact_false_rejects"] == 0
     assert document["exact_honest_trials"] == 2 * len(HONEST)
-    assert document["noop_trials"] == 2 * 5 + 3 * FEW_RUNS
+    assert document["noop_trials"] == 2 * 5 + 3 * FEW_RUNS + 5
     assert (tmp_path / "o" / "soundness.md").read_text().count("| dropped record |") == 3
     assert json.loads((tmp_path / "o" / "soundness.json").read_text()) == document
 

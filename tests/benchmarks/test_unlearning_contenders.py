@@ -2,10 +2,28 @@
 
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
+from benchmarks.baselines.registry import make
+from benchmarks.unlearning import full_size, unrun
 from benchmarks.unlearning.__main__ import main, wanted
-from benchmarks.unlearning.contenders import ablated, planned
+from benchmarks.unlearning.contenders import (
+    CORRECTED,
+    FIRST,
+    PRINTED,
+    REGULAR,
+    RETRAIN,
+    SPECIAL,
+    ablated,
+    planned,
+)
+from benchmarks.unlearning.records import Record
+from benchmarks.unlearning.settings import SETTINGS
+from workers.methods.network.hf_kcu.method import HfKcu
+from workers.methods.network.puf import Puf
+from workers.training.fedavg.flops import training_flops
+from workers.training.networks.registry import network
 
 
 def test_methods_are_asked_for_by_patterns_of_their_labels(tmp_path: Path) -> None:
@@ -31,3 +49,64 @@ def test_variants_of_one_step_differ_from_it_in_one_setting() -> None:
             assert ablated(label)
     assert not ablated("hf-kcu one step")
     assert not ablated("hf-kcu as printed")
+
+
+@pytest.mark.parametrize("name", sorted(SETTINGS))
+def test_every_setting_has_the_papers_algorithms_with_the_papers_constants(name: str) -> None:
+    parts = {part.label: part for part in planned(SETTINGS[name].plan)}
+    for label, rate in ((SPECIAL, 2.0), (REGULAR, 20.0)):
+        made = make(parts[label].method, parts[label].settings)
+        assert isinstance(made, Puf)
+        assert (made.guard, made.asked, made.cycles) == (None, rate, 1)
+        assert made.recovery.rounds > 0
+    if name == "masks":  # HF-KCU is for classification
+        return
+    for label, variant, scaling in (
+        (CORRECTED, "corrected", None),
+        (PRINTED, "as-printed", 0.01),
+    ):
+        kcu = make(parts[label].method, parts[label].settings)
+        assert isinstance(kcu, HfKcu)
+        assert (kcu.variant, kcu.scaling, kcu.guard) == (variant, scaling, None)
+        assert (kcu.iterations, kcu.damping, kcu.recovery.rounds) == (10, 0.01, 0)
+        assert (kcu.curvature_rows, kcu.cycles) == (1.0, 1)
+        assert not ablated(label)
+
+
+def test_what_is_not_run_is_listed_with_its_command() -> None:
+    setting = SETTINGS["masks"]
+    labels = [part.label for part in (*FIRST, *planned(setting.plan))]
+    records = {
+        ("masks", seed, label): Record("masks", seed, label, "p")
+        for seed in range(unrun.SEEDS)
+        for label in labels
+        if (label, seed) not in {(SPECIAL, 4), ("pga", 0)}
+    }
+    assert unrun.missing(records, "masks") == [SPECIAL, "pga"]
+    assert unrun.command(setting, [SPECIAL, "pga"]) == (
+        "python -m benchmarks.unlearning --setting masks "
+        f"--methods '{SPECIAL},pga' --out docs/benchmarks"
+    )
+    assert "--methods" not in unrun.command(setting, labels)
+    assert "--data DATA" in unrun.command(SETTINGS["mnist"], [SPECIAL])
+    text = unrun.render(records)
+    assert f"| `masks` | `{SPECIAL}`, `pga` |" in text
+    assert (
+        "| `samples` | all | `python -m benchmarks.unlearning --setting samples --out" in text
+    )
+
+
+def test_a_full_size_is_operations_over_the_rate_of_recorded_retrainings() -> None:
+    cost = {"flops": 4e9, "seconds": 2.0}
+    records = {
+        ("digits", seed, RETRAIN): Record("digits", seed, RETRAIN, "p", cost=cost)
+        for seed in (0, 1)
+    }
+    assert full_size.rate(records, "simple-cnn") == 2e9
+    assert full_size.rate(records, "vit-lite") is None
+    named = [full_size.duration(part) for part in (60.0, 7200.0, 86_400.0 * 15)]
+    assert named == ["1 min", "2 h", "15 days"]
+    made = network("simple-cnn", full_size.GREY)
+    days = training_flops(made) * 60_000 * 100 / 2e9
+    [row] = [line for line in full_size.render(records).splitlines() if "| MNIST |" in line]
+    assert f"| {full_size.duration(days)} |" in row

@@ -16,46 +16,63 @@ from benchmarks.unlearning.records import Record, Records
 from benchmarks.unlearning.settings import SETTINGS
 
 NOISE = "Retrain, another seed"
-MEASURES = ("test", "forget", "retained", "forget_loss", "song", "yeom", "kl", "agreement")
+MEASURES = (
+    "test",
+    "forget",
+    "retained",
+    "forget_loss",
+    "song",
+    "yeom",
+    "kl",
+    "agreement",
+    "logit_mse",
+)
 COSTS = ("flops", "bytes", "storage", "seconds", "formula_flops", "formula_bytes")
 CLIENT = (
     "test acc.", "forget acc. (Δ)", "MIA Song (Δ)", "MIA Yeom (Δ)", "bytes (×)", "FLOPs (×)",
-    "storage (×)",
+    "storage (×)", "paper",
 )  # fmt: skip
+PUFS = ("PUF-Special", "PUF-Regular", "PUF-Special, guarded", "PUF-Regular, guarded")
+KCUS = (
+    "HF-KCU, corrected",
+    "HF-KCU as printed",
+    "HF-KCU, guarded",
+    "HF-KCU, guarded, one step",
+)
 # Section: (column heads, rows). The rows of the papers' tables, then what is added.
 PUF = {
     "### 400 digits, Dirichlet 0.1, SimpleCNN, 20 rounds of 5 epochs": (
         CLIENT,
         (
             "Original", "Retrain", NOISE, "Natural", "FedEraser", "PGA", "MoDe", "FedAU", "NoT",
-            "PUF-Special", "PUF-Regular", "PUF-Special in one step",
+            *PUFS, "PUF-Special, guarded, one step",
         ),
     ),
-    "## PUF, Table IV: half of the rows leave, IID": (
+    "## PUF, Table IV: half of one client's rows leave, IID": (
         CLIENT,
-        ("Retrain", NOISE, "Natural", "FedAU", "NoT", "PUF-Special", "PUF-Regular"),
+        ("Retrain", NOISE, "Natural", "FedAU", "NoT", *PUFS),
     ),
-    "## PUF, Table IV: half of the rows leave, not IID": (
+    "## PUF, Table IV: half of one client's rows leave, not IID": (
         CLIENT,
-        ("Retrain", NOISE, "Natural", "FedAU", "NoT", "PUF-Special", "PUF-Regular"),
+        ("Retrain", NOISE, "Natural", "FedAU", "NoT", *PUFS),
     ),
     "## PUF, Table V: two clients leave": (
         CLIENT,
-        ("Original", "Retrain", NOISE, "FedAU", "NoT", "PUF-Special", "PUF-Regular"),
+        ("Original", "Retrain", NOISE, "FedAU", "NoT", *PUFS),
     ),
     "## PUF, Table VI: segmentation": (
-        ("test Dice", "forget Dice (Δ)", "forget loss (Δ)", "bytes (×)", "FLOPs (×)"),
-        ("Original", "Retrain", NOISE, "Natural", "PGA", "NoT", "PUF-Special", "PUF-Regular"),
+        ("test Dice", "forget Dice (Δ)", "forget loss (Δ)", "bytes (×)", "FLOPs (×)", "paper"),
+        ("Original", "Retrain", NOISE, "Natural", "PGA", "NoT", *PUFS),
     ),
 }  # fmt: skip
-SPEEDUP = ("FLOPs ×", "time ×")
+SPEEDUP = ("FLOPs ×", "time ×", "CG residual", "paper")
 COMPONENTS = (
     "the benchmark's setting", "with adaptive scaling, β 0.01", "full Newton step",
     "Hessian in place of Gauss–Newton", "10 iterations", "curvature of all retained rows",
     "without recovery",
 )  # fmt: skip
 TABLE4 = (
-    "test acc.", "parameter gap", "MIA Song", "MIA Δ", "forget acc. Δ", "test acc. Δ", "KL, nats",
+    "test acc.", "parameter gap", "MIA Song", "MIA Δ", "forget acc. Δ", "test acc. Δ", "KL, nats", "CG residual", "paper",
 )  # fmt: skip
 TABLE5 = ("test acc.", "CF", "forget acc. Δ", *SPEEDUP)
 DAMPED = ("0.100", "0.010", "0.001", "retrain, another seed")
@@ -64,24 +81,23 @@ HF_KCU = {
     "## HF-KCU, Table 1: digits": (
         ("test acc.", "CF", "MIA Song", "MIA Δ", "forget acc. Δ", *SPEEDUP),
         (
-            "FedAvg (trained)", "Retrain", NOISE, "NaiveGA", "FedEraser", "SISA", "HF-KCU",
-            "HF-KCU in one step",
+            "FedAvg (trained)", "Retrain", NOISE, "NaiveGA", "FedEraser", "SISA", *KCUS,
         ),
     ),
     "## HF-KCU, Table 2: data sets and networks": (
-        ("acc. after", "acc. retrain", "acc. Δ", "seed noise", "CF", *SPEEDUP, "seeds"),
-        tuple(SETTINGS[name].about for name in ("mnist", "vit", "resnet", "cifar-6000")),
+        ("acc. after", "acc. retrain", "acc. Δ", "seed noise", "CF", "FLOPs ×", "time ×", "seeds", "paper"),
+        (*(SETTINGS[name].about for name in ("mnist", "vit", "resnet", "cifar-6000")), "FMNIST"),
     ),
     "## HF-KCU, Table 3: backdoor": (
-        ("clean acc.", "clean acc. lost", "ASR", "ASR Δ", "ASR reduction", "time (s)", "time ×"),
-        ("Poisoned model", "HF-KCU", "HF-KCU as printed", "Oracle retrain", NOISE),
+        ("clean acc.", "clean acc. lost", "ASR", "ASR Δ", "ASR reduction", "time (s)", "time ×", "CG residual", "paper"),
+        ("Poisoned model", *KCUS, "Oracle retrain", NOISE),
     ),
     "## HF-KCU, Table 4: components, cycles: digits": (
         TABLE4,
         (
             *COMPONENTS[:1], "causal weights by gradient norm (equation 7)", COMPONENTS[1],
-            "asking for the drift", *COMPONENTS[2:], "Algorithm 1 as printed",
-            "retrain, another seed",
+            "asking for the drift", *COMPONENTS[2:], "corrected, the paper's constants",
+            "Algorithm 1 as printed", "retrain, another seed", "w/o causal weighting",
         ),
     ),
     "## HF-KCU, Table 4: components, one step: digits": (
@@ -100,8 +116,12 @@ HF_KCU = {
     ),
     "## HF-KCU, Table 7: clients": (SWEPT, ("10", "100", "200")),
     "## HF-KCU, Table 8: size of the model": (
-        ("parameters", "HF-KCU (s)", "retrain (s)", "time ×"),
+        ("parameters", "method", "HF-KCU (s)", "retrain (s)", "time ×", "paper"),
         ("SimpleCNN", "ResNet-18", "ViT-Lite"),
+    ),
+    "## HF-KCU, Table 9: outputs": (
+        ("method", "KL, nats", "logit MSE", "test acc. Δ", "MIA Song", "paper"),
+        ("cifar-6000", "cifar", "mnist", "digits"),
     ),
 }  # fmt: skip
 CLOSE = (
@@ -191,4 +211,7 @@ def test_a_missing_row_is_told() -> None:
 
 def test_parameters_are_those_of_the_networks(page: str) -> None:
     assert "nan" not in page
-    assert "| ResNet-18 | 11,173,962 | 2.0 ± 0.0 | 2.0 ± 0.0 | 1.0× | 1.0× |" in page
+    assert (
+        "| ResNet-18 | 11,173,962 | HF-KCU, guarded | 2.0 ± 0.0 | 2.0 ± 0.0 | 1.0× | 1.0× | – | – |"
+        in page
+    )

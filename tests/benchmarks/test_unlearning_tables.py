@@ -21,7 +21,7 @@ from benchmarks.unlearning.records import (
     read,
 )
 from benchmarks.unlearning.settings import SETTINGS
-from benchmarks.unlearning.summary import Interval, interval, of, one_minus_ratio
+from benchmarks.unlearning.summary import Interval, Seeds, interval, of, one_minus_ratio
 
 
 def test_a_cut_line_is_left_out_and_the_next_one_is_whole(tmp_path: Path) -> None:
@@ -98,18 +98,45 @@ def test_targets_are_judged_seed_by_seed() -> None:
     )
     text = targets.render(of(records, "x"))
     assert "all three in 1 of 2 seeds (compute 1, forgetting 1, test 1)" in text
-    assert "| PUF-Special | 1 | refused |" in text
+    assert "| PUF-Special, guarded | 1 | refused |" in text
     noisy = targets.render(of(hand_made(**{AGAIN: (0.82, 0.45, 100.0)}), "x"))
     assert "their seed alone are 5.0 ± 0.0 points apart there, and 2.0 ± 0.0 in test" in noisy
 
 
+def client_table(seeds: Seeds) -> str:
+    return puf_tables.client_table(seeds, "PUF III", puf_tables.TABLE3)
+
+
+def test_the_papers_figures_stand_beside_its_own_rows_and_no_others() -> None:
+    seeds = Seeds("cifar", {})
+    rows = {line.split("|")[1].strip(): line for line in client_table(seeds).splitlines()[:-2]}
+    assert rows["PUF-Special"].startswith("| PUF-Special | not run |")
+    assert "forget acc. 82.0 (0.9±1.4)" in rows["PUF-Special"]
+    assert rows["PUF-Special, guarded"].endswith("|  |  | – |")
+    kcu = kcu_tables.table1(seeds)
+    assert kcu.count("CF 0.38; MIA 0.499; time × 47.75×") == 2  # corrected and as printed
+    assert "FedEraser | not run |" in kcu
+
+
+def test_a_residual_is_given_as_a_range_over_seeds_and_cycles() -> None:
+    records = hand_made(**{"hf-kcu": (0.84, 0.6, 5.0)})
+    for seed, said in ((0, "0.5 | 1.25"), (1, "2.0")):
+        key = ("x", seed, "hf-kcu")
+        records[key] = replace(records[key], notes={"cg.residual": said})
+    seeds = of(records, "x")
+    assert seeds.residuals("hf-kcu") == [0.5, 1.25, 2.0]
+    assert kcu_tables.residual(seeds, "hf-kcu") == "0.5 to 2"
+    assert kcu_tables.residual(seeds, ORIGINAL) == "–"
+
+
 def test_puf_rows_have_means_gaps_and_reductions() -> None:
-    text = puf_tables.client_table(of(hand_made(natural=(0.85, 0.7, 4.0)), "x"))
+    text = client_table(of(hand_made(natural=(0.85, 0.7, 4.0)), "x"))
     row = next(line for line in text.splitlines() if line.startswith("| Natural"))
     cells = [cell.strip() for cell in row.split("|")[2:-1]]
     assert cells[0] == "85.0 ± 0.0"
     assert cells[1] == "71.0 (20.0 ± 0.0)"
-    assert cells[4:] == ["4.00e+00 (25.0×)", "4.00e+00 (25.0×)", "4.00e+00 (1.0×)"]
+    assert cells[4:] == ["4.00e+00 (25.0×)", "4.00e+00 (25.0×)", "4.00e+00 (1.0×)", "–"]
+    assert "| PGA | not run |  |  |  |  |  |  | – |" in text.splitlines()
 
 
 def test_a_refusal_is_a_line_of_every_table() -> None:
@@ -117,7 +144,7 @@ def test_a_refusal_is_a_line_of_every_table() -> None:
     for seed in (0, 1):
         records["x", seed, "pga"] = Record("x", seed, "pga", "p", refused="no updates")
     seeds = of(records, "x")
-    for text in (puf_tables.client_table(seeds), closeness(seeds), expense(seeds)):
+    for text in (client_table(seeds), closeness(seeds), expense(seeds)):
         assert "| PGA | refused: no updates |" in text
 
 
@@ -148,8 +175,8 @@ def test_claims_are_judged_by_what_was_measured() -> None:
     text = claims.render({"digits": of(records, "x")})
     lines = [line for line in text.splitlines() if "PUF forgets" in line]
     assert lines == [
-        "| PUF V-E | PUF forgets what recovery alone does not | digits | "
-        "PUF-Special 5.0; Natural 2.0 | **not reproduced** |"
+        "| PUF V-E | PUF forgets what recovery alone does not | digits | PUF-Special, guarded | "
+        "PUF-Special, guarded 5.0; Natural 2.0 | **not reproduced** |"
     ]
     assert "NaiveGA" not in text  # not measured, not judged
     assert times(of(records, "x").ratio("puf-special", "flops")) == "20.0×"

@@ -15,7 +15,7 @@ import models
 from lethe.catalogue import EVENTS
 from lethe.cli.catalogue_text import catalogue_lines
 from lethe.errors import LetheError
-from models.types import METADATA
+from models.database.types import METADATA
 from tests.docs.markdown import REPOSITORY, read
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from app.dispatch import Dispatcher
+from app.dispatch import QUEUE, Dispatcher
 from app.service.context import Services
 from workers.jobs import (
     certify,
@@ -25,10 +25,17 @@ class InlineDispatcher(Dispatcher):
 
     def __init__(self) -> None:
         self.nudges: deque[tuple[str, str]] = deque()
+        self.last: set[str] = set()  # jobs that were to come after all others
+        self.queues: list[str] = []  # that they were for, in order, delivered ones included
 
-    def nudge(self, job_id: str, stage: str = "execute") -> None:
-        """Queue a nudge."""
+    def nudge(
+        self, job_id: str, stage: str = "execute", queue: str = QUEUE, *, last: bool = False
+    ) -> None:
+        """Queue a nudge, one that is to come last too: here none is still to come."""
         self.nudges.append((job_id, stage))
+        self.queues.append(queue)
+        if last:
+            self.last.add(job_id)
 
     def check(self) -> int:
         """Always there; nobody puts anything else into it."""

@@ -132,7 +132,7 @@ def become(arguments: list[str], environment: dict[str, str], descriptors: list[
 
 def set_ahead(hours: int) -> None:
     """Let this process believe that it is so many hours later; the others do not."""
-    from models import types
+    from models.database import types
 
     class Ahead(datetime):
         @classmethod

@@ -52,6 +52,7 @@ class Processes:
             "LETHE_DATABASE_URL": self.database_url,
             "LETHE_BROKER_URL": self.broker_url,
             "LETHE_ORIGIN": ORIGIN,
+            "LETHE_DECIDE": "at-once",  # nobody reviews here
             "LETHE_LEASE_SECONDS": "2",
             "LETHE_SWEEP_SECONDS": "1",
             "LETHE_FAULT": fault,
@@ -59,10 +60,12 @@ class Processes:
             **self.more,
         }
 
-    def cli(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a `lethe` command to its end."""
+    def cli(
+        self, *arguments: str, check: bool = True, patience: float = PATIENCE
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a `lethe` command to its end, which comes within `patience` seconds."""
         with TemporaryFile() as printed, TemporaryFile() as said:
-            status = self.start(arguments, printed, said).wait(timeout=PATIENCE)
+            status = self.start(arguments, printed, said).wait(timeout=patience)
             printed.seek(0)
             said.seek(0)
             done = subprocess.CompletedProcess(
@@ -137,6 +140,7 @@ class Processes:
             data_dir=self.directory / "data",
             database_url=self.database_url,
             origin=ORIGIN,
+            decide="at-once",
         )
 
     def copy(self, directory: Path, database_url: str, broker_url: str) -> Self:

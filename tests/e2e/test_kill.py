@@ -9,11 +9,11 @@ from sqlalchemy import Connection, text
 
 from app import steps
 from app.ledger.startup import open_ledger
-from app.reconcile.fsck import fsck
+from app.reconcile.fsck.run import fsck
 from lethe.client import Client
 from lethe.client.errors import ProblemError, UnreachableError
 from lethe.client.retry import RetryPolicy
-from models.session import make_engine
+from models.database.session import make_engine
 from tests.e2e.harness import Processes, until
 from tests.small import MODEL, ROWS, manifest, pack, rows
 
@@ -44,6 +44,9 @@ BATCH_STEPS += ["verify.judged", "certify.committed", "ledger.committed@3"]
 LEARN_STEPS = [
     name for name in WORKER_STEPS if name.startswith("execute.") and name != "execute.journaled"
 ]
+# A deletion is one transaction of the API: before its commit nothing is begun, after it all is done.
+DELETE_STEPS = ["ledger.appended", "execute.journaled", "ledger.committed"]
+DELETE_STEPS += ["checkpoint.guarded", "checkpoint.committed", "execute.applied"]
 # The API dies with the request durable and unanswered; the worker finds it and dies as well.
 BOTH = [
     ("ledger.committed", "execute.written"),
@@ -338,4 +341,43 @@ def test_killed_while_withdrawing(registered: Processes, step: str, state: str) 
         assert requester.status(request_id).state == "withdrawn"
     with stored(registered) as connection:
         assert count(connection, "certificates") == count(connection, "tombstones") == 1
+    connection.engine.dispose()
+
+
+@pytest.mark.parametrize("step", DELETE_STEPS)
+def test_killed_while_deleting_a_model(registered: Processes, step: str) -> None:
+    kill_deletion(registered, step)
+
+
+@pytest.mark.parametrize("step", ["execute.journaled", "ledger.committed"])
+def test_killed_while_deleting_a_model_on_servers(
+    registered_on_servers: Processes, step: str
+) -> None:
+    kill_deletion(registered_on_servers, step)
+
+
+def kill_deletion(processes: Processes, step: str) -> None:
+    """After a restart the model is whole or gone; deleting it again is deleting it once."""
+    processes.start_api(fault=f"{step}=kill")
+    processes.more |= {"LETHE_TOKEN": processes.token, "LETHE_URL": processes.base_url}
+    died = processes.cli("model", "delete", MODEL, "--yes", check=False)
+    assert died.returncode != 0
+    assert processes.api is not None
+    assert processes.api.wait(timeout=60) == -9, "the step was never reached"
+    begun = step not in ("ledger.appended", "execute.journaled")
+    with stored(processes) as connection:
+        assert count(connection, "log_entries", "event = 'model.deleted'") == begun
+        assert count(connection, "models", "state = 'deleted'") == begun
+        assert count(connection, "records") == (0 if begun else ROWS)
+        readable = "kind IN ('head', 'state') AND wrapped_key IS NOT NULL"
+        assert (count(connection, "artifacts", readable) == 0) == begun
+    connection.engine.dispose()
+    processes.start_api()
+    processes.more |= {"LETHE_URL": processes.base_url}
+    shown = processes.cli("model", "show", MODEL).stdout
+    assert ("deleted" in shown) == begun
+    processes.cli("model", "delete", MODEL, "--yes")
+    with stored(processes) as connection:
+        assert count(connection, "log_entries", "event = 'model.deleted'") == 1
+        assert count(connection, "records") == count(connection, "subjects") == 0
     connection.engine.dispose()

@@ -18,7 +18,7 @@ from app.schemas.networks import VerificationTerms
 from app.service.context import Services, open_services
 from app.settings import Settings
 from models import Model, Subject
-from models.session import make_engine
+from models.database.session import make_engine
 from tests.e2e.harness import LETHE, ORIGIN
 from tests.workers.training.fedavg.small import CLIENTS, CONFIG, NETWORK, ROWS
 from workers.families.network.blocks import InputBlock
@@ -37,6 +37,7 @@ def services(sqlite_url: str, tmp_path: Path) -> Iterator[Services]:
         data_dir=tmp_path / "data",
         database_url=sqlite_url,
         origin=ORIGIN,
+        decide="at-once",
         silos=2,
         round_timeout_seconds=60,
     )

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from app.dispatch import make_celery
 from app.settings import Settings
 from lethe.files import keep_private, warn_if_shared
-from models.session import make_engine
+from models.database.session import make_engine
 
 
 @pytest.fixture(autouse=True)

@@ -11,11 +11,11 @@ from sqlalchemy.exc import DBAPIError
 
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import init_log
-from app.reconcile.fsck import fsck
+from app.reconcile.fsck.run import fsck
 from app.settings import Settings
 from app.vault.scrub import scrub
 from migrations.grants import GrantError, grant
-from models.session import make_engine
+from models.database.session import make_engine
 from tests.app.ledger.samples import append, entry, submit, tamper
 
 TABLES = ("log_entries", "log_nodes", "log_checkpoints")

@@ -13,8 +13,8 @@ from sqlalchemy.engine import Engine
 
 from migrations import HEAD
 from migrations.runner import alembic_config, upgrade
-from models.session import make_engine
-from models.types import METADATA
+from models.database.session import make_engine
+from models.database.types import METADATA
 
 
 def _differences(engine: Engine, metadata: MetaData) -> list[object]:
@@ -98,7 +98,7 @@ def test_a_failing_revision_leaves_nothing_behind(
 
 def test_processes_that_migrate_at_once_all_succeed(empty_database_url: str) -> None:
     code = (
-        "import sys; from models.session import make_engine; "
+        "import sys; from models.database.session import make_engine; "
         "from migrations.runner import upgrade; "
         "sys.stdin.readline(); upgrade(make_engine(sys.argv[1]))"
     )

@@ -9,9 +9,10 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import DBAPIError
 from sqlmodel import col
 
-from models import UsedNonce, bulk
-from models.bulk import Statement
-from models.session import make_engine
+from models import UsedNonce
+from models.database import bulk
+from models.database.bulk import Statement
+from models.database.session import make_engine
 
 
 def test_another_number_of_rows_than_was_meant_is_an_error(engine: Engine) -> None:

@@ -11,9 +11,13 @@ from hypothesis import strategies as st
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from models import UsedNonce, bulk, pipeline
-from models.bulk import Statement
-from models.session import unavailable
+from models import UsedNonce
+from models.database import (
+    bulk,
+    pipeline,
+)
+from models.database.bulk import Statement
+from models.database.session import unavailable
 
 pytestmark = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError, StatementError
 from sqlmodel import Session, col, select
 
 from models import BearerToken, UsedNonce
-from models.session import UnsupportedDatabaseError, make_engine, reading
+from models.database.session import UnsupportedDatabaseError, make_engine, reading
 
 
 @pytest.fixture

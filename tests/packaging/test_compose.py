@@ -37,12 +37,20 @@ def _services() -> dict[str, str]:
     """Return the text of each service, by name."""
     body = re.search(r"(?ms)^services:\n(.*?)^\S", CODE)
     assert body is not None
-    parts = re.split(r"(?m)^  ([a-z-]+):\n", body[1])
+    parts = re.split(r"(?m)^  ([a-z-]+):(?: &\w+)?\n", body[1])
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 def test_the_services_are_those_of_the_documentation() -> None:
-    assert list(_services()) == ["postgres", "redis", "migrate", "api", "worker", "beat"]
+    assert list(_services()) == [
+        "postgres",
+        "redis",
+        "migrate",
+        "api",
+        "worker",
+        "worker-gpu",
+        "beat",
+    ]
 
 
 def test_every_variable_is_a_setting() -> None:
@@ -65,21 +73,62 @@ def test_no_secret_is_written_down() -> None:
 
 
 def test_every_build_target_is_one_of_the_dockerfile() -> None:
-    targets = set(re.findall(r"target: (\w+)\}", CODE))
+    targets = set(re.findall(r"(?m)target: (\w+)\}?$", CODE))
     assert targets == {"api", "worker"}
     assert targets <= set(parse_dockerfile((REPOSITORY / "Dockerfile").read_text()))
 
 
 def test_the_commands_are_those_of_the_command_line() -> None:
     commands = re.findall(r"command: \[lethe, ([^\]]+)\]", CODE)
-    assert commands == [f"migrate, --grant, {ROLE}"]
+    assert commands == [f"migrate, --grant, {ROLE}", "worker, --queue, gpu, --device, cuda"]
     with click.Context(lethe) as context:
         migrate = lethe.get_command(context, "migrate")
         assert migrate is not None
         assert "--grant" in {flag for option in migrate.params for flag in option.opts}
 
 
-def test_the_commented_silos_are_as_many_as_the_setting_and_have_torch() -> None:
+EXTRAS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"][
+    "optional-dependencies"
+]
+
+
+def _needs(extra: str) -> set[str]:
+    """Return the packages that an extra adds, those of the extras that it names too."""
+    found: set[str] = set()
+    for need in EXTRAS[extra]:
+        own = re.fullmatch(r"lethe-ledger\[(.+)\]", need)
+        if own is None:
+            found.add(re.split(r"[<>=;\[ ]", need)[0])
+        else:
+            found.update(*map(_needs, own[1].split(",")))
+    return found
+
+
+def test_the_workers_have_what_the_families_need() -> None:
+    asked = set()
+    for path in (REPOSITORY / "workers").rglob("*.py"):
+        asked |= set(re.findall(r"""require\(\s*"[\w.]+", "(\w+)"\)""", path.read_text()))
+        asked |= set(re.findall(r"""with_extra\(\s*"(\w+)"\)""", path.read_text()))
+    elsewhere = {"vision", "text", "mlflow"}  # of commands that the operator runs
+    assert asked > elsewhere
+    for name in ("worker", "worker-gpu"):
+        (extra,) = re.findall(r"EXTRA: (\w+)", _services()[name])
+        missing = set().union(*map(_needs, asked - elsewhere)) - _needs(extra)
+        assert not missing, name
+    assert "ARG EXTRA=worker" in (REPOSITORY / "Dockerfile").read_text()
+
+
+def test_a_gpu_is_reserved_by_the_worker_of_its_queue_alone() -> None:
+    reserved = [name for name, body in _services().items() if "driver: nvidia" in body]
+    assert reserved == ["worker-gpu"]
+    body = _services()["worker-gpu"]
+    assert "profiles: [gpu]" in body
+    assert "CONSTRAINTS: constraints-gpu.txt" in body
+    assert "gpu_queue" in Settings.model_fields
+    assert '# LETHE_GPU_QUEUE: "true"' in COMPOSE
+
+
+def test_the_commented_silos_are_as_many_as_the_setting_and_like_the_worker() -> None:
     commented = "".join(re.findall(r"(?m)^ *# ?(.*\n)", COMPOSE))
     (setting,) = re.findall(r'LETHE_SILOS: "(\d+)"', commented)
     silos = re.findall(r"(?m)^silo-(\d+):(?:\n|.+\n)(?:  .*\n)*?  command: (.*)", commented)
@@ -87,11 +136,7 @@ def test_the_commented_silos_are_as_many_as_the_setting_and_have_torch() -> None
     assert silos == [(n, f'[lethe, worker, --silo, "{n}"]') for n in numbers]
     assert "silos" in Settings.model_fields
     assert "--silo" in {flag for option in worker.params for flag in option.opts}
-    extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    (extra,) = re.findall(r"args: \{EXTRA: (\w+)\}", commented)
-    needs = extras["optional-dependencies"][extra]
-    assert any(need.startswith("torch") for need in needs)
-    assert "ARG EXTRA=worker" in (REPOSITORY / "Dockerfile").read_text()
+    assert "silo-0: &silo\n  <<: *worker\n" in commented
 
 
 def test_only_the_migration_connects_as_the_owner() -> None:

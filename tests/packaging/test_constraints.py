@@ -46,6 +46,21 @@ def test_each_direct_dependency_has_a_lower_and_an_upper_bound(extra: str, text:
     assert operators >= {">=", "<"}
 
 
+def test_a_gpu_adds_to_the_pinned_set_and_changes_nothing_in_it() -> None:
+    first, *lines = [
+        line
+        for line in (REPOSITORY / "constraints-gpu.txt").read_text().splitlines()
+        if not line.startswith("#")
+    ]
+    assert first == "-c constraints.txt"
+    added = [canonicalize_name(line.partition("==")[0]) for line in lines]
+    assert all("==" in line for line in lines)
+    assert len(added) == len(set(added))
+    assert not set(added) & set(_pins())
+    assert "triton" in added
+    assert any(name.startswith("nvidia-cudnn") for name in added)
+
+
 def test_what_the_dependencies_need_is_pinned_too() -> None:
     pins = _pins()
     waiting = [Requirement(text) for extra, text in DIRECT if extra not in NOT_INSTALLED]

@@ -11,8 +11,8 @@ from sqlalchemy.engine import Engine
 from sqlmodel import Session
 
 from models import Job, Model
-from models.session import make_engine
-from models.types import utcnow
+from models.database.session import make_engine
+from models.database.types import utcnow
 from tests.packaging.dockerfile import REPOSITORY
 
 # Relative to the moment a test runs, which may be long after this file was read.

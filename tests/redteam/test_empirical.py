@@ -59,7 +59,8 @@ def test_the_original_model_is_better_on_the_erased_rows(
 
 def test_all_are_tried(powerful: tuple[Provider, dict[str, Scene]]) -> None:
     assert set(powerful[1]) == {*REFUSED_BY, "honest retrain"}
-    assert set(REFUSED_BY) == {*CHEATS, *STORAGE} - {"overfit all attacks"}
+    # Recovery forgets a little where it is long: tests/e2e/test_earned.py has it refuted.
+    assert set(REFUSED_BY) == {*CHEATS, *STORAGE} - {"overfit all attacks", "recovery alone"}
 
 
 @pytest.mark.parametrize("name", REFUSED_BY)

@@ -20,6 +20,7 @@ from workers.families.recipe import update
 from workers.judge import registry as verifiers
 from workers.judge.attacks import registry as attacks
 from workers.judge.checks import CheckRoom
+from workers.judge.recheck.refitted import REPEATED
 from workers.judge.samples.distances import DISTANCES
 from workers.methods.network import registry as network
 from workers.methods.ridge import registry as ridge
@@ -80,3 +81,10 @@ def test_a_name_that_no_check_has_is_unknown() -> None:
     assert check_of("distance:test-accuracy") is not None
     for name in ("another", "another:auc", "control:another", "distance:another", "yeom:x"):
         assert check_of(name) is None
+
+
+def test_what_is_rechecked_without_scores_is_in_the_catalogue() -> None:
+    counted = "retained-set"  # whose counts are compared, and no more
+    assert {name for name, spec in CHECKS.items() if spec.rechecked} == REPEATED.keys() - {
+        counted
+    }

@@ -54,8 +54,9 @@ def test_quick_stages_of_a_job_follow_each_other_without_a_message(
     first, second = submit(one_at_a_time, "r1", "r2")
     celery_app.run_stages(one_at_a_time.services, first, "execute")
     assert stages(one_at_a_time) == ["done", "execute"]
-    # The next job is sent through the broker: others are before it.
+    # The next job is sent through the broker, behind those of other models.
     assert set(one_at_a_time.dispatcher.nudges) == {(second, "execute")}
+    assert one_at_a_time.dispatcher.last == {second}
 
 
 def test_the_stage_after_a_long_one_waits_for_its_turn(
@@ -66,6 +67,7 @@ def test_the_stage_after_a_long_one_waits_for_its_turn(
     celery_app.run_stages(one_at_a_time.services, job_id, "execute")
     assert stages(one_at_a_time) == ["verify"]
     assert list(one_at_a_time.dispatcher.nudges) == [(job_id, "verify")]
+    assert not one_at_a_time.dispatcher.last  # what was executed does not wait for new ones
 
 
 def test_an_error_that_escapes_a_stage_keeps_no_nudge(

@@ -3,8 +3,9 @@
 Features and statistics are computed here; what travels is a signed message of sums.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,11 @@ def client() -> None:
     "table, with --label, --client and --record-id.",
 )
 @table_options(sql=False)
+@click.option(
+    "--sample-weight",
+    metavar="COLUMN",
+    help="Weights of rows, of a model that is registered with them.",
+)
 @_message_form
 @click.option(
     "--add-back", is_flag=True, help="Also contribute records that were erased before."
@@ -92,8 +98,13 @@ def contribute(
         if manifest["data"] == "masked":
             raise click.ClickException("this model is masked: see `lethe round`")
         if manifest["data"] == "rows":
-            rows = read_rows(data, columns, people=True) if is_table(data) else None
-            body = hashed_npz(data) if rows is None else pack_rows(rows, manifest["classes"])
+            if not is_table(data):
+                body = hashed_npz(data)
+            elif manifest["family"] == "ridge":
+                own = read_rows(data, columns, people=True)
+                body = pack_rows(own, manifest["classes"])
+            else:
+                body = _table_body(data, columns, manifest)
             sent = service.contribute(ref, body, add_back=add_back)
             click.echo(f"{sent['id']}  {sent['rows']} rows")
             return
@@ -107,6 +118,45 @@ def contribute(
             click.echo(f"{sent['id']}  {sent['rows']} rows in {len(message):,} bytes")
             for warning in sent["warnings"]:
                 click.echo(f"warning: {warning}", err=True)
+
+
+def _table_body(data: Path, columns: Mapping[str, Any], manifest: Mapping[str, Any]) -> bytes:
+    """Return the rows of a table as a model's family takes them. Raises RefusedError."""
+    from workers.cli.models import recipe as model_recipe
+    from workers.errors import RefusedError
+    from workers.registration import recipe, sums
+
+    if manifest["columns"] is None or manifest["family"] == "vectors":
+        raise RefusedError(f"rows of the family {manifest['family']} are an .npz")
+    missing = [
+        option
+        for option, name in (("--record-id", "record_id"), ("--client", "client"))
+        if columns.get(name) is None
+    ]
+    if missing:
+        raise RefusedError(f"name the columns of whose the rows are: {' and '.join(missing)}")
+    chosen = {
+        **columns,
+        "features": columns["features"] or tuple(map(_literal, manifest["features"])),
+        "holdout": columns["holdout"] or "none",
+    }
+    rows = model_recipe.read_rows(
+        data, chosen, numbers=not manifest["classes"], categories=manifest["categories"]
+    )
+    if wanted := manifest["features"]:
+        if sorted(rows.names) != sorted(wanted):
+            raise RefusedError("the model has other features: omit --features")
+        order = [rows.names.index(name) for name in wanted]
+        rows = replace(rows, features=rows.features[:, order])
+    if manifest["family"] == "sums" and rows.weights is not None:
+        rows = replace(rows, weights=sums.rounded(columns["sample_weight"], rows.weights))
+    # Rows that are held out are not contributed: only their identities are sent.
+    return recipe.contributed(rows, manifest)
+
+
+def _literal(name: str) -> str:
+    """Return a glob that matches a column's name and no other."""
+    return "".join(f"[{one}]" if one in "*?[" else one for one in name)
 
 
 @client.command()

@@ -7,15 +7,16 @@ import click
 from lethe.catalogue import RIDGE
 
 MASKED = "ridge-masked"  # ridge-exact on a model whose rows stay with ten data holders
-# Of a network: deep, or for certified-newton a logistic head.
-NETWORK = ("puf-special", "puf-regular", "hf-kcu", "retrain", "certified-newton")
+# Of a network: deep, or a head for the methods with noise.
+HEADS = ("certified-newton", "noisy-finetuning")
+NETWORK = ("puf-special", "puf-regular", "hf-kcu", "retrain", *HEADS)
 
 
 @click.command()
 @click.option(
     "--data",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="An .npz with features, labels, clients; a network: images. Default: digits.",
+    help="An .npz with features, labels, clients; a network but noisy-finetuning: images.",
 )
 @click.option(
     "--family",
@@ -40,7 +41,8 @@ NETWORK = ("puf-special", "puf-regular", "hf-kcu", "retrain", "certified-newton"
 @click.option(
     "--rounds",
     type=click.IntRange(min=1, max=10_000),
-    help="Rounds of a network's training; fewer are faster and learn less. Default: 12.",
+    help="Rounds of a network's training; fewer are faster and learn less. Default: 12, and 8 "
+    "of images in --data.",
 )
 @click.option("--keep-serving", is_flag=True, help="Keep the service running afterwards.")
 def demo(
@@ -67,7 +69,7 @@ def demo(
         from workers.demo import network  # needs torch
 
         with shown():
-            network.run(data, method, out, keep_serving, rounds or network.ROUNDS)
+            network.run(data, method, out, keep_serving, rounds)
         return
     if rounds is not None:
         raise click.UsageError(f"--rounds is of a network's training: {method} has none")

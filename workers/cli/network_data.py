@@ -49,8 +49,9 @@ _DATA = (
         "--format",
         "form",
         type=click.Choice(FORMATS),
-        help="npz: inputs, labels, clients (records, subjects), or train_images, train_labels "
-        "(train_clients). masks: images/SITE/NAME.png, masks/SITE/NAME.png. table: columns of "
+        help="npz: inputs, labels, clients (records, subjects, identity_KIND), or train_images,"
+        " train_labels (train_clients, train_identity_KIND). masks: images/SITE/NAME.png, "
+        "masks/SITE/NAME.png. table: columns of "
         "numbers. Default: what DATA looks like.",
     ),
     table_options(sql=False),

@@ -5,9 +5,11 @@ import sys
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import click
 
+from workers.judge.recheck.files import PINNED
 from workers.judge.recheck.lines import MEANING, Recheck
 
 _File = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -25,6 +27,11 @@ _File = click.Path(exists=True, dir_okay=False, path_type=Path)
     type=_File,
     help="The policy that was registered, or what GET /v1/models/REF answered.",
 )
+@click.option(
+    "--registration",
+    type=_File,
+    help="The model's registration: what GET /v1/models/REF answered.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the lines as JSON.")
 def recheck(
     file: Path,
@@ -32,6 +39,7 @@ def recheck(
     scores: tuple[Path, ...],
     model: Path | None,
     policy: Path | None,
+    registration: Path | None,
     as_json: bool,
 ) -> None:
     """Compute the verdict of a certificate FILE again, and compare it line by line.
@@ -53,6 +61,7 @@ def recheck(
         [_scores(path, named_scores(said)) for path in scores],
         None if model is None else model.read_bytes(),
         None if policy is None else _digest(policy),
+        None if registration is None else _registration(registration),
     )
     found = compute(said, given)
     if as_json:
@@ -72,6 +81,19 @@ def _scores(path: Path, named: Sequence[tuple[str, str]]) -> bytes:
             f"{path.name}: this file is not named by the certificate; it names {listed}"
         )
     return data
+
+
+def _registration(file: Path) -> dict[str, Any]:
+    """Return what a service answered of a model. Raises click.UsageError for another file."""
+    try:
+        found = json.loads(file.read_bytes())
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not {*PINNED} <= found.keys():
+        raise click.UsageError(
+            f"{file.name}: no registration: save what GET /v1/models/REF answers an operator"
+        )
+    return found
 
 
 def _digest(policy: Path) -> str:

@@ -108,8 +108,8 @@ def roster(keys: tuple[str, ...]) -> None:
     "--data",
     type=DATA,
     required=True,
-    help="All your rows: an .npz with features, labels, clients, records, optionally subjects; "
-    "or a table, with --label, --client and --record-id.",
+    help="All your rows: an .npz with features, labels, clients, records, optionally subjects "
+    "and identity_KIND; or a table, with --label, --client and --record-id.",
 )
 @table_options(sql=False)
 @click.option("--round", "round_id", help="Id of the round. Default: your open round.")
@@ -176,7 +176,7 @@ def join(
     with shown():
         key = load_private_key(key_file.read_bytes())
         peers = parse_roster(_json(roster_file))
-        rows = read_rows(data, columns)
+        rows = read_rows(data, columns, people=True)
         place = record_file or key_file.with_name(f"{key_file.name}.rounds.json")
         with (
             open_record(place) as record,

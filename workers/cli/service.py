@@ -1,16 +1,23 @@
 """What commands ask of a running service as an operator."""
 
 import os
+import re
 import sys
 import time
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.decorators import FC
 
 from lethe.cli.waiting import Waiting, on_terminal
 
 if TYPE_CHECKING:
     from lethe.client import Client
+
+
+_META = "lethe.decisions"  # of the options, in the context of the command
 
 
 def connect(url: str) -> "Client":
@@ -19,6 +26,44 @@ def connect(url: str) -> "Client":
 
     sending = Sending() if on_terminal() else None
     return Client(url, token=os.environ.get("LETHE_TOKEN"), on_sent=sending)
+
+
+def decision_options(command: FC) -> FC:
+    """Add --decide and --cooling-off to a command that registers a model by `decided`."""
+    decide = click.option(
+        "--decide",
+        type=click.Choice(["review", "at-once"]),
+        expose_value=False,
+        callback=partial(_note, "decide"),
+        help="Execute requests after an officer's review, or at once. A key bound to the data "
+        "that it erases needs no review. Default: as the service is set up.",
+    )
+    cooling_off = click.option(
+        "--cooling-off",
+        metavar="TIME",
+        expose_value=False,
+        callback=partial(_note, "cooling_off_seconds"),
+        help="Time in which an approved request can still be withdrawn, such as 3600s or 2d. "
+        "Default: none.",
+    )
+    return decide(cooling_off(command))
+
+
+def decided(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a manifest with what the options of the running command say of decisions."""
+    return {**manifest, **click.get_current_context().meta.get(_META, {})}
+
+
+def _note(field: str, context: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is None:
+        return
+    noted: str | int = value
+    if field == "cooling_off_seconds":
+        found = re.fullmatch(r"([0-9]{1,8})([sd])", value)
+        if found is None:
+            raise click.BadParameter("give seconds or days, such as 3600s or 2d")
+        noted = int(found[1]) * (86_400 if found[2] == "d" else 1)
+    context.meta.setdefault(_META, {})[field] = noted
 
 
 class Sending:

@@ -24,13 +24,26 @@ DEVICES = ("auto", "cpu", "cuda", "torch-cpu")  # as in app.settings; numerics l
     help="Device for sums and training. Default: LETHE_DEVICE, else auto.",
 )
 @click.option(
+    "--queue",
+    "queues",
+    type=click.Choice(("cpu", "gpu")),
+    multiple=True,
+    help="Take the jobs of this queue; repeatable. Default: cpu. gpu: see LETHE_GPU_QUEUE.",
+)
+@click.option(
     "--silo",
     "silos",
     type=click.IntRange(min=0),
     multiple=True,
     help="Serve only as this silo; repeatable.",
 )
-def worker(beat: bool, until_eof: bool, device: str | None, silos: tuple[int, ...]) -> None:
+def worker(
+    beat: bool,
+    until_eof: bool,
+    device: str | None,
+    queues: tuple[str, ...],
+    silos: tuple[int, ...],
+) -> None:
     """Execute, verify and certify requests, configured by the environment (LETHE_*)."""
     # Imports make half a million objects and no garbage: collecting costs a tenth of the start.
     gc.disable()
@@ -49,10 +62,12 @@ def worker(beat: bool, until_eof: bool, device: str | None, silos: tuple[int, ..
     # Celery adds handlers of its own unless somebody listens to this.
     setup_logging.connect(lambda **_: None, weak=False)
     services = runtime.services()  # a missing log or key is named now, not at the first task
+    _check(services.settings, silos, queues)
     if silos:
         _prepare(silos, services.settings, device)
         renew(services, silos)
         runtime.become(silos)
+    runtime.serve(queues or (QUEUE,))
     devices.choose("cpu" if silos else device or services.settings.device)
     gc.freeze()  # they stay for good: no collection looks at them again
     gc.enable()
@@ -67,7 +82,7 @@ def worker(beat: bool, until_eof: bool, device: str | None, silos: tuple[int, ..
         EmbeddedService(app, max_interval=1, thread=True, scheduler_cls=scheduler).start()
     # Solo: a fork would inherit BLAS threads, database connections and CUDA contexts.
     quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
-    queues = ",".join(map(silo_queue, sorted(set(silos)))) or QUEUE
+    served = map(silo_queue, sorted(set(silos))) if silos else sorted(set(queues) or {QUEUE})
     app.worker_main(
         [
             "--quiet",
@@ -77,10 +92,25 @@ def worker(beat: bool, until_eof: bool, device: str | None, silos: tuple[int, ..
             "--loglevel",
             "WARNING",
             "--queues",
-            queues,
+            ",".join(served),
             *quiet,
         ]
     )
+
+
+def _check(settings: "Settings", silos: tuple[int, ...], queues: tuple[str, ...]) -> None:
+    if silos and queues:
+        raise click.UsageError("a silo has a queue of its own: leave --queue out")
+    if "gpu" in queues and not settings.gpu_queue:
+        raise click.UsageError(
+            "LETHE_GPU_QUEUE is not set, so nothing would ever be sent to the queue gpu: set "
+            "it to true for all workers, or leave --queue gpu out"
+        )
+    if settings.gpu_queue and settings.silos:
+        raise click.UsageError(
+            "LETHE_GPU_QUEUE and LETHE_SILOS are both set, but silos train on their own "
+            "processors: unset one of them for all workers"
+        )
 
 
 def _prepare(silos: tuple[int, ...], settings: "Settings", device: str | None) -> None:

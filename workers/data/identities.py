@@ -111,9 +111,15 @@ def rows_to_send(
     """Return the arrays of the held-out rows themselves, by which versions are measured.
 
     owners: records, clients and subjects (n,). held_out (n,): marks the rows.
+
+    Raises:
+        DatasetError: There are none.
     """
     if not held_out.any():
-        return {}
+        raise DatasetError(
+            "--send-holdout: no row is held out: hold some out with --holdout, or with is_test "
+            "in an .npz, or leave the option out"
+        )
     arrays = {"features": features, "labels": labels, **owners}
     return {HELD_OUT + name: array[held_out] for name, array in arrays.items()}
 

@@ -1,7 +1,7 @@
 """Images in one .npz: train_images, train_labels, test_images, test_labels, label_names.
 
-Whose each row is, train_clients and test_clients say. Keras's names x_train, y_train, x_test,
-y_test are read too.
+Whose each row is, train_clients, train_subjects and train_identity_KIND say, and the same of
+the test rows. Keras's names x_train, y_train, x_test, y_test are read too.
 """
 
 import zipfile
@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.identity import COLUMN
+from workers.data import identities
+from workers.data.identities import Column, hashed
 from workers.data.images import LabelledImages, numbered
 from workers.errors import DatasetError
 
@@ -20,7 +22,7 @@ _NAMES = (
     ("train_images", "train_labels", "test_images", "test_labels"),
     ("x_train", "y_train", "x_test", "y_test"),
 )
-_CLIENTS = ("train_clients", "test_clients")
+_PARTS = ("train_", "test_")
 _UNREADABLE = (
     OSError, ValueError, EOFError, KeyError, SyntaxError, MemoryError,
     zipfile.BadZipFile, zlib.error,
@@ -38,47 +40,85 @@ def load_image_npz(path: Path) -> LabelledImages:
             archive = np.load(file, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise DatasetError("the file is one array: save it with numpy.savez")
-            people = [name for name in archive.files if COLUMN in name or "subjects" in name]
-            arrays = {name: archive[name] for name in archive.files if name in _KNOWN}
+            columns = [name for name in archive.files if _is_of_people(name)]
+            read = _KNOWN.union(columns)
+            arrays = {name: archive[name] for name in archive.files if name in read}
     except _UNREADABLE:
         raise DatasetError("the file is not a readable .npz: save it again") from None
     names = next((names for names in _NAMES if names[0] in arrays), None)
     if names is None:
         raise DatasetError("train_images: missing")
-    if people:
-        raise DatasetError(
-            f"{people[0]}: files of images have clients alone; save inputs, labels, clients, "
-            "records, subjects and identity_KIND instead"
-        )
+    for name in columns:
+        if not name.startswith(_PARTS):
+            raise DatasetError(
+                f"{name}: call it train_{name}, and that of test rows test_{name}"
+            )
     parts = [_pair(arrays, *names[:2])]
     if names[2] in arrays or names[3] in arrays:
         parts.append(_pair(arrays, *names[2:]))
     if len({images.shape[1:] for images, _ in parts}) > 1:
         raise DatasetError(f"{names[2]}: of another size than {names[0]}")
     labels = np.concatenate([found for _, found in parts])
+    sizes = [len(found) for _, found in parts]
     return LabelledImages(
         images=np.concatenate([images for images, _ in parts]),
         labels=labels,
         label_names=_label_names(arrays.get("label_names"), labels),
-        is_test=np.repeat(np.arange(len(parts)) == 1, [len(found) for _, found in parts]),
-        clients=_clients(arrays, [len(found) for _, found in parts]),
+        is_test=np.repeat(np.arange(len(parts)) == 1, sizes),
+        clients=_owners(arrays, "clients", sizes),
+        subjects=_owners(arrays, "subjects", sizes),
+        identities=_identities(arrays, sizes),
     )
 
 
-_KNOWN = {name for names in _NAMES for name in names} | {"label_names", *_CLIENTS}
+_OWNERS = {part + name for part in _PARTS for name in ("clients", "subjects")}
+_KNOWN = {name for names in _NAMES for name in names} | {"label_names"}
 
 
-def _clients(arrays: dict[str, Any], sizes: list[int]) -> NDArray[np.str_] | None:
-    if not any(name in arrays for name in _CLIENTS):
+def _is_of_people(name: str) -> bool:
+    """Return whether an array says whose rows are, under whatever first word."""
+    return name in _OWNERS or COLUMN in name or "subjects" in name
+
+
+def _owners(arrays: dict[str, Any], column: str, sizes: list[int]) -> NDArray[np.str_] | None:
+    if not any(part + column in arrays for part in _PARTS):
         return None
     found = []
-    for name, size in zip(_CLIENTS, sizes, strict=False):
-        array = arrays.get(name)
+    for part, size in zip(_PARTS, sizes, strict=False):
+        array = arrays.get(part + column)
         whole = isinstance(array, np.ndarray) and array.shape == (size,)
         if array is None or not whole or array.dtype.kind not in "iuU":
-            raise DatasetError(f"{name}: must be one integer or string for each image")
+            raise DatasetError(f"{part}{column}: must be one integer or string for each image")
         found.append(array.astype(np.str_))
+    if len(sizes) == 1 and _PARTS[1] + column in arrays:
+        raise DatasetError(f"{_PARTS[1]}{column}: there are no test images")
     return np.concatenate(found)
+
+
+def _identities(arrays: dict[str, Any], sizes: list[int]) -> dict[str, Column]:
+    """Return each kind's column over all images; rows of a part without it have none."""
+    found: dict[str, Column] = {}
+    kinds = {
+        name.removeprefix(part).removeprefix(COLUMN)
+        for name in arrays
+        for part in _PARTS
+        if name.startswith(part + COLUMN)
+    }
+    for kind in sorted(kinds):
+        columns = []
+        for place, part in enumerate(_PARTS):
+            name = f"{part}{COLUMN}{kind}"
+            size = sizes[place] if place < len(sizes) else 0
+            if name not in arrays:
+                columns.append(hashed(kind, np.full(size, "")))
+                continue
+            try:
+                own = {COLUMN + kind: arrays[name]}
+                columns.append(hashed(kind, identities.columns(own, size)[kind]))
+            except DatasetError as error:
+                raise DatasetError(f"{part}{error}") from None
+        found[kind] = np.concatenate(columns)
+    return found
 
 
 def _pair(

@@ -1,11 +1,13 @@
 """What the readers of images return: arrays as the files have them, checked."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workers.arrays import Labels
+from workers.data.identities import Column, check_column
 from workers.errors import DatasetError
 
 Pixels = NDArray[np.uint8]
@@ -16,7 +18,8 @@ class LabelledImages:
     """images (n, height, width, channels) uint8; labels (n,) int64 into label_names.
 
     is_test (n,) marks the rows that the data set holds out. clients (n,) str is whom the
-    rows come from, where the data set says so. Raises DatasetError, naming the array.
+    rows come from, subjects (n,) str whose they are within a client, where the data set says
+    so. identities: by kind, as `Federation` has them. Raises DatasetError, naming the array.
     """
 
     images: Pixels
@@ -24,11 +27,21 @@ class LabelledImages:
     label_names: tuple[str, ...]
     is_test: NDArray[np.bool_]
     clients: NDArray[np.str_] | None = None
+    subjects: NDArray[np.str_] | None = None
+    identities: Mapping[str, Column] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check_pixels("images", self.images, 4)
-        _check_rows(self.images, labels=self.labels, is_test=self.is_test, clients=self.clients)
+        _check_rows(
+            self.images,
+            labels=self.labels,
+            is_test=self.is_test,
+            clients=self.clients,
+            subjects=self.subjects,
+        )
         _check_labels(self.labels, self.label_names)
+        for kind, column in self.identities.items():
+            check_column(kind, column, len(self.images))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -81,6 +81,13 @@ def names_held_out(path: Path) -> bool:
         return "is_test" in archive.files
 
 
+def unused(path: Path) -> tuple[str, ...]:
+    """Return the names of a readable file's arrays that nothing reads: a misspelt one."""
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        known = {*REQUIRED, *OPTIONAL, "extractor", *identities.names(archive.files)}
+        return tuple(sorted(set(archive.files) - known))
+
+
 def _read(archive: "np.lib.npyio.NpzFile[Any]", name: str) -> _Array | None:
     if name not in archive.files:
         return None

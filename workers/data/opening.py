@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from workers import install
 from workers.data.extractors.described import Described
 from workers.data.federation import ONE_CLIENT, Federation, counted, share_name
-from workers.data.npz import load_npz, names_held_out
+from workers.data.npz import load_npz, names_held_out, unused
 from workers.data.raw import load_extractor
 from workers.errors import DatasetError
 
@@ -186,7 +186,7 @@ def _open_npz(path: Path, roles: "Roles | None", seed: int) -> OpenedData:
         label="",
         classes=federation.label_names,
         features=federation.features.shape[1],
-        unused=(),
+        unused=unused(path),
         unlabelled=0,
         held_out=int(federation.is_test.sum()),
         chosen_by=chosen_by,

@@ -38,6 +38,7 @@ class LocalService:
             **inherited,
             "LETHE_DATA_DIR": str(data_dir),
             "LETHE_ORIGIN": "localhost/lethe-demo",
+            "LETHE_DECIDE": "at-once",  # nobody reviews here
             "LETHE_ENVIRONMENT": "development",
         }
         self._process: subprocess.Popen[bytes] | None = None

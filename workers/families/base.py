@@ -23,7 +23,7 @@ from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Judges
 from workers.jobs.chain import BatchMember
 from workers.jobs.draft import Draft
-from workers.jobs.lease import JobContext
+from workers.jobs.leases.lease import JobContext
 from workers.jobs.update import ParsedUpload, StoredBlock, Update, UpdateResult
 from workers.judge.base import Report
 from workers.silos.score_task import ScoreTask
@@ -74,6 +74,20 @@ class OwnJob:
 
 
 @dataclass(frozen=True, slots=True)
+class Retrieval:
+    """What an index finds, of as many held-out rows as were looked up (`queries`).
+
+    recall: share of the `neighbours` nearest rows of a query that the index finds. itself:
+    share of its own rows that a search for their vectors finds first.
+    """
+
+    queries: int
+    neighbours: int
+    recall: float
+    itself: float
+
+
+@dataclass(frozen=True, slots=True)
 class AuditedMethod:
     """A method, its settings and the stored rows, as a method audit runs them in memory.
 
@@ -95,6 +109,7 @@ class Family(Protocol):
     the method. judges_together: whether the requests of one version are judged at once, because
     all but their own retained set and purge is the same. decidable: whether an operator can
     decide on what did not pass. own_jobs: by kind, the jobs that only this family has.
+    trains_networks: whether its jobs compute on a GPU where there is one.
 
     What computes raises RefusedError where it declines, and the message says why.
     """
@@ -105,6 +120,7 @@ class Family(Protocol):
     formats: tuple[str, ...] = ()
     judges_together: bool = False
     decidable: bool = True
+    trains_networks: bool = False
     own_jobs: Mapping[str, OwnJob] = MappingProxyType({})
 
     def check_here(self) -> None:
@@ -219,11 +235,22 @@ class Family(Protocol):
         services: Services,
         model: Model,
         file: bytes,
-        features: "NDArray[np.float64]",
+        features: "NDArray[Any]",
     ) -> "NDArray[Any] | None":
-        """Return what a version's file predicts of rows (n, d); None: it is not measured.
+        """Return what a version's file predicts of rows (n, …); None: it is not measured.
 
-        Places of classes (n,), or numbers of a model without classes. Raises RefusedError.
+        Places of classes, of the shape of the labels, or numbers (n,) of a model without
+        classes; (parts, n) of parts that answer apart, with -1 or NaN of one without rows.
+        Raises RefusedError.
+        """
+        return None
+
+    def retrieve_held_out(
+        self, services: Services, model: Model, file: bytes, features: "NDArray[Any]"
+    ) -> Retrieval | None:
+        """Return what an index finds of held-out rows (n, d); None: it is no index.
+
+        Raises RefusedError.
         """
         return None
 

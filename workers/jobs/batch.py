@@ -14,15 +14,16 @@ from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.schemas.requests import Scope
 from app.service.queue import waiting_run
+from app.service.review import HELD
 from app.service.scope import Claimed, claimed_by, forget_set
 from app.settings import MOST_COALESCED
 from models import ErasureRequest, Job, Record
-from models.session import read_by_id
+from models.database.session import read_by_id
 from workers.errors import RefusedError
 from workers.families import base as family
 from workers.jobs.chain import BatchMember, owned_by_subject
-from workers.jobs.lease import JobContext, held_job
-from workers.jobs.pace import PACE
+from workers.jobs.leases.lease import JobContext, held_job
+from workers.jobs.leases.pace import PACE
 from workers.jobs.releases import ask, dropped_subjects, park
 
 # Each draft names the commitments that the others removed: this bounds what they take.
@@ -147,10 +148,12 @@ def _companions(session: Session, head: Job, whole: set[int]) -> list[Job]:
     )
     query = (
         select(Job)
+        .join(ErasureRequest, col(ErasureRequest.id) == col(Job.request_id))
         .where(
             col(Job.request_id).in_(claimants),
             Job.id != head.id,
             col(Job.done_at).is_(None),
+            col(ErasureRequest.state).not_in(HELD),
         )
         .order_by(col(Job.seq))
     )

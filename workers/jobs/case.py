@@ -29,10 +29,10 @@ from models import (
     RequestEvent,
     Subject,
 )
-from models.session import read_by_id
+from models.database.session import read_by_id
 from workers.jobs import draft, versions
 from workers.jobs.draft import Draft, OtherDraftError
-from workers.jobs.lease import queued_behind
+from workers.jobs.leases.lease import queued_behind
 from workers.judge.base import Probe, PurgeClaim, Report, RetainedSetClaim, UpdateClaim
 
 

@@ -30,17 +30,18 @@ from lethe.certificates.statement import (
 )
 from lethe.errors import LetheError
 from models import Certificate, ErasureRequest, Job, Model
-from models.session import read_by_id
-from models.types import utcnow
+from models.database.session import read_by_id
+from models.database.types import utcnow
 from workers.errors import RefusedError
 from workers.families import base as family
-from workers.jobs import endings, held_out
-from workers.jobs.checkpoints import release_before
+from workers.jobs import held_out
 from workers.jobs.draft import Draft
-from workers.jobs.lease import JobContext, advance, load_job, queued_behind
-from workers.jobs.leased import leased
+from workers.jobs.leases import endings
+from workers.jobs.leases.checkpoints import release_before
+from workers.jobs.leases.lease import JobContext, advance, load_job, queued_behind
+from workers.jobs.leases.leased import leased
+from workers.jobs.leases.pace import PACE
 from workers.jobs.logged_judgement import Passed, passed_all
-from workers.jobs.pace import PACE
 from workers.jobs.sweep import clean, nudge_next
 from workers.method_audits.citation import citation
 from workers.provenance import code_digest, environment

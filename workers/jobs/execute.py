@@ -15,8 +15,6 @@ from workers.errors import RefusedError
 from workers.families import base as family
 from workers.jobs import (
     batch,
-    checkpoints,
-    endings,
     held_out,
     learn,
     publish,
@@ -25,10 +23,14 @@ from workers.jobs import (
     versions,
 )
 from workers.jobs.chain import BatchMember, Chain
-from workers.jobs.lease import JobContext, advance, load_job
-from workers.jobs.leased import leased
+from workers.jobs.leases import (
+    checkpoints,
+    endings,
+)
+from workers.jobs.leases.lease import JobContext, advance, load_job
+from workers.jobs.leases.leased import leased
+from workers.jobs.leases.pace import PACE
 from workers.jobs.logged_model import OtherModelError, as_registered
-from workers.jobs.pace import PACE
 from workers.jobs.releases import AnswerError, dropped_subjects
 from workers.jobs.retained_set import open_tree
 from workers.jobs.sweep import clean, nudge_next
@@ -54,6 +56,8 @@ def run(services: Services, job_id: str) -> None:
                 repair.run(job)
             else:
                 _begin(job)
+        except publish.UnapprovedError as refusal:
+            endings.hold_back(job, refusal.requests)
         except RefusedError as refusal:
             if lease.kind == "erase" and isinstance(refusal, OtherModelError):
                 endings.hold(job, str(refusal))
@@ -110,7 +114,7 @@ def erase(job: JobContext) -> None:
             _execute(job, members)
             PACE.note(lease, len(members))
             return
-        except OtherModelError:
+        except (OtherModelError, publish.UnapprovedError):
             raise
         except RefusedError:
             members = members[:1]

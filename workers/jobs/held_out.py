@@ -13,16 +13,16 @@ from sqlmodel import Session, col, select
 
 from app.ledger.sequencer import Transaction
 from app.schemas.requests import Scope
-from app.service import held_out
 from app.service.context import Services
-from app.service.held_out import HeldOutRows
+from app.service.models import held_out
+from app.service.models.held_out import HeldOutRows
 from lethe.errors import LetheError
 from models import ErasureRequest, Model, ModelVersion
-from models.session import chunks
-from workers.errors import ModelError
+from models.database.session import chunks
+from workers.errors import MissingLibraryError, ModelError
 from workers.families import base as family
 from workers.jobs.chain import BatchMember
-from workers.jobs.lease import JobContext
+from workers.jobs.leases.lease import JobContext
 
 if TYPE_CHECKING:  # a worker starts without it
     from numpy.typing import NDArray
@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # a worker starts without it
 LEAST = 20
 DECIMALS = 4  # of a figure; more would let two R² spell out the label of a row between them
 FAILED = (ModelError, LetheError, ArithmeticError, LookupError, TypeError, ValueError)
-Figure = dict[str, str]
+Figure = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,9 @@ def spelled(figure: Mapping[str, Any] | None) -> str:
         return "no held-out rows"
     if "withheld" in figure:
         return f"not measured: {figure['withheld']}"
-    return f"{figure.get('metric')} {figure.get('value')} on {figure.get('rows')} rows"
+    parts = ", ".join(f"{name}: {value}" for name, value in figure.get("parts", {}).items())
+    more = f" ({parts})" if parts else ""
+    return f"{figure.get('metric')} {figure.get('value')} on {figure.get('rows')} rows{more}"
 
 
 def _figure(
@@ -139,13 +141,15 @@ def _figure(
         return {**found, "withheld": f"fewer than {LEAST} rows would tell of single ones"}
     kind = family.of(model)
     try:
+        retrieved = kind.retrieve_held_out(services, model, file, rows.features)
+        if retrieved is not None:
+            return {**found, **_retrieved(retrieved)}
         predicted = kind.predict_held_out(services, model, file, rows.features)
         if predicted is None:
             return {**found, "withheld": "this kind of model is not measured"}
-        if model.classes:
-            share = int((predicted == rows.labels).sum()) / count
-            return {**found, "metric": "accuracy", "value": f"{share:.{DECIMALS}f}"}
-        return {**found, **_r2(predicted, rows.labels)}
+        return {**found, **_scored(predicted, rows.labels, classifies=bool(model.classes))}
+    except MissingLibraryError as error:  # its text is of this installation alone
+        return {**found, "withheld": f"the model could not be evaluated: {error}"}
     except FAILED as error:
         return {
             **found,
@@ -153,14 +157,58 @@ def _figure(
         }
 
 
-def _r2(predicted: "NDArray[Any]", labels: "NDArray[Any]") -> Figure:
+def _retrieved(found: family.Retrieval) -> Figure:
+    """Return an index's figure; rows: as many as were looked up."""
+    return {
+        "rows": str(found.queries),
+        "metric": f"recall@{found.neighbours}",
+        "value": _decimal(found.recall),
+        "parts": {"self-retrieval": _decimal(found.itself)},
+    }
+
+
+def _scored(predicted: "NDArray[Any]", labels: "NDArray[Any]", *, classifies: bool) -> Figure:
+    """Return a metric's value; of parts that answer apart their mean, and each.
+
+    Raises:
+        ValueError: What is predicted is not of the labels' shape.
+    """
+    metric = "R2"
+    if classifies:
+        metric = "accuracy" if labels.ndim == 1 else "pixel accuracy"
+    elif labels.min() == labels.max():
+        return {"withheld": "all labels are equal"}
+    score = _accuracy if classifies else _r2
+    if predicted.shape == labels.shape:
+        return {"metric": metric, "value": _decimal(score(predicted, labels))}
+    if predicted.shape[1:] != labels.shape:
+        raise ValueError("what is predicted is not of the labels' shape")
+    # Of a shard without rows all is -1, or NaN, which is not equal to itself.
+    scores = [
+        score(own, labels) if (own >= 0 if classifies else own == own).any() else None
+        for own in predicted
+    ]
+    known = [one for one in scores if one is not None]
+    parts = {
+        f"shard {place}": "no rows" if one is None else _decimal(one)
+        for place, one in enumerate(scores)
+    }
+    return {"metric": metric, "value": _decimal(fsum(known) / len(known)), "parts": parts}
+
+
+def _decimal(value: float) -> str:
+    return f"{value:.{DECIMALS}f}"
+
+
+def _accuracy(predicted: "NDArray[Any]", labels: "NDArray[Any]") -> float:
+    return int((predicted == labels).sum()) / labels.size
+
+
+def _r2(predicted: "NDArray[Any]", labels: "NDArray[Any]") -> float:
     """Return R², 1 minus the squared error over that of the mean; sums in no order's favour."""
     mean = fsum(labels.tolist()) / len(labels)
     spread = fsum(((labels - mean) ** 2).tolist())
-    error = fsum(((labels - predicted) ** 2).tolist())
-    if not spread:
-        return {"withheld": "all labels are equal"}
-    return {"metric": "R2", "value": f"{1 - error / spread:.{DECIMALS}f}"}
+    return 1 - fsum(((labels - predicted) ** 2).tolist()) / spread
 
 
 def _owners(session: Session, members: Sequence[BatchMember]) -> list[tuple[str, Scope]]:

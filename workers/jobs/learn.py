@@ -7,26 +7,26 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
-from app.service import held_out as rows
-from app.service import people
 from app.service.context import Services
+from app.service.desk import people
+from app.service.models import held_out as rows
 from app.service.scope import has_tombstone, is_add_back, may_return
 from app.steps import reached
 from app.vault.model_key import ADD_BACK, open_tombstone_key, record_tag, tags_digest
 from models import Contribution, Model, Record, Tombstone
+from models.database.session import chunks
 from models.person import HELD_OUT
-from models.session import chunks
 from workers.errors import RefusedError
 from workers.families import base as family
 from workers.jobs import (
-    checkpoints,
     held_out,
     publish,
     versions,
 )
 from workers.jobs.chain import Chain
 from workers.jobs.held_out import VersionFigure
-from workers.jobs.lease import JobContext, advance
+from workers.jobs.leases import checkpoints
+from workers.jobs.leases.lease import JobContext, advance
 from workers.jobs.people import identities
 from workers.jobs.retained_set import grown
 from workers.jobs.update import FreshRecords, Owner, StoredBlock, Update
@@ -86,9 +86,11 @@ def _learn(job: JobContext, file: BinaryIO) -> None:
         retained = grown(services.ledger, session, model, before, fresh)
     chain = Chain.grown(fresh, retained)
     head = result.encoded.head
+    # Of models whose clients keep their rows, held-out ones are stored since registration.
+    first = before is None and model.config["data"] == "rows"
     measured = (
         held_out.of_upload(job, head, rows.uploaded(file))
-        if before is None
+        if first
         else held_out.measure(job, head)
     )
     _refuse_claims(file, upload.records, measured)

@@ -34,7 +34,7 @@ from models import (
     Record,
     Verification,
 )
-from models.session import chunks, read_by_id
+from models.database.session import chunks, read_by_id
 from workers.errors import RefusedError
 from workers.jobs import (
     draft,
@@ -42,7 +42,7 @@ from workers.jobs import (
 )
 from workers.jobs.case import read_stored
 from workers.jobs.draft import Draft
-from workers.jobs.lease import JobContext
+from workers.jobs.leases.lease import JobContext
 from workers.jobs.logged_model import check_logged, registered
 
 RECEIVED, LEARNED = "request.received", "contribution.learned"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from app.service.people import RecordIdentity
+from app.service.desk.people import RecordIdentity
 from lethe.identity import COLUMN, HELD_OUT, unpack
 from models import person
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.retained_pages import RetainedSet
-from app.service import people
 from app.service.context import Services
+from app.service.desk import people
+from app.service.review import unapproved
 from app.service.scope import write_tombstones
 from app.steps import reached
 from app.vault.model_key import open_tombstone_key, record_tag
@@ -26,18 +27,32 @@ from models import (
     ModelVersion,
     Subject,
 )
-from models.session import read_by_id
-from workers.jobs import checkpoints, draft, held_out, versions
+from models.database.session import read_by_id
+from workers.errors import RefusedError
+from workers.jobs import (
+    draft,
+    held_out,
+    versions,
+)
 from workers.jobs.attempts import escalated, escalation_parameters, executed
 from workers.jobs.chain import BatchMember, Chain
 from workers.jobs.draft import Draft, RewrittenBlock, ShreddedArtifact
 from workers.jobs.held_out import VersionFigure
-from workers.jobs.lease import JobContext, LeaseLostError, follow
+from workers.jobs.leases import checkpoints
+from workers.jobs.leases.lease import JobContext, LeaseLostError, follow
 from workers.jobs.logged_model import as_registered
 from workers.jobs.update import StoredBlock, Update, UpdateResult
 
 NOT_MEASURED = VersionFigure()  # of a model that has no held-out rows
 KEPT = ("batch", "data", "dropped")  # parameters that another attempt does not change
+
+
+class UnapprovedError(RefusedError):
+    """The log lacks an approval that its model asks for. `requests`: ids of those without."""
+
+    def __init__(self, requests: Sequence[str]) -> None:
+        self.requests = requests
+        super().__init__("the log has no approval of the request: it waits for review")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +96,18 @@ def publish(
     model before. measured: the version, on the held-out rows that it leaves.
 
     Raises:
+        UnapprovedError: The log has no approval of a member.
         HeldOutChangedError: Those rows were changed meanwhile.
         LeaseLostError: A record is gone, or a member's job was taken elsewhere.
     """
     services, lease = job.services, job.lease
     session, result = tx.session, update.result
     model = session.get_one(Model, lease.model_id)
+    of_members = [member.request_id for member in members]
+    requests = {one.id: one for one in read_by_id(session, ErasureRequest, of_members)}
+    held = unapproved(services.ledger, session, model, list(requests.values()), tx.now)
+    if held:
+        raise UnapprovedError([one.id for one in held])
     read_by_id(session, Subject, list(update.rest))
     read_by_id(session, FeatureBlock, list(update.rest))
     rewritten = {
@@ -150,8 +171,6 @@ def publish(
     drafts = draft.store(services, session, plans)
     reached("execute.written")
     ids = [stored.id for stored in drafts]
-    of_members = [member.request_id for member in members]
-    requests = {one.id: one for one in read_by_id(session, ErasureRequest, of_members)}
     for member, stored in zip(members, drafts, strict=True):
         request = requests[member.request_id]
         request.state = "verifying"

@@ -18,11 +18,16 @@ from app.steps import reached
 from lethe.certificates.escalation import AttemptPart, spelled
 from models import ErasureRequest, Job, Verification
 from workers.families import base as family
-from workers.jobs import checkpoints, draft, held_out, publish
+from workers.jobs import (
+    draft,
+    held_out,
+    publish,
+)
 from workers.jobs.attempts import NextAttempt, attempts_since, escalated, executed
 from workers.jobs.draft import Draft
-from workers.jobs.endings import give_up_within
-from workers.jobs.lease import JobContext, advance, queued_behind
+from workers.jobs.leases import checkpoints
+from workers.jobs.leases.endings import give_up_within
+from workers.jobs.leases.lease import JobContext, advance, queued_behind
 from workers.jobs.publish import Refuted
 from workers.jobs.update import UpdateResult
 

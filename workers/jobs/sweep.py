@@ -7,18 +7,20 @@ from sqlmodel import Session, col, select
 
 from app.ledger.sequencer import Transaction
 from app.purge.retention import end_retention, forget_bindings
-from app.service import cases
+from app.service import review
 from app.service.context import Services
+from app.service.desk import (
+    cases,
+    reminders,
+)
 from app.service.queue import head_of_queue, is_held_back
 from app.vault.scrub import scrub
 from models import Artifact, Job, UsedNonce
-from models.clock import clock
+from models.database.clock import clock
 from workers.families import base as family
-from workers.jobs import (
-    releases,
-    stalled,
-)
-from workers.jobs.leased import is_given_up
+from workers.jobs import releases
+from workers.jobs.leases import stalled
+from workers.jobs.leases.leased import is_given_up
 from workers.method_audits import sweep as audit_sweep
 from workers.silos import table as silo_table
 
@@ -36,6 +38,8 @@ def run(services: Services) -> int:
     services.ledger.publish_checkpoint()  # a crash may have left entries without one
     releases.escalate_silence(services)
     releases.wake(services)
+    review.end_cooling_off(services)
+    reminders.remind(services)
     for kind in family.every():
         kind.sweep(services)
     silo_table.sweep(services)
@@ -78,11 +82,16 @@ def _forget_nonces(tx: Transaction) -> None:
 
 
 def nudge_next(services: Services, model_id: int) -> None:
-    """Nudge the job that now heads a model's queue, if there is one."""
+    """Nudge the job that now heads a model's queue, if there is one.
+
+    It comes after all that waits for other models: else each of fifty models with one request
+    would wait for several groups of one with a thousand. While others keep every worker busy,
+    the sweep's nudges give this model its turns: they wait only for those sent before them.
+    """
     with services.reading() as session:
         following = head_of_queue(session, model_id)
     if following is not None:
-        services.dispatcher.nudge(following.id, following.stage)
+        services.dispatcher.nudge(following.id, following.stage, last=True)
 
 
 # Longer than any reader lives, so that at least one scrub comes after the last of them.

@@ -12,22 +12,32 @@ from sqlmodel import select
 
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
+from app.reconcile.approval import APPROVED
 from app.reconcile.escalation import CHECKS, checks_digest
+from app.reconcile.model_events import requests_events
 from app.service.context import Services
 from app.steps import reached
 from lethe.certificates.evidence import SCORES, Report, build_evidence
 from lethe.certificates.statement import VerifierPart
 from models import Artifact, ErasureRequest, Job, Model, Verification
-from models.session import read_by_id
+from models.database.session import read_by_id
 from workers.families import base as family
 from workers.families.base import Family
-from workers.jobs import checkpoints, endings, held_out, repair, versions
+from workers.jobs import (
+    held_out,
+    repair,
+    versions,
+)
 from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Verdict, load, load_others
 from workers.jobs.draft import OtherDraftError
-from workers.jobs.lease import JobContext, advance, load_job
-from workers.jobs.leased import leased
-from workers.jobs.pace import PACE
+from workers.jobs.leases import (
+    checkpoints,
+    endings,
+)
+from workers.jobs.leases.lease import JobContext, advance, load_job
+from workers.jobs.leases.leased import leased
+from workers.jobs.leases.pace import PACE
 from workers.jobs.sweep import nudge_next
 from workers.provenance import code_digest
 
@@ -72,6 +82,11 @@ def run(services: Services, job_id: str) -> None:
         verdicts = judge()
         figure = held_out.judged(services, case.model, case.after)  # of all: one version
         verdicts = [replace(one, details={**one.details, **figure}) for one in verdicts]
+        approvals = _approvals(services, cases)
+        verdicts = [
+            replace(verdict, details={**verdict.details, **approval})
+            for verdict, approval in zip(verdicts, approvals, strict=False)
+        ]
         judged = [
             Judged(one, verdict, _evidence(kind, one, verdict))
             for one, verdict in zip(cases, verdicts, strict=False)
@@ -90,6 +105,16 @@ def run(services: Services, job_id: str) -> None:
         reached("verify.recorded")
     if lease is not None:
         nudge_next(services, lease.model_id)
+
+
+def _approvals(services: Services, cases: Sequence[ExecutedJob]) -> list[dict[str, str]]:
+    """Return for the evidence which entry of the log approved each request, if one did."""
+    leaves = requests_events(services.ledger, [one.request.ref for one in cases])
+    found = []
+    for case in cases:
+        entries = [i for i, leaf in leaves[case.request.ref] if leaf.event == APPROVED]
+        found.append({"decision.entry": str(entries[-1])} if entries else {})
+    return found
 
 
 def _evidence(kind: Family, case: ExecutedJob, judged: Verdict) -> bytes:

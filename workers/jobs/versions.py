@@ -12,10 +12,17 @@ from app.ledger.pinned import digest_of
 from app.ledger.sequencer import Transaction
 from app.retained_pages import RetainedSet
 from app.service.context import Services
-from models import Artifact, Model, ModelVersion, Record, Subject, bulk
-from models.session import chunks, read_by_id
+from models import (
+    Artifact,
+    Model,
+    ModelVersion,
+    Record,
+    Subject,
+)
+from models.database import bulk
+from models.database.session import chunks, read_by_id
 from workers.jobs.draft import ShreddedArtifact
-from workers.jobs.lease import Lease
+from workers.jobs.leases.lease import Lease
 from workers.jobs.update import Encoded, FreshRecords, Owner, split
 
 if TYPE_CHECKING:  # a worker starts without it
@@ -114,7 +121,7 @@ def publish(
     retained: RetainedSet,
     links: Sequence[bytes] = (),
     added: bytes | None = None,
-    figure: dict[str, str] | None = None,
+    figure: dict[str, Any] | None = None,
 ) -> ModelVersion:
     """Make a state the model's next version, over the retained set that it was made from.
 

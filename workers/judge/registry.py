@@ -8,7 +8,9 @@ from workers.errors import RefusedError
 from workers.judge import exact_retrained, refitted
 from workers.judge.base import Report, Verifier
 from workers.judge.certified import logistic as certified_logistic
+from workers.judge.certified import noisy as certified_noisy
 from workers.judge.certified.logistic import LogisticClaim
+from workers.judge.certified.noisy import NoisyClaim
 from workers.judge.checks import judged, report_of
 from workers.judge.exact_retrained import RetrainedClaim
 from workers.judge.refitted import RefittedClaim, RerunClaim
@@ -18,13 +20,20 @@ from workers.judge.samples import empirical
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 
 Claim = (
-    ExactClaim | EmpiricalClaim | LogisticClaim | RefittedClaim | RerunClaim | RetrainedClaim
+    ExactClaim
+    | EmpiricalClaim
+    | LogisticClaim
+    | NoisyClaim
+    | RefittedClaim
+    | RerunClaim
+    | RetrainedClaim
 )
 _Claim = TypeVar(
     "_Claim",
     ExactClaim,
     EmpiricalClaim,
     LogisticClaim,
+    NoisyClaim,
     RefittedClaim,
     RerunClaim,
     RetrainedClaim,
@@ -86,6 +95,7 @@ _VERIFIERS: dict[str, Verifier[Claim]] = {
         (
             ClaimVerifier(ExactClaim, ridge.CERTIFIED),
             ClaimVerifier(LogisticClaim, certified_logistic.VERIFIER),
+            ClaimVerifier(NoisyClaim, certified_noisy.VERIFIER),
         )
     ),
     empirical.VERIFIER.id: ClaimVerifier(EmpiricalClaim, empirical.VERIFIER),

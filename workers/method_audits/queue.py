@@ -17,7 +17,7 @@ from app.method_audits.audits import record_end
 from app.service.context import Services
 from lethe.certificates.audit_counts import FAILED
 from models import Audit, AuditPair, Model
-from models.clock import clock
+from models.database.clock import clock
 
 TRIES = 8  # of a worker that finds others faster at one pair after the other
 

@@ -22,7 +22,7 @@ from lethe.certificates.audit_report import (
 from lethe.certificates.dsse import sign_envelope
 from lethe.certificates.statement import VerifierPart
 from models import Audit, AuditPair, Model
-from models.types import utcnow
+from models.database.types import utcnow
 from workers.judge import algorithm_audit
 from workers.judge.algorithm_audit import Bound, Finding
 from workers.judge.inference.intervals import spell

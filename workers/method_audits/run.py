@@ -9,7 +9,7 @@ from app.vault.model_key import audit_mac_key
 from models import Audit, Model
 from workers.errors import RefusedError
 from workers.families import base as family
-from workers.jobs.leased import LONGEST_COOL_DOWN_S, is_outside
+from workers.jobs.leases.leased import LONGEST_COOL_DOWN_S, is_outside
 from workers.method_audits import (
     queue as audit_queue,
 )

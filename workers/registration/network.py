@@ -2,12 +2,15 @@
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.identity import HELD_OUT
+from workers.data.federation import counted
+from workers.data.identities import rows_to_send, to_send
 from workers.data.images import LabelledImages, SegmentedImages
 from workers.data.owners import dealt_names
 from workers.data.partition import dirichlet
@@ -16,6 +19,7 @@ from workers.judge.policy.document import to_document
 from workers.judge.policy.policy import Policy, default
 
 PIXELS = "res-unet"  # as app.api.models: the network whose labels are masks
+DENSE = ("logistic", "mlp")  # they take features, not images
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,7 +29,8 @@ class NetworkOptions:
     training, settings: as the manifest has them. policy None: the default for the largest
     client, which may ask for more rows than there are; then approximate erasures escalate to
     retraining. canary: as the manifest has it, empty for none. shape: of the network, beside
-    what the rows say of it.
+    what the rows say of it. send_held_out: send the rows that the data hold out, to measure
+    every version on; `held_out` is another share, of the rows that are sent to train on.
     """
 
     network: str = "simple-cnn"
@@ -36,16 +41,28 @@ class NetworkOptions:
     policy: Policy | None = None
     canary: Mapping[str, Any] | None = None
     shape: Mapping[str, int] | None = None
+    send_held_out: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NetworkRegistration:
-    """A registration: manifest and rows, with the id and the client of each row."""
+    """A registration: manifest and rows, with the id and the client of each row.
+
+    held_out: how many rows are sent to measure versions on.
+    """
 
     manifest: dict[str, Any]
     npz: bytes
     records: list[str]
     clients: list[str]
+    held_out: int = 0
+
+    def summary(self) -> str:
+        """Return what is sent, for a person."""
+        sent = f"; {counted(self.held_out, 'held-out row')} sent too, sealed: every version is "
+        return counted(len(self.records), "record") + (
+            f"{sent}measured on them" if self.held_out else ""
+        )
 
 
 def deal_out(images: LabelledImages, clients: int, alpha: float, seed: int) -> NDArray[np.str_]:
@@ -62,7 +79,7 @@ def prepare_network(
 ) -> NetworkRegistration:
     """Pack the rows that the data set does not hold out, each with its client.
 
-    A record's id is the number of its row in the file. For a logistic head the pixels of a
+    A record's id is the number of its row in the file. For a head on features the pixels of a
     row come one after another as float32 in -1…1, as other networks see them.
 
     Raises:
@@ -71,7 +88,8 @@ def prepare_network(
     if clients.shape != images.labels.shape:
         raise RefusedError("clients: must hold exactly one entry for each row")
     learned = learned_rows(images)
-    return prepare_images(images, learned, clients[learned], ref=ref, options=options)
+    owned = replace(images, clients=clients.astype(np.str_))
+    return prepare_images(owned, learned, clients[learned], ref=ref, options=options)
 
 
 def learned_rows(images: LabelledImages) -> NDArray[np.int64]:
@@ -90,19 +108,52 @@ def prepare_images(
     ref: str,
     options: NetworkOptions,
 ) -> NetworkRegistration:
-    """Pack these rows (m,) of images with their clients (m,), as `prepare_network`."""
-    planes: NDArray[Any] = _planes(images.images[rows])
-    if options.network == "logistic":
-        half = np.float32(0.5)
-        flat = planes.reshape(len(planes), -1).astype(np.float32)
-        planes = (flat / np.float32(255) - half) / half
+    """Pack these rows (m,) of images with their clients (m,), as `prepare_network`.
+
+    Of rows that the data set holds out, ids and hashed identities are sent.
+    """
     arrays = {
-        "inputs": planes,
+        "inputs": _inputs(images.images[rows], options.network),
         "labels": images.labels[rows].astype(np.int64),
         "clients": clients.astype(np.str_),
-        "records": np.array([f"record-{row}" for row in rows.tolist()]),
+        "records": _ids(rows),
     }
+    if options.send_held_out:
+        inputs = _inputs(images.images, options.network)
+        owners = {
+            "clients": images.clients if images.clients is not None else unowned(len(inputs)),
+            "records": _ids(np.arange(len(inputs))),
+        }
+        subjects = owners["clients"] if images.subjects is None else images.subjects
+        arrays |= rows_to_send(
+            inputs,
+            images.labels.astype(np.int64),
+            {**owners, "subjects": subjects},
+            images.is_test,
+        )
+    if images.subjects is not None:
+        arrays["subjects"] = images.subjects[rows]
+    held_out = np.flatnonzero(images.is_test)
+    both = np.concatenate([rows, held_out])
+    people = {kind: column[both] for kind, column in images.identities.items()}
+    arrays |= to_send(people, _ids(both), np.arange(len(both)) >= len(rows))
     return pack(arrays, [str(name) for name in images.label_names], ref=ref, options=options)
+
+
+def unowned(rows: int) -> NDArray[np.str_]:
+    """Return the client of held-out rows of data that name none."""
+    return np.full(rows, "held-out")
+
+
+def _inputs(images: NDArray[np.uint8], network: str) -> NDArray[Any]:
+    """Return images as planes; for a head on features as float32 in -1…1, one after another."""
+    planes = _planes(images)
+    if network not in DENSE:
+        return planes
+    half = np.float32(0.5)
+    flat = planes.reshape(len(planes), -1).astype(np.float32)
+    scaled: NDArray[Any] = (flat / np.float32(255) - half) / half
+    return scaled
 
 
 def prepare_masks(
@@ -117,8 +168,13 @@ def prepare_masks(
     """Pack these rows (m,) of images with their masks and clients (m,); names are the ids.
 
     Raises:
-        RefusedError: As `pack`.
+        RefusedError: As `pack`, or held-out rows were to be sent: a folder has none.
     """
+    if options.send_held_out:
+        raise RefusedError(
+            "--send-holdout: a folder of masks holds no row out: write inputs, labels, clients "
+            "and is_test as an .npz"
+        )
     arrays = {
         "inputs": _planes(images.images[rows]),
         "labels": images.masks[rows].astype(np.uint8),  # grey values: an eighth of the upload
@@ -126,6 +182,10 @@ def prepare_masks(
         "records": images.names[rows],
     }
     return pack(arrays, list(classes), ref=ref, options=options)
+
+
+def _ids(rows: NDArray[np.int64]) -> NDArray[np.str_]:
+    return np.array([f"record-{row}" for row in rows.tolist()], dtype=np.str_)
 
 
 def _planes(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -176,4 +236,5 @@ def pack(
     if options.canary:
         manifest["canary"] = dict(options.canary)
     records = [str(record) for record in arrays["records"].tolist()]
-    return NetworkRegistration(manifest, packed.getvalue(), records, owners.tolist())
+    held_out = len(arrays.get(HELD_OUT + "labels", ()))
+    return NetworkRegistration(manifest, packed.getvalue(), records, owners.tolist(), held_out)

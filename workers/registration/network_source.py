@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.identity import HELD_OUT
 from workers.data import identities
 from workers.data.image_npz import load_image_npz
 from workers.data.images import numbered
@@ -24,6 +25,7 @@ from workers.registration.network import (
     pack,
     prepare_images,
     prepare_masks,
+    unowned,
 )
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 Format = Literal["npz", "masks", "table"]
 FORMATS: tuple[Format, ...] = get_args(Format)
-KNOWN = ("inputs", "labels", "clients", "records", "subjects", "label_names")
+KNOWN = ("inputs", "labels", "clients", "records", "subjects", "label_names", "is_test")
 _UNREADABLE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
 
 
@@ -81,7 +83,7 @@ def prepare(source: Source, *, ref: str, options: NetworkOptions) -> NetworkRegi
 
 
 def prepare_rows(source: Source, *, ref: str, options: NetworkOptions) -> NetworkRegistration:
-    """Pack an .npz with inputs (n, ...) and labels; clients, records, subjects, label_names.
+    """Pack an .npz with inputs and labels; clients, records, subjects, label_names, is_test.
 
     Raises:
         DatasetError: The file is no such .npz, or as `assign`. What else the arrays must be,
@@ -105,6 +107,8 @@ def prepare_rows(source: Source, *, ref: str, options: NetworkOptions) -> Networ
         if array.ndim < 1 or len(array) != len(arrays["inputs"]):
             raise DatasetError(f"{name}: must hold exactly one entry for each row")
     found = identities.columns(people, len(arrays["inputs"]))
+    if arrays.get("is_test", np.zeros(0, np.bool_)).dtype != np.bool_:
+        raise DatasetError("is_test: must be booleans, true for the rows that are held out")
     if names is not None and names.ndim != 1:
         raise DatasetError("label_names: must be a list of strings")
     classes = source.classes or numbered(arrays["labels"].astype(np.int64))
@@ -121,13 +125,31 @@ def _pack_rows(
     ref: str,
     options: NetworkOptions,
 ) -> NetworkRegistration:
-    """Pack the rows of the clients that count; `arrays` may lack the clients."""
-    arrays |= identities.to_send(people, arrays["records"])
-    kept, clients = assign(arrays.pop("clients", None), arrays["labels"], source.owners)
-    if len(kept) < len(arrays["inputs"]):
-        arrays = {name: array[kept] for name, array in arrays.items()}
-    arrays["clients"] = clients
-    return pack(arrays, classes, ref=ref, options=options)
+    """Pack the rows of the clients that count; `arrays` may lack clients and is_test (n,)."""
+    held = arrays.pop("is_test", np.zeros(len(arrays["inputs"]), np.bool_))
+    if held.all():
+        raise RefusedError("the data hold every row out: there is nothing to train on")
+    evaluation = {}
+    if options.send_held_out:
+        owners = arrays.get("clients", unowned(len(held))).astype(np.str_)
+        subjects = arrays.get("subjects", owners)
+        evaluation = identities.rows_to_send(
+            arrays["inputs"],
+            arrays["labels"].astype(np.int64),
+            {"clients": owners, "records": arrays["records"].astype(np.str_)}
+            | {"subjects": subjects.astype(np.str_)},
+            held,
+        )
+    sent = identities.to_send(people, arrays["records"].astype(np.str_), held)
+    of_held_out = {name: one for name, one in sent.items() if name.startswith(HELD_OUT)}
+    learned = {name: array[~held] for name, array in arrays.items()}
+    learned |= {name: one for name, one in sent.items() if name not in of_held_out}
+    kept, clients = assign(learned.pop("clients", None), learned["labels"], source.owners)
+    if len(kept) < len(learned["inputs"]):
+        learned = {name: array[kept] for name, array in learned.items()}
+    learned["clients"] = clients
+    learned |= {**of_held_out, **evaluation}
+    return pack(learned, classes, ref=ref, options=options)
 
 
 def _form(source: Source) -> Format:
@@ -144,7 +166,8 @@ def _table(source: Source, ref: str, options: NetworkOptions) -> NetworkRegistra
         raise DatasetError("the classes of a table are its labels: leave --class out")
     roles = source.roles
     if roles is not None and roles.holdout is None:
-        roles = replace(roles, holdout="none")  # the service takes its own held-out rows
+        unasked = None if options.send_held_out else "none"
+        roles = replace(roles, holdout=unasked)  # the service takes its own held-out rows
     opened = open_data(source.path, roles, progress=source.progress)
     rows = opened.federation
     with np.errstate(over="ignore"):
@@ -162,10 +185,8 @@ def _table(source: Source, ref: str, options: NetworkOptions) -> NetworkRegistra
         arrays["subjects"] = rows.subjects
     if source.owners.deal is None or (roles is not None and roles.client is not None):
         arrays["clients"] = rows.clients
-    learned = ~rows.is_test
-    arrays = {name: array[learned] for name, array in arrays.items()}
-    people = {kind: column[learned] for kind, column in rows.identities.items()}
-    return _pack_rows(source, arrays, people, list(rows.label_names), ref, options)
+    arrays["is_test"] = rows.is_test
+    return _pack_rows(source, arrays, rows.identities, list(rows.label_names), ref, options)
 
 
 def _masks(source: Source, ref: str, options: NetworkOptions) -> NetworkRegistration:

@@ -1,8 +1,8 @@
 """Pack labelled rows and a recipe as a registration for POST /v1/models."""
 
 import io
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from lethe import canonical
 from workers.data.federation import Federation, counted
 from workers.data.identities import Column, rows_to_send, sent_of_held_out, to_send
 from workers.data.tables.labelled import LabelledTable
-from workers.errors import RefusedError
+from workers.errors import DatasetError, RefusedError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,14 +79,21 @@ def read_recipe(path: Path) -> dict[str, Any]:
 
 
 def rows_of_table(
-    table: LabelledTable, features: NDArray[np.floating[Any]] | None = None
+    table: LabelledTable,
+    features: NDArray[np.floating[Any]] | None = None,
+    categories: Mapping[str, Sequence[str]] | None = None,
 ) -> RecipeRows:
     """Return the rows of a table; features: read otherwise than as numbers or missing.
+
+    categories: of columns of texts, as `DataTable.matrix`.
 
     Raises DatasetError for features of other kinds.
     """
     if features is None:
-        features = table.matrix(allow_missing=True).astype(np.float64)
+        unknown = [name for name in categories or {} if name not in table.features]
+        if unknown:
+            raise DatasetError(f"categories: {unknown[0]} is not among the features")
+        features = table.matrix(allow_missing=True, categories=categories).astype(np.float64)
     return RecipeRows(
         features,
         table.labels,
@@ -120,15 +127,50 @@ def rows_of_federation(
 def prepare_recipe(
     rows: RecipeRows, recipe: Mapping[str, Any], *, ref: str
 ) -> RecipeRegistration:
-    """Pack the rows that are not held out, with the manifest for them."""
+    """Pack the rows that are not held out, with the manifest for them.
+
+    recipe: the JSON file; its `categories` are registered with the names of the features.
+    """
+    document = dict(recipe)
+    categories = document.pop("categories", {})
     manifest = {
         "family": "recipe",
         "ref": ref,
         "classes": list(rows.classes),
         "columns": rows.features.shape[1],
-        "recipe": dict(recipe),
+        "recipe": document,
     }
+    if rows.names:
+        manifest["features"] = list(rows.names)
+    if categories:
+        manifest["categories"] = categories
+    if rows.weights is not None:
+        manifest["weighted"] = True
     return pack(rows, manifest)
+
+
+def contributed(rows: RecipeRows, manifest: Mapping[str, Any]) -> bytes:
+    """Return the .npz of rows that a client adds to a model with this manifest.
+
+    Raises:
+        RefusedError: A label is none of the model's classes, or weights are missing or too
+            many. The message has counts and no value.
+    """
+    weighted = bool(manifest["weighted"])
+    if weighted != (rows.weights is not None):
+        raise RefusedError(
+            "the model is registered with weights: name their column with --sample-weight"
+            if weighted
+            else "the model is registered without weights: leave --sample-weight out"
+        )
+    classes = list(manifest["classes"])
+    if not classes:
+        return pack(rows, {}).npz
+    places = np.array([classes.index(one) if one in classes else -1 for one in rows.classes])
+    labels = places[rows.labels]
+    if unknown := int((labels < 0).sum()):
+        raise RefusedError(f"{unknown:,} rows have a label that is none of the model's classes")
+    return pack(replace(rows, labels=labels.astype(np.int64)), {}).npz
 
 
 def pack(rows: RecipeRows, manifest: dict[str, Any]) -> RecipeRegistration:

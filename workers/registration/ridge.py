@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.identity import HELD_OUT
 from workers.data.extractors.base import Extractor
 from workers.data.federation import Federation, counted
 from workers.data.identities import rows_to_send, sent_of_held_out, to_send
@@ -62,7 +63,8 @@ def prepare(
 ) -> RidgeRegistration:
     """Extract features, calibrate the quantiser and pack a registration.
 
-    Where the rows stay with clients (`data` statistics or masked), only the manifest is sent.
+    Where the rows stay with clients (`data` statistics or masked), the manifest is sent, and
+    held-out rows if `send_held_out` says so.
 
     Raises:
         RefusedError: The federation holds no held-out rows, or the features are unusable.
@@ -89,17 +91,19 @@ def prepare(
         }
         labels = federation.labels.astype(np.int64)
         evaluation = rows_to_send(features, labels, everyone, held_out)
+    sent = {**to_send(federation.identities, federation.records, held_out), **evaluation}
+    if data == "rows":
+        sent |= {
+            "features": features[train],
+            "labels": federation.labels[train].astype(np.int64),
+            "clients": np.array(clients),
+            "records": np.array(records),
+            "subjects": np.array(subjects),
+        }
+    else:
+        sent = {name: array for name, array in sent.items() if name.startswith(HELD_OUT)}
     packed = io.BytesIO()
-    np.savez(
-        packed,
-        allow_pickle=False,
-        features=features[train],
-        labels=federation.labels[train].astype(np.int64),
-        clients=np.array(clients),
-        records=np.array(records),
-        subjects=np.array(subjects),
-        **{**to_send(federation.identities, federation.records, held_out), **evaluation},
-    )
+    np.savez(packed, allow_pickle=False, **sent)
     manifest = {
         "ref": ref,
         "method": method,

@@ -17,7 +17,7 @@ def read_script(path: Path) -> tuple[dict[str, Any], bool]:
     """Return the document of a program, and whether its labels are numbers.
 
     path: its description, or the folder that has one as script.json. Beside it are the files
-    that it names: the entry, the lock file, and those in its list `files`.
+    that it names: the entry, the lock file, `predict`, and those in its list `files`.
 
     Raises:
         RefusedError: A file is missing or no text: the message names it.
@@ -33,6 +33,8 @@ def read_script(path: Path) -> tuple[dict[str, Any], bool]:
             f'{description.name}: needs "entry" and "lock", names of files; "files" is a list '
             "of further ones"
         )
+    if isinstance(said.get("predict"), str):
+        named.append(said["predict"])
     document = {name: value for name, value in said.items() if name not in LOCAL}
     document["files"] = {name: _text(description.parent, name) for name in named}
     return document, bool(said.get("numbers", False))

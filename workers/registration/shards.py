@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from workers.errors import RefusedError
 from workers.registration.recipe import RecipeRegistration, RecipeRows, prepare_recipe
 from workers.training.recipes import process
 from workers.training.recipes.files import decode
@@ -19,8 +20,14 @@ from workers.training.shards.predict import ShardedModel
 def prepare_shards(
     rows: RecipeRows, recipe: Mapping[str, Any], options: Mapping[str, Any], *, ref: str
 ) -> RecipeRegistration:
-    """Pack the rows that are not held out, with the manifest for them; as `in_shards`."""
-    return in_shards(prepare_recipe(rows, recipe, ref=ref), options)
+    """Pack the rows that are not held out, with the manifest for them; as `in_shards`.
+
+    Raises:
+        RefusedError: Rows have weights, or the recipe categories.
+    """
+    if rows.weights is not None or "categories" in recipe:
+        raise RefusedError("recipes in shards have no sample weights and no categories")
+    return in_shards(prepare_recipe(replace(rows, names=()), recipe, ref=ref), options)
 
 
 def in_shards(prepared: RecipeRegistration, options: Mapping[str, Any]) -> RecipeRegistration:

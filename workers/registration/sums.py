@@ -27,7 +27,7 @@ def prepare_sums(
     """
     _check_features(rows, options)
     if weight is not None and rows.weights is not None:
-        rows = replace(rows, weights=_rounded(weight, rows.weights))
+        rows = replace(rows, weights=rounded(weight, rows.weights))
     manifest = {
         "family": "sums",
         "ref": ref,
@@ -86,7 +86,8 @@ def _check_features(rows: RecipeRows, options: Mapping[str, Any]) -> None:
         )
 
 
-def _rounded(name: str, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+def rounded(name: str, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return weights as multiples of 1/16. Raises DatasetError, naming their column."""
     found: NDArray[np.float64] = np.rint(weights * STEPS) / STEPS
     if (found > MOST).any():
         raise DatasetError(f"{name}: is above {MOST:g} in a row: divide all weights")

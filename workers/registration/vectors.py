@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from workers.data.federation import Federation
 from workers.data.tables.labelled import LabelledTable
@@ -20,7 +19,7 @@ from workers.registration.recipe import (
     rows_of_table,
 )
 from workers.training.vectors.files import decode
-from workers.training.vectors.index import L2, Vectors
+from workers.training.vectors.index import Vectors
 
 NEIGHBOURS, QUERIES = 10, 100
 
@@ -65,19 +64,11 @@ def prepare_vectors(
 def recall(file: bytes, queries: Vectors) -> float:
     """Return which share of the 10 nearest rows a published index finds, beside all of them.
 
-    queries (q, columns). Every row is compared with numpy. Needs FAISS.
+    queries (q, columns). Needs FAISS. Raises RefusedError for no index, or one without rows.
     """
-    from workers.training.vectors.faiss_file import search
+    from workers.training.vectors import retrieval
 
-    index = decode(file)
-    count = min(NEIGHBOURS, len(index.records))
-    _, found = search(index, queries, count)
-    right = 0
-    for query, names in zip(queries, found, strict=True):
-        scores = distances(index.options.metric, query, index.vectors)
-        nearest = np.argsort(scores, kind="stable")[:count]
-        right += len({index.records[place] for place in nearest.tolist()}.intersection(names))
-    return right / (count * len(queries))
+    return retrieval.recall(decode(file), queries)[1]
 
 
 def found_by_themselves(file: bytes, registration: RecipeRegistration) -> str:
@@ -100,13 +91,6 @@ def found_by_themselves(file: bytes, registration: RecipeRegistration) -> str:
         f"{found} of {len(queries)} registered records are found by their vectors; "
         f"recall@{NEIGHBOURS} of {len(registration.features)} held-out rows: {held_out:.3f}"
     )
-
-
-def distances(metric: str, query: NDArray[Any], vectors: NDArray[Any]) -> NDArray[np.float64]:
-    """Return (n,) what orders rows by a query: squared distances, or inner products negated."""
-    rows, one = vectors.astype(np.float64), query.astype(np.float64)
-    found = np.square(rows - one).sum(axis=1) if metric == L2 else -(rows @ one)
-    return np.asarray(found)
 
 
 def _centroids(folder: Path, name: Any) -> Vectors:

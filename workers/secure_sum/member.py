@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 from workers.secure_sum import messages
@@ -146,6 +147,7 @@ class Member:
         vector: Vector,
         adds: Iterable[tuple[str, str]] = (),
         releases: Iterable[str] = (),
+        people: Mapping[str, bytes] = MappingProxyType({}),
     ) -> bytes:
         """Return step 3's message: the masked vector, and the ids of what it is about.
 
@@ -154,6 +156,7 @@ class Member:
             vector: What the member adds less what it releases; not changed.
             adds: (record, subject) of each record whose row is added.
             releases: Records whose rows are taken away.
+            people: By kind, digests of an identity of each added record, in their order.
 
         Raises:
             TooFewSurvivorsError: Fewer than the threshold took step 2.
@@ -168,9 +171,9 @@ class Member:
             raise UnknownMemberError("shares come from somebody who did not advertise")
         self._enough({*sealed, self.name})
         digest = hashlib.sha256(vector.tobytes()).digest()
-        inputs = (dict(sealed), digest, tuple(adds), tuple(releases))
+        inputs = (dict(sealed), digest, tuple(adds), tuple(releases), dict(people))
         return self._answer(
-            MaskedInput.step, inputs, lambda: self._mask(sealed, vector, inputs[2], inputs[3])
+            MaskedInput.step, inputs, lambda: self._mask(sealed, vector, *inputs[2:])
         )
 
     def _mask(
@@ -179,6 +182,7 @@ class Member:
         vector: Vector,
         adds: tuple[tuple[str, str], ...],
         releases: tuple[str, ...],
+        people: Mapping[str, bytes],
     ) -> MaskedInput:
         held = {
             peer: open_shares(
@@ -206,7 +210,8 @@ class Member:
             messages.seen_digest(self._peers, self._held),
         )
         statement = messages.sign_message(self.plan, self.name, self._stated, self._key)
-        return MaskedInput(tuple(sorted(self._held)), masked, adds, releases, statement)
+        peers = tuple(sorted(self._held))
+        return MaskedInput(peers, masked, adds, releases, statement, people)
 
     def statements(self, data: Iterable[bytes]) -> dict[str, Statement]:
         """Return what the members whose inputs are to be summed state, by member.

@@ -10,11 +10,12 @@ A masked input carries a sixth, its statement: the part of it that peers may see
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from lethe.identity import WIDTH
 from workers.secure_sum.errors import (
     ForeignRoundError,
     MalformedMessageError,
@@ -126,7 +127,8 @@ class MaskedInput:
 
     peers: all whose masks are in it, and the sender. adds: (record, subject) of each row
     that is added; releases: records whose rows are taken away. statement: the signed bytes
-    of the sender's `Statement`.
+    of the sender's `Statement`. people: by kind, digests of an identity of each record that is
+    added, WIDTH bytes each, as `lethe.identity.pack` writes them.
     """
 
     step: ClassVar[str] = "masked"
@@ -135,12 +137,14 @@ class MaskedInput:
     adds: tuple[tuple[str, str], ...] = ()
     releases: tuple[str, ...] = ()
     statement: bytes = b""
+    people: Mapping[str, bytes] = field(default_factory=dict)
 
     def body(self) -> dict[str, Any]:
         """Return the message's body as JSON."""
         return {
             "adds": [{"record": record, "subject": subject} for record, subject in self.adds],
             "peers": list(self.peers),
+            "people": {kind: to_text(data) for kind, data in self.people.items()},
             "releases": list(self.releases),
             "statement": self.statement.decode(),
             "vector": to_text(self.vector.astype("<u8").tobytes()),
@@ -157,8 +161,12 @@ class MaskedInput:
             raise MalformedMessageError("a record is added or released twice in one message")
         peers = tuple(_text(peer) for peer in body["peers"])
         _known(plan, peers)
+        people = {
+            _text(kind): _sized(text, WIDTH * len(adds))
+            for kind, text in body["people"].items()
+        }
         vector = np.frombuffer(data, "<u8").astype(np.uint64)
-        return cls(peers, vector, adds, releases, body["statement"].encode())
+        return cls(peers, vector, adds, releases, body["statement"].encode(), people)
 
 
 @dataclass(frozen=True, slots=True)

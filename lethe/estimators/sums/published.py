@@ -120,7 +120,8 @@ def read_published(data: bytes) -> PublishedSums:
     """Read a published file.
 
     Raises:
-        EstimatorInputError: It is no such file, or its arrays do not fit each other.
+        EstimatorInputError: It is no such file, its arrays do not fit each other, or one
+            holds a NaN or an infinity.
     """
     header, arrays = container.unpack(data, *KINDS)
     kind, classes = header.pop("kind"), header.pop("classes", [])
@@ -137,7 +138,7 @@ def read_published(data: bytes) -> PublishedSums:
             same = len(parts) == (2 if kind == BAYES[0] else 1) and bool(classes)
             same &= prior.shape == (len(classes),)
             same &= all(one.shape == (len(classes), parts[0].shape[1]) for one in parts)
-        same &= all(one.dtype == np.float64 for one in arrays)
+        same &= all(one.dtype == np.float64 and np.isfinite(one).all() for one in arrays)
         same &= not header and found.to_bytes() == data
     except (AttributeError, IndexError, TypeError, ValueError):
         same = False

@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
 from lethe.client.errors import ClientError
-from models.session import make_engine, reading
+from models.database.session import make_engine, reading
 from tests.e2e.harness import Processes, running
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack, rows

@@ -15,7 +15,7 @@ from app import logs, metrics
 from app.ledger import storage
 from app.metrics import WorkerMetricsError
 from models import ErasureRequest, Job
-from models.types import utcnow
+from models.database.types import utcnow
 from tests.app.api.test_requests import problem
 from tests.installation import Installation, make_token
 from tests.servers import free_port

@@ -181,6 +181,7 @@ def _masked_body(joining: Joining, **changes: Any) -> dict[str, Any]:
     body = {
         "adds": [],
         "peers": list(joining.plan.members),
+        "people": {},
         "releases": [],
         "vector": to_text(bytes(8 * joining.plan.length)),
         **changes,
@@ -212,6 +213,10 @@ MASKED: dict[str, tuple[Build, int, str]] = {
     "fewer-peers": (lambda j: _signed(j, "masked", _masked_body(j, peers=["key-c0", "key-c1", "key-c2"])), 422, "mask-mismatch"),
     "no-statement": (lambda j: _signed(j, "masked", _masked_body(j, statement="{}")), 422, "message-malformed"),
     "anothers-statement": (lambda j: _signed(j, "masked", _masked_body(j, statement=_other(j))), 422, "message-forged"),
+    "people-of-nobody": (lambda j: _signed(j, "masked", _masked_body(j, people={"email": to_text(bytes(68))})), 422, "message-malformed"),
+    "people-of-another-width": (lambda j: _signed(j, "masked", _masked_body(j, adds=[ONE], people={"email": to_text(bytes(67))})), 422, "message-malformed"),
+    "people-of-no-kind": (lambda j: _signed(j, "masked", _masked_body(j, adds=[ONE], people={"E-Mail": to_text(bytes(68))})), 422, "message-malformed"),
+    "no-people": (lambda j: _signed(j, "masked", {name: part for name, part in _masked_body(j).items() if name != "people"}), 422, "message-malformed"),
     "more-than-stated": (lambda j: _signed(j, "masked", {**_masked_body(j), "adds": [ONE]}), 422, "mask-mismatch"),
     "other-keys-seen": (lambda j: _signed(j, "masked", _masked_body(j, statement=_unseen(j))), 422, "mask-mismatch"),
     "added-twice": (lambda j: _signed(j, "masked", _masked_body(j, adds=[ONE, ONE])), 422, "release-mismatch"),

@@ -20,9 +20,10 @@ from app.ledger.guard import RolledBackError, SigningGuard
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import GUARD
 from app.reconcile.journal import RESTORED
-from app.service import people
 from app.service.context import open_services
+from app.service.desk import people
 from app.settings import Settings
+from app.steps import PlantedFaultError
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import JournalError
 from app.vault.master import MasterKey
@@ -33,14 +34,14 @@ from lethe.log.fetch import MissingFileError
 from lethe.log.follow import mirror_log
 from lethe.signing.keys import PrivateKey
 from models import Artifact, ErasureRequest, LogEntry, Model, Record, Subject, Tombstone
-from models.sealed import seal_columns
-from models.session import make_engine
+from models.database.sealed import seal_columns
+from models.database.session import make_engine
 from tests.conftest import fresh_database
 from tests.installation import Installation, install
 from tests.small import MODEL, ROWS
 from workers.errors import RefusedError
 from workers.jobs import execute
-from workers.jobs.lease import JobContext
+from workers.jobs.leases.lease import JobContext
 
 
 @dataclass
@@ -169,7 +170,7 @@ def test_an_older_backup_brings_nobody_back(disaster: Disaster) -> None:
     assert not {"r1", "r2"} & stored(new)
 
 
-@pytest.mark.parametrize("ahead", [True, False])
+@pytest.mark.parametrize(("ahead", "killed"), [(True, False), (False, False), (True, True)])
 def test_whose_an_erased_record_was_does_not_come_back(
     settings: Settings,
     ledger: Ledger,
@@ -178,8 +179,12 @@ def test_whose_an_erased_record_was_does_not_come_back(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     ahead: bool,
+    killed: bool,
 ) -> None:
-    """A backup has identities of records that were erased after it. ahead: so does the log."""
+    """A backup has identities of records that were erased after it. ahead: so does the log.
+
+    killed: the process dies before it logs the identities that it erased again.
+    """
     new = settings.model_copy(update={"database_url": elsewhere, "data_dir": tmp_path / "new"})
     monkeypatch.setenv("LETHE_ORIGIN", settings.origin)
     point_at(settings, monkeypatch)
@@ -199,8 +204,17 @@ def test_whose_an_erased_record_was_does_not_come_back(
     told = run(restore, str(tmp_path / "b"))
     assert told.exit_code == 0, (told.output, told.exception)
     if ahead:
-        told = run(log, "recover", str(tmp_path / "m"))
-        assert told.exit_code == 0, (told.output, told.exception)
+        if killed:
+
+            def die(*_: object) -> None:
+                raise PlantedFaultError
+
+            monkeypatch.setattr("app.cli.log.log_people", die)
+            with pytest.raises(PlantedFaultError):
+                run(log, "recover", str(tmp_path / "m"))
+        else:
+            told = run(log, "recover", str(tmp_path / "m"))
+            assert told.exit_code == 0, (told.output, told.exception)
     with install(new) as installed:
         with installed.services.reading() as session:
             model = session.exec(select(Model)).one()

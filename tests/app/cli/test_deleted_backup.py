@@ -10,9 +10,9 @@ from app.cli.backup import backup, restore
 from app.ledger.guard import RolledBackError
 from app.ledger.sequencer import Ledger
 from app.reconcile.findings import FsckReport
-from app.reconcile.fsck_journal import fsck_journal
-from app.service import deletion
+from app.reconcile.fsck.journal import fsck_journal
 from app.service.context import open_services
+from app.service.models import deletion
 from app.settings import Settings
 from app.vault.journal import FILE as JOURNAL
 from lethe.cli.log import log

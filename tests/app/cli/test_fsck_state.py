@@ -11,14 +11,14 @@ from sqlalchemy import update
 from sqlmodel import Session, col, select
 
 from app.ledger.sequencer import Ledger
-from app.reconcile import fsck_tree
+from app.reconcile.fsck import tree as fsck_tree
 from app.settings import Settings
 from app.vault.artifacts import GRACE
 from lethe import canonical
 from lethe.cli.log import log
 from lethe.signing.keys import PrivateKey
 from models import Artifact, Certificate, Model, Record
-from models.types import utcnow
+from models.database.types import utcnow
 from tests.app.cli.test_backup import point_at
 from tests.app.ledger.samples import append, entry, rewind, tamper
 from tests.installation import Installation, install

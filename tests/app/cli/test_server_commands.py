@@ -20,7 +20,7 @@ from app.settings import Settings
 from lethe.errors import LetheError
 from migrations import HEAD
 from models import BearerToken
-from models.session import make_engine
+from models.database.session import make_engine
 from tests.app.ledger.samples import append, entry, tamper
 
 

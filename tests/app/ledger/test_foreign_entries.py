@@ -18,13 +18,13 @@ from app.ledger.peaks import Peaks
 from app.ledger.receipt import UnpublishedError
 from app.ledger.sequencer import Ledger, Transaction
 from app.ledger.startup import init_log, load_ledger, open_ledger
-from app.reconcile.fsck import fsck
+from app.reconcile.fsck.run import fsck
 from app.settings import Settings
 from lethe.log.entries import event_leaf, parse_leaf
 from lethe.log.tree import leaf_hash
 from migrations.grants import grant
 from models import LogEntry
-from models.session import make_engine
+from models.database.session import make_engine
 from tests.app.ledger.samples import append, entry, rewind, stored_leaves, tamper
 
 FORGED = event_leaf(

@@ -11,11 +11,11 @@ from app.ledger import group_commit
 from app.ledger.group_commit import CommitterClosedError, GroupCommitter
 from app.ledger.sequencer import Ledger, Transaction
 from app.ledger.startup import load_ledger
-from app.reconcile.fsck import fsck
+from app.reconcile.fsck.run import fsck
 from app.settings import Settings
 from app.steps import PlantedFaultError
 from models import LogCheckpoint, Model
-from models.session import make_engine, reading
+from models.database.session import make_engine, reading
 from tests.app.ledger.samples import add_model, entry, stored_leaves
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
-from app.reconcile.fsck import fsck
+from app.reconcile.fsck.run import fsck
 from app.settings import Settings
 from tests.app.ledger.samples import append, entry, stored_leaves
 from tests.lethe.log import oracle

@@ -12,7 +12,7 @@ from app.ledger.guard import RolledBackError
 from app.ledger.recover import RecoverError, recover
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import last_signed, open_ledger
-from app.reconcile.fsck import fsck
+from app.reconcile.fsck.run import fsck
 from app.settings import Settings
 from lethe.errors import LetheError
 from lethe.log.entries import EntryError, Leaf, parse_leaf, succession_leaf
@@ -21,7 +21,7 @@ from lethe.log.note import sign_note
 from lethe.log.tiles import entries_path
 from migrations.runner import upgrade
 from models import LogEntry
-from models.session import make_engine
+from models.database.session import make_engine
 from tests.app.ledger.samples import append, entry, stored_leaves
 from tests.lethe.log.logs import STRANGER, fetch_files, log_files
 

@@ -16,7 +16,7 @@ from app.ledger.receipt import EntryReceipt, UnpublishedError
 from app.ledger.sequencer import Ledger, Transaction
 from app.ledger.startup import load_ledger
 from app.ledger.storage import NodeCache, NodeTable, read_row
-from app.reconcile.fsck import fsck
+from app.reconcile.fsck.run import fsck
 from app.settings import Settings
 from app.steps import PlantedFaultError
 from lethe.errors import LetheError
@@ -30,9 +30,10 @@ from lethe.log.proofs import (
     inclusion_proof,
 )
 from lethe.log.tree import NodeReader, leaf_hash
-from models import Model, bulk
-from models.bulk import Statement
-from models.session import reading
+from models import Model
+from models.database import bulk
+from models.database.bulk import Statement
+from models.database.session import reading
 from tests.app.ledger.samples import add_model, append, entry, stored_leaves, tamper
 from tests.lethe.log import oracle
 

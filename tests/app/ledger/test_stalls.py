@@ -23,11 +23,11 @@ from app.ledger.receipt import UnpublishedError
 from app.ledger.sequencer import Ledger, LogBusyError, Transaction
 from app.ledger.startup import load_ledger
 from app.ledger.storage import LockStuckError
-from app.reconcile.fsck import fsck
+from app.reconcile.fsck.run import fsck
 from app.settings import Settings
-from models import pipeline
-from models import session as sessions
-from models.session import make_engine, unavailable
+from models.database import pipeline
+from models.database import session as sessions
+from models.database.session import make_engine, unavailable
 from tests.app.ledger.samples import entry
 
 STALL_S = 2

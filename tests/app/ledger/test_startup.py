@@ -25,7 +25,7 @@ from app.vault.master import MasterKey
 from lethe.errors import LetheError
 from lethe.log.note import parse_vkey
 from lethe.signing.keys import generate_key, load_public_key, private_pem, public_pem
-from models.session import make_engine
+from models.database.session import make_engine
 from tests.app.ledger.samples import append, entry, rewind, stored_leaves, tamper
 from tests.lethe.log import oracle
 

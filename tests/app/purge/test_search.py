@@ -16,7 +16,7 @@ from app.cli.purge import purge
 from app.purge.needles import forms
 from app.purge.retention import end_retention
 from app.purge.search import search
-from app.reconcile.fsck import fsck
+from app.reconcile.fsck.run import fsck
 from models import ErasureRequest, RequesterKey, Subject
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack, rows

@@ -11,9 +11,9 @@ from sqlmodel import Session, select
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Ledger, Transaction
 from app.ledger.startup import load_issuer
-from app.reconcile import fsck_tree
 from app.reconcile.findings import MOST
-from app.reconcile.fsck import fsck
+from app.reconcile.fsck import tree as fsck_tree
+from app.reconcile.fsck.run import fsck
 from app.settings import Settings
 from lethe.log.entries import event_leaf, model_leaf
 from lethe.signing.keys import generate_key

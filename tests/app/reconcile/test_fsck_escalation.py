@@ -10,7 +10,7 @@ from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Ledger, Transaction
 from app.ledger.startup import load_issuer
 from app.reconcile.escalation import CONTRADICTED, NOT_JUDGED, TOGETHER, checks_digest
-from app.reconcile.fsck import fsck
+from app.reconcile.fsck.run import fsck
 from app.settings import Settings
 from lethe.certificates.escalation import AttemptPart, write_escalation
 from lethe.certificates.evidence import scores_part

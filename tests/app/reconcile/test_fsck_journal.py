@@ -9,7 +9,7 @@ from sqlalchemy import delete
 from sqlmodel import Session, select
 
 from app.reconcile.findings import Finding, FsckReport
-from app.reconcile.fsck_journal import BACK, fsck_journal
+from app.reconcile.fsck.journal import BACK, fsck_journal
 from app.vault.journal import FILE, Line
 from models import LogEntry, Tombstone
 from tests.installation import Installation

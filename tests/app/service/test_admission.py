@@ -17,7 +17,15 @@ from app.schemas.requests import NewRequest
 from app.service.admission import FEW, Entered, Submission, admit, opening
 from lethe.signing.http import SignedBy, new_nonce
 from lethe.signing.keys import generate_key
-from models import ErasureRequest, Job, Record, RequesterKey, RequestEvent, UsedNonce, bulk
+from models import (
+    ErasureRequest,
+    Job,
+    Record,
+    RequesterKey,
+    RequestEvent,
+    UsedNonce,
+)
+from models.database import bulk
 from tests.installation import Installation
 from tests.small import MODEL
 

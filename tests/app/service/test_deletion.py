@@ -11,16 +11,29 @@ from app import steps
 from app.ledger.startup import load_issuer
 from app.reconcile.deleted import EVENT, LEFT, REVIVED, UNLOGGED
 from app.reconcile.findings import FsckReport
-from app.reconcile.fsck import fsck
-from app.service import deletion, people
+from app.reconcile.fsck.run import fsck
 from app.service.context import open_services
+from app.service.desk import people
+from app.service.models import deletion
 from app.vault.journal import JournalError
 from app.vault.wipe import KEPT
 from lethe.certificates.case_summary import check_summary
 from lethe.certificates.verify import verify_certificate
 from lethe.identity import Identity, digests
-from models import Artifact, Job, LogEntry, Model, ModelVersion, Verification
-from models.types import METADATA
+from models import (
+    Artifact,
+    Audit,
+    ErasureRequest,
+    Job,
+    LogEntry,
+    Model,
+    ModelVersion,
+    Release,
+    Round,
+    Subject,
+    Verification,
+)
+from models.database.types import METADATA, utcnow
 from tests.installation import Installation
 from tests.small import MODEL, pack, rows
 
@@ -147,6 +160,34 @@ def learning(ready: Installation) -> None:
     write(ready, "UPDATE jobs SET done_at=NULL")
 
 
+def round_open(ready: Installation) -> None:
+    lists: dict[str, Any] = {"plan": {}, "requests": {}, "warnings": []}
+    numbers = {"threshold": 2, "step_seconds": 60, "log_index": 0}
+    of_model(ready, Round, id="round", step_until=utcnow(), **lists, **numbers)
+
+
+def release_open(ready: Installation) -> None:
+    """Of a request that the log has as certified, and whose client was never asked."""
+    request_open(ready)
+    ready.drain()
+    with Session(ready.services.engine) as session:
+        request = session.exec(select(ErasureRequest.id)).one()
+        subject = session.exec(select(Subject.id)).first()
+    asked = {"request_id": request, "subject_id": subject}
+    of_model(ready, Release, id="release", escalates_at=utcnow(), **asked)
+
+
+def audit_open(ready: Installation) -> None:
+    of_model(ready, Audit, id="audit", method="acu", config={}, parallel=1, every_days=0)
+
+
+def of_model(ready: Installation, kind: Any, **values: Any) -> None:
+    """Store a row of the model."""
+    with Session(ready.services.engine) as session:
+        session.add(kind(model_id=session.exec(select(Model.id)).one(), **values))
+        session.commit()
+
+
 def of_another(ready: Installation) -> None:
     """A version of another model is made to name this model's file, or this one that of it."""
     assert ready.caller.register_model(ref="other").status_code == 201
@@ -173,6 +214,9 @@ IN_USE: dict[str, tuple[Callable[[Installation], None], str]] = {
     "an open request": (request_open, "1 requests to the model are open"),
     "one that a table has as failed": (request_hidden, "1 requests to the model are open"),
     "rows that are learned": (learning, "wait until it is ready"),
+    "a masked round": (round_open, "a masked round of the model is open"),
+    "a release": (release_open, "clients are asked for statistics"),
+    "a method audit": (audit_open, "a method audit of the model is running"),
     "a file of another model": (of_another, "names a file of the model"),
     "evidence": (of_a_certificate, "names a file of the model"),
 }
@@ -191,13 +235,17 @@ def test_what_is_in_use_is_not_deleted(ready: Installation, case: str) -> None:
         assert session.exec(select(LogEntry).where(LogEntry.event == EVENT)).first() is None
 
 
-@pytest.mark.parametrize("step", ["execute.journaled", "ledger.committed"])
+ROLLED_BACK = ("ledger.appended", "execute.journaled")
+DONE = ("ledger.committed", "checkpoint.guarded", "checkpoint.committed", "execute.applied")
+
+
+@pytest.mark.parametrize("step", [*ROLLED_BACK, *DONE])
 def test_a_crash_leaves_all_or_nothing(ready: Installation, step: str) -> None:
     steps.plant(f"{step}=raise")
     with pytest.raises(steps.PlantedFaultError):
         deletion.delete(ready.services, MODEL)
     steps.install(None)
-    if step == "execute.journaled":
+    if step in ROLLED_BACK:
         open_services(ready.settings).close()  # the journal is ahead, and is not believed
         with Session(ready.services.engine) as session:
             assert session.exec(select(Model.state)).one() == "ready"

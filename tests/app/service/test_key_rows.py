@@ -11,7 +11,7 @@ from sqlmodel import Session
 from app.cli.token import revoke_named
 from app.problems import RoundMemberError
 from app.purge import retention
-from app.reconcile.fsck import fsck
+from app.reconcile.fsck.run import fsck
 from app.rounds.operator import _clients
 from lethe.signing.keys import generate_key, public_pem
 from tests.installation import Installation, make_token

@@ -7,7 +7,7 @@ import pytest
 
 from app.service.ladder import attempt_view, last_attempt, spelled
 from models import ErasureRequest, Job, Model, RequestEvent
-from models.types import utcnow
+from models.database.types import utcnow
 
 T = TypeVar("T")
 ATTEMPTS = [

@@ -15,7 +15,7 @@ from app.service.queue import (
     waiting_run,
 )
 from models import ErasureRequest, Job
-from models.types import utcnow
+from models.database.types import utcnow
 from tests.installation import Installation
 from workers.jobs import (
     execute,

@@ -44,7 +44,7 @@ def parse(values: dict[str, Any], max_bytes: int = 10**6) -> Any:
 @pytest.mark.parametrize("form", ["gram", "factor", "sketch"])
 def test_a_message_passes_and_keeps_its_arrays(form: str) -> None:
     sent = arrays(form)
-    upload = parse({**sent, "surplus": np.zeros(3)})
+    upload = parse(sent)
     assert upload.rows == N
     assert upload.records == ["r0", "r1", "r2", "r3"]
     assert upload.clients == upload.subjects == ["c0"] * N
@@ -59,6 +59,7 @@ def test_a_subject_may_be_named() -> None:
 
 
 WRONG = [
+    ("a surplus array", {"surplus": np.zeros(3)}, "nothing reads"),
     ("no records", {"records": np.array([], dtype="U1")}, "records"),
     ("a matrix of records", {"records": np.array([["a", "b"]])}, "records"),
     ("repeated records", {"records": np.array(["r0", "r0", "r1", "r2"])}, "repeat"),

@@ -20,7 +20,7 @@ from app.vault.errors import NotStoredError, SealError, ShreddedError
 from app.vault.master import MasterKey
 from lethe.files import PARTIAL, sync_directory
 from models import Artifact
-from models.session import CHUNK
+from models.database.session import CHUNK
 
 DATA = b"weights that still hold the person " * 50
 

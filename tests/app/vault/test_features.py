@@ -11,7 +11,7 @@ from app.vault.master import MasterKey
 from app.vault.scrub import scrub
 from app.vault.seal import context, open_sealed
 from models import FeatureBlock, Subject
-from models.session import WAIT_S, reading
+from models.database.session import WAIT_S, reading
 from tests.app.ledger.samples import add_model
 
 MASTER = MasterKey(bytes(range(32)))

@@ -17,7 +17,7 @@ from app.vault.master import MasterKey
 from app.vault.model_key import tags_digest
 from lethe.signing.keys import PrivateKey
 from models import Artifact, ErasureRequest
-from models.session import reading
+from models.database.session import reading
 from tests.installation import Installation, install
 
 TAGS = (b"a" * 32, b"b" * 32)

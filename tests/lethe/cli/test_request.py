@@ -14,7 +14,7 @@ from lethe.client import ProblemError, ReceiptError, ScopeError, WaitTimeoutErro
 from lethe.log.note import NoteError
 from lethe.signing.errors import KeyFormatError
 from lethe.signing.keys import fingerprint, private_pem, public_of
-from tests.lethe.client.service import DUE, SIGNER, FakeService, Lost, problem, serve
+from tests.lethe.client.service import DUE, SIGNER, TOKEN, FakeService, Lost, problem, serve
 from tests.lethe.client.test_receipts import STRANGER
 from tests.lethe.signing.signer import ED25519
 
@@ -222,6 +222,20 @@ def test_a_request_is_withdrawn_by_its_key(desk: Desk) -> None:
     assert len(desk.service.signed) == 2
     again = desk.run("withdraw", request_id, "--key", desk.key, "--json")
     assert json.loads(again.stdout)["state"] == "withdrawn"
+
+
+def test_an_operator_withdraws_with_the_token_alone(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request_id = desk.submitted()
+    assert desk.run("withdraw", request_id).exit_code == 2  # neither a key nor a token
+    monkeypatch.setenv("LETHE_TOKEN", TOKEN)
+    assert desk.run("withdraw", request_id, "--keyid", "k1").exit_code == 2
+    result = desk.run("withdraw", request_id)
+    assert result.exit_code == 0, result.output
+    assert "state        withdrawn" in result.stdout
+    assert "signature" not in desk.service.seen[-1].headers
+    assert len(desk.service.signed) == 1  # the submission
 
 
 def test_a_receipt_of_another_log_is_refused(desk: Desk) -> None:

@@ -141,7 +141,10 @@ class FakeService:
             case ["GET", "v1", "requests", request_id]:
                 return self._show(self._find(request_id), advance=True)
             case ["DELETE", "v1", "requests", request_id]:
-                self._verify(seen)
+                if "signature" in seen.headers:
+                    self._verify(seen)
+                else:
+                    self._authorise(seen)
                 stored = self._find(request_id)
                 stored.states = deque(["withdrawn"])
                 return self._show(stored, advance=True)

@@ -2,8 +2,10 @@
 
 import asyncio
 import inspect
+import tracemalloc
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import Any, get_origin
 
 import httpx2
@@ -11,6 +13,7 @@ import pytest
 
 from lethe.client import (
     AsyncClient,
+    ChangedFileError,
     Client,
     CredentialsError,
     ProblemError,
@@ -18,8 +21,10 @@ from lethe.client import (
     RetryPolicy,
     ScopeError,
     UnreachableError,
+    calls,
 )
 from lethe.client.answers import Receipt, RequestStatus, RequestSummary
+from lethe.client.core import Core
 from lethe.client.operations import Operations
 from lethe.log.note import NoteVerifier
 from lethe.signing.errors import SignatureError
@@ -380,6 +385,51 @@ def test_over_a_real_connection(
         assert do("register_model", {"ref": "digits"}, b"data") == {"ref": "digits"}
         assert do("withdraw", receipt.id).state == "withdrawn"
     assert list(service.requests) == [receipt.id]
+
+
+def test_a_file_is_sent_as_its_bytes_are(
+    kind: type[Client] | type[AsyncClient], service: FakeService, tmp_path: Path
+) -> None:
+    path = tmp_path / "rows.npz"
+    with serve(service):
+        do = make_do(kind, service, transport=None)
+        for size in (0, 1, (1 << 18) - 1, 1 << 18, (1 << 20) + 7):
+            path.write_bytes(content := bytes(range(256)) * (size // 256) + b"\r\n-" * size)
+            service.faults = deque([Lost(handled=False)])  # each try reads it anew
+            assert do("register_model", {"ref": "digits"}, path) == {"ref": "digits"}
+            assert service.models[-1] == ({"ref": "digits"}, content)
+    with pytest.raises(FileNotFoundError):
+        do("register_model", {"ref": "digits"}, tmp_path / "none.npz")
+
+
+@pytest.mark.parametrize("change", [b"", b"longer than it was"])
+def test_a_file_that_changes_on_its_way_is_named(
+    service: FakeService, tmp_path: Path, change: bytes
+) -> None:
+    path = tmp_path / "rows.npz"
+    path.write_bytes(b"content")
+    form = calls.register_model({"ref": "digits"}, path)
+    path.write_bytes(change)
+    core = Core(service.base, None, None, TOKEN, None, QUICK)
+    with pytest.raises(ChangedFileError, match=r"rows\.npz changed"):
+        core.build(form).read()
+
+
+def test_a_file_is_never_in_memory_as_a_whole(service: FakeService, tmp_path: Path) -> None:
+    path = tmp_path / "rows.npz"
+    with path.open("wb") as file:
+        file.truncate(32 << 20)
+    core = Core(service.base, None, None, TOKEN, None, QUICK)
+    tracemalloc.start()
+    try:
+        stream = core.build(calls.register_model({"ref": "digits"}, path)).stream
+        assert isinstance(stream, httpx2.SyncByteStream)
+        sent = sum(map(len, stream))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sent > 32 << 20
+    assert peak < 4 << 20
 
 
 def test_whoever_waits_is_told_how_much_of_a_body_is_sent(service: FakeService) -> None:

@@ -115,5 +115,6 @@ def test_the_double_answers_as_the_contract_says(service: FakeService) -> None:
 
 def test_the_double_refuses_what_is_not_signed(service: FakeService) -> None:
     call = calls.submit("digits", {}, None, "gdpr", None)
+    assert isinstance(call.body, bytes)
     seen = Seen("POST", f"{service.base}{call.path}", httpx2.Headers(call.headers), call.body)
     assert service.handle(seen).status == 401

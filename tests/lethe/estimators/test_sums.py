@@ -122,6 +122,7 @@ def test_a_published_file_is_read_back_and_no_other() -> None:
         header, arrays = container.unpack(file, read.kind)
         other = {**header, "classes": [["str", "a"]]}
         narrow = [one.astype(np.float32) for one in arrays]
+        with_nan = [arrays[0] * np.nan, *arrays[1:]]
         for broken in (
             file[:-8],
             file + b"\0",
@@ -130,6 +131,8 @@ def test_a_published_file_is_read_back_and_no_other() -> None:
             container.pack(header, [*arrays, arrays[-1]]),
             container.pack(header, [one[:0] for one in arrays]),
             container.pack(header, narrow),
+            container.pack(header, with_nan),
+            container.pack(header, [*arrays[:-1], np.full_like(arrays[-1], np.inf)]),
             container.pack({**header, "more": 1}, arrays),
             container.pack(other, arrays),
         ):

@@ -15,7 +15,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.pool import NullPool
 
-from models.session import make_engine
+from models.database.session import make_engine
 from tests.e2e.forked import ForkServer, fork_server
 from tests.e2e.harness import Processes, stopped
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from app.schemas.networks import NewNetwork
 from app.uploads.rows import parse_inputs
 from tests.uploads import parsed
-from workers.cli import model
+from workers.cli.models import command as model
 
 
 class Service:

@@ -18,17 +18,18 @@ def test_rounds_are_of_networks_alone(tmp_path: Path) -> None:
     assert not out.exists()
 
 
-@pytest.mark.parametrize(("given", "rounds"), [([], 12), (["--rounds", "2"], 2)])
+@pytest.mark.parametrize(("given", "rounds"), [([], None), (["--rounds", "2"], 2)])
 def test_the_help_says_how_many_rounds_there_are(
-    given: list[str], rounds: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    given: list[str], rounds: int | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    asked: list[int] = []
+    asked: list[int | None] = []
     monkeypatch.setattr(network, "run", lambda *arguments: asked.append(arguments[-1]))
     done = CliRunner().invoke(demo, ["--method", "hf-kcu", "--out", str(tmp_path), *given])
     assert done.exit_code == 0, done.output
     assert asked == [rounds]
     shown = CliRunner().invoke(demo, ["--help"]).stdout
-    assert "Default: 12." in " ".join(shown.split())
+    said = f"Default: {network.DIGITS.rounds}, and {network.IMAGES.rounds} of images in --data."
+    assert said in " ".join(shown.split())
 
 
 @pytest.mark.parametrize("words", [["--method", "acu"], ["--rounds", "2"]])

@@ -10,7 +10,8 @@ from click.testing import CliRunner, Result
 
 from lethe.errors import LetheError
 from tests.workers.data.extractors.test_torch_module import Mlp, export
-from workers.cli import features, model
+from workers.cli import features
+from workers.cli.models import command as model
 from workers.data.extractors import registry
 from workers.data.extractors.random_relu import RandomRelu
 

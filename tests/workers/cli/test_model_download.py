@@ -19,8 +19,8 @@ from models import Model
 from tests.installation import Installation, install
 from tests.small import MODEL, rows
 from workers.artifacts import decode_head
-from workers.cli import model
-from workers.cli.model_download import is_tensors
+from workers.cli.models import command as model
+from workers.cli.models.download import is_tensors
 
 
 @pytest.fixture

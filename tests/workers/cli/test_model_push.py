@@ -17,7 +17,7 @@ from lethe.client import Client
 from lethe.errors import LetheError
 from tests.installation import Installation, install
 from tests.small import MODEL
-from workers.cli import model
+from workers.cli.models import command as model
 from workers.mlflow_store import CERTIFICATE, HEAD, certificate_tag
 
 # MLflow's own calls of SQLAlchemy.

@@ -14,7 +14,8 @@ from app.settings import Settings
 from lethe.client import Client
 from tests.installation import Installation, install
 from tests.small import MODEL, manifest
-from workers.cli import model
+from workers.cli.models import command as model
+from workers.cli.models.show import described
 
 
 @pytest.fixture
@@ -31,6 +32,34 @@ def here(
 
         monkeypatch.setattr("workers.cli.service.connect", connect)
         yield made
+
+
+def test_each_part_of_a_figure_has_a_line() -> None:
+    figure = {"metric": "accuracy", "value": "0.8750", "rows": 40, "withheld": None}
+    version = {
+        "number": 1,
+        "retained_count": 160,
+        "log_index": 3,
+        "created_at": "2026-11-23T22:52:44Z",
+        "head": "ab",
+        "withdrawn_at": None,
+        "held_out": {**figure, "parts": {"shard 0": "0.8750", "shard 1": "no rows"}},
+    }
+    model = {
+        "ref": "m",
+        "state": "ready",
+        "failure": None,
+        "method": "refit-shards",
+        "classes": ["no", "yes"],
+        "config": {"family": "shards"},
+        "current_version": 1,
+        "extractor": None,
+        "decide": "review",
+        "cooling_off": 0,
+    }
+    *_, row, first, second = described(model, [version])
+    assert "accuracy 0.8750 (40)" in row
+    assert [first, second] == ["version 1 shard 0: 0.8750", "version 1 shard 1: no rows"]
 
 
 def run(*words: str) -> Result:
@@ -76,16 +105,19 @@ def test_an_unknown_model_is_a_problem(here: Installation) -> None:
 
 
 def test_a_failed_model_has_its_reason_and_no_version() -> None:
-    from workers.cli.model_show import described
+    from workers.cli.models.show import described
 
     failed: dict[str, Any] = {
         "ref": "m", "state": "failed", "failure": "the penalty is too small", "method": "refit",
         "classes": [], "extractor": None, "config": {"family": "recipe"}, "current_version": None,
+        "decide": "review", "cooling_off": 86_400,
     }  # fmt: skip
     assert list(described(failed, [])) == [
         "m: failed, no version yet",
         "failure     the penalty is too small",
         "family      recipe, method refit",
+        "requests    executed after review, by keys bound to what they erase at once, cooling "
+        "off for 86,400 s",
     ]
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from app.uploads.rows import parse_upload
 from tests.uploads import Parsed, parsed
-from workers.cli import model
+from workers.cli.models import command as model
 
 ROWS = 40
 
@@ -79,6 +79,16 @@ def test_subjects_of_the_data_are_registered(
     assert f"{len(set(sent.subjects))} subjects and 4 clients" in said
 
 
+def test_an_array_of_another_name_is_told_and_not_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, said = register(tmp_path, monkeypatch, subject=np.arange(ROWS))
+    assert "not used: subject\n" in said
+    assert "subject" not in np.load(io.BytesIO(service.sent)).files
+    _, said = register(tmp_path, monkeypatch)
+    assert "not used" not in said
+
+
 def test_without_subjects_they_are_the_clients(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,3 +134,24 @@ def test_identities_of_masked_models_are_to_be_imported(
     assert "example.org" not in said
     _, said = register(tmp_path, monkeypatch, "--rows", "masked")
     assert "person import" not in said
+
+
+def test_a_masked_model_is_sent_held_out_rows_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: dict[str, Any] = {}
+
+    def take(_: Service, manifest: dict[str, Any], data: bytes | None = None) -> None:
+        with np.load(io.BytesIO(data or b"")) as arrays:
+            sent.update({name: arrays[name] for name in arrays.files})
+
+    monkeypatch.setattr(Service, "register_model", take)
+    held = np.arange(ROWS) % 10 == 0
+    emails = np.array([f"p{row}@example.org" for row in range(ROWS)])
+    words = ("--rows", "masked", "--send-holdout")
+    _, said = register(tmp_path, monkeypatch, *words, is_test=held, identity_email=emails)
+    assert "every version is measured on them; no other row is" in said
+    assert all(name.startswith("held_out_") for name in sent)
+    assert sent["held_out_records"].tolist() == ["r0", "r10", "r20", "r30"]
+    assert sent["held_out_features"].shape == (4, 3)
+    assert len(sent["held_out_identity_email"]) == 4

@@ -18,7 +18,7 @@ from app.uploads.rows import parse_table
 from lethe.estimators.forest.bins import DEFAULT_EDGES
 from models import Model
 from tests.uploads import parsed
-from workers.cli import model
+from workers.cli.models import command as model
 from workers.families.forest.update import fitted
 from workers.families.recipe.rows import TableBlock
 

@@ -123,7 +123,7 @@ def test_an_npz_keeps_its_clients_or_is_dealt(tmp_path: Path, service: Service) 
     [
         ({"inputs": None, "records": None}, "train_images: missing"),
         ({"labels": None}, "labels: missing"),
-        ({"inputs": None, "train_images": PIXELS}, "subjects: files of images have clients"),
+        ({"inputs": None, "train_images": PIXELS}, "subjects: call it train_subjects"),
         ({"labels": LABELS[:5]}, "labels: must hold exactly one"),
         ({"labels": LABELS[:6].astype(float)}, "labels integers"),
         ({"labels": np.full(6, 2**40)}, "count from 0"),
@@ -150,3 +150,33 @@ def test_a_file_is_an_npz_and_a_folder_holds_masks(tmp_path: Path, service: Serv
     assert "not a readable .npz" in said(register(tmp_path, "--format", "npz"))
     assert register(path, "--format", "cifar").exit_code == 2
     assert service.manifest == {}
+
+
+def test_what_the_data_hold_out_is_sent_to_measure_by(tmp_path: Path, service: Service) -> None:
+    path = images(tmp_path / "images.npz")
+    assert register(path, "--deal", 3, "--send-holdout").exit_code == 0
+    assert np.array_equal(service.rows["inputs"], PIXELS[:10, None])
+    assert np.array_equal(service.rows["held_out_features"], PIXELS[10:, None])
+    assert service.rows["held_out_labels"].tolist() == LABELS[10:].tolist()
+    assert service.rows["held_out_records"].tolist() == ["record-10", "record-11"]
+    assert set(service.rows["held_out_clients"].tolist()) == {"held-out"}
+    inputs = np.arange(40, dtype=np.float32).reshape(10, 4)
+    held = np.arange(10) % 5 == 0
+    rows: dict[str, Any] = {
+        "inputs": inputs,
+        "labels": np.arange(10) % 3,
+        "clients": np.array(list("aabbccaabb")),
+        "identity_email": np.array([f"p{row}@example.org" for row in range(10)]),
+    }
+    np.savez(tmp_path / "rows.npz", is_test=held, **rows)
+    words = (tmp_path / "rows.npz", "--network", "logistic")
+    assert register(*words).exit_code == 0
+    assert np.array_equal(service.rows["inputs"], inputs[~held])
+    assert service.rows["held_out_records"].tolist() == ["0", "5"]
+    assert "held_out_features" not in service.rows
+    assert register(*words, "--send-holdout").exit_code == 0
+    assert np.array_equal(service.rows["held_out_features"], inputs[held])
+    assert service.rows["held_out_clients"].tolist() == ["a", "c"]
+    assert len(service.rows["held_out_identity_email"]) == 2
+    np.savez(tmp_path / "rows.npz", **rows)
+    assert "no row is held out" in said(register(*words, "--send-holdout"))

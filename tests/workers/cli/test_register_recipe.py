@@ -12,12 +12,16 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 from sklearn.datasets import load_diabetes, load_iris
+from sklearn.ensemble import HistGradientBoostingClassifier
 
+from app.problems import UploadError
 from app.schemas.recipes import NewRecipe
-from app.uploads.rows import parse_table
+from app.uploads.rows import parse_rows
 from lethe.identity import COLUMN
+from tests.small import pack
 from tests.uploads import parsed
-from workers.cli import model
+from workers.cli.models import command as model
+from workers.training.recipes.files import decode
 from workers.training.recipes.fit import FitRows, fit
 from workers.training.recipes.recipe import Recipe
 
@@ -38,6 +42,7 @@ class Service:
 
     def __init__(self) -> None:
         self.rows: dict[str, Any] = {}
+        self.manifest: dict[str, Any] = {}
         self.file = b""
 
     def __enter__(self) -> "Service":
@@ -48,14 +53,17 @@ class Service:
 
     def register_model(self, manifest: dict[str, Any], data: bytes) -> None:
         wanted = NewRecipe.model_validate(manifest)
-        parse = partial(
-            parse_table, columns=wanted.columns, classes=len(wanted.classes), max_bytes=1 << 24
+        config = wanted.pinned()["config"]
+        parsed(
+            data,
+            partial(parse_rows, config=config, classes=len(wanted.classes), max_bytes=1 << 24),
         )
-        parsed(data, parse)
+        self.manifest = manifest
         with np.load(io.BytesIO(data)) as arrays:
             self.rows = {name: arrays[name] for name in arrays.files}
         recipe = Recipe.parse(wanted.recipe.spelled())
-        self.file = fit(recipe, FitRows(self.rows["features"], self.rows["labels"]), 1)
+        weights = self.rows.get("weights")
+        self.file = fit(recipe, FitRows(self.rows["features"], self.rows["labels"], weights), 1)
 
     def model(self, ref: str) -> dict[str, Any]:
         return {"state": "ready", "current_version": 1}
@@ -119,6 +127,99 @@ def test_an_npz(tmp_path: Path, service: Service) -> None:
     assert "held-out rows only measure the model; they are not sent" in found.output
     refused = register(tmp_path, LINE, path)
     assert "needs a table" in said(refused)
+
+
+def weighted(folder: Path, **changes: Any) -> Path:
+    """Return rows of two classes with a text, a number that may be missing, and weights."""
+    count = 60
+    rng = np.random.default_rng(0)
+    found = {
+        "kind": [("no", "yes")[row % 2] for row in range(count)],
+        "f_region": [("north", None, "south", "east")[row % 4] for row in range(count)],
+        "f_n": rng.normal(size=count) + np.arange(count) % 2,
+        "w": rng.uniform(0, 3, size=count),
+        **changes,
+    }
+    path = folder / "weighted.parquet"
+    pq.write_table(pa.table(found), path)
+    return path
+
+
+def test_categories_and_weights_reach_the_fit(tmp_path: Path, service: Service) -> None:
+    """The oracle is the library, fitted on numbers that are written out here."""
+    data = weighted(tmp_path)
+    recipe = {**TREES, "categories": {"f_region": ["south", "north", "east"]}}
+    words = ("--label", "kind", "--features", "f_*", "--holdout", "none")
+    found = register(tmp_path, recipe, data, *words, "--sample-weight", "w")
+    assert found.exit_code == 0, (found.output, found.exception)
+    assert service.manifest["features"] == ["f_region", "f_n"]
+    assert service.manifest["categories"] == {"f_region": ["south", "north", "east"]}
+    assert service.manifest["weighted"] is True
+    columns = pq.read_table(data).to_pydict()
+    codes = [
+        {"north": 1.0, "south": 0.0, "east": 2.0}.get(one, np.nan)
+        for one in columns["f_region"]
+    ]
+    features = np.array([codes, columns["f_n"]]).T
+    np.testing.assert_array_equal(service.rows["features"], features)
+    labels = np.array([one == "yes" for one in columns["kind"]]).astype(int)
+    theirs = HistGradientBoostingClassifier(max_iter=10, random_state=0)
+    wanted = theirs.fit(features, labels, sample_weight=columns["w"]).predict_proba(features)
+    np.testing.assert_array_equal(decode(service.file).probabilities(features), wanted)
+    plain = fit(
+        Recipe.parse(NewRecipe.model_validate(service.manifest).recipe.spelled()),
+        FitRows(service.rows["features"], service.rows["labels"]),
+        1,
+    )
+    assert plain != service.file  # weights matter
+    for place, value in ((0, 3.0), (1, -1.0), (2, 0.5)):
+        wrong = {**service.rows, "features": features.copy()}
+        wrong["features"][place, 0] = value
+        with pytest.raises(UploadError, match="column 0, counted from 0, has numbers of categ"):
+            service.register_model(service.manifest, pack(wrong))
+    for value in (np.nan, np.inf, -1.0):
+        wrong = {**service.rows, "weights": service.rows["weights"].copy()}
+        wrong["weights"][7] = value
+        with pytest.raises(UploadError, match="weights must be finite"):
+            service.register_model(service.manifest, pack(wrong))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words", "problem"),
+    [
+        (
+            {"categories": {"f_region": ["north"]}},
+            (),
+            "f_region: 30 of 60 values are not among",
+        ),
+        ({"categories": {"region": ["north"]}}, (), "region is not among the features"),
+        ({"categories": {"f_region": []}}, (), "f_region"),
+        ({"categories": {"f_region": ["north", "north", "south", "east"]}}, (), "twice"),
+        ({}, (), "not a number"),
+        (
+            {
+                "estimator": "sklearn.discriminant_analysis.LinearDiscriminantAnalysis",
+                "parameters": {},
+            },
+            ("--sample-weight", "w", "--features", "f_n"),
+            "takes no sample weights",
+        ),
+        (
+            {"categories": {"f_region": ["north", "south", "east"]}},
+            ("--sample-weight", "f_n"),
+            "f_n: ",
+        ),
+    ],
+)
+def test_what_is_wrong_with_categories_and_weights(
+    tmp_path: Path, service: Service, recipe: Any, words: tuple[str, ...], problem: str
+) -> None:
+    features = () if "--features" in words else ("--features", "f_*")
+    given = ("--label", "kind", "--holdout", "none", *features, *words)
+    found = register(tmp_path, {**TREES, **recipe}, weighted(tmp_path), *given)
+    assert problem in said(found) + str(found.exception)
+    assert "south" not in said(found)
+    assert service.file == b""
 
 
 def said(result: Result) -> str:

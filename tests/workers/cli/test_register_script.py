@@ -14,7 +14,7 @@ from safetensors.numpy import save, save_file
 
 from app.schemas.scripts import NewScript
 from tests.workers.training.programs.small import script
-from workers.cli import model
+from workers.cli.models import command as model
 from workers.families.script.family import FAMILY
 from workers.training.programs import run
 from workers.training.recipes.fit import FitRows
@@ -27,6 +27,7 @@ class Service:
     def __init__(self) -> None:
         self.file = b""
         self.config: dict[str, Any] = {}
+        self.arrays: dict[str, Any] = {}
 
     def __enter__(self) -> "Service":
         return self
@@ -37,7 +38,8 @@ class Service:
     def register_model(self, manifest: dict[str, Any], data: bytes) -> None:
         self.config = NewScript.model_validate(manifest).pinned()["config"]
         with np.load(io.BytesIO(data)) as arrays:
-            features, labels = arrays["features"], arrays["labels"].astype(float)
+            self.arrays = {name: arrays[name] for name in arrays.files}
+        features, labels = self.arrays["features"], self.arrays["labels"].astype(float)
         weights = np.linalg.lstsq(features, labels, rcond=None)[0]
         self.file = save({"weights": weights, "seed": np.array([7])})
 
@@ -159,3 +161,22 @@ def test_a_program_that_writes_onnx_predicts_after_download() -> None:
     (found,) = onnxruntime.InferenceSession(exported).run(None, {"x": features})
     oracle = features @ np.linalg.lstsq(features, rows.labels.astype(float), rcond=None)[0]
     assert np.allclose(found[:, 0], oracle)
+
+
+def test_only_a_program_that_can_be_asked_takes_held_out_rows(
+    tmp_path: Path, service: Service
+) -> None:
+    refused = register(tmp_path, None, "--send-holdout")
+    assert refused.exit_code != 0
+    assert 'safetensors, by which only its own code predicts: name a program "predict"' in (
+        " ".join(refused.output.split())
+    )
+    assert service.config == {}
+    (tmp_path / "predict.py").write_text("pass")
+    document = {name: value for name, value in script().items() if name != "files"}
+    taken = register(tmp_path, {**document, "predict": "predict.py"}, "--send-holdout")
+    assert taken.exit_code == 0, taken.output
+    assert service.config["script"]["files"]["predict.py"] == "pass"
+    assert service.arrays["held_out_features"].shape == (6, 3)
+    missing = register(tmp_path, {**document, "predict": "none.py"}, "--send-holdout")
+    assert "none.py: cannot be read" in f"{missing.output} {missing.exception}"

@@ -19,7 +19,7 @@ from lethe.estimators.sums.fixed_point import MAX_CODE, WEIGHT_BITS
 from lethe.estimators.sums.published import PublishedRidge, read_published
 from models import Model
 from tests.uploads import parsed
-from workers.cli import model
+from workers.cli.models import command as model
 from workers.families.sums.family import FAMILY
 from workers.registration.sums import STEPS
 from workers.training.recipes.fit import FitRows

@@ -13,7 +13,8 @@ from click.testing import CliRunner, Result
 
 from lethe.identity import COLUMN, digests, pack
 from tests.workers.cli.test_register import Service
-from workers.cli import data_options, model
+from workers.cli import data_options
+from workers.cli.models import command as model
 from workers.cli.service import Sending
 
 ROWS = 40

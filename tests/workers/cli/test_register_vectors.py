@@ -17,7 +17,7 @@ from app.schemas.vectors import NewVectors
 from app.uploads.rows import parse_vectors
 from models import Model
 from tests.uploads import parsed
-from workers.cli import model
+from workers.cli.models import command as model
 from workers.families.vectors.update import built
 from workers.training.recipes.fit import FitRows
 from workers.training.vectors.files import decode
@@ -161,3 +161,20 @@ def test_what_is_wrong_is_named_and_not_sent(
     assert found.exit_code != 0
     assert problem in f"{found.output} {found.exception}"
     assert not service.rows
+
+
+def test_held_out_rows_are_sent_as_queries(tmp_path: Path, service: Service) -> None:
+    found = register(
+        tmp_path, {"index": "flat"}, embeddings(tmp_path), *LISTS, "--send-holdout"
+    )
+    assert found.exit_code == 0, found.output
+    held, learned = service.rows["held_out_records"].tolist(), service.rows["records"].tolist()
+    assert len(held) == 6  # a tenth, where else no row is held out
+    assert sorted(held + learned) == sorted(IDS)
+    by_id = dict(zip(IDS, VECTORS.tolist(), strict=True))
+    assert service.rows["held_out_features"].tolist() == [by_id[one] for one in held]
+    none = register(
+        tmp_path, {"index": "flat"}, embeddings(tmp_path), *LISTS, "--send-holdout",
+        "--holdout", "none",
+    )  # fmt: skip
+    assert "no row is held out" in f"{none.output} {none.exception}"

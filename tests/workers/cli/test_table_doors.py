@@ -59,6 +59,7 @@ class Provider:
         extractor = Identity(2)
         return {
             "data": self.data,
+            "family": "ridge",
             "classes": ["red", "green", "blue"],
             "bits": 16,
             "exponents": [-8, -8],
@@ -94,6 +95,64 @@ def test_a_contribution_has_the_numbers_of_the_models_classes(
         assert sent["features"][:, 0].tolist() == COLUMNS["f_a"]
         assert sent[COLUMN + "email"][3].tobytes() == pack(digests("email", "p3@example.org"))
     assert b"example.org" not in provider.sent[0]
+
+
+class Tables(Provider):
+    """Holds a model of a table, as `GET /manifest` shows it."""
+
+    def __init__(self, **manifest: Any) -> None:
+        super().__init__("rows")
+        self.changes = manifest
+
+    def manifest(self, ref: str) -> dict[str, Any]:
+        return {
+            "data": "rows",
+            "family": "recipe",
+            "classes": ["red", "green", "blue"],
+            "columns": 3,
+            "features": ["f_b", "f_a", "note"],
+            "categories": {"note": [f"words {row}" for row in range(12)]},
+            "weighted": False,
+            **self.changes,
+        }
+
+
+def test_a_contribution_of_numbers_weights_and_categories(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owners = ("--record-id", "id", "--client", "ward", "--person", "email=email")
+    recipe = Tables()
+    found = contribute(monkeypatch, recipe, table, *owners, "--label", "kind")
+    assert found.exit_code == 0, found.exception
+    with np.load(io.BytesIO(recipe.sent[0])) as sent:
+        assert sent["labels"].tolist() == [2, 0] * 6
+        assert sent["features"].T.tolist() == [COLUMNS["f_b"], COLUMNS["f_a"], list(range(12))]
+        assert "weights" not in sent
+        assert sent[COLUMN + "email"][3].tobytes() == pack(digests("email", "p3@example.org"))
+    assert b"example.org" not in recipe.sent[0]
+    numbers = {"classes": [], "features": [], "categories": {}, "columns": 1, "family": "sums"}
+    sums = Tables(**numbers, weighted=True)
+    words = (*owners, "--label", "f_a", "--features", "f_b")
+    found = contribute(monkeypatch, sums, table, *words, "--sample-weight", "f_a")
+    assert found.exit_code == 0, found.exception
+    with np.load(io.BytesIO(sums.sent[0])) as sent:
+        assert sent["labels"].tolist() == COLUMNS["f_a"]
+        assert sent["weights"].tolist() == COLUMNS["f_a"]  # quarters are whole sixteenths
+    for provider, more, problem in (
+        (sums, (), "--sample-weight"),
+        (Tables(**numbers), ("--sample-weight", "f_a"), "registered without weights"),
+    ):
+        refused = contribute(monkeypatch, provider, table, *words, *more)
+        assert problem in said(refused)
+    few = Tables(categories={"note": ["words 1"]})
+    refused = contribute(monkeypatch, few, table, *owners, "--label", "kind")
+    assert "note: 11 of 12 values are not among its categories" in said(refused)
+    other = Tables(classes=["red", "green"])
+    refused = contribute(monkeypatch, other, table, *owners, "--label", "kind")
+    assert "6 rows have a label that is none of the model's classes" in said(refused)
+    refused = contribute(monkeypatch, recipe, table, "--label", "kind", "--client", "ward")
+    assert "--record-id" in said(refused)
+    assert len(recipe.sent) == len(sums.sent) == 1
 
 
 def test_statistics_are_those_of_the_same_rows_in_an_npz(

@@ -50,11 +50,14 @@ def started(
     monkeypatch.setattr(devices, "choose", chosen.append)
     monkeypatch.setattr(EmbeddedService(app, thread=True).__class__, "start", lambda _: None)
     monkeypatch.setattr(app, "worker_main", calls.append)
+    monkeypatch.setattr(runtime, "serve", lambda _: None)  # this process goes on with others
     return calls
 
 
 QUEUES = {
     "": "cpu",
+    "--queue gpu": "gpu",
+    "--queue gpu --queue cpu": "cpu,gpu",
     "--silo 0": "silo-0",
     "--silo 2 --silo 1": "silo-1,silo-2",
     "--silo 1 --silo 1": "silo-1",
@@ -62,12 +65,36 @@ QUEUES = {
 
 
 @pytest.mark.parametrize("options", QUEUES)
-def test_a_worker_works_on_jobs_or_for_silos(started: list[list[str]], options: str) -> None:
+def test_a_worker_works_on_jobs_or_for_silos(
+    started: list[list[str]], three: Settings, options: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "gpu" in options:
+        routed = three.model_copy(update={"silos": 0, "gpu_queue": True})
+        monkeypatch.setattr(runtime, "services", lambda: Opened(routed))
     done = CliRunner().invoke(worker, options.split(), catch_exceptions=False)
     assert done.exit_code == 0, done.output
     *keys_logged, arguments = started
-    assert [one[0] for one in keys_logged] == (["keys"] if options else [])
+    assert [one[0] for one in keys_logged] == (["keys"] if "silo" in options else [])
     assert arguments[arguments.index("--queues") + 1] == QUEUES[options]
+
+
+QUEUE_REFUSALS = {
+    "--queue gpu": (False, 0, "LETHE_GPU_QUEUE is not set"),
+    "--queue gpu --silo 0": (True, 3, "leave --queue out"),
+    "": (True, 3, "LETHE_GPU_QUEUE and LETHE_SILOS"),
+}
+
+
+@pytest.mark.parametrize("options", QUEUE_REFUSALS)
+def test_a_queue_that_nothing_is_sent_to_is_refused(
+    started: list[list[str]], three: Settings, options: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    routed, silos, cause = QUEUE_REFUSALS[options]
+    other = three.model_copy(update={"silos": silos, "gpu_queue": routed})
+    monkeypatch.setattr(runtime, "services", lambda: Opened(other))
+    done = CliRunner().invoke(worker, options.split())
+    assert (done.exit_code, started) == (2, [])
+    assert cause in done.output
 
 
 def test_a_silo_has_its_key_registered_when_it_starts(

@@ -1,5 +1,7 @@
 """Images in .npz files, the digits, and the partitions that deal them out."""
 
+import hashlib
+import io
 import os
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,11 @@ from workers.data.digit_images import load_digit_images
 from workers.data.digits import load_digits
 from workers.data.image_npz import load_image_npz
 from workers.data.images import LabelledImages
+from workers.data.owners import Ownership
 from workers.data.partition import iid, natural
 from workers.errors import DatasetError
+from workers.registration.network import NetworkOptions
+from workers.registration.network_source import Source, prepare
 
 GOOD: dict[str, Any] = {
     "train_images": np.arange(5 * 4 * 3, dtype=np.uint8).reshape(5, 4, 3),
@@ -73,6 +78,13 @@ def test_a_file_may_say_whose_each_image_is(tmp_path: Path) -> None:
             "train_clients: must be",
         ),
         ({"train_clients": np.ones(5), "test_clients": np.arange(2)}, "train_clients: must be"),
+        ({"train_subjects": np.arange(5)}, "test_subjects: must be"),
+        ({"train_subjects": np.ones((5, 1), int)}, "train_subjects: must be"),
+        ({"train_identity_email": np.array(["a"] * 4)}, "train_identity_email: must be"),
+        ({"test_identity_email": np.array(["a"] * 5)}, "test_identity_email: must be"),
+        ({"train_identity_Mail": np.array(["a"] * 5)}, "train_identity_Mail: the kind"),
+        ({"identity_email": np.array(["a"] * 5)}, "call it train_identity_email"),
+        ({"subjects": np.arange(5)}, "call it train_subjects"),
         ({"train_images": None}, "train_images: missing"),
         ({"train_labels": None}, "train_labels: missing"),
         ({"test_labels": None}, "test_labels: missing"),
@@ -93,6 +105,33 @@ def test_a_file_may_say_whose_each_image_is(tmp_path: Path) -> None:
 def test_odd_arrays_are_named(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=message):
         load_image_npz(saved(tmp_path, **changes))
+
+
+def test_people_of_images_reach_the_upload_as_digests(tmp_path: Path) -> None:
+    """The oracle is hashlib; ann is in a row that is learned and one that is held out."""
+    emails = np.array(["Ann@X.org", "", "bob@x.org", "", "bob@x.org"])
+    path = saved(
+        tmp_path,
+        train_clients=np.array(list("ccddd")),
+        test_clients=np.array(["c", "c"]),
+        train_subjects=np.array(list("stuvw")),
+        test_subjects=np.array(["x", "y"]),
+        train_identity_email=emails,
+        test_identity_email=np.array(["", "ann@x.org"]),
+        train_identity_customer=np.array([11, 12, 13, 14, 15]),
+    )
+    source = Source(path, owners=Ownership(at_least=3))  # leaves the client c out
+    sent = np.load(io.BytesIO(prepare(source, ref="x", options=NetworkOptions()).npz))
+    assert sent["records"].tolist() == ["record-2", "record-3", "record-4"]
+    assert sent["subjects"].tolist() == list("uvw")
+    bob, ann = (hashlib.sha256(one).digest() for one in (b"bob@x.org", b"ann@x.org"))
+    assert [row[:32].tobytes() for row in sent["identity_email"]] == [bob, bytes(32), bob]
+    numbers = [hashlib.sha256(one).digest() for one in (b"13", b"14", b"15")]
+    assert [row[:32].tobytes() for row in sent["identity_customer"]] == numbers
+    held = dict(zip(sent["held_out_records"], sent["held_out_identity_email"], strict=True))
+    assert list(held) == ["record-5", "record-6"]
+    assert [row[:32].tobytes() for row in held.values()] == [bytes(32), ann]
+    assert not sent["held_out_identity_customer"].any()
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
@@ -141,6 +180,8 @@ BAD_IMAGES: list[tuple[dict[str, Any], str]] = [
     ({"labels": np.array([0, 1], dtype=np.uint8)}, "int64"),
     ({"is_test": np.array([True])}, "is_test"),
     ({"clients": np.array(["a", "b", "c"])}, "clients"),
+    ({"subjects": np.array(["a", "b", "c"])}, "subjects"),
+    ({"identities": {"email": np.array(["a"])}}, "identity_email"),
 ]
 
 

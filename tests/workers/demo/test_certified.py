@@ -1,6 +1,7 @@
 """What the demonstration of certified removal registers."""
 
 import io
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from app.schemas.networks import NewNetwork
 from workers.data.images import LabelledImages
 from workers.demo import certified
-from workers.demo.network import ROUNDS, TRAINING
+from workers.demo.network import DIGITS
 from workers.demo.network_measure import accuracies
 from workers.registration.network import NetworkRegistration, prepare_network
 from workers.training.fedavg.data import image_data
@@ -28,7 +29,8 @@ def images() -> LabelledImages:
 @pytest.fixture(scope="module")
 def prepared(images: LabelledImages) -> NetworkRegistration:
     owners = np.array([f"c{row % 2}" for row in range(30)])
-    options = certified.options(images, {"rounds": ROUNDS, **TRAINING})
+    training = {"rounds": DIGITS.rounds, "local": dict(DIGITS.local)}
+    options = certified.options(certified.METHOD, images, training)
     return prepare_network(images, owners, ref="demo", options=options)
 
 
@@ -64,3 +66,20 @@ def test_a_logistic_head_is_measured_on_flat_pixels(
     right = logits.argmax(1) == images.labels
     assert found.test == pytest.approx(right[20:].mean())
     assert found.forget == pytest.approx(right[:5].mean())
+
+
+def test_a_perceptron_over_given_features_is_as_wide_as_may_be(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for features, hidden in ((16, certified.HIDDEN), (700, 14)):
+        file = tmp_path / f"{features}.npz"
+        np.savez(
+            file,
+            features=rng.normal(size=(40, features)),
+            labels=np.arange(40) % 3,
+            clients=np.arange(40) % 4,
+        )
+        made = certified.of_features(file, {"rounds": 2, "local": dict(DIGITS.local)})
+        wanted = NewNetwork.model_validate(made.manifest)
+        assert wanted.method == "noisy-finetuning"
+        assert wanted.network.parameters["hidden"] == hidden
+        assert wanted.network.parameters["features"] == features

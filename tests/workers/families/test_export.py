@@ -30,6 +30,7 @@ FEATURES = 7
 SHAPES: dict[str, dict[str, int]] = {
     "logistic": {"features": 6, "classes": 3},
     "mit-b0": {"height": 32, "width": 32, "classes": 3},
+    "mlp": {"features": 6, "hidden": 4, "classes": 3},
     "res-unet": {"height": 32, "width": 32, "classes": 2, "features": 4},
     "resnet18": {"height": 32, "width": 32, "classes": 3},
     "simple-cnn": {"classes": 3},

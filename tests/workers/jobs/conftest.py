@@ -11,10 +11,8 @@ from app.settings import Settings
 from lethe.signing.keys import PrivateKey
 from tests.installation import Installation, install
 from workers.families.ridge import blocks
-from workers.jobs import (
-    checkpoints,
-    update,
-)
+from workers.jobs import update
+from workers.jobs.leases import checkpoints
 
 
 @pytest.fixture(autouse=True)

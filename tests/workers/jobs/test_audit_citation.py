@@ -13,8 +13,8 @@ from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.method_audits.reports import OF_ANOTHER
 from app.reconcile.audit_rows import NO_REPORT
-from app.reconcile.fsck import fsck
-from app.reconcile.fsck_audits import OLDER, OTHERWISE, citation_problem
+from app.reconcile.fsck.audits import OLDER, OTHERWISE, citation_problem
+from app.reconcile.fsck.run import fsck
 from app.service import certificates
 from lethe.certificates import audit_counts
 from lethe.certificates.audit_counts import Counts

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from app.reconcile.fsck import fsck
+from app.reconcile.fsck.run import fsck
 from tests.installation import Installation
 from tests.workers.jobs import (
     audits,

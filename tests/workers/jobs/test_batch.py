@@ -28,7 +28,7 @@ from models import (
     Tombstone,
     Verification,
 )
-from models.types import utcnow
+from models.database.types import utcnow
 from tests.installation import Installation, install
 from tests.small import MODEL, ROWS, Caller, pack, rows
 from tests.workers.jobs.oracle import current_head, refit_head
@@ -43,8 +43,8 @@ from workers.jobs import (
     verify,
 )
 from workers.jobs.chain import Chain, Link
-from workers.jobs.lease import JobContext, Lease, LeaseLostError
-from workers.jobs.leased import leased
+from workers.jobs.leases.lease import JobContext, Lease, LeaseLostError
+from workers.jobs.leases.leased import leased
 from workers.judge.base import Report
 from workers.judge.merkle import merkle_root
 from workers.judge.ridge.claim import ExactClaim

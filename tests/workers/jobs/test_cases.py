@@ -9,7 +9,7 @@ from sqlalchemy import text
 from sqlmodel import Session
 
 from app.ledger.startup import load_issuer
-from app.service import cases
+from app.service.desk import cases
 from lethe.certificates.case_summary import check_summary
 from lethe.errors import LetheError
 from lethe.identity import digests

@@ -28,7 +28,7 @@ from tests.workers.jobs.test_dishonest_provider import nothing_done
 from tests.workers.jobs.test_network_certified_hazards import one_ulp
 from tests.workers.jobs.test_stalled import shown
 from workers.jobs import batch
-from workers.jobs.lease import JobContext
+from workers.jobs.leases.lease import JobContext
 from workers.jobs.logged_model import CHANGED, RENAMED
 
 Patch = pytest.MonkeyPatch

@@ -14,8 +14,8 @@ from app import steps
 from app.purge.retention import end_retention
 from app.steps import PlantedFaultError
 from models import Contribution, Job, Model
-from models.clock import clock
-from models.types import utcnow
+from models.database.clock import clock
+from models.database.types import utcnow
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack, rows
 from tests.workers.jobs import audits
@@ -24,8 +24,8 @@ from tests.workers.jobs.test_stalled import shown
 from tests.workers.secure_sum.client.federation import Masked
 from workers.families.network import attempt as network_attempt
 from workers.families.network.reference_models import _Clock
-from workers.jobs.lease import JobContext
-from workers.jobs.leased import leased
+from workers.jobs.leases.lease import JobContext
+from workers.jobs.leases.leased import leased
 from workers.method_audits import run as audit
 
 NEEDS = "request.needs-decision"
@@ -215,7 +215,7 @@ def set_ahead(monkeypatch: pytest.MonkeyPatch, by: timedelta) -> None:
         def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
             return datetime.now(tz) + by
 
-    monkeypatch.setattr("models.types.datetime", Ahead)
+    monkeypatch.setattr("models.database.types.datetime", Ahead)
     assert utcnow() >= real + by
 
 

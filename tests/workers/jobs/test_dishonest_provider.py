@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from sqlmodel import Session, col, select
 
-from app.reconcile.fsck import fsck
+from app.reconcile.fsck.run import fsck
 from lethe.certificates.bundle import parse_bundle
 from lethe.certificates.statement import parse_statement
 from models import Artifact, Certificate, Job, Model, Verification

@@ -8,9 +8,9 @@ import pytest
 from sqlmodel import Session, select
 
 from app.reconcile.findings import FsckReport
-from app.reconcile.fsck import fsck
-from app.reconcile.fsck_journal import fsck_journal
-from app.reconcile.fsck_vault import fsck_vault
+from app.reconcile.fsck.journal import fsck_journal
+from app.reconcile.fsck.run import fsck
+from app.reconcile.fsck.vault import fsck_vault
 from lethe.signing.keys import PrivateKey
 from models import Artifact, Certificate
 from tests.app.ledger.samples import tamper

@@ -12,7 +12,8 @@ from sqlmodel import Session, select
 
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
-from models import Certificate, bulk
+from models import Certificate
+from models.database import bulk
 from tests.installation import Installation, install
 from tests.small import rows
 from workers.jobs import certify, execute, verify

@@ -15,9 +15,9 @@ from sqlmodel import Session, select
 
 from app.ledger.startup import load_issuer
 from app.purge.search import search
-from app.reconcile.fsck import fsck
+from app.reconcile.fsck.run import fsck
 from app.reconcile.held_out import KIND
-from app.service.held_out import HeldOutRows
+from app.service.models.held_out import HeldOutRows
 from lethe.certificates.bundle import parse_bundle
 from lethe.certificates.case_summary import check_summary
 from lethe.estimators.forest.published import PublishedForest

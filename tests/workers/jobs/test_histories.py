@@ -17,8 +17,8 @@ from sqlmodel import Session, select
 from app.ledger.startup import init_log
 from app.settings import Settings
 from models import ErasureRequest, Job, Model, ModelVersion, Record, Tombstone
-from models.session import make_engine
-from models.types import utcnow
+from models.database.session import make_engine
+from models.database.types import utcnow
 from tests.conftest import ORIGIN
 from tests.doubles.dispatcher import STAGES
 from tests.fuzz import fuzz
@@ -224,6 +224,7 @@ def on_file(
         database_url=sqlite_url,
         data_dir=data_dir,
         origin=ORIGIN,
+        decide="at-once",
         batch_min_requests=request.param,
         batch_max_wait_seconds=3600 if request.param > 1 else 0,
     )

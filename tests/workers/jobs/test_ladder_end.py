@@ -12,7 +12,7 @@ from sqlmodel import Session, col, select
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
 from models import ErasureRequest, Model
-from models.types import utcnow
+from models.database.types import utcnow
 from tests.installation import Installation, install
 from tests.lethe.certificates.escalations import escalation_line
 from tests.workers.jobs import networks

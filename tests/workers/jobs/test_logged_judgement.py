@@ -10,7 +10,7 @@ from sqlmodel import Session, select
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
 from app.reconcile.escalation import CONTRADICTED
-from app.reconcile.fsck import fsck
+from app.reconcile.fsck.run import fsck
 from app.reconcile.judgement import Event
 from app.settings import Settings
 from lethe.certificates import shape
@@ -41,7 +41,7 @@ from workers.jobs import (
 )
 from workers.jobs import draft as drafts
 from workers.jobs import logged_judgement as judging
-from workers.jobs.lease import JobContext, Lease
+from workers.jobs.leases.lease import JobContext, Lease
 from workers.jobs.logged_judgement import passed_all
 
 Patch = pytest.MonkeyPatch

@@ -8,7 +8,7 @@ import pytest
 
 from app.service.queue import DEADLINE_MARGIN
 from lethe.certificates.statement import CheckPart
-from models.types import utcnow
+from models.database.types import utcnow
 from tests import small_network
 from workers.families.network.config import NetworkConfig
 from workers.families.network.ladder import (

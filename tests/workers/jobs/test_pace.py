@@ -11,9 +11,10 @@ from app.ledger.sequencer import Ledger
 from app.settings import Settings
 from models import Job, ModelVersion
 from tests.installation import Installation, install
-from workers.jobs import batch, pace
-from workers.jobs.lease import Lease
-from workers.jobs.pace import LEAST, STAGE_S, Pace
+from workers.jobs import batch
+from workers.jobs.leases import pace
+from workers.jobs.leases.lease import Lease
+from workers.jobs.leases.pace import LEAST, STAGE_S, Pace
 
 LEASE = Lease("job", 1, "execute", 1, "erase", 7, "request", None, 1, None)
 

@@ -8,14 +8,16 @@ import pytest
 from sqlalchemy import text
 from sqlmodel import Session, select
 
+from app.backup.reapply import log_people
 from app.problems import UnknownRecordError
 from app.purge.search import search
-from app.reconcile.fsck import fsck
-from app.reconcile.fsck_vault import fsck_vault
-from app.reconcile.people import PeopleChangedError
-from app.service import people
+from app.reconcile import people as reconcile
+from app.reconcile.fsck.run import fsck
+from app.reconcile.fsck.vault import fsck_vault
+from app.reconcile.people import PeopleChangedError, hand_over, stored_rows
+from app.service.desk import people
 from lethe.identity import WIDTH, Identity, digests, pack, parse
-from models import Model, Person
+from models import Model, PeopleSums, Person
 from tests import small
 from tests.installation import Installation
 from tests.small import Caller, rows
@@ -66,15 +68,20 @@ def write(installation: Installation, statement: str) -> None:
         session.commit()
 
 
-def refuses(installation: Installation) -> None:
-    """Insist that nobody is looked up any more, and that fsck finds it."""
-    for person in (ANN, BOB, EVE):
+def refuses(installation: Installation, *people: str) -> None:
+    """Insist that none of these is looked up any more, and that fsck finds why."""
+    for person in people or (ANN, BOB):
         with pytest.raises(PeopleChangedError):
             found(installation, f"email={person}")
+    assert "people" in checks(installation)
+
+
+def checks(installation: Installation) -> set[str]:
+    """Return the names of the checks of fsck that find something."""
     services = installation.services
     report = fsck(services.ledger)
     fsck_vault(services.engine, services.artifacts, services.master, report)
-    assert any(finding.check == "people" for finding in report.findings), report.findings
+    return {finding.check for finding in report.findings}
 
 
 def test_a_person_is_found_by_value_and_by_each_digest(installation: Installation) -> None:
@@ -166,13 +173,123 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("statement", PLANTED.values(), ids=PLANTED.keys())
+# Whose lookups read what was planted; those of others read none of it, or are refused too.
+CONCERNED = {"a swapped record": BOB, "a row more": BOB, "no rows": BOB}
+
+
+@pytest.mark.parametrize(
+    ("name", "sums"),
+    [
+        *((name, "as they were") for name in PLANTED),
+        ("another's record", "deleted"),
+        ("a row less", "altered"),
+    ],
+)
 def test_a_row_that_was_written_by_another_is_not_believed(
-    installation: Installation, statement: str
+    installation: Installation, name: str, sums: str
 ) -> None:
     ready(installation)
     assert [row.id for row in _stored(installation)] == [1, 2, 3]
-    write(installation, statement)
+    write(installation, PLANTED[name])
+    if sums == "deleted":
+        write(installation, "DELETE FROM people_sums")
+    if sums == "altered":
+        write(installation, "UPDATE people_sums SET sums = substr(sums, 2)")
+    refuses(installation, CONCERNED.get(name, ANN))
+    if sums != "as they were":
+        refuses(installation, BOB, EVE)
+
+
+def test_sums_of_an_earlier_table_are_not_believed(installation: Installation) -> None:
+    """Old sums with the rows that they are of: the log has moved on."""
+    ready(installation)
+    write(installation, "CREATE TABLE kept AS SELECT * FROM people")
+    write(installation, "CREATE TABLE kept_sums AS SELECT * FROM people_sums")
+    assert installation.caller.erase_records("r0").status_code == 202
+    installation.drain()
+    for table in ("people", "people_sums"):
+        write(installation, f"DELETE FROM {table}")
+        source = "kept" if table == "people" else "kept_sums"
+        write(installation, f"INSERT INTO {table} SELECT * FROM {source}")
+    refuses(installation, ANN, BOB, EVE)
+
+
+def test_sums_that_are_missing_are_made_again_from_all_rows(
+    installation: Installation,
+) -> None:
+    ready(installation)
+    write(installation, "DELETE FROM people_sums")
+    assert found(installation, f"email={ANN}").learned == ("r0", "r5")
+    with Session(installation.services.engine) as session:
+        assert session.exec(select(PeopleSums)).one().sums != b""
+    write(installation, "UPDATE people_sums SET sums = substr(sums, 2)")
+    assert "people" in checks(installation)
+    assert found(installation, f"email={BOB}").learned == ("r1",)
+    installation.check()
+
+
+def test_a_lookup_reads_few_of_the_rows(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready(installation)
+    people_of = [
+        (f"r{n % 20}", Identity("email", digests("email", f"{n}@x"))) for n in range(4000)
+    ]
+    people.import_identities(installation.services, "small", people_of)
+    read = 0
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal read
+        for row in stored_rows(*arguments):
+            read += 1
+            yield row
+
+    monkeypatch.setattr(reconcile, "stored_rows", counted)
+    monkeypatch.setattr(people, "stored_rows", counted)
+    assert found(installation, f"email={ANN}").learned == ("r0", "r5")
+    assert 2 < read < 150, read  # three digests, each a 256th of 4,003 rows: 47 on average
+    write(installation, "DELETE FROM people_sums")
+    found(installation, f"email={ANN}")
+    assert read > 4003
+    with Session(installation.services.engine) as session:
+        if session.connection().dialect.name == "sqlite":
+            query = "SELECT id FROM people WHERE model_id = 1 AND sha256 >= x'07' AND sha256 < x'08'"
+            plan = str(session.connection().execute(text(f"EXPLAIN QUERY PLAN {query}")).all())
+            assert "ix_people_model_id_sha256" in plan, plan
+
+
+@pytest.mark.parametrize("logged", [False, True])
+def test_a_restore_that_was_killed_before_it_logged_the_identities_leaves_them_usable(
+    installation: Installation, logged: bool
+) -> None:
+    """r0 was erased after the backup; the process dies between the restore and its entry."""
+    ready(installation)
+    write(installation, "CREATE TABLE kept AS SELECT * FROM people")
+    write(installation, "CREATE TABLE kept_sums AS SELECT * FROM people_sums")
+    services = installation.services
+    with Session(services.engine) as session:
+        model = session.exec(select(Model)).one()
+        forget = text("UPDATE people SET state = 'erased', record = NULL WHERE id = 1")
+        session.connection().execute(forget)
+        hand_over(session, services.master, model)
+        session.commit()
+    # Killed here: nothing was logged.
+    assert "people" in checks(installation)
+    if logged:
+        log_people(services.ledger, services.master, ["small"])
+        assert "people" not in checks(installation)
+    ann = found(installation, f"email={ANN}")
+    assert (ann.learned, ann.erased) == (("r5",), 1)
+    assert found(installation, f"email={BOB}").learned == ("r1",)
+    assert "people" not in checks(installation)
+    assert installation.caller.erase_records("r5").status_code == 202
+    installation.drain()
+    assert found(installation, f"email={ANN}").erased == 2
+    # Once it is logged, what was there before is not believed any more.
+    write(installation, "DELETE FROM people")
+    write(installation, "INSERT INTO people SELECT * FROM kept")
+    write(installation, "DELETE FROM people_sums")
+    write(installation, "INSERT INTO people_sums SELECT * FROM kept_sums")
     refuses(installation)
 
 
@@ -183,7 +300,7 @@ def test_a_row_that_was_erased_does_not_come_back(installation: Installation) ->
     installation.drain()
     write(installation, "DELETE FROM people")
     write(installation, "INSERT INTO people SELECT * FROM kept")
-    refuses(installation)
+    refuses(installation, ANN)
 
 
 def test_rows_of_one_model_are_not_those_of_another(installation: Installation) -> None:
@@ -195,6 +312,17 @@ def test_rows_of_one_model_are_not_those_of_another(installation: Installation) 
     assert found(installation, f"email={ANN}", "other").learned == ("r0", "r5")
     write(installation, "UPDATE people SET model_id = 3 - model_id")
     refuses(installation)
+
+
+def test_a_model_that_the_database_lacks_is_not_left_out(installation: Installation) -> None:
+    ready(installation, "small", "other")
+    services = installation.services
+    with services.reading() as session:
+        assert len(people.models_of(services, session, None)) == 2
+    write(installation, "UPDATE models SET ref = 'hidden' WHERE ref = 'other'")
+    with services.reading() as session, pytest.raises(PeopleChangedError, match="lacks"):
+        people.models_of(services, session, None)
+    assert "model" in checks(installation)
 
 
 def test_no_value_and_no_plain_digest_is_stored(

@@ -254,6 +254,45 @@ def test_a_contribution_is_fitted_with_what_is_there(
     check_is(installation, oracle(*retained(installation, whole, gone)), whole["features"])
 
 
+def test_weights_are_part_of_each_fit(installation: Installation, fits: list[int]) -> None:
+    """Registration, contribution, erasure and the judge's fit; the oracle has them too."""
+    whole = {**rows(), "weights": np.random.default_rng(1).uniform(0.1, 3, ROWS)}
+    first = {name: array[:60] for name, array in whole.items()}
+    rest = {name: array[60:] for name, array in whole.items()}
+    register(installation, arrays=first, weighted=True)
+    client = replace(installation.caller, keyid="sender", key=generate_key("ed25519"))
+    assert client.register_key(role="client").status_code == 201
+    path, kind = f"/v1/models/{MODEL}/contributions", "application/x-npz"
+    plain = {name: array for name, array in rest.items() if name != "weights"}
+    refused = client.signed("POST", path, pack(plain), content_type=kind)
+    assert refused.status_code == 422, refused.text
+    assert "weights" in refused.text
+    shown = client.signed("GET", f"/v1/models/{MODEL}/manifest").json()
+    assert (shown["family"], shown["weighted"], shown["columns"]) == ("recipe", True, COLUMNS)
+    answer = client.signed("POST", path, pack(rest), content_type=kind)
+    assert answer.status_code == 202, answer.text
+    installation.drain()
+    request = submit(installation, "r1", "r70")
+    installation.drain()
+    assert networks.request(installation, request).state == "certified"
+    names = {record: place for place, record in enumerate(whole["records"])}
+    with Session(installation.services.engine) as session:
+        salts = {one.record: bytes(one.salt) for one in session.exec(select(Record))}
+    assert set(names) - set(salts) == {"r1", "r70"}
+    order = sorted(salts, key=lambda one: record_commitment(salts[one], one))
+    kept = [names[one] for one in order]
+    parameters: Any = FOREST["parameters"]
+    estimator = RandomForestClassifier(**parameters, random_state=FOREST["seed"])
+    weights = whole["weights"][kept]
+    theirs = estimator.fit(
+        whole["features"][kept], whole["labels"][kept], sample_weight=weights
+    )
+    mine = decode(published(installation)).probabilities(whole["features"])
+    np.testing.assert_array_equal(mine, theirs.predict_proba(whole["features"]))
+    unweighted = estimator.fit(whole["features"][kept], whole["labels"][kept])
+    assert not np.array_equal(mine, unweighted.predict_proba(whole["features"]))
+
+
 def test_the_last_row_goes_too(installation: Installation, fits: list[int]) -> None:
     arrays = {name: array[:4] for name, array in rows().items()}
     register(installation, arrays=arrays)

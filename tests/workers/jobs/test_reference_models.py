@@ -26,7 +26,7 @@ from workers.families.network import (
     empirical as network_empirical,
 )
 from workers.families.network import reference_models as network_trainings
-from workers.jobs.lease import JobContext
+from workers.jobs.leases.lease import JobContext
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim, TrainingCost
 from workers.judge.scores.committed_rows import CommittedRows

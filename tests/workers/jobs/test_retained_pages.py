@@ -8,7 +8,7 @@ from sqlalchemy import event
 from sqlmodel import Session, col, select
 
 from app import retained_pages
-from app.reconcile.fsck import fsck
+from app.reconcile.fsck.run import fsck
 from app.retained_pages import RetainedSet, encode_page, leaves
 from models import Certificate, Contribution, Model, ModelVersion, Record, RetainedPage
 from tests.installation import Installation

@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from models import Artifact, Model, ModelVersion, Record, RequestEvent, Subject
 from tests.installation import Installation
 from tests.small import Caller, pack
 from tests.workers.jobs import networks
+from tests.workers.jobs.rechecking import download, rechecked
 from tests.workers.jobs.test_stalled import shown
 from tests.workers.training.programs.small import script
 from workers.errors import RefusedError
@@ -179,7 +181,7 @@ def check_is(installation: Installation, gone: Sequence[str] = ()) -> None:
 
 
 def test_an_erasure_fits_the_shards_that_held_the_rows(
-    installation: Installation, fits: list[list[int]]
+    installation: Installation, fits: list[list[int]], tmp_path: Path
 ) -> None:
     register(installation)
     check_is(installation)
@@ -203,6 +205,19 @@ def test_an_erasure_fits_the_shards_that_held_the_rows(
     digests = [hashlib.sha256(one[held]).hexdigest() for one in (before, after)]
     assert found.method.parameters[f"shard{held}"] == " ".join(digests)
     installation.check()
+    check_rechecked(installation, request, tmp_path)
+
+
+def check_rechecked(installation: Installation, request: str, folder: Path) -> None:
+    """Insist that an auditor reaches the checks of shards and registration again, offline."""
+    download(installation, request, folder)
+    for name, path in (("model", "/versions/current/artifact"), ("registration", "")):
+        answer = installation.caller.operator("GET", f"/v1/models/{MODEL}{path}")
+        (folder / name).write_bytes(answer.content)
+    files = [f"--{name}={folder / name}" for name in ("model", "registration")]
+    lines = {line["name"]: line["status"] for line in rechecked(folder, *files)["lines"]}
+    assert (lines["8 untouched-shards"], lines["5 registration"]) == ("same", "same")
+    assert "DIFFERS" not in lines.values()
 
 
 def test_requests_in_several_shards_are_fitted_and_judged_together(

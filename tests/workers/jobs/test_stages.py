@@ -11,7 +11,7 @@ from sqlmodel import Session, col, select
 
 from app.service import scope
 from models import Artifact, ErasureRequest, FeatureBlock, Job, Record, Subject
-from models.types import utcnow
+from models.database.types import utcnow
 from tests.installation import Installation
 from tests.small import CLIENTS, MODEL, ROWS, Caller, pack, rows
 from workers.errors import RefusedError
@@ -20,8 +20,8 @@ from workers.jobs import (
     execute,
     sweep,
 )
-from workers.jobs.lease import LeaseLostError, advance
-from workers.jobs.leased import leased
+from workers.jobs.leases.lease import LeaseLostError, advance
+from workers.jobs.leases.leased import leased
 from workers.methods.ridge.ridge_exact import METHOD
 
 

@@ -11,7 +11,7 @@ from app.ledger.sequencer import Ledger
 from app.settings import Settings
 from lethe.errors import LetheError
 from models import ErasureRequest, Job, RequestEvent
-from models.types import utcnow
+from models.database.types import utcnow
 from tests.installation import Installation, install
 from tests.small import MODEL
 from tests.workers.jobs import networks

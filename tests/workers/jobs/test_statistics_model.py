@@ -9,7 +9,7 @@ from sqlmodel import Session, select
 from lethe.certificates.bundle import parse_bundle
 from lethe.certificates.statement import Predicate, parse_statement
 from models import Certificate, ErasureRequest, FeatureBlock, Release
-from models.types import utcnow
+from models.database.types import utcnow
 from tests.installation import Installation
 from tests.remote import Remote
 from tests.small import MODEL

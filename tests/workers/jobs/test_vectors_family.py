@@ -20,11 +20,12 @@ from tests.installation import Installation
 from tests.small import Caller, pack
 from tests.workers.jobs import networks
 from tests.workers.jobs.test_stalled import shown
-from workers.cli import model as cli
+from workers.cli.models import command as cli
 from workers.families import base
 from workers.families.vectors import update
 from workers.jobs import execute
 from workers.training.vectors import files
+from workers.training.vectors.build import build
 from workers.training.vectors.build import drop as honest_drop
 from workers.training.vectors.index import VectorIndex
 
@@ -217,6 +218,49 @@ def test_a_row_left_in_is_refuted_and_the_index_built_anew(
     assert "escalated" in networks.events(installation, request)
     assert shown(installation, request)["state"] == "certified"
     check_rest(installation, "flat", ["passage-003", "passage-040"])
+
+
+def in_another_order(index: VectorIndex, records: Sequence[str]) -> VectorIndex:
+    """Drop the records, and link the rest from the last to the first."""
+    found = honest_drop(index, records)
+    return build(found.options, [*found.records][::-1], found.vectors[::-1].copy())
+
+
+def by_another_seed(index: VectorIndex, records: Sequence[str]) -> VectorIndex:
+    """Drop the records, and publish a graph of another seed as that of the registered one."""
+    found = honest_drop(index, records)
+    options = replace(found.options, seed=found.options.seed + 1)
+    return replace(found, graph=build(options, found.records, found.vectors).graph)
+
+
+@pytest.mark.parametrize("lie", [in_another_order, by_another_seed])
+def test_a_graph_that_was_built_otherwise_is_refuted_and_built_anew(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, lie: Any
+) -> None:
+    register(installation, "hnsw")
+    monkeypatch.setattr(update, "drop", lie)
+    request = submit(installation, "passage-003")
+    installation.drain()
+    assert failed_checks(installation, request) == "6 re-execution"
+    assert shown(installation, request)["state"] == "certified"
+    check_rest(installation, "hnsw", ["passage-003"])
+
+
+def test_a_graph_of_which_two_builds_differ_is_no_registration(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds = iter(range(9))
+
+    def build_otherwise(options: Any, *rows: Any) -> VectorIndex:
+        made = build(replace(options, seed=next(seeds)), *rows)
+        return replace(made, options=options)
+
+    monkeypatch.setattr(update, "build", build_otherwise)
+    register(installation, "hnsw")
+    found = networks.model(installation)
+    assert found.state == "failed"
+    assert "two builds of the graph give different bytes" in (found.failure or "")
+    assert networks.versions(installation) == []
 
 
 def test_a_flipped_bit_of_the_file_passes_no_judge(

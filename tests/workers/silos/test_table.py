@@ -9,7 +9,7 @@ from sqlalchemy import text
 from sqlmodel import Session, col, update
 
 from models import Artifact, Job, SiloTask
-from models.types import utcnow
+from models.database.types import utcnow
 from tests.workers.silos.conftest import JOB, Silos
 from workers.families.base import score
 from workers.jobs import sweep

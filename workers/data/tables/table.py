@@ -250,13 +250,12 @@ class DataTable:
         float32 where every column fits it (booleans, half floats, integers of 16 bits,
         categories), else float64.
 
-        categories: of columns of texts, their values in the order of their numbers. A value
-        that is not among them is missing.
+        categories: of columns of texts, their values in the order of their numbers.
 
         Raises:
-            DatasetError: A column holds texts without categories, times or nested values, an
-                infinity, an integer above 2**53, or, unless allowed, misses a value; or there
-                is no column.
+            DatasetError: A column holds texts without categories, or others than these, times
+                or nested values, an infinity, an integer above 2**53, or, unless allowed,
+                misses a value; or there is no column.
         """
         known = categories or {}
         if not names:
@@ -269,7 +268,7 @@ class DataTable:
         )
         for place, name in enumerate(names):
             if name in known:
-                found[:, place] = self._numbered(name, known[name], allow_missing)
+                found[:, place] = self._numbered(name, known[name])
             else:
                 found[:, place] = _floats(self._values(name)[0])
             if np.isinf(found[:, place]).any():
@@ -338,16 +337,15 @@ class DataTable:
         row = first_text(self._raw(name))
         return "" if row is None else f" (as in row {row + 1:,} after the header)"
 
-    def _numbered(
-        self, name: str, known: Sequence[str], allow_missing: bool
-    ) -> NDArray[np.floating[Any]]:
+    def _numbered(self, name: str, known: Sequence[str]) -> NDArray[np.floating[Any]]:
         values = _plain(self._raw(name))
         places = pc.index_in(values, value_set=pa.array(list(known), values.type))
         places = pc.if_else(pc.is_null(values), pa.scalar(None, pa.int32()), places)
-        unknown = places.null_count
-        if unknown and not allow_missing:
+        unknown = places.null_count - values.null_count
+        if unknown:
             raise DatasetError(
-                f"{name}: {unknown:,} of {len(self):,} values are not among its categories"
+                f"{name}: {unknown:,} of {len(self):,} values are not among its categories: "
+                "declare them, or leave these rows out"
             )
         return _floats(places)
 

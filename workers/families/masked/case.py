@@ -1,5 +1,6 @@
 """The sum of a masked round: unmask its messages and add them to the model's statistics."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,21 +11,25 @@ from app.rounds.opening import CHANGED, is_as_opened
 from app.rounds.steps import members, message_id
 from app.schemas.requests import Scope
 from app.schemas.rounds import STEPS
+from app.service.desk.people import RecordIdentity
 from app.vault.model_key import open_tombstone_key
 from lethe import canonical
+from lethe.identity import WIDTH, unpack
 from models import ErasureRequest, Job, ModelVersion, Record, RequesterKey, Round
-from models.session import chunks
+from models.database.session import chunks
+from models.person import LEARNED
 from workers.errors import RefusedError
 from workers.families.masked.transcript import SealedTranscript
 from workers.families.ridge.state import load_state, ridge_config
 from workers.jobs import versions
 from workers.jobs.chain import BatchMember
-from workers.jobs.lease import JobContext
+from workers.jobs.leases.lease import JobContext
 from workers.methods.ridge.base import RidgeConfig, RidgeState
 from workers.methods.ridge.statistics.gram import RidgeStatistics
 from workers.methods.ridge.statistics.message import Message, check_message
 from workers.secure_sum.aggregate import read_transcript, unmask
 from workers.secure_sum.errors import RoundError
+from workers.secure_sum.messages import MaskedInput
 from workers.secure_sum.plan import parse_plan
 from workers.secure_sum.signing import parse_roster
 from workers.secure_sum.vector import Sums, from_vector
@@ -42,6 +47,7 @@ class RoundSum:
     adds: dict[str, Owner]
     releases: set[str]
     contributors: int
+    people: list[RecordIdentity]  # of the records that are added
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,11 +158,13 @@ def unmask_case(case: RoundCase) -> RoundSum:
         raise RefusedError(f"{error.slug}: {error}") from error
     adds: dict[str, Owner] = {}
     releases: set[str] = set()
+    people: list[RecordIdentity] = []
     moved = 0
     for member, message in transcript.masked.items():
         client = case.clients[member]
         adds |= {record: (client, subject) for record, subject in message.adds}
         releases |= set(message.releases)
+        people += _identities(message)
         moved += len(message.adds) + len(message.releases)
     if len(adds) + len(releases) != moved or not releases.isdisjoint(adds):
         raise RefusedError(
@@ -169,7 +177,14 @@ def unmask_case(case: RoundCase) -> RoundSum:
             "it; a member sent statistics of other rows"
         )
     contributors = sum(stated.moved > 0 for stated in transcript.stated.values())
-    return RoundSum(sums, total.survivors, total.dropped, adds, releases, contributors)
+    return RoundSum(sums, total.survivors, total.dropped, adds, releases, contributors, people)
+
+
+def _identities(message: MaskedInput) -> Iterator[RecordIdentity]:
+    for kind, data in message.people.items():
+        for place, (record, _) in enumerate(message.adds):
+            if found := unpack(data[WIDTH * place : WIDTH * (place + 1)]):
+                yield RecordIdentity(record, LEARNED, kind, found)
 
 
 def apply_sum(case: RoundCase, found: RoundSum) -> Message:

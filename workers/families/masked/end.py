@@ -11,9 +11,9 @@ from app.schemas.rounds import STEPS
 from app.service.context import Services
 from app.service.queue import PARKED
 from models import ErasureRequest, Job, Round
-from models.clock import clock
-from workers.jobs.lease import JobContext, advance
-from workers.jobs.stalled import ESCALATION_MARGIN
+from models.database.clock import clock
+from workers.jobs.leases.lease import JobContext, advance
+from workers.jobs.leases.stalled import ESCALATION_MARGIN
 
 AWAITING = "awaiting-round"
 CLOSED = ("certified", "refused", "withdrawn", "failed")  # no verifier will look any more

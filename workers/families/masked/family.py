@@ -16,7 +16,7 @@ from workers.families.ridge.wording import UNSEEN, guarantee
 from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Judges
 from workers.jobs.draft import Draft
-from workers.jobs.lease import JobContext
+from workers.jobs.leases.lease import JobContext
 from workers.judge.base import Report
 
 # What a certificate says that the verifier could see of a masked round.

@@ -9,7 +9,7 @@ from workers.families.ridge import case as ridge_case
 from workers.families.ridge.case import Summed
 from workers.jobs.case import ExecutedJob, Judges
 from workers.jobs.draft import Draft
-from workers.jobs.lease import JobContext
+from workers.jobs.leases.lease import JobContext
 from workers.judge.ridge.claim import ClaimedStatistics, MaskedClaim
 
 

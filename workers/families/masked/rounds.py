@@ -11,8 +11,10 @@ from sqlmodel import Session
 
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
+from app.reconcile.people import PeopleChangedError
 from app.rounds.steps import close_round
 from app.service.context import Services
+from app.service.desk import people
 from app.service.queue import PARKED
 from app.steps import reached
 from lethe import canonical
@@ -30,12 +32,13 @@ from workers.families.masked.case import (
 from workers.families.masked.transcript import encode_transcript
 from workers.families.ridge import state as ridge_state
 from workers.jobs import (
+    held_out,
     publish,
     versions,
 )
 from workers.jobs.chain import Chain
 from workers.jobs.draft import ShreddedArtifact
-from workers.jobs.lease import JobContext, advance
+from workers.jobs.leases.lease import JobContext, advance
 from workers.jobs.retained_set import open_tree
 from workers.jobs.update import FreshRecords, Update, UpdateResult, as_digests
 from workers.methods.ridge import registry
@@ -67,6 +70,11 @@ def run(job: JobContext) -> None:
         tree = open_tree(services.ledger, session, job.model, case.before, changes)
         chain = Chain.of(released, tree, added=list(fresh.ascending()))
     update = Update(_made(case, found, outcome), rest={}, round_id=case.row.id)
+    measured = held_out.measure(job, update.result.encoded.head, released)
+    if measured.before is not None and not found.adds.keys().isdisjoint(
+        measured.before.records
+    ):
+        raise RefusedError("a record id is that of a held-out row registered: use new ids")
     reached("execute.computed")
 
     def effect(tx: Transaction) -> None:
@@ -81,6 +89,12 @@ def run(job: JobContext) -> None:
             [subject_of[owner] for owner in found.adds.values()], dtype=np.int64
         )
         versions.add_records(session, lease.model_id, fresh, subjects, keep_order=False)
+        if found.people:
+            try:
+                people.require_sums(services, tx, model)
+            except PeopleChangedError as error:
+                raise RefusedError(f"{error.slug}: {error}") from error
+            people.add(services, tx, model, found.people)
         shredded = _shred_counts(services, session, lease.model_id)
         publish.publish(
             job,
@@ -91,6 +105,7 @@ def run(job: JobContext) -> None:
             chain,
             stage=PARKED,
             shredded=shredded,
+            measured=measured,
         )
         counts = canonical.encode(whole.counts.tolist())
         row.counts_id = services.artifacts.put(session, "counts", counts).id

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from sqlmodel import select
 
 from models import Job
-from models.clock import clock
+from models.database.clock import clock
 from workers.errors import RefusedError
 from workers.families.network import before as network_before
 from workers.families.network.before import Before
@@ -30,7 +30,7 @@ from workers.families.network.training import (
 )
 from workers.jobs import draft
 from workers.jobs.draft import Draft
-from workers.jobs.lease import JobContext
+from workers.jobs.leases.lease import JobContext
 from workers.jobs.update import UpdateResult
 from workers.judge.policy.policy import LadderStep
 from workers.judge.samples.empirical import VERIFIER
@@ -171,5 +171,5 @@ def _case(
         # They have left their blocks, so no silo holds them: their engine is this process.
         targets=Side(InProcess(targets, device_of(job.services), THREADS), sizes(targets)),
         data=data_of(rows, salted),
-        validation=validation(config, rows),
+        validation=validation(config, rows, device_of(job.services)),
     )

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,11 +11,12 @@ import torch
 from sqlmodel import Session, select
 
 from app.service.context import Services
+from app.vault.model_key import NOISY_FINETUNING
 from lethe.catalogue import CHECKS
 from lethe.errors import LetheError
 from models import Job
 from workers.errors import ModelError, RefusedError
-from workers.families.network import empirical, logged, progress
+from workers.families.network import empirical, logged, noisy, progress
 from workers.families.network.certified import bounds_of, registered_terms
 from workers.families.network.config import NetworkConfig, network_config
 from workers.families.network.rows import (
@@ -37,21 +38,29 @@ from workers.jobs.case import (
     retained_commitments,
     retained_set_claim,
 )
-from workers.jobs.lease import JobContext
+from workers.jobs.leases.lease import JobContext
 from workers.jobs.logged_model import LoggedRegistration, check_logged, registered
 from workers.judge.base import PurgeClaim, RetainedSetClaim
 from workers.judge.certified.logistic import VERIFIER, LogisticClaim
 from workers.judge.certified.logistic import VERIFIER as CERTIFIED
 from workers.judge.certified.logistic_gradient import Single
-from workers.judge.certified.logistic_noise import NoiseClaim
+from workers.judge.certified.logistic_noise import NoiseClaim, gaussian
+from workers.judge.certified.noisy import VERIFIER as NOISY
+from workers.judge.certified.noisy import NoisyClaim, NoisyTerms
 from workers.judge.checks import ODD_INPUT, judged, report_of
 from workers.judge.exact_retrained import VERIFIER as RETRAINED
 from workers.judge.exact_retrained import RetrainedClaim
 from workers.judge.samples.empirical import VERIFIER as EMPIRICAL
+from workers.methods.certified.noise import KEY_BYTES, context_of
+from workers.methods.certified.noisy_finetuning import NoisyFinetuning
 from workers.methods.certified.release import Release
-from workers.training.networks.files import decode_weights
+from workers.silos.answer import THREADS
+from workers.training.fedavg.in_process import InProcess
+from workers.training.fedavg.noisy import finetune
+from workers.training.fedavg.rounds import sizes
+from workers.training.networks.files import decode_weights, digest_of, encode_weights
 from workers.training.networks.registry import Network
-from workers.training.networks.weights import Weights
+from workers.training.networks.weights import Weights, count
 from workers.training.replay.retraining import most_missing, reexecute, start_digest
 
 
@@ -114,13 +123,17 @@ def _prepare(job: JobContext, session: Session, case: ExecutedJob, seed: bytes) 
         rows_before=rows_digest([*digests.values(), *removed]),
         registered=registered(services.ledger, case.model),
     )
-    if case.plan.claim == CERTIFIED.id:
+    by_noise = case.plan.claim == CERTIFIED.id and case.plan.method == NOISY_FINETUNING
+    if case.plan.claim == CERTIFIED.id and not by_noise:
         noise = _noise(job, session, common)
         return partial(_certified, common, noise)
     alike = _same_machine(services, case)
     if not alike and lease.attempt > 1:
         raise OtherMachineError("verify on a machine like the one that trained")
     device, silos = device_of(services), services.settings.silos
+    if by_noise:
+        sealed = _sealed_run(job, session, common)
+        return partial(_noisy, common, sealed, alike=alike, device=device)
     state = decode_state(services.artifacts.get(session, case.after.state_id))
     telling = partial(progress.repetition, job)
     return partial(_retrained, common, state, telling, alike=alike, device=device, silos=silos)
@@ -254,6 +267,103 @@ def _certified(common: Common, noise: NoiseClaim | None) -> Verdict:
     )
     details = {"rows": str(len(claim.labels))}
     return Verdict(VERIFIER.id, VERIFIER.version, VERIFIER.verify(claim), details)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SealedRun:
+    """What only the verifier sees, and the counts of the log.
+
+    model: the file before the erasure.
+    """
+
+    key: bytes
+    model: bytes
+    before: int
+    ordinal: int
+
+
+def _sealed_run(job: JobContext, session: Session, common: Common) -> SealedRun:
+    """Return what was sealed at the erasure. Raises RefusedError where nothing was."""
+    services, case = job.services, common.case
+    row = session.exec(select(Job).where(Job.id == job.lease.job_id)).one()
+    if row.before_id is None:
+        raise RefusedError("the key and the model before were not kept")
+    sealed = services.artifacts.get(session, row.before_id)
+    return SealedRun(
+        key=sealed[:KEY_BYTES],
+        model=sealed[KEY_BYTES:],
+        before=logged.releases_since_training(services.ledger, case.model, case.after),
+        ordinal=logged.ordinal(services.ledger, case.model, case.after),
+    )
+
+
+def _noisy(common: Common, sealed: SealedRun, *, alike: bool, device: torch.device) -> Verdict:
+    """Judge a published head. Raises what cannot be read: refuted by the caller."""
+    case, config = common.case, common.config
+    method = noisy.registered_method(config)
+    if dict(case.plan.bounds) != noisy.bounds_of(method):
+        raise RefusedError("other bounds are promised than were registered")
+    sigma = float(case.plan.parameters["noise.sigma"])
+    claim = NoisyClaim(
+        retained_set=common.sets,
+        purge=common.purge,
+        published_digest=case.after.head_digest,
+        file_digest=hashlib.sha256(common.file).hexdigest(),
+        claimed_data=case.after.statistics_digest,
+        data=common.rows_after,
+        repeated=_repeated(common, sealed, method, sigma, device),
+        environment_equal=alike,
+        terms=NoisyTerms(
+            steps=method.steps,
+            start_norm=method.start_norm,
+            gradient_norm=method.gradient_norm,
+            learning_rate=method.learning_rate,
+            pull=method.pull,
+            epsilon=method.epsilon,
+            delta=method.delta,
+            releases=method.releases,
+        ),
+        sigma=sigma,
+        key=sealed.key,
+        commitment=common.registered.noise,
+        parameters=count(config.network),
+        before=sealed.before,
+        registration=common.registered.config,
+        rows_before=(case.before.statistics_digest, common.rows_before),
+        model_before=(case.before.head_digest, hashlib.sha256(sealed.model).hexdigest()),
+    )
+    rows = sum(len(data) for data in divide(common.rows, ()).retained.values())
+    details = {"rows": str(rows)}
+    return Verdict(NOISY.id, NOISY.version, NOISY.verify(claim), details)
+
+
+def _repeated(
+    common: Common,
+    sealed: SealedRun,
+    method: NoisyFinetuning,
+    sigma: float,
+    device: torch.device,
+) -> str:
+    """Return the digest of the file that the run ends with here, none if it has no end."""
+    config = common.config
+    network, weights = decode_weights(sealed.model)
+    if network != config.network:
+        raise RefusedError("the sealed model is of another network than the registered")
+    clients = divide(common.rows, ()).retained
+    context = context_of(common.rows_after, sealed.ordinal)
+    try:
+        again, _ = finetune(
+            network,
+            weights,
+            sizes(clients),
+            replace(config.training_of(clients), timeout=0.0),
+            InProcess(clients, device, THREADS),
+            replace(method.chosen, sigma=sigma),
+            lambda step, size: gaussian(sealed.key, f"{context}|noisy {step}", size),
+        )
+    except ModelError:
+        return ""  # the claimed run has no end
+    return digest_of(encode_weights(network.id, network.parameters, again))
 
 
 def _objective(common: Common) -> float:

@@ -1,4 +1,4 @@
-"""Certified removal of a logistic head: its terms, key, budget and secret.
+"""Certified removal of a head: its terms, key, budget and secret.
 
 The terms are the settings of certified-newton in the registration. They hold for HF-KCU too:
 what that makes of a logistic head is certified where the bound allows it.
@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.service.context import Services
-from app.vault.model_key import CERTIFIED_NEWTON, noise_key
+from app.vault.model_key import CERTIFIED_NEWTON, NOISY_FINETUNING, noise_key
 from models import Model
 from workers.errors import RefusedError
-from workers.families.network import logged
+from workers.families.network import logged, noisy
 from workers.families.network.config import NetworkConfig
 from workers.methods.certified.bound import with_bound, with_noise
 from workers.methods.certified.budget import BudgetSpentError, LooseResidualError
@@ -31,7 +31,7 @@ BOUNDED = "hf-kcu"  # the other method whose logistic heads can be certified
 # For these a retraining takes over, as for a step that is never safe.
 GIVES_WAY = (
     *(BudgetSpentError, LooseBoundError, LooseResidualError, NotConvexError),
-    logged.UnprovenTrainingError,
+    *(logged.UnprovenTrainingError, noisy.NotRegisteredError, noisy.SilosError),
 )
 
 
@@ -53,12 +53,19 @@ class Terms:
 
 
 def load_terms(
-    services: Services, model: Model, config: NetworkConfig, retained: Mapping[str, ClientData]
-) -> Terms:
+    services: Services,
+    model: Model,
+    config: NetworkConfig,
+    retained: Mapping[str, ClientData],
+    method_id: str,
+) -> Terms | noisy.KeyedMethod:
     """Return the terms of the next release of a model, of which these rows are retained.
 
-    Raises RefusedError for settings that are out of range, and UnprovenTrainingError.
+    Raises RefusedError for settings that are out of range, UnprovenTrainingError and
+    NotRegisteredError.
     """
+    if method_id == NOISY_FINETUNING:
+        return noisy.load_keyed(services, model, config)
     method = registered_terms(config)
     if CERTIFIED_NEWTON not in config.settings and config.network.id == "logistic":
         method = replace(
@@ -98,13 +105,18 @@ def check_rows(config: NetworkConfig, rows: Iterable[NDArray[Any]]) -> None:
 
 
 def carry_out(
-    method: UnlearningMethod, terms: Terms, case: UnlearningCase, hooks: Hooks
+    method: UnlearningMethod,
+    terms: Terms | noisy.KeyedMethod,
+    case: UnlearningCase,
+    hooks: Hooks,
 ) -> Carried:
     """Run a method, and certify what it made of a logistic head if it is one of those.
 
     Raises what the method raises, GIVES_WAY, and RefusedError for a claim that nobody
     verifies here.
     """
+    if isinstance(terms, noisy.KeyedMethod):
+        return Carried(*noisy.carry_out(terms, case, hooks))
     if method.id == CERTIFIED_NEWTON:
         return _of(terms.method.released(case, terms.key, hooks), terms, case)
     if method.id == BOUNDED and terms.key is not None:

@@ -35,7 +35,7 @@ from workers.jobs.case import (
     retained_commitments,
     retained_set_claim,
 )
-from workers.jobs.lease import JobContext
+from workers.jobs.leases.lease import JobContext
 from workers.jobs.logged_model import LoggedRegistration, registered
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim

@@ -19,7 +19,7 @@ from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Judges
 from workers.jobs.chain import BatchMember
 from workers.jobs.draft import Draft, sha256_hex
-from workers.jobs.lease import JobContext
+from workers.jobs.leases.lease import JobContext
 from workers.jobs.update import ParsedUpload, StoredBlock, Update, UpdateResult
 from workers.judge.base import Report
 from workers.silos.score_task import ScoreTask
@@ -45,6 +45,7 @@ class NetworkFamily(Family):
     rooms = ("training/fedavg", "training/networks", "methods/network", "methods/certified")
     judge_rooms = ("training/replay", "judge")
     audited = True
+    trains_networks = True
     formats = ("onnx", "torch")
 
     def check_here(self) -> None:
@@ -166,6 +167,25 @@ class NetworkFamily(Family):
         from workers.families.network import audited
 
         return audited.load(services, session, model, settings)
+
+    def predict_held_out(
+        self,
+        services: Services,
+        model: Model,
+        file: bytes,
+        features: "NDArray[Any]",
+    ) -> "NDArray[Any] | None":
+        """Return the class of the largest logit, of masks for each pixel."""
+        self.check_here()
+        from workers.families.network.rows import tensors_of
+        from workers.families.network.training import device_of
+        from workers.training.fedavg.evaluate import logits_of
+        from workers.training.networks.files import decode_weights
+
+        network, weights = decode_weights(file)
+        logits = logits_of(network, weights, tensors_of(features), device_of(services))
+        found: NDArray[Any] = logits.argmax(1).numpy()
+        return found
 
     def export(
         self, artifact: bytes, form: str, classes: Sequence[str], config: Mapping[str, Any]

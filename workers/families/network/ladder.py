@@ -12,11 +12,11 @@ from sqlmodel import Session, col, or_, select
 from app.service.ladder import last_attempt, spelled
 from app.service.queue import DEADLINE_MARGIN
 from models import ErasureRequest, Job, Record
-from models.clock import clock
+from models.database.clock import clock
 from workers.families.network.config import NetworkConfig, network_config, policy_of
 from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob
-from workers.jobs.lease import JobContext, Lease
+from workers.jobs.leases.lease import JobContext, Lease
 from workers.judge.attacks.registry import ATTACKS
 from workers.judge.base import Report
 from workers.judge.checks import ODD_INPUT

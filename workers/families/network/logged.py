@@ -15,9 +15,9 @@ from app.reconcile.model_events import model_events
 from lethe.log.entries import Leaf
 from models import Model, ModelVersion
 from workers.errors import RefusedError
-from workers.jobs import checkpoints
 from workers.jobs.case import ExecutedJob
-from workers.jobs.lease import JobContext
+from workers.jobs.leases import checkpoints
+from workers.jobs.leases.lease import JobContext
 from workers.jobs.versions import REPEATED
 
 START = "start"  # digest in the entry of a version

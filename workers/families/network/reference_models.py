@@ -14,7 +14,7 @@ from time import perf_counter
 import numpy as np
 import torch
 
-from models.clock import clock as database_clock
+from models.database.clock import clock as database_clock
 from workers.errors import ModelError, RefusedError
 from workers.families.network import before as network_before
 from workers.families.network import progress
@@ -22,7 +22,7 @@ from workers.families.network.config import NetworkConfig
 from workers.families.network.ladder import first_due, is_late
 from workers.families.network.rows import assemble, holdings, row_digests, salts
 from workers.families.network.training import device_of
-from workers.jobs.lease import JobContext
+from workers.jobs.leases.lease import JobContext
 from workers.judge.inference.alpha_spending import spent
 from workers.judge.inference.intervals import Vector
 from workers.judge.samples import samples

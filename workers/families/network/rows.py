@@ -125,11 +125,16 @@ def client_of(blocks: Sequence[InputBlock], config: NetworkConfig) -> ClientRows
     return ClientRows(records, data, held)
 
 
+def tensors_of(inputs: NDArray[Any]) -> torch.Tensor:
+    """Return inputs (n, *shape) as a network takes them: pixels of planes scaled to -1…1."""
+    if inputs.dtype == np.uint8:
+        none = np.zeros(len(inputs), np.int64)
+        return image_data(inputs.transpose(0, 2, 3, 1), none).inputs
+    return torch.from_numpy(np.ascontiguousarray(inputs))
+
+
 def _tensors(block: InputBlock) -> ClientData:
-    if block.inputs.dtype == np.uint8:  # planes first, as they were registered
-        return image_data(block.inputs.transpose(0, 2, 3, 1), block.labels)
-    inputs: NDArray[Any] = np.ascontiguousarray(block.inputs)
-    return ClientData(torch.from_numpy(inputs), torch.from_numpy(block.labels))
+    return ClientData(tensors_of(block.inputs), torch.from_numpy(block.labels))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

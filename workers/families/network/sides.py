@@ -58,9 +58,12 @@ def divide(rows: Holdings, leaving: Collection[str]) -> ForgetRetainSplit:
 
 
 def validation(
-    config: NetworkConfig, rows: Holdings, leaving: Collection[str] = ()
+    config: NetworkConfig,
+    rows: Holdings,
+    device: torch.device,
+    leaving: Collection[str] = (),
 ) -> Validation | None:
-    """Return the judge by held-out rows that stay, None if there are none."""
+    """Return the judge by held-out rows that stay, on a device, None if there are none."""
     parts = []
     for own in rows.values():
         stay = torch.tensor(
@@ -76,7 +79,7 @@ def validation(
     joined = ClientData(
         torch.cat([part.inputs for part in parts]), torch.cat([part.targets for part in parts])
     )
-    return held_out(config.network, joined, threads=1)
+    return held_out(config.network, joined, device, threads=1)
 
 
 def _at(data: ClientData, places: tuple[int, ...]) -> ClientData:

@@ -6,18 +6,18 @@ from typing import TypeVar
 import torch
 
 from app.service.context import Services
+from app.vault.model_key import has_noise
 from lethe.certificates.escalation import from_line, write_escalation
 from lethe.errors import LetheError
 from workers import devices
 from workers.errors import RefusedError
 from workers.families.network import progress
-from workers.families.network.certified import registered_terms
 from workers.families.network.config import NetworkConfig
 from workers.families.network.rows import Holdings, row_digests, rows_digest
 from workers.families.network.sides import ForgetRetainSplit, Places, divide
 from workers.families.network.state import TrainingState, decode_state, encode_state
-from workers.jobs import checkpoints
-from workers.jobs.lease import JobContext
+from workers.jobs.leases import checkpoints
+from workers.jobs.leases.lease import JobContext
 from workers.jobs.update import Encoded, UpdateResult
 from workers.methods.network.base import Hooks, Side, TargetError, Tick
 from workers.methods.network.hf_kcu.products import NobodyAnsweredError
@@ -206,7 +206,7 @@ def repeat(
             that was resumed on another machine may end so.
         RefusedError: There are none left.
     """
-    if not registered_terms(config).sigma:
+    if not has_noise(job.model.config):
         return False
     services = job.services
     clients = divide(rows, ()).retained

@@ -7,7 +7,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from app.vault.model_key import CERTIFIED_NEWTON
+from lethe.catalogue import UNTESTED
 from models import ErasureRequest, Model, ModelVersion
 from workers.families.network import (
     attempt,
@@ -32,6 +32,7 @@ from workers.families.network.training import (
     RETRAIN,
     data_of,
     described,
+    device_of,
     encoded,
     forget_side,
     repeat,
@@ -41,7 +42,7 @@ from workers.families.network.training import (
 )
 from workers.families.network.wording import EMPIRICAL
 from workers.jobs.chain import BatchMember, owned_by_subject
-from workers.jobs.lease import JobContext
+from workers.jobs.leases.lease import JobContext
 from workers.jobs.update import ParsedUpload, Update, UpdateResult, split
 from workers.methods.network.base import UnlearningCase
 from workers.methods.network.endings import WITHOUT_A_MODEL
@@ -128,8 +129,8 @@ def _forgotten(
         return retrained(job, config, rows, salted, leaving, why_not)
     network, weights = decode_weights(file)
     data = data_of(rows, salted, leaving)
-    judge = validation(config, rows, leaving)
-    if judge is None and method_id != CERTIFIED_NEWTON:
+    judge = validation(config, rows, device_of(services), leaving)
+    if judge is None and method_id not in UNTESTED:
         why = f"{method_id}: no held-out rows are left to guard its step"
         return retrained(job, config, rows, salted, leaving, why)
     training = config.training_of(sides.retained)
@@ -144,7 +145,7 @@ def _forgotten(
         validation=judge,
     )
     try:
-        terms = load_terms(services, job.model, config, sides.retained)
+        terms = load_terms(services, job.model, config, sides.retained, method_id)
         with named_out_of_memory():
             carried = resumed(job, lambda hooks: carry_out(method, terms, case, hooks))
     except (*WITHOUT_A_MODEL, *GIVES_WAY) as error:

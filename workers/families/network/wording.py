@@ -21,6 +21,15 @@ TRAINED: dict[Trained, str] = {
 LEFT_OUT = (
     ", without the answers of clients that were missing in it ({missing}: retrain.missing)"
 )
+# Of a small head, whose rows the verifier saw.
+NOISY = (
+    "The model is the result of the registered steps with Gaussian noise on the retained "
+    "records alone. The verifier repeated them bit for bit, with the key that the log "
+    "committed to at registration. To whoever lacks the key, all versions since the last "
+    "training together are (epsilon, delta)-indistinguishable from those that the same steps "
+    "give from a start that never saw the erased records. Versions from before the erasure are "
+    "not hidden."
+)
 # Of a logistic head, whose rows the verifier saw.
 OPTIMUM = (
     "The model is within the proven distance (Euclidean, of all weights) of the one minimum of "
@@ -43,6 +52,8 @@ def guarantee(claim: str, bounds: Mapping[str, str], *, missing: int = 0) -> Gua
         ValueError: No verifier of networks vouches for the claim.
     """
     if claim == "certified-approximate":
+        if "distance" not in bounds:
+            return Guarantee("certified-approximate", NOISY, bounds)
         statement = OPTIMUM + (NOISE if "epsilon" in bounds else "")
         return Guarantee("certified-approximate", statement, bounds)
     for trained, statement in TRAINED.items():

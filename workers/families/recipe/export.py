@@ -52,22 +52,77 @@ def export(artifact: bytes, classes: Sequence[str]) -> bytes:
     fitted = decode(artifact)
     if fitted.estimator is None:
         raise RefusedError("no row is left in this model: it predicts nothing")
-    graph = _Graph(onnx)
+    graph = RecipeGraph(onnx)
+    found = answer(graph, fitted, graph.cast("features", "DOUBLE"))
+    if not fitted.recipe.classifies:
+        graph.give("value", found.index, "DOUBLE", ["rows"])
+        return graph.encode(fitted.columns)
+    names = graph.texts([classes[place] for place in fitted.classes])
+    graph.give("label", graph.node("Gather", names, found.index), "STRING", ["rows"])
+    output = "probabilities" if found.probable else "scores"
+    graph.give(output, found.scores, "DOUBLE", ["rows", found.width])
+    return graph.encode(fitted.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an estimator's part of a graph gives: names of values in it.
+
+    index: (n,) int64 of the classes that it knows, or (n,) float64 of numbers. scores: (n,
+    width) of classes, probabilities if `probable`.
+    """
+
+    index: str
+    scores: str = ""
+    width: int = 0
+    probable: bool = False
+
+
+def answer(graph: "RecipeGraph", fitted: FittedRecipe, wide: str, prefix: str = "") -> Answer:
+    """Add all steps of a fitted recipe to a graph, on float64 rows. Raises as `export`.
+
+    prefix: of the names that converters choose.
+    """
     steps = [one for _, one in getattr(fitted.estimator, "steps", [("", fitted.estimator)])]
-    wide = graph.cast("features", "DOUBLE")
     for place, step in enumerate(steps[:-1]):
         if type(step).__name__ == "SimpleImputer":
             wide = _imputed(graph, step, wide)
         else:
-            (wide, *_) = graph.convert(step, wide, f"step{place}_")
-    _predict(graph, steps[-1], wide, fitted, [classes[place] for place in fitted.classes])
-    return graph.encode(fitted.columns)
+            (wide, *_) = graph.convert(step, wide, f"{prefix}step{place}_")
+    return _predict(graph, steps[-1], wide, fitted, prefix)
+
+
+def probabilities(graph: "RecipeGraph", fitted: FittedRecipe, found: Answer) -> str:
+    """Add the probabilities (n, classes) that scikit-learn or LightGBM makes of scores.
+
+    Raises:
+        RefusedError: They are made in a way that is not written here.
+    """
+    if found.probable:
+        return found.scores
+    estimator = getattr(fitted.estimator, "steps", [("", fitted.estimator)])[-1][1]
+    kind = type(estimator).__name__
+    if kind == "DummyClassifier":
+        return graph.node("Add", found.scores, graph.constant(np.ones((1, 1))))
+    if BOOSTINGS.get(kind) is voting_trees:
+        count = graph.constant(np.array(float(len(estimator.estimators_))))
+        return graph.node("Div", found.scores, count)
+    if kind == "SGDClassifier" and (estimator.loss != "log_loss" or found.width > 1):
+        # Of several classes they are NaN where all scores are far below 0.
+        raise _refusal(estimator, "probabilities of several classes or of this loss")
+    if kind not in BOOSTINGS and kind not in ("LogisticRegression", "SGDClassifier"):
+        raise _refusal(estimator, "probabilities")
+    if found.width > 1:
+        return graph.node("Softmax", found.scores, axis=1)
+    own = graph.node("Sigmoid", found.scores)
+    other = graph.node("Sub", graph.constant(np.array(1.0)), own)
+    return graph.node("Concat", other, own, axis=1)
 
 
 def _predict(
-    graph: "_Graph", estimator: Any, wide: str, fitted: FittedRecipe, names: Sequence[str]
-) -> None:
-    """Add the last step, with what it gives. names: of classes, as its places count them."""
+    graph: "RecipeGraph", estimator: Any, wide: str, fitted: FittedRecipe, prefix: str
+) -> Answer:
+    """Add the last step."""
     kind = type(estimator).__name__
     if kind in BOOSTINGS:
         boosting = BOOSTINGS[kind](estimator)
@@ -89,21 +144,18 @@ def _predict(
             1,
         )
     else:
-        _converted(graph, estimator, wide, fitted, names)
-        return
+        return _converted(graph, estimator, wide, fitted, prefix)
     if not fitted.recipe.classifies:
-        graph.give("value", graph.flat(scores), "DOUBLE", ["rows"])
-        return
-    if len(names) == 2 and width == 1:
+        return Answer(graph.flat(scores))
+    if len(fitted.classes) == 2 and width == 1:
         above = graph.node("Greater", scores, graph.constant(np.array(0.0)))
         index = graph.flat(graph.cast(above, "INT64"))
     else:
         index = graph.node("ArgMax", scores, axis=1, keepdims=0)
-    graph.give("label", graph.node("Gather", graph.texts(names), index), "STRING", ["rows"])
-    graph.give("scores", graph.node("Identity", scores), "DOUBLE", ["rows", width])
+    return Answer(index, scores, width)
 
 
-def _imputed(graph: "_Graph", step: Any, wide: str) -> str:
+def _imputed(graph: "RecipeGraph", step: Any, wide: str) -> str:
     """Add an imputer, whose operator in ONNX has float32 alone. Raises RefusedError."""
     values = np.asarray(step.statistics_, np.float64)
     if step.add_indicator or not np.isnan(step.missing_values) or np.isnan(values).any():
@@ -112,23 +164,21 @@ def _imputed(graph: "_Graph", step: Any, wide: str) -> str:
 
 
 def _converted(
-    graph: "_Graph", estimator: Any, wide: str, fitted: FittedRecipe, names: Sequence[str]
-) -> None:
+    graph: "RecipeGraph", estimator: Any, wide: str, fitted: FittedRecipe, prefix: str
+) -> Answer:
     narrow = type(estimator).__name__.startswith(NARROW)
     given = graph.cast(wide, "FLOAT") if narrow else wide
-    found = graph.convert(estimator, given, "model_", narrow=narrow)
+    found = graph.convert(estimator, given, f"{prefix}model_", narrow=narrow)
     if not fitted.recipe.classifies:
-        graph.give("value", graph.flat(graph.cast(found[0], "DOUBLE")), "DOUBLE", ["rows"])
-        return
+        return Answer(graph.flat(graph.cast(found[0], "DOUBLE")))
     # The estimator has 0, 1, … for the classes that its rows had.
     index = graph.flat(graph.cast(found[0], "INT64"))
-    graph.give("label", graph.node("Gather", graph.texts(names), index), "STRING", ["rows"])
-    shape: list[str | int] = ["rows", len(names)]
-    graph.give("probabilities", graph.cast(found[1], "DOUBLE"), "DOUBLE", shape)
+    scores = graph.cast(found[1], "DOUBLE")
+    return Answer(index, scores, len(fitted.classes), probable=True)
 
 
 @dataclass(slots=True)
-class _Graph:
+class RecipeGraph:
     """A graph that is built node by node; a node's output is named by its number."""
 
     onnx: Any
@@ -192,7 +242,8 @@ class _Graph:
         link = self.onnx.helper.make_node("Identity", [given], [f"{prefix}given"])
         self.nodes += [link, *made.graph.node]
         self.constants += made.graph.initializer
-        self.functions += made.functions
+        known = {(one.domain, one.name) for one in self.functions}
+        self.functions += [one for one in made.functions if (one.domain, one.name) not in known]
         return [one.name for one in made.graph.output]
 
     def encode(self, columns: int) -> bytes:

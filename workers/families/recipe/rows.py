@@ -22,7 +22,7 @@ from lethe.certificates.retained import record_commitment
 from models import Model, Record
 from workers.errors import RefusedError
 from workers.jobs.chain import BatchMember, owned_by_subject
-from workers.jobs.lease import JobContext
+from workers.jobs.leases.lease import JobContext
 from workers.jobs.update import Owner, ParsedUpload, StoredBlock
 from workers.training.recipes.fit import FitRows
 

@@ -25,7 +25,7 @@ from workers.families.recipe.rows import (
 )
 from workers.jobs.chain import BatchMember
 from workers.jobs.draft import sha256_hex
-from workers.jobs.lease import JobContext
+from workers.jobs.leases.lease import JobContext
 from workers.jobs.update import Encoded, ParsedUpload, Update, UpdateResult, split
 from workers.training.recipes import process
 from workers.training.recipes.fit import FitRows

@@ -32,7 +32,7 @@ from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Judges
 from workers.jobs.chain import BatchMember
 from workers.jobs.draft import Draft
-from workers.jobs.lease import JobContext
+from workers.jobs.leases.lease import JobContext
 from workers.jobs.update import Encoded, ParsedUpload, Update, UpdateResult, split
 from workers.judge.base import Report
 from workers.judge.refitted import EXACT

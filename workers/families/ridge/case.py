@@ -27,7 +27,7 @@ from workers.jobs.case import (
     purge_claims,
     retained_commitments,
 )
-from workers.jobs.lease import JobContext
+from workers.jobs.leases.lease import JobContext
 from workers.jobs.logged_model import NotLoggedError, check_logged
 from workers.judge import registry
 from workers.judge.base import Verifier

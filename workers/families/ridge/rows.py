@@ -26,7 +26,7 @@ from lethe.certificates import shape
 from lethe.certificates.retained import Removal
 from lethe.certificates.retained_tree import EMPTY_ROOT
 from models import FeatureBlock, Model, ModelVersion, Subject
-from models.session import chunks
+from models.database.session import chunks
 from workers.families.ridge.blocks import RowBlock, decode_block
 from workers.jobs.case import ExecutedJob
 from workers.jobs.draft import read_leaves

@@ -4,10 +4,11 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlmodel import Session
 
+from app.service.context import Services
 from lethe import canonical
 from lethe.certificates.statement import Guarantee
 from lethe.errors import LetheError
@@ -29,7 +30,7 @@ from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Judges
 from workers.jobs.chain import BatchMember
 from workers.jobs.draft import Draft, sha256_hex
-from workers.jobs.lease import JobContext
+from workers.jobs.leases.lease import JobContext
 from workers.jobs.update import Encoded, Update, UpdateResult
 from workers.judge.base import Report
 from workers.judge.refitted import RERUN, VERIFIER, RefittedClaim, RerunClaim
@@ -37,6 +38,9 @@ from workers.training.programs import outputs, run
 from workers.training.programs.program import OtherEnvironmentError, Program
 from workers.training.recipes.fit import FitRows
 from workers.training.recipes.process import Limits
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 METHOD, VERSION = "rerun", "1"
 STATE = "script-state/1"
@@ -107,6 +111,17 @@ class ScriptFamily(RecipeFamily):
         self.check_here()
         verifier = VERIFIER if claim_of(cases[0].model) == EXACT else RERUN
         return prepare(job, session, cases, _own, verifier)
+
+    def predict_held_out(
+        self,
+        services: Services,
+        model: Model,
+        file: bytes,
+        features: "NDArray[Any]",
+    ) -> "NDArray[Any] | None":
+        """Return what the program's file predicts. Raises RefusedError."""
+        self.check_here()
+        return run.predict(model.config, file, features, limits(services))
 
     def guarantee(self, plan: Draft) -> Guarantee:
         """Return what is guaranteed of a run. Raises ValueError for another claim."""

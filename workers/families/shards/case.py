@@ -19,7 +19,7 @@ from workers.families.recipe.update import NotFittedError
 from workers.families.shards.rows import owned, shard_key, sharded, subject_names
 from workers.families.shards.update import fitter_of
 from workers.jobs.case import ExecutedJob, Judges
-from workers.jobs.lease import JobContext
+from workers.jobs.leases.lease import JobContext
 from workers.judge.refitted import VERIFIER
 from workers.judge.sharded import ShardsClaim
 from workers.training.programs.program import OtherEnvironmentError

@@ -1,6 +1,6 @@
 """Shards: a recipe over shares of the rows, of which an erasure refits those that held any."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlmodel import Session
@@ -9,6 +9,7 @@ from app.service.context import Services
 from lethe import canonical
 from lethe.certificates.statement import Guarantee
 from models import Model, ModelVersion
+from workers.errors import RefusedError
 from workers.families.base import Family
 from workers.families.recipe.family import RecipeFamily
 from workers.families.recipe.update import limits
@@ -18,10 +19,13 @@ from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Judges
 from workers.jobs.chain import BatchMember
 from workers.jobs.draft import Draft, sha256_hex
-from workers.jobs.lease import JobContext
+from workers.jobs.leases.lease import JobContext
 from workers.jobs.update import ParsedUpload, Update, UpdateResult
 from workers.judge.base import Report
+from workers.training.programs import run
 from workers.training.recipes import process
+from workers.training.recipes.process import Limits
+from workers.training.shards import container
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,7 +49,7 @@ GUARANTEE = (
 class ShardsFamily(RecipeFamily):
     """Each shard learns and forgets by a fit on all rows that are in it then."""
 
-    formats: tuple[str, ...] = ()
+    formats: tuple[str, ...] = ("onnx", "skops")
     rooms: tuple[str, ...] = (
         "families/shards",
         "training/isolation",
@@ -107,13 +111,25 @@ class ShardsFamily(RecipeFamily):
         services: Services,
         model: Model,
         file: bytes,
-        features: "NDArray[np.float64]",
+        features: "NDArray[Any]",
     ) -> "NDArray[Any] | None":
-        """Return what the shards of a recipe answer together, None of shards apart."""
-        if model.config["shards"]["aggregate"] == "apart":
-            return None
+        """Return what the shards answer together, or each apart (shards, n)."""
         self.check_here()
+        if "script" in model.config:
+            return _programs_apart(model, file, features, limits(services))
         return process.predict(file, features, limits(services), READER)
+
+    def export(
+        self, artifact: bytes, form: str, classes: Sequence[str], config: Mapping[str, Any]
+    ) -> bytes:
+        """Return a version's file as ONNX or skops. Raises RefusedError."""
+        if "script" in config:
+            raise RefusedError("shards of a program are as it wrote them: take the native file")
+        self.check_here()
+        from workers.families.shards import export
+
+        made = export.to_onnx if form == "onnx" else export.to_skops
+        return made(artifact, classes)
 
     def guarantee(self, plan: Draft) -> Guarantee:
         """Return what is guaranteed of shards. Raises ValueError for another claim."""
@@ -130,6 +146,19 @@ class ShardsFamily(RecipeFamily):
             name: sha256_hex(canonical.encode(model.config[name])),
             "sharding": sha256_hex(canonical.encode(model.config["shards"])),
         }
+
+
+def _programs_apart(
+    model: Model, file: bytes, features: "NDArray[Any]", most: Limits
+) -> "NDArray[Any]":
+    """Return what each shard's model of a program predicts (shards, n), as `ShardedModel`."""
+    import numpy as np
+
+    _, files = container.decode(file)
+    none = np.full(len(features), -1 if model.classes else np.nan)
+    return np.stack(
+        [run.predict(model.config, one, features, most) if one else none for one in files]
+    )
 
 
 FAMILY: Family = ShardsFamily()

@@ -15,7 +15,7 @@ from workers.families.recipe.rows import TableBlock, departure, salts_of, stored
 from workers.families.recipe.update import NotFittedError, limits, recipe_of
 from workers.families.shards.rows import ShardRows, owned, shard_key, sharded, subject_names
 from workers.jobs.chain import BatchMember
-from workers.jobs.lease import JobContext
+from workers.jobs.leases.lease import JobContext
 from workers.jobs.logged_model import NotLoggedError, OtherModelError, check_logged
 from workers.jobs.update import Encoded, ParsedUpload, Update, UpdateResult, split
 from workers.training.programs.fitter import ProgramFitter

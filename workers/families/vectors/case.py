@@ -14,7 +14,7 @@ from models import Job
 from workers.families.recipe.case import ModelRows, OwnFit, prepare, same_machine
 from workers.families.vectors.update import Erased, built, claim_of, options_of
 from workers.jobs.case import ExecutedJob, Judges
-from workers.jobs.lease import JobContext
+from workers.jobs.leases.lease import JobContext
 from workers.judge.bytes_probe import ProbeClaim, Sought, probe
 from workers.judge.checks import ODD_INPUT
 from workers.judge.refitted import EXACT, VERIFIER

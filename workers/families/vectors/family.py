@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlmodel import Session
 
+from app.service.context import Services
 from lethe import canonical
 from lethe.catalogue import GuaranteeClass
 from lethe.certificates.statement import Guarantee
@@ -13,16 +14,19 @@ from lethe.errors import LetheError
 from models import Model, ModelVersion
 from workers import install
 from workers.errors import RefusedError
-from workers.families.base import Family
+from workers.families.base import Family, Retrieval
 from workers.families.recipe.family import RecipeFamily
 from workers.families.vectors import update
 from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Judges
 from workers.jobs.chain import BatchMember
 from workers.jobs.draft import Draft, sha256_hex
-from workers.jobs.lease import JobContext
+from workers.jobs.leases.lease import JobContext
 from workers.jobs.update import Update
 from workers.judge.base import Report
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 FAISS = "faiss"
 NOT_TESTED = (
@@ -86,6 +90,19 @@ class VectorsFamily(RecipeFamily):
         from workers.families.vectors.case import prepare_vectors
 
         return prepare_vectors(job, session, cases)
+
+    def retrieve_held_out(
+        self, services: Services, model: Model, file: bytes, features: "NDArray[Any]"
+    ) -> Retrieval | None:
+        """Return what the index finds of held-out rows. Raises RefusedError for no rows."""
+        self.check_here()
+        from workers.training.vectors import files, retrieval
+
+        index = files.decode(file)
+        queries = features[: retrieval.MOST]
+        neighbours, share = retrieval.recall(index, queries)
+        itself = retrieval.found_by_themselves(index)
+        return Retrieval(len(queries), neighbours, share, itself)
 
     def guarantee(self, plan: Draft) -> Guarantee:
         """Return what is guaranteed of an index. Raises ValueError for another claim."""

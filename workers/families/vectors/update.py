@@ -23,7 +23,7 @@ from workers.families.recipe.rows import (
 from workers.families.recipe.update import Fitting
 from workers.jobs.chain import BatchMember
 from workers.jobs.draft import sha256_hex
-from workers.jobs.lease import JobContext
+from workers.jobs.leases.lease import JobContext
 from workers.jobs.update import Encoded, Update, UpdateResult, split
 from workers.tensor_file import decode_tensors, encode_tensors
 from workers.training.recipes.fit import FitRows

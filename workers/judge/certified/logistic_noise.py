@@ -63,7 +63,7 @@ def check_noise(
     if problem is None:
         published = np.concatenate([bias, weight.ravel()])
         centre = np.concatenate([noise.centre_bias, noise.centre_weight.ravel()])
-        draws = _gaussian(noise.key, f"{context}|{noise.ordinal}", len(published))
+        draws = gaussian(noise.key, f"{context}|{noise.ordinal}", len(published))
         with np.errstate(all="ignore"):
             wanted = centre.astype(np.float64) + noise.sigma * draws
             half = np.spacing(np.abs(published)).astype(np.float64) / 2
@@ -123,7 +123,8 @@ def _uncommitted(noise: NoiseClaim) -> str | None:
     return None
 
 
-def _gaussian(key: bytes, context: str, size: int) -> Matrix:
+def gaussian(key: bytes, context: str, size: int) -> Matrix:
+    """Return `size` numbers (size,) of N(0, 1), as this module's text says."""
     pairs = -(-size // 2)
     data = hashlib.shake_256(NOISE_LABEL + key + context.encode()).digest(16 * pairs)
     whole = np.frombuffer(data, "<u8") // np.uint64(1 << 11)

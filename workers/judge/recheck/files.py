@@ -1,9 +1,10 @@
 """The files that a certificate names: are they these, and do their proofs hold?"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
+from typing import Any
 
 from lethe.certificates.evidence import (
     ESCALATION_SCORES,
@@ -17,17 +18,23 @@ from lethe.errors import LetheError
 from workers.judge.recheck.lines import Line, compare, skipped
 
 POLICY = "policy"
+# What a registration's digest is of.
+PINNED = ("config", "classes", "method", "extractor", "decide", "cooling_off")
 BY_SAMPLES = "empirical-approximate"
 
 
 @dataclass(frozen=True)
 class RecheckFiles:
-    """The files somebody has beside the certificate. policy: hex SHA-256 of a document."""
+    """The files somebody has beside the certificate.
+
+    policy: hex SHA-256 of a document. registration: what GET /v1/models/REF answered.
+    """
 
     evidence: bytes
     scores: Sequence[bytes] = field(default=())
     model: bytes | None = None
     policy: str | None = None
+    registration: Mapping[str, Any] | None = None
 
     @cached_property
     def parsed(self) -> Evidence | None:

@@ -28,6 +28,6 @@ def recheck(said: Predicate, given: RecheckFiles) -> Recheck:
         found, judged = compare_verdict(said, given, own[0])
         lines += found
     if not judged:
-        lines += list_checks(said, given.parsed)
+        lines += list_checks(said, given)
     lines += compare_attempts(said, given)
     return Recheck(lines, judged)

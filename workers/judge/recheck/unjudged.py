@@ -1,11 +1,13 @@
-"""Checks that only the service can run: why, and what digests they name all the same."""
+"""Checks without scores: repeated where files suffice, else why not and what they name."""
 
 import re
 
 from lethe.catalogue import CheckSpec, Compared, check_of
-from lethe.certificates.evidence import SCORES, Evidence
+from lethe.certificates.evidence import SCORES
 from lethe.certificates.statement import CheckPart, Predicate
+from workers.judge.recheck.files import RecheckFiles
 from workers.judge.recheck.lines import Line, compare, skipped
+from workers.judge.recheck.refitted import repeat
 
 DIGEST = re.compile(r"(?:^|sha256 )([0-9a-f]{64})$")
 SCORED = "needs the scores (--scores), and the release that judged"
@@ -14,8 +16,9 @@ UNKNOWN = "is a check that this release does not know"
 OF_ROWS = ("rows-after", "rows-before")
 
 
-def list_checks(said: Predicate, evidence: Evidence | None) -> list[Line]:
+def list_checks(said: Predicate, given: RecheckFiles) -> list[Line]:
     """Return a line for each check; one that names a foreign digest differs."""
+    evidence = given.parsed
     # A ridge head's rows have digests of their own, in the log's entries of its versions.
     ridge = any(check.name.startswith("statistics-") for check in said.checks)
     digests: dict[Compared, str] = {
@@ -35,7 +38,9 @@ def list_checks(said: Predicate, evidence: Evidence | None) -> list[Line]:
         foreign = ridge and check.name in OF_ROWS
         named = None if spec is None or foreign else spec.names
         expected = None if named is None else digests.get(named)
-        lines.append(_line(check, spec, expected, lacking))
+        found = _line(check, spec, expected, lacking)
+        again = repeat(check, said, given) if found.status == "not recomputed" else None
+        lines.append(again or found)
     return lines
 
 

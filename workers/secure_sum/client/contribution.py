@@ -18,11 +18,15 @@ from workers.secure_sum.vector import Sums, Vector, to_vector
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contribution:
-    """The vector, (record, subject) of what it adds, and the records it takes away."""
+    """The vector, (record, subject) of what it adds, and the records it takes away.
+
+    people: by kind, digests of an identity of each record that is added, one after the other.
+    """
 
     vector: Vector
     adds: tuple[tuple[str, str], ...]
     releases: tuple[str, ...]
+    people: Mapping[str, bytes]
 
 
 def check_manifest(plan: RoundPlan, manifest: Mapping[str, Any]) -> None:
@@ -79,7 +83,9 @@ def contribute(
     removed = _sums(rows, [place[record] for record in release], manifest)
     vector = to_vector(added) - to_vector(removed)  # modulo 2^64, as everything is from here on
     adds = tuple((record, rows.subjects[place[record]]) for record in fresh)
-    return Contribution(vector, adds, tuple(release))
+    chosen = [place[record] for record in fresh]
+    people = {kind: column[chosen].tobytes() for kind, column in rows.identities.items()}
+    return Contribution(vector, adds, tuple(release), people if fresh else {})
 
 
 def _sums(rows: LocalRows, chosen: list[int], manifest: Mapping[str, Any]) -> Sums:

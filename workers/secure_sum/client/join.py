@@ -186,7 +186,7 @@ class Joining:
         )
         self.say(f"adding {len(own.adds)} records, releasing {len(own.releases)}")
         sealed = {peer: to_bytes(text) for peer, text in work["sealed"].items()}
-        message = member.masked_input(sealed, own.vector, own.adds, own.releases)
+        message = member.masked_input(sealed, own.vector, own.adds, own.releases, own.people)
         self.record.sent(self.plan, [record for record, _ in own.adds], own.releases)
         return message
 

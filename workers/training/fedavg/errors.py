@@ -1,10 +1,20 @@
 """What ends a federated training by name."""
 
+from collections.abc import Collection
+
 from workers.errors import RefusedError
 
 
 class RoundFailedError(RefusedError):
-    """Fewer clients answered a round usably than the configuration asks for."""
+    """Fewer clients answered a round usably than the configuration asks for.
+
+    reasons: those of the faults, where they are known.
+    """
+
+    def __init__(self, message: str, reasons: Collection[str] = ()) -> None:
+        """Keep the message and the reasons."""
+        super().__init__(message)
+        self.reasons = frozenset(reasons)
 
 
 class DivergedError(RefusedError):

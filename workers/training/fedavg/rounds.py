@@ -145,7 +145,8 @@ def collect(
         reasons = ", ".join(sorted({fault.reason for fault in dropped})) or "none were asked"
         raise RoundFailedError(
             f"{len(updates)} of {len(tasks)} clients answered usably ({reasons}), "
-            f"{min_clients} are needed: resume from the last checkpoint when they are back"
+            f"{min_clients} are needed: resume from the last checkpoint when they are back",
+            {fault.reason for fault in dropped},
         )
     # The work of dropped answers is not known, but their bytes were sent.
     work = Work(

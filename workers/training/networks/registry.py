@@ -10,6 +10,7 @@ from workers.errors import RefusedError
 from workers.training.networks import (
     logistic,
     mit_b0,
+    mlp,
     res_unet,
     resnet18,
     simple_cnn,
@@ -19,7 +20,7 @@ from workers.training.networks.base import Architecture, Task
 
 _ARCHITECTURES: dict[str, Architecture] = {
     module.ARCHITECTURE.id: module.ARCHITECTURE
-    for module in (logistic, mit_b0, res_unet, resnet18, simple_cnn, vit_lite)
+    for module in (logistic, mit_b0, mlp, res_unet, resnet18, simple_cnn, vit_lite)
 }
 
 

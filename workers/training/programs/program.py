@@ -27,7 +27,8 @@ class Program:
 
     output: safetensors or onnx. threads: of numeric libraries. tolerance: largest relative
     difference between two runs, None where they give equal bytes. classes: number of labels, 0
-    where they are numbers. columns: of a row's features.
+    where they are numbers. columns: of a row's features. predict: the file that is run to
+    predict by the output, None of a program that has none.
     """
 
     files: Mapping[str, str]
@@ -39,6 +40,7 @@ class Program:
     tolerance: float | None
     classes: int
     columns: int
+    predict: str | None = None
 
     @classmethod
     def parse(cls, config: Mapping[str, Any]) -> "Program":
@@ -56,6 +58,7 @@ class Program:
                 tolerance=None if tolerance is None else float.fromhex(tolerance),
                 classes=int(config["classes"]),
                 columns=int(config["columns"]),
+                predict=said["predict"],
             )
         except (AttributeError, KeyError, TypeError, ValueError):
             raise RefusedError("the registered program cannot be read: register it") from None

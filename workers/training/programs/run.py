@@ -13,9 +13,13 @@ import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from workers.errors import RefusedError
 from workers.libraries import require
@@ -23,10 +27,12 @@ from workers.training.isolation import confinement
 from workers.training.isolation.confinement import IsolationError
 from workers.training.programs import outputs
 from workers.training.programs.program import Program, check_environment, versions
+from workers.training.recipes import process
 from workers.training.recipes.fit import FitRows, stand_in
 from workers.training.recipes.process import THREADS, Limits, processor
 
 ROOT = Path(__file__).parents[3]
+READER = "workers.training.programs.predict"
 CHILD = (sys.executable, "-B", "-m", "workers.training.programs.child")
 LEAST_SCRATCH = 16 << 20
 END_SECONDS = 10  # that the processes have to end once they are told to
@@ -100,14 +106,51 @@ def execute_twice(config: Mapping[str, Any], rows: FitRows, limits: Limits) -> b
     return second
 
 
+def predict(
+    config: Mapping[str, Any], file: bytes, features: NDArray[Any], limits: Limits
+) -> NDArray[Any]:
+    """Return what the program's file predicts of rows (n, columns): places, or numbers (n,).
+
+    By the registered program `predict`, isolated as the training is; without one, of ONNX, by
+    onnxruntime.
+
+    Raises:
+        MissingLibraryError: onnxruntime is not installed.
+        RefusedError: There is nothing to predict with, it failed or answered something else, or
+            as `execute`.
+    """
+    program = Program.parse(config)
+    if program.predict is None:
+        if program.output != "onnx":
+            raise RefusedError("the program writes safetensors, and names no file to predict")
+        confinement.check()  # else a graph of the operator's would run beside the worker
+        return process.predict(file, features, limits, READER)
+    confinement.check()
+    check_environment(program)
+    rows = FitRows(features, np.zeros(len(features)))
+    asked = replace(program, entry=program.predict)
+    answer = _run(asked, rows, limits, tell=False, model=file)
+    if not isinstance(answer, bytes):
+        how = answer.get("how", answer["message"])
+        raise ProgramError(f"{program.predict} ended with {how}; {_limits(limits)}")
+    found = outputs.numbers(answer, "safetensors").get("predictions")
+    if found is None or found.shape != (len(features),) or found.dtype.kind not in "fiu":
+        raise ProgramError(
+            f"{program.predict} must write one tensor `predictions`: for each row a number, or "
+            "the place of its class"
+        )
+    return found
+
+
 def _run(
-    program: Program, rows: FitRows, limits: Limits, *, tell: bool
+    program: Program, rows: FitRows, limits: Limits, *, tell: bool, model: bytes | None = None
 ) -> bytes | dict[str, str]:
     """Return the program's file, or why there is none.
 
-    tell: return the last line that it wrote to standard error, which may quote the rows.
+    tell: return the last line that it wrote to standard error, which may quote the rows. model:
+    sent with the rows, which then have no label.
     """
-    sent = _arrow(program, rows)
+    sent = _arrow(program, rows, model)
     inputs = len(sent) + sum(len(text.encode()) for text in program.files.values())
     reads, lists, runs = _libraries()
     packages = _packages(program)
@@ -180,18 +223,22 @@ def _limits(limits: Limits) -> str:
     )
 
 
-def _arrow(program: Program, rows: FitRows) -> bytes:
+def _arrow(program: Program, rows: FitRows, model: bytes | None) -> bytes:
     """Return rows as an Arrow IPC file: columns f0, f1, … and label, in their order.
 
     The schema's metadata have the number of classes, 0 of numbers: an erasure may have taken
-    the last row of one.
+    the last row of one. To predict, they have the model file instead of the labels.
     """
     arrow = require("pyarrow", "tables")
     require("pyarrow.ipc", "tables")
     names = [f"f{place}" for place in range(program.columns)]
     columns = [arrow.array(rows.features[:, place]) for place in range(program.columns)]
-    table = arrow.table([*columns, arrow.array(rows.labels)], names=[*names, "label"])
-    table = table.replace_schema_metadata({"classes": str(program.classes)})
+    notes: dict[str, str | bytes] = {"classes": str(program.classes)}
+    if model is None:
+        columns, names = [*columns, arrow.array(rows.labels)], [*names, "label"]
+    else:
+        notes["model"] = model
+    table = arrow.table(columns, names=names).replace_schema_metadata(notes)
     sink = arrow.BufferOutputStream()
     with arrow.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)

@@ -91,7 +91,11 @@ def _fit(order: Mapping[str, Any], rows: bytes) -> bytes:
     warnings.simplefilter("ignore")  # of convergence: they are no errors, and quote numbers
     arrays, _ = decode_tensors(rows)
     tables = [
-        FitRows(arrays[f"features-{place}"], arrays[f"labels-{place}"])
+        FitRows(
+            arrays[f"features-{place}"],
+            arrays[f"labels-{place}"],
+            arrays.get(f"weights-{place}"),
+        )
         for place in range(order["tables"])
     ]
     recipe = Recipe.parse(order["recipe"])

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from workers.errors import RefusedError
 from workers.training.recipes.files import FittedRecipe, encode
 from workers.training.recipes.recipe import Recipe, build
 
@@ -15,7 +17,7 @@ from workers.training.recipes.recipe import Recipe, build
 class FitRows:
     """features (n, d) float64, NaN where missing; labels (n,) int64 of classes, or float64.
 
-    weights (n,) float64, of models that are registered with them. No recipe is.
+    weights (n,) float64, of models that are registered with them.
     records: their ids, which no recipe sees either.
     """
 
@@ -45,12 +47,24 @@ def fit(recipe: Recipe, table: FitRows, threads: int) -> bytes:
         found, labels = np.unique(table.labels, return_inverse=True)
         present = tuple(int(one) for one in found)
     estimator = build(recipe, threads)
+    weights = {} if table.weights is None else {_weight_name(recipe, estimator): table.weights}
     if len(present) == 1:
         from sklearn.dummy import DummyClassifier
 
-        estimator = DummyClassifier(strategy="most_frequent")
-    estimator.fit(table.features, labels)
+        estimator, weights = DummyClassifier(strategy="most_frequent"), {}
+    estimator.fit(table.features, labels, **weights)
     return encode(FittedRecipe(recipe, columns, present, estimator))
+
+
+def _weight_name(recipe: Recipe, estimator: Any) -> str:
+    """Return the argument that gives the last step its weights. Raises RefusedError."""
+    last = estimator.steps[-1][1] if len(recipe.steps) > 1 else estimator
+    if "sample_weight" not in signature(last.fit).parameters:
+        raise RefusedError(
+            f"{recipe.steps[-1].estimator}: takes no sample weights: leave --sample-weight out"
+        )
+    prefix = f"{estimator.steps[-1][0]}__" if len(recipe.steps) > 1 else ""
+    return f"{prefix}sample_weight"
 
 
 STAND_IN = 200  # rows
@@ -65,6 +79,7 @@ def stand_in(table: FitRows) -> FitRows:
     drawn = np.random.default_rng(0).normal(size=(count, table.features.shape[1]))
     if np.isnan(table.features).any():
         drawn[0, 0] = np.nan
+    weights = None if table.weights is None else np.ones(count)
     if table.labels.dtype.kind == "i":
-        return FitRows(drawn, np.resize(np.unique(table.labels), count))
-    return FitRows(drawn, np.arange(count, dtype=np.float64))
+        return FitRows(drawn, np.resize(np.unique(table.labels), count), weights)
+    return FitRows(drawn, np.arange(count, dtype=np.float64), weights)

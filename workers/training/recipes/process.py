@@ -84,6 +84,8 @@ def fit_all(
     arrays = {}
     for place, table in enumerate(tables):
         arrays[f"features-{place}"], arrays[f"labels-{place}"] = table.features, table.labels
+        if table.weights is not None:
+            arrays[f"weights-{place}"] = table.weights
     return _answers(order, encode_tensors(arrays, {}), threads, limits, len(tables))
 
 

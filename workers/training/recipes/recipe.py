@@ -16,13 +16,13 @@ from workers.errors import RefusedError
 # Parameters that no recipe sets, with the reason that a refusal gives.
 FIXED: Mapping[str, str] = {
     "callbacks": "it is code",
-    "categorical_features": "categories are not supported: encode them as numbers",
+    "categorical_features": "declare `categories` beside it: estimators see numbers",
     "class_prior": "an erasure may remove a class",
     "device": "fits run on the processor",
     "early_stopping_rounds": "it needs rows outside the recipe",
-    "enable_categorical": "categories are not supported: encode them as numbers",
+    "enable_categorical": "declare `categories` beside it: estimators see numbers",
     "eval_metric": "it needs rows outside the recipe",
-    "feature_types": "categories are not supported: encode them as numbers",
+    "feature_types": "declare `categories` beside it: estimators see numbers",
     "n_jobs": "the worker sets it; `threads` of the recipe limits it",
     "priors": "an erasure may remove a class",
     "random_state": "set `seed` of the recipe instead",

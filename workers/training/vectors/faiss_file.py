@@ -88,7 +88,22 @@ def search(
     Returns distances (q, count), squared for l2, and record ids, fewer where the lists or links
     that were followed have fewer.
     """
-    distances, labels = to_faiss(index).search(np.ascontiguousarray(queries), count)
+    return _searched(to_faiss(index), index, queries, count)
+
+
+def exhaustive(
+    index: VectorIndex, queries: Vectors, count: int
+) -> tuple[NDArray[np.float32], list[list[str]]]:
+    """Return what `search` does, but compare each query with every row."""
+    whole = faiss.IndexFlat(index.options.columns, _metric(index.options))
+    whole.add(np.ascontiguousarray(index.vectors))
+    return _searched(whole, index, queries, count)
+
+
+def _searched(
+    made: Any, index: VectorIndex, queries: Vectors, count: int
+) -> tuple[NDArray[np.float32], list[list[str]]]:
+    distances, labels = made.search(np.ascontiguousarray(queries, np.float32), count)
     found = [[index.records[one] for one in row if one >= 0] for row in labels.tolist()]
     return distances, found
 

@@ -115,7 +115,7 @@ def certified(claim: EmpiricalClaim, rows: CommittedRows, **changes: Any) -> Cas
     report = VERIFIER.verify(decode_scores(file)[0])
     checks: tuple[CheckPart, ...] = changes.pop("checks", parts(report))
     listed = scores_part(sha256(file).hexdigest(), certified=True)
-    said, evidence = _issued(
+    said, evidence = issued(
         checks, report.result, {"policy": claim.policy_digest}, rows, changes
     )
     return Case(replace(said, evidence=(*said.evidence, listed)), evidence, file)
@@ -148,22 +148,24 @@ def escalated(claim: EmpiricalClaim, rows: CommittedRows, **parameters: str) -> 
     )
     promised = Guarantee("exact-retrained", "It was trained again.", {})
     changes = {"guarantee": promised, "verifier": trained}
-    said, evidence = _issued(checks, "PASS", {**told, **parameters}, rows, changes)
+    said, evidence = issued(checks, "PASS", {**told, **parameters}, rows, changes)
     listed = scores_part(sha256(file).hexdigest(), certified=False)
     return Case(replace(said, evidence=(*said.evidence, listed)), evidence, file)
 
 
-def _issued(
+def issued(
     checks: tuple[CheckPart, ...],
     result: Any,
     parameters: dict[str, str],
     rows: CommittedRows,
     changes: dict[str, Any],
 ) -> tuple[Predicate, bytes]:
+    """Return a certificate's predicate and its evidence; `changes` are of the predicate."""
     sampled = VerifierPart(VERIFIER.id, VERIFIER.version, sha256(b"code").hexdigest())
     verifier = changes.get("verifier", sampled)
     statistics = changes.pop("statistics", {"before": rows.before, "after": rows.after})
-    report = EvidenceReport(verifier, result, checks, {"policy": parameters["policy"]})
+    details = changes.pop("details", {"policy": parameters.get("policy", "none")})
+    report = EvidenceReport(verifier, result, checks, details)
     evidence = build_evidence(PROVEN, report, statistics)
     said = replace(
         contents()[1],

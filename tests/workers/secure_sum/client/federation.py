@@ -97,7 +97,7 @@ class Masked(Remote):
         from sqlmodel import Session, col
 
         from models import Round
-        from models.types import utcnow
+        from models.database.types import utcnow
 
         with Session(self.installation.services.engine) as session:
             past = utcnow().replace(year=2020)

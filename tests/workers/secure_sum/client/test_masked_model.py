@@ -4,17 +4,31 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, delete, select
 
+from app.service.desk import people
 from lethe.certificates.bundle import parse_bundle
 from lethe.certificates.statement import Predicate, parse_statement
+from lethe.identity import parse
 from lethe.log.entries import parse_leaf
 from lethe.signing.keys import generate_key
-from models import Artifact, ErasureRequest, LogEntry, Record, Round, RoundMember, Subject
+from models import (
+    Artifact,
+    ErasureRequest,
+    LogEntry,
+    Model,
+    PeopleSums,
+    Record,
+    Round,
+    RoundMember,
+    Subject,
+)
 from tests.installation import Installation
 from tests.small import MODEL
 from tests.workers.secure_sum.client.federation import Masked
+from workers.data.identities import hashed
 
 FOUR = ("c0", "c1", "c2", "c3")
 
@@ -107,6 +121,44 @@ def test_erased_and_added_in_one_round(learned: Masked) -> None:
         leaves = [parse_leaf(row.leaf) for row in session.exec(select(LogEntry))]
     roots = {digest for leaf in leaves for digest in leaf.digests.values()}
     assert {found.retained_set.before.root.hex(), found.retained_set.after.root.hex()} <= roots
+    installation.check()
+
+
+def test_people_of_added_records_are_found_and_erased_with_them(learned: Masked) -> None:
+    """c4 adds its rows with the addresses of their people while a row of c0 is erased."""
+    installation = learned.installation
+    rows = learned.local("c4")
+    emails = np.array(
+        ["ann@x.org", "", "bob@x.org", *[""] * (len(rows.records) - 4), "ann@x.org"]
+    )
+    rows = replace(rows, identities={"email": hashed("email", emails)})
+    wanted = learned.owned("c0")[:1]
+    listed = [(wanted[0], parse("email=cay@x.org"))]
+    assert people.import_identities(installation.services, MODEL, listed) == 1
+    with Session(installation.services.engine) as session:  # a change and a second one add up
+        session.exec(delete(PeopleSums))
+        session.commit()
+    request_id = erase_records(installation, *wanted)
+    opened = learned.open("c0", "c1", "c2", "c4").json()["id"]
+    joining = [learned.joining(opened, client) for client in ("c0", "c1", "c2")]
+    joining.append(learned.joining(opened, "c4", rows=rows))
+    learned.take(joining)
+    installation.drain()
+    assert state(installation, request_id) == "certified"
+    with installation.services.reading() as session:
+        model = session.exec(select(Model)).one()
+
+    def found(email: str) -> tuple[tuple[str, ...], int]:
+        one = people.find(installation.services, model, parse(f"email={email}"))
+        return one.learned, one.erased
+
+    own = rows.records
+    assert found("Ann@X.org") == (tuple(sorted((own[0], own[-1]))), 0)
+    assert found("bob@x.org") == ((own[2],), 0)
+    assert found("cay@x.org") == ((), 1)
+    erase_records(installation, own[0])
+    learned.round("c1", "c2", "c4")
+    assert found("ann@x.org") == ((own[-1],), 1)
     installation.check()
 
 

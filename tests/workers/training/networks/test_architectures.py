@@ -48,6 +48,7 @@ SIZES = [
     ("SegFormer-B0 for ADE20K, 150 classes", "mit-b0", {"segment": 1, "classes": 150}, 3_752_694),
     ("PUF: approximately 7.6M", "res-unet", {}, RES_UNET),
     ("logistic", "logistic", {"features": 784}, 7_850),
+    ("64 · 32 + 32 + 32 · 10 + 10", "mlp", {}, 2_410),
 ]  # fmt: skip
 
 
@@ -64,6 +65,7 @@ def test_the_papers_bytes() -> None:
 
 SMALL = [
     ("logistic", {"features": 6, "classes": 3}, (3,)),
+    ("mlp", {"features": 6, "hidden": 4, "classes": 3}, (3,)),
     ("simple-cnn", {"height": 28, "width": 28}, (10,)),
     ("simple-cnn", {"height": 6, "width": 7, "channels": 2}, (10,)),
     ("simple-cnn", {"height": 17, "width": 16}, (10,)),
@@ -131,7 +133,7 @@ def test_initial_weights_are_these() -> None:
 
 @pytest.mark.parametrize("name", registry.known())
 def test_the_seed_alone_decides(name: str) -> None:
-    shape = {} if name == "logistic" else {"height": 16, "width": 16}
+    shape = {} if name in ("logistic", "mlp") else {"height": 16, "width": 16}
     if name == "res-unet":
         shape["features"] = 4
     named = network(name, shape)
@@ -148,7 +150,7 @@ def test_the_seed_alone_decides(name: str) -> None:
 @pytest.mark.parametrize("name", registry.known())
 def test_initial_answers_are_moderate(name: str) -> None:
     """First logits in the tens are a loss in the tens, whose gradients end all learning."""
-    named = network(name, {} if name == "logistic" else {"height": 32, "width": 32})
+    named = network(name, {} if name in ("logistic", "mlp") else {"height": 32, "width": 32})
     module = named.build(0)
     shape = (8, *named.input_shape)
     inputs = torch.from_numpy(np.random.default_rng(0).uniform(-1, 1, shape)).float()

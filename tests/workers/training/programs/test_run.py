@@ -32,7 +32,13 @@ WRITES = "import sys; from pathlib import Path; Path(sys.argv[2])"
 
 
 def config(document: dict[str, Any]) -> dict[str, Any]:
-    plain = {"output": "safetensors", "threads": 1, "tolerance": None, **document}
+    plain = {
+        "output": "safetensors",
+        "threads": 1,
+        "tolerance": None,
+        "predict": None,
+        **document,
+    }
     if plain["tolerance"] is not None:
         plain["tolerance"] = float(plain["tolerance"]).hex()
     return {"columns": 3, "classes": 2, "script": plain}

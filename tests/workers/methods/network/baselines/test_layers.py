@@ -10,6 +10,7 @@ from workers.training.networks.registry import known, network
 FIRST = {
     "logistic": "head.weight",
     "mit-b0": "encoder.patches.0.conv.weight",
+    "mlp": "hidden.weight",
     "res-unet": "down.0.first.weight",
     "resnet18": "stem.weight",
     "simple-cnn": "features.0.weight",

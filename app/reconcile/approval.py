@@ -1,0 +1,45 @@
+"""What the log must say of a request before it is executed, for the worker and for fsck."""
+
+from collections.abc import Sequence
+
+from app.reconcile.judgement import RECEIVED, Event
+
+APPROVED, REFUSED, PAUSE = "request.approved", "request.refused", "request.paused"
+RESUMED, HELD_BACK = "request.resumed", "request.awaiting-review"
+ON_BEHALF = "request.on-behalf"
+_DECISIONS = (APPROVED, REFUSED, PAUSE, RESUMED, HELD_BACK)
+
+
+def last_decision(events: Sequence[Event]) -> Event | None:
+    """Return the newest decision of an officer that says whether a request is executed."""
+    return next((one for one in reversed(events) if one.event in _DECISIONS), None)
+
+
+def permission(events: Sequence[Event], model: str, decide: str) -> Event | None:
+    """Return the event from which on a request may be executed after its cooling-off time.
+
+    None where an officer has to approve it first, or it is not of this model.
+
+    Args:
+        events: All of the request so far, in their order.
+        model: Reference of the model.
+        decide: `review` or `at-once`, as the model was registered.
+    """
+    if not events or events[0].event != RECEIVED or events[0].payload.get("model") != model:
+        return None
+    if (last := last_decision(events)) is not None:
+        return last if last.event == APPROVED else None
+    received = events[0]
+    free = decide == "at-once" or received.payload.get("binding") is not None
+    return received if free else None
+
+
+def submitters(events: Sequence[Event]) -> set[str]:
+    """Return who submitted a request: names of keys and tokens in the log, casefolded."""
+    named = (
+        one.payload.get(field)
+        for one in events
+        for event, field in ((RECEIVED, "keyid"), (ON_BEHALF, "by"))
+        if one.event == event
+    )
+    return {str(name).casefold() for name in named if name is not None}

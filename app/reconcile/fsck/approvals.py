@@ -1,0 +1,89 @@
+"""fsck of executions: each that had to wait for an officer follows a logged approval.
+
+Events are believed here as they are stored: `check_openings` compares each with its leaf.
+"""
+
+from datetime import timedelta
+
+from sqlmodel import Session, col, select
+
+from app.ledger.pinned import registered_policy
+from app.reconcile.approval import APPROVED, permission, submitters
+from app.reconcile.findings import FsckReport
+from app.reconcile.fsck.models import registration
+from app.reconcile.judgement import EXECUTED, RECEIVED, Event
+from models import ErasureRequest, Model, RequestEvent
+
+CHECK = "approval"
+FETCH = 500  # rows in memory at once
+UNAPPROVED = "a request was executed that no officer had approved"
+EARLY = "a request was executed before its cooling-off time was over"
+OWN = "a request was approved by who submitted it"
+
+
+def check_approvals(session: Session, report: FsckReport, first: int) -> None:
+    """Look at each execution and each approval from the log index `first` on.
+
+    The model is the one that the receipt names, and its policy the one that the log has it
+    registered with: whoever writes the database can move a request to another model.
+    """
+    policies = _policies(session)
+    held = any(policy != ("at-once", 0) for policy in policies.values())
+    query = (
+        select(RequestEvent, ErasureRequest)
+        .join(ErasureRequest, col(ErasureRequest.id) == col(RequestEvent.request_id))
+        .where(col(RequestEvent.event).in_((APPROVED, EXECUTED) if held else (APPROVED,)))
+        .where(col(RequestEvent.log_index) >= first)
+        .order_by(col(RequestEvent.log_index))
+        .execution_options(yield_per=FETCH)
+    )
+    for event, request in session.exec(query):
+        if not request.event_key:  # the end of retention: nothing opens
+            continue
+        before = _before(session, event)
+        if event.event == APPROVED:
+            if str(event.payload.get("by")).casefold() in submitters(before):
+                report.add(CHECK, OWN, event.log_index)
+        elif (problem := _problem(session, event, before, policies)) is not None:
+            report.add(CHECK, problem, event.log_index)
+
+
+def _policies(session: Session) -> dict[str, tuple[str, int]]:
+    """Return what each model was registered with; of a changed row `check_models` tells."""
+    found = {}
+    for model in session.exec(select(Model).order_by(col(Model.id))).all():
+        logged = registration(session, model)
+        policy = None
+        if logged is not None and logged[1] is not None:
+            policy = registered_policy(model, logged[1])
+        if policy is not None:
+            found[str(model.ref)] = policy
+    return found
+
+
+def _before(session: Session, event: RequestEvent) -> list[Event]:
+    query = (
+        select(RequestEvent)
+        .where(RequestEvent.request_id == event.request_id)
+        .where(col(RequestEvent.log_index) < event.log_index)
+        .order_by(col(RequestEvent.log_index))
+    )
+    return [Event(one.log_index, one.event, one.payload) for one in session.exec(query)]
+
+
+def _problem(
+    session: Session,
+    executed: RequestEvent,
+    before: list[Event],
+    policies: dict[str, tuple[str, int]],
+) -> str | None:
+    received = before[0].payload if before and before[0].event == RECEIVED else {}
+    model = str(received.get("model"))
+    if model not in policies:
+        return None
+    decide, cooling_off = policies[model]
+    permitted = permission(before, model, decide)
+    if permitted is None:
+        return UNAPPROVED
+    begun = session.get_one(RequestEvent, permitted.index).at
+    return EARLY if executed.at < begun + timedelta(seconds=cooling_off) else None

@@ -1,0 +1,222 @@
+"""fsck of what the log commits to: openings of events, requests, certificates."""
+
+from collections.abc import Mapping
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.serialization import load_der_public_key
+from sqlalchemy import func
+from sqlmodel import Session, col, select
+
+from app.ledger.journal import opening
+from app.reconcile.escalation import escalation_problem, scores_problem
+from app.reconcile.findings import FsckReport
+from app.reconcile.fsck.audits import citation_problem
+from app.reconcile.fsck.evidence import evidence_problem
+from app.reconcile.judgement import CERTIFIED, RECEIVED, Event, contradiction
+from lethe import canonical
+from lethe.certificates.bundle import hashedrekord_leaf
+from lethe.certificates.dsse import check_envelope
+from lethe.certificates.statement import Predicate, parse_statement
+from lethe.errors import LetheError
+from lethe.log.entries import ERASURE_EVENT, HASHEDREKORD, check_commitment, parse_leaf
+from lethe.log.spelling import parse_base64
+from models import Certificate, ErasureRequest, LogEntry, RequestEvent
+
+FETCH = 500  # rows in memory at once
+
+
+def check_openings(session: Session, report: FsckReport, first: int) -> None:
+    """Open every commitment whose request and key still exist: retention destroys the key.
+
+    first: The log index of the first event that is opened.
+    """
+    query = (
+        select(RequestEvent, ErasureRequest, LogEntry.leaf)
+        .join(ErasureRequest, col(ErasureRequest.id) == col(RequestEvent.request_id))
+        .join(LogEntry, col(LogEntry.index) == col(RequestEvent.log_index), isouter=True)
+        .where(col(RequestEvent.log_index) >= first)
+        .order_by(col(RequestEvent.log_index))
+        .execution_options(yield_per=FETCH)
+    )
+    ended = set[str]()
+    for event, request, leaf in session.exec(query):
+        if not request.event_key:  # sealed, so that no writer without keys can say it
+            ended.add(request.id)
+            continue
+        problem = _opening_problem(event, request, leaf)
+        if problem is not None:
+            report.add("opening", problem, event.log_index)
+    report.ended = len(ended)
+    unopened = (
+        select(LogEntry.index)
+        .join(ErasureRequest, col(ErasureRequest.ref) == col(LogEntry.ref))
+        .join(RequestEvent, col(RequestEvent.log_index) == col(LogEntry.index), isouter=True)
+        .where(LogEntry.kind == ERASURE_EVENT, col(RequestEvent.log_index).is_(None))
+        .where(col(LogEntry.index) >= first)
+        .order_by(col(LogEntry.index))
+    )
+    report.add_all(
+        "opening",
+        "the request exists but its event's opening is missing",
+        session.exec(unopened),
+    )
+
+
+def _opening_problem(
+    event: RequestEvent, request: ErasureRequest, leaf: bytes | None
+) -> str | None:
+    if leaf is None:
+        return "an event is stored whose entry is not in the log"
+    try:
+        entry = parse_leaf(leaf)
+        if (entry.kind, entry.event, entry.ref) != (ERASURE_EVENT, event.event, request.ref):
+            return "the stored event is not the one in the log"
+        assert entry.commitment is not None
+        document = opening(request.ref, event.event, event.at, event.payload)
+        check_commitment(request.event_key, document, entry.commitment)
+    except LetheError as error:
+        return f"the commitment does not open: {error.detail}"
+    return None
+
+
+def check_requests(session: Session, report: FsckReport) -> None:
+    """Each request was logged as received, and certified at most once and not in name only."""
+    unlogged = (
+        select(ErasureRequest.log_index)
+        .join(
+            RequestEvent,
+            (col(RequestEvent.log_index) == col(ErasureRequest.log_index))
+            & (col(RequestEvent.request_id) == col(ErasureRequest.id))
+            & (col(RequestEvent.event) == RECEIVED),
+            isouter=True,
+        )
+        .where(col(RequestEvent.log_index).is_(None))
+    )
+    report.add_all(
+        "request",
+        "a request does not point at the entry that received it",
+        session.exec(unlogged),
+    )
+    bare = (
+        select(ErasureRequest.log_index)
+        .join(Certificate, col(Certificate.request_id) == col(ErasureRequest.id), isouter=True)
+        .where(ErasureRequest.state == "certified", col(Certificate.id).is_(None))
+    )
+    report.add_all("certificate", "a certified request has no certificate", session.exec(bare))
+    twice = (
+        select(func.max(col(LogEntry.index)))
+        .where(LogEntry.kind == ERASURE_EVENT, LogEntry.event == CERTIFIED)
+        .group_by(col(LogEntry.ref))
+        .having(func.count() > 1)
+    )
+    report.add_all("certificate", "a request was certified more than once", session.exec(twice))
+
+
+def check_certificates(
+    session: Session,
+    issuers: Mapping[str, EllipticCurvePublicKey],
+    report: FsckReport,
+    first: int,
+) -> None:
+    """Each certificate has its own leaf and a judgement before it, each such leaf its row.
+
+    first: The log index of the first certificate that is opened.
+    """
+    query = (
+        select(Certificate, LogEntry.leaf)
+        .join(LogEntry, col(LogEntry.index) == col(Certificate.log_index), isouter=True)
+        .where(col(Certificate.log_index) >= first)
+        .order_by(col(Certificate.log_index))
+        .execution_options(yield_per=FETCH)
+    )
+    for certificate, leaf in session.exec(query):
+        problem = _certificate_problem(session, certificate, leaf, issuers)
+        if problem is not None:
+            report.add("certificate", problem, certificate.log_index)
+    # A second run that logged its own envelope would show here, as would a deleted row.
+    orphans = (
+        select(LogEntry.index)
+        .join(Certificate, col(Certificate.log_index) == col(LogEntry.index), isouter=True)
+        .where(LogEntry.kind == HASHEDREKORD, col(Certificate.id).is_(None))
+        .order_by(col(LogEntry.index))
+    )
+    report.add_all(
+        "certificate",
+        "the log holds a certificate that the database lacks",
+        session.exec(orphans),
+    )
+
+
+def _certificate_problem(
+    session: Session,
+    row: Certificate,
+    leaf: bytes | None,
+    issuers: Mapping[str, EllipticCurvePublicKey],
+) -> str | None:
+    if leaf is None:
+        return "a certificate's entry is not in the log"
+    key = _issuer_in(leaf)
+    if key is None:
+        return "a certificate's entry is not a certificate's leaf"
+    expected = issuers.get(row.issuer_keyid, key)
+    try:
+        payload = check_envelope(row.envelope, expected, row.issuer_keyid)
+        if hashedrekord_leaf(row.envelope, expected) != leaf:
+            return "the leaf is another certificate's"
+        certificate = parse_statement(payload).predicate
+        return (
+            _judgement_problem(session, row, certificate)
+            or citation_problem(session, row.log_index, certificate)
+            or evidence_problem(session, row, certificate)
+        )
+    except LetheError as error:
+        return f"the envelope does not hold: {error.detail}"
+
+
+def _judgement_problem(
+    session: Session, row: Certificate, certificate: Predicate
+) -> str | None:
+    """Return why the request's events before a certificate do not allow it.
+
+    They are believed here as they are stored: `check_openings` compares each with its leaf.
+    """
+    request = session.get(ErasureRequest, row.request_id)
+    if request is None or not request.event_key:  # the end of retention: nothing opens
+        return None
+    if certificate.request_ref != request.ref:
+        return "the certificate is of another request than its row says"
+    if certificate.result != "PASS":
+        return "the certificate's own result is no PASS"
+    query = (
+        select(RequestEvent)
+        .where(
+            RequestEvent.request_id == request.id,
+            col(RequestEvent.log_index) < row.log_index,
+        )
+        .order_by(col(RequestEvent.log_index))
+    )
+    events = [Event(one.log_index, one.event, one.payload) for one in session.exec(query)]
+    claim = certificate.guarantee.class_
+    return (
+        contradiction(events, certificate.retained_set.removal_proof, claim)
+        or escalation_problem(events, certificate.method.id, certificate.method.parameters)
+        or scores_problem(events, claim, certificate.evidence)
+    )
+
+
+def _issuer_in(leaf: bytes) -> EllipticCurvePublicKey | None:
+    """Return the issuer's key that a hashedrekord leaf carries, None in any other leaf."""
+    try:
+        signature = canonical.decode(leaf)["spec"]["hashedRekordV002"]["signature"]
+        spki = parse_base64(signature["verifier"]["publicKey"]["rawBytes"])
+        key = load_der_public_key(spki)
+    except (
+        canonical.NotCanonicalError,
+        LookupError,
+        TypeError,
+        ValueError,
+        UnsupportedAlgorithm,
+    ):
+        return None
+    return key if isinstance(key, EllipticCurvePublicKey) else None

@@ -1,0 +1,94 @@
+"""`fsck`: does the database hold exactly what was logged and signed, and nothing else?
+
+It believes no stored hash: everything is computed again from the leaves. It reads one snapshot
+and may run beside a working service. A finding names log indices and sizes, never a request's
+id, which is its holder's capability.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from sqlmodel import Session
+
+from app.ledger.guard import GuardError
+from app.ledger.sequencer import Ledger
+from app.reconcile.audit_rows import check_audits
+from app.reconcile.findings import FsckReport
+from app.reconcile.fsck.approvals import check_approvals
+from app.reconcile.fsck.keys import check_keys
+from app.reconcile.fsck.models import check_models
+from app.reconcile.fsck.requests import check_certificates, check_openings, check_requests
+from app.reconcile.fsck.state import Verified
+from app.reconcile.fsck.tree import check_guard, check_tree
+from app.vault.errors import SealError
+from lethe.log.checkpoint import Checkpoint
+from models.database.sealed import can_open
+from models.database.session import reading
+
+
+def fsck(
+    ledger: Ledger,
+    issuers: Mapping[str, EllipticCurvePublicKey] | None = None,
+    held: Verified | None = None,
+) -> FsckReport:
+    """Check the log, openings, approvals, certificates, audits, models, keys and tokens.
+
+    Without the master key entries, nodes, checkpoints and guard: the rest is sealed.
+
+    Args:
+        ledger: Opened without checks (`open_ledger`) if it does not start any more.
+        issuers: Public keys of certificate issuers by name. A certificate of an issuer that
+            is not among them is checked against the key in its own leaf.
+        held: What an earlier call verified and this one does not read again (UNREAD).
+    """
+    report = FsckReport()
+    first = 0 if held is None else held.size
+    # Entries are durable before the guard knows them, and the guard before a checkpoint is
+    # stored: read in this order, a service at work cannot look like a damaged one.
+    before = _guarded(ledger, report)
+    with Session(reading(ledger.engine)) as session:
+        watched = {before.size} if before else set()
+        roots = check_tree(session, ledger, report, watched, held)
+        after = _guarded(ledger, report) if before else None
+        if before and after:
+            check_guard(session, before, after, roots, report)
+        if not can_open(ledger.engine):
+            return report
+        with sealed_rows(report, "requests"):
+            check_requests(session, report)
+        with sealed_rows(report, "openings"):
+            check_openings(session, report, first)
+        with sealed_rows(report, "approvals"):
+            check_approvals(session, report, first)
+        with sealed_rows(report, "certificates"):
+            check_certificates(session, issuers or {}, report, first)
+        with sealed_rows(report, "audits"):
+            check_audits(session, report)
+        with sealed_rows(report, "models and records"):
+            check_models(session, report, first)
+        check_keys(session, report)
+    return report
+
+
+@contextmanager
+def sealed_rows(report: FsckReport, what: str) -> Iterator[None]:
+    """Report a row that somebody wrote without the master key; the rest of `what` waits."""
+    try:
+        yield
+    except SealError:
+        report.add(
+            "sealed", f"a row was not written by this installation: not all {what} were checked"
+        )
+
+
+def _guarded(ledger: Ledger, report: FsckReport) -> Checkpoint | None:
+    try:
+        held = ledger.guard.read()
+    except GuardError as error:
+        report.add("guard", error.detail)
+        return None
+    if held.origin != ledger.origin:
+        report.add("guard", "the guard belongs to a log of another name")
+        return None
+    return held

@@ -1,0 +1,136 @@
+"""fsck of what is sealed: does each stored file open, and are the erased still erased?
+
+It needs the master key, and reads one file at a time. Of erased records it opens the evidence,
+which names them, and looks for each: neither record ids nor tags leave this module.
+"""
+
+from sqlalchemy.engine import Engine
+from sqlmodel import Session, col, select
+
+from app.reconcile.deleted import deleted_in
+from app.reconcile.findings import FsckReport
+from app.reconcile.fsck.run import sealed_rows
+from app.reconcile.fsck.state import Verified
+from app.reconcile.people import check_people
+from app.vault.artifacts import GRACE, ArtifactStore
+from app.vault.master import MasterKey
+from app.vault.model_key import open_tombstone_key, record_tag
+from lethe.certificates.evidence import parse_evidence
+from lethe.errors import LetheError
+from models import (
+    Artifact,
+    Certificate,
+    ErasureRequest,
+    Model,
+    Record,
+    Tombstone,
+    Verification,
+)
+from models.database.session import reading
+
+FETCH = 500  # rows, or records of a file, looked for at once
+FILE = "a stored file is missing or was altered: restore the data directory from its backup"
+NO_STONE = "an erased record has no tombstone: it could come back unnoticed"
+STORED = "an erased record is stored again"
+
+
+def fsck_vault(
+    engine: Engine,
+    artifacts: ArtifactStore,
+    master: MasterKey,
+    report: FsckReport,
+    held: Verified | None = None,
+) -> None:
+    """Add what is wrong with files, tombstones and records to a report of `fsck`.
+
+    held: What an earlier call verified: files stored before it, and evidence of certificates
+    that its log had, are not read again.
+    """
+    report.files = True
+    if held is not None and not held.files:
+        held = None
+    with Session(reading(engine)) as session:
+        with sealed_rows(report, "stored files"):
+            _check_files(engine, session, artifacts, report, held)
+        with sealed_rows(report, "erased records"):
+            first = 0 if held is None else held.size
+            _check_erased(session, artifacts, master, report, first)
+        with sealed_rows(report, "identities"):
+            check_people(session, master, report)
+
+
+def _check_files(
+    engine: Engine,
+    session: Session,
+    artifacts: ArtifactStore,
+    report: FsckReport,
+    held: Verified | None,
+) -> None:
+    query = select(Artifact.id).where(col(Artifact.wrapped_key).is_not(None))
+    if held is not None:  # a transaction may have been open then
+        query = query.where(col(Artifact.created_at) >= held.at - GRACE)
+    for artifact_id in session.exec(query.execution_options(yield_per=FETCH)):
+        try:
+            artifacts.get(session, artifact_id)
+        except LetheError:
+            with Session(reading(engine)) as now:  # a service at work shreds meanwhile
+                row = now.get(Artifact, artifact_id)
+            if row is not None and row.wrapped_key is not None:
+                report.add("file", FILE)
+
+
+def _check_erased(
+    session: Session,
+    artifacts: ArtifactStore,
+    master: MasterKey,
+    report: FsckReport,
+    first: int,
+) -> None:
+    query = (
+        select(Certificate.log_index, Verification.evidence_id, ErasureRequest)
+        .join(Verification, col(Verification.request_id) == col(Certificate.request_id))
+        .join(ErasureRequest, col(ErasureRequest.id) == col(Certificate.request_id))
+        .where(col(Certificate.log_index) >= first)
+        .order_by(col(Certificate.log_index))
+        .execution_options(yield_per=FETCH)
+    )
+    keys: dict[int, bytes] = {}
+    gone = deleted_in(session)
+    for index, evidence_id, request in session.exec(query):
+        if not request.event_key:  # at the end of its retention the evidence is destroyed
+            continue
+        model_id = request.model_id
+        try:
+            model = session.get_one(Model, model_id)
+            if model.ref in gone:  # with its tombstones and their key
+                continue
+            if model_id not in keys:
+                keys[model_id] = open_tombstone_key(master, model)
+            evidence = parse_evidence(artifacts.get(session, evidence_id))
+        except LetheError:
+            report.add("file", "the evidence of a certificate cannot be opened", index)
+            continue
+        records = [one.record for one in evidence.removal.records]
+        for start in range(0, len(records), FETCH):
+            chunk = records[start : start + FETCH]
+            for problem in _problems(session, model_id, keys[model_id], chunk):
+                report.add("tombstone", problem, index)
+
+
+def _problems(session: Session, model_id: int, key: bytes, records: list[str]) -> set[str]:
+    """Return what is wrong with some erased records; one that came back has no tombstone."""
+    tags = {record_tag(key, record): record for record in records}
+    stones = select(Tombstone.tag).where(
+        Tombstone.model_id == model_id, col(Tombstone.tag).in_(list(tags))
+    )
+    buried = {tags[bytes(tag)] for tag in session.exec(stones)}
+    query = select(Record.record).where(
+        Record.model_id == model_id, col(Record.record).in_(records)
+    )
+    stored = set(session.exec(query))
+    found = set()
+    if stored & buried:
+        found.add(STORED)
+    if set(records) - stored - buried:
+        found.add(NO_STONE)
+    return found

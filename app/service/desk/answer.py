@@ -1,0 +1,136 @@
+"""The signed answer to a case: the outcome of each part, as the log has it."""
+
+from collections.abc import Sequence
+from hashlib import sha256
+
+from app.ledger.startup import load_issuer
+from app.problems import ConflictError
+from app.reconcile.approval import REFUSED
+from app.reconcile.judgement import opened
+from app.reconcile.model_events import signed_leaves
+from app.reconcile.people import PeopleChangedError
+from app.service import certificates
+from app.service.context import Services
+from app.service.desk.cases import show
+from app.service.desk.parts import ENDED, UNLIKE, load
+from app.service.requests import CLOSED
+from app.service.review import SHOWN, detail
+from lethe import canonical
+from lethe.certificates.case_summary import CaseDecision, CasePart, CasePredicate, build_summary
+from lethe.certificates.dsse import sign_envelope
+from lethe.log.entries import ERASURE_EVENT, CommitmentError, EntryError, Leaf, parse_leaf
+from models import ErasureRequest, RequestEvent
+
+
+def summary(services: Services, ref: str) -> bytes:
+    """Return the signed answer to a case: a DSSE envelope in canonical JSON.
+
+    Raises:
+        NotFoundError: There is none.
+        ConflictError: A part is still in progress, or the case's retention has ended.
+        PeopleChangedError: Its parts are not those that the log commits to.
+    """
+    shown = show(services, ref)
+    if shown.state == "open":
+        raise ConflictError("a part of the case is still in progress: see its parts")
+    with services.reading() as session:
+        case, logged = load(services, session, ref)
+    if case.key is None:  # whoever writes the database can end it too, and then write the parts
+        raise ConflictError(
+            "the case's retention has ended, and with it what compares the case with the log: "
+            "use the answer that was downloaded before"
+        )
+    refs = {part.model: part.request_ref for part in logged}
+    entries = _logged_entries(services, {one for one in refs.values() if one is not None})
+    parts = []
+    for part in shown.parts:
+        assert part.outcome != "in progress"
+        request_ref, digest = refs[part.model], None
+        decisions: list[CaseDecision] = []
+        if request_ref is not None and part.request is not None:
+            leaves = entries.get(request_ref, [])
+            decisions = _decisions(services, part.request, leaves)
+            end = _logged_end(leaves)
+            if part.outcome not in (end, *ENDED.values()):
+                raise PeopleChangedError(UNLIKE)
+            if end == "certified":
+                digest = _certificate(services, part.request, request_ref)
+        answer = CasePart(
+            part.model,
+            part.outcome,
+            part.records,
+            digest,
+            part.held_out_removed,
+            part.removal_log_index,
+            part.log_index,
+            tuple(decisions),
+        )
+        parts.append(answer)
+    payload = build_summary(
+        CasePredicate(
+            case=case.ref,
+            regulation=shown.regulation,
+            received_at=case.received_at.replace(microsecond=0),
+            due_at=case.due_at.replace(microsecond=0),
+            parts=tuple(parts),
+        )
+    )
+    key, keyid = load_issuer(services.settings)
+    return canonical.encode(sign_envelope(payload, key, keyid))
+
+
+def _logged_entries(services: Services, refs: set[str]) -> dict[str, list[tuple[int, Leaf]]]:
+    """Return the log's entries of requests. All leaves are read, 100,000 in 1.8 s."""
+    wanted = {ref.encode() for ref in refs}
+    found: dict[str, list[tuple[int, Leaf]]] = {}
+    leaves = signed_leaves(services.ledger, lambda data: any(ref in data for ref in wanted))
+    for index, data in leaves if refs else ():
+        leaf = parse_leaf(data)
+        if leaf.kind == ERASURE_EVENT and leaf.ref in refs:
+            found.setdefault(leaf.ref, []).append((index, leaf))
+    return found
+
+
+def _logged_end(leaves: Sequence[tuple[int, Leaf]]) -> str | None:
+    """Return how the log has a request as ended, None where it has not."""
+    ends = [(leaf.event or "").removeprefix("request.") for _, leaf in leaves]
+    return next((one for one in reversed(ends) if one in (*CLOSED, "failed")), None)
+
+
+def _decisions(
+    services: Services, request_id: str, leaves: Sequence[tuple[int, Leaf]]
+) -> list[CaseDecision]:
+    """Return what officers decided on a request. Raises PeopleChangedError: not as logged."""
+    with services.reading() as session:
+        request = session.get_one(ErasureRequest, request_id)
+        if not request.event_key:  # its retention has ended before that of the case
+            return []
+        try:
+            opened(session, request, leaves)
+        except (CommitmentError, EntryError):
+            raise PeopleChangedError(UNLIKE) from None
+        rows = [session.get_one(RequestEvent, index) for index, _ in leaves]
+    found = []
+    for row in rows:
+        if row.event in SHOWN and not (row.event == REFUSED and "notice" not in row.payload):
+            said = detail(row, staff=False)
+            found.append(
+                CaseDecision(
+                    row.event.removeprefix("request."),  # type: ignore[arg-type]
+                    row.at.replace(microsecond=0),
+                    said.get("reason"),
+                    said.get("notice"),
+                    said.get("due_at"),
+                    row.log_index,
+                )
+            )
+    return found
+
+
+def _certificate(services: Services, request_id: str, request_ref: str) -> str:
+    """Return the digest of a request's certificate, once it verifies and is that request's."""
+    file = certificates.bundle(services, request_id)
+    verdict = certificates.verify(services, file, None, None)
+    if verdict.statement is None or verdict.statement.predicate.request_ref != request_ref:
+        raise PeopleChangedError(UNLIKE)
+    return sha256(file).hexdigest()

@@ -1,0 +1,224 @@
+"""Cases: show one with its parts and timeline, read its contact address, close it.
+
+A case is what an operator does for one person in one or all models. It has a part for each
+model (`app.service.desk.parts`).
+"""
+
+import hmac
+from datetime import timedelta
+from typing import Any
+
+from sqlmodel import Session, col, select
+
+from app.ledger.journal import record_model_event
+from app.ledger.sequencer import Transaction
+from app.problems import ConflictError, NotFoundError
+from app.reconcile.held_out import EVENT as HELD_OUT_ROWS
+from app.reconcile.people import PeopleChangedError
+from app.schemas.base import format_time
+from app.schemas.people import CaseView, ContactView, PartView, TimelineItem
+from app.service.context import Services
+from app.service.deadlines import confirm_by, days_left, zone_of
+from app.service.desk.parts import (
+    ENDED,
+    OPENED,
+    UNLOGGED,
+    Part,
+    contact_digest,
+    find_case,
+    load,
+    logged_part,
+    parts_of,
+)
+from app.service.requests import CLOSED, certificate_path, is_overdue
+from app.service.review import detail
+from lethe import canonical
+from models import Case, Certificate, ErasureRequest, RequestEvent
+from models.database.clock import clock
+
+CONTACT, CLOSED_CASE = "case.contact", "case.closed"
+CONTACT_DAYS = 90  # after its deadline a case's contact is destroyed, closed or not
+AT_ONCE = 100  # cases in one transaction
+
+
+def show(services: Services, ref: str) -> CaseView:
+    """Return a case with its parts and timeline.
+
+    Raises:
+        NotFoundError: There is none.
+        PeopleChangedError: Its parts are not those that the log commits to.
+    """
+    with services.reading() as session:
+        case, parts = load(services, session, ref)
+        views = [_view(session, part) for part in parts]
+        timeline = [item for part in parts for item in _timeline(session, case, part)]
+        now = clock(session)
+        opens = [
+            session.get_one(ErasureRequest, view.request)
+            for view in views
+            if view.outcome == "in progress"
+        ]
+    is_open = bool(opens)
+    due = min((one.due_at for one in opens), default=case.due_at)
+    zone = zone_of(services.settings)
+    return CaseView.model_validate(
+        {
+            "ref": case.ref,
+            "state": "closed" if case.closed_at else "open" if is_open else "answered",
+            "regulation": case.regulation,
+            "opened_by": case.opened_by,
+            "received_at": case.received_at,
+            "due_at": due,
+            "days_left": days_left(due, now),
+            "overdue": any(is_overdue(one, now) for one in opens),
+            "confirm_by": confirm_by(case.received_at, case.regulation, zone),
+            "closed_at": case.closed_at,
+            "parts": views,
+            "timeline": sorted(timeline, key=lambda item: item.log_index),
+        }
+    )
+
+
+def _view(session: Session, part: Part) -> PartView:
+    outcome, certificate = ENDED.get(part.found), None
+    request = None if part.request is None else session.get(ErasureRequest, part.request)
+    if outcome is None and request is not None:
+        outcome = request.state if request.state in (*CLOSED, "failed") else "in progress"  # type: ignore[assignment]
+    if part.request is not None and session.get(Certificate, part.request) is not None:
+        certificate = certificate_path(part.request)
+    return PartView(
+        model=part.model,
+        outcome=outcome or "in progress",
+        state=None if request is None else request.state,
+        assignee=None if request is None else request.assignee,
+        records=part.records,
+        request=part.request,
+        request_ref=part.request_ref,
+        certificate=certificate,
+        held_out_removed=part.removed,
+        removal_log_index=part.removal_index,
+        log_index=part.log_index,
+    )
+
+
+def _timeline(session: Session, case: Case, part: Part) -> list[TimelineItem]:
+    items = [
+        TimelineItem(
+            at=case.received_at,
+            model=part.model,
+            event=OPENED,
+            log_index=part.log_index,
+            detail={},
+        )
+    ]
+    if not case.parts:  # a request that was submitted alone: it is received below
+        items.clear()
+    if part.removal_index is not None:
+        items.append(
+            TimelineItem(
+                at=case.received_at,
+                model=part.model,
+                event=HELD_OUT_ROWS,
+                log_index=part.removal_index,
+                detail={},
+            )
+        )
+    if part.request is None:
+        return items
+    request = session.get_one(ErasureRequest, part.request)
+    events = session.exec(select(RequestEvent).where(RequestEvent.request_id == part.request))
+    notes = request.notes or {}
+    return items + [
+        TimelineItem(
+            at=one.at,
+            model=part.model,
+            event=one.event,
+            log_index=one.log_index,
+            detail=detail(one, staff=True)
+            | ({"note": notes[key]} if (key := str(one.log_index)) in notes else {}),
+        )
+        for one in events
+    ]
+
+
+def open_contact(services: Services, ref: str, operator: str) -> ContactView:
+    """Return a case's contact address; who opened it is logged first.
+
+    Raises:
+        NotFoundError: There is no such case, or its contact was destroyed or never given.
+        PeopleChangedError: It is not the contact, or not the case, that was logged.
+    """
+
+    def effect(tx: Transaction) -> ContactView:
+        case = find_case(tx.session, ref)
+        if case.contact is None:
+            raise NotFoundError("the case has no contact address, or it was destroyed")
+        contact = contact_digest(case.key or b"", case.contact)
+        parts = parts_of(services, case)
+        if any(logged_part(services, part).get("contact") != contact for part in parts):
+            raise PeopleChangedError(UNLOGGED)
+        said = _act(tx, case, CONTACT, operator)
+        index = record_model_event(tx, case.parts[0]["model"], CONTACT, said)
+        return ContactView(contact=case.contact, log_index=index)
+
+    return services.ledger.transact(effect)
+
+
+def close(services: Services, ref: str, operator: str) -> CaseView:
+    """Close an answered case: its contact address is destroyed. Closing it again does nothing.
+
+    Raises:
+        NotFoundError: There is none.
+        ConflictError: A part is still in progress.
+    """
+    if show(services, ref).state == "open":
+        raise ConflictError("a part of the case is still in progress: see its parts")
+
+    def effect(tx: Transaction) -> None:
+        case = find_case(tx.session, ref)
+        if case.closed_at is None:
+            said = _act(tx, case, CLOSED_CASE, operator)
+            record_model_event(tx, case.parts[0]["model"], CLOSED_CASE, said)
+            case.contact, case.closed_at = None, tx.now
+            tx.session.flush()
+
+    services.ledger.transact(effect)
+    return show(services, ref)
+
+
+def _act(tx: Transaction, case: Case, event: str, operator: str) -> dict[str, str]:
+    """Return the digest by which the log, under the first model, has what an operator did."""
+    said = {"at": format_time(tx.now), "by": operator, "case": case.ref, "event": event}
+    return {"part": hmac.digest(case.key or b"", canonical.encode(said), "sha256").hex()}
+
+
+def forget(services: Services) -> int:
+    """Destroy contacts that nobody needs any more, and what is kept of ended cases.
+
+    A contact goes CONTACT_DAYS after the deadline at the latest; ticket, what was checked, and
+    the key of its entries go after the retention of requests. Returns how many cases changed.
+    """
+    with services.reading() as session:
+        if not _forgettable(services, session, clock(session)):
+            return 0
+
+    def effect(tx: Transaction) -> int:
+        due = _forgettable(services, tx.session, tx.now)
+        kept = timedelta(days=services.settings.request_retention_days)
+        for case in due:
+            case.contact = None
+            if case.received_at < tx.now - kept:
+                case.ticket = case.checked = case.key = None
+        tx.session.flush()
+        return len(due)
+
+    return services.ledger.transact(effect, checkpoint=False)
+
+
+def _forgettable(services: Services, session: Session, now: Any) -> list[Case]:
+    kept = timedelta(days=services.settings.request_retention_days)
+    late = (col(Case.due_at) < now - timedelta(days=CONTACT_DAYS)) & col(Case.contact).is_not(
+        None
+    )
+    ended = (col(Case.received_at) < now - kept) & col(Case.key).is_not(None)
+    return list(session.exec(select(Case).where(late | ended).limit(AT_ONCE)).all())

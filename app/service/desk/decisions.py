@@ -1,0 +1,319 @@
+"""What operators decide on requests and cases: approve, refuse, extend, withdraw and more.
+
+Each is an entry of the log, which names the operator's token and is shown to the person. A ref
+is that of a case, and means all requests that were submitted with it, or of a single request.
+"""
+
+import hmac
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sqlmodel import Session, col, or_, select
+
+from app.ledger.journal import record_request_event
+from app.ledger.key_rows import key_rows
+from app.ledger.sequencer import Transaction
+from app.problems import ConflictError, ForbiddenError, NotFoundError
+from app.reconcile.approval import APPROVED, ON_BEHALF, PAUSE, RESUMED, submitters
+from app.reconcile.judgement import Event, opened
+from app.reconcile.model_events import CLOSED, request_events
+from app.reconcile.people import PeopleChangedError
+from app.schemas.base import format_time
+from app.schemas.requests import RequestView
+from app.service.context import Services
+from app.service.deadlines import due_at, zone_of
+from app.service.desk import parts
+from app.service.queue import head_of_queue
+from app.service.requests import close, end_withdrawn, find, view
+from app.service.review import (
+    ASSIGNED,
+    AWAITING_REVIEW,
+    COOLING_OFF,
+    EXTENDED,
+    HELD,
+    NOTED,
+    PAUSED,
+    release,
+)
+from lethe.catalogue import COMPLAINT, EXTENSIONS, PAUSES, REFUSALS
+from lethe.log.entries import CommitmentError, EntryError
+from models import BearerToken, Case, ErasureRequest, Job, Model
+
+UNLIKE = "the database and the log disagree on the request: run `lethe log fsck`"
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A request that an officer acts on, its job, and its events as the log has them."""
+
+    request: ErasureRequest
+    job: Job
+    events: Sequence[Event]
+
+
+_Act = Callable[[Transaction, _Open], None]
+
+
+def approve(services: Services, ref: str, operator: str) -> None:
+    """Approve the execution of what waits for review.
+
+    Raises:
+        NotFoundError: No case and no request has this ref.
+        ForbiddenError: The operator submitted it.
+        ConflictError: Nothing of it waits for review.
+        PeopleChangedError: The log has it otherwise than the database.
+    """
+
+    def act(tx: Transaction, found: _Open) -> None:
+        if operator.casefold() in submitters(found.events):
+            raise ForbiddenError(
+                "nobody approves their own submission: have another operator approve it, with "
+                "a token of another name"
+            )
+        request, job = found.request, found.job
+        record_request_event(tx, request, APPROVED, {"by": operator})
+        model = tx.session.get_one(Model, request.model_id)
+        if model.cooling_off:
+            request.state = COOLING_OFF
+            request.held_until = tx.now + timedelta(seconds=model.cooling_off)
+        else:
+            release(request, job)
+
+    _act(services, ref, (AWAITING_REVIEW,), "waits for review", act)
+
+
+def refuse(services: Services, ref: str, operator: str, reason: str) -> None:
+    """Refuse what is not executed yet; the entry carries the notice of remedies.
+
+    Raises:
+        NotFoundError: No case and no request has this ref.
+        ConflictError: It is not held, or the regulation knows no such reason.
+        PeopleChangedError: The log has it otherwise than the database.
+    """
+
+    def act(tx: Transaction, found: _Open) -> None:
+        request = found.request
+        text = _reason(REFUSALS, request, reason)
+        notice = COMPLAINT[request.regulation]
+        close(services, tx, request, found.job, "refused", text, by=operator, notice=notice)
+
+    _act(services, ref, HELD, "waits for review, cools off or is paused", act)
+
+
+def extend(services: Services, ref: str, operator: str, reason: str) -> None:
+    """Extend the deadline, once, by what the regulation allows.
+
+    Raises:
+        NotFoundError: No case and no request has this ref.
+        ConflictError: It has ended, was extended before, is overdue, or the regulation knows
+            no such reason.
+        PeopleChangedError: The log has it otherwise than the database.
+    """
+
+    def act(tx: Transaction, found: _Open) -> None:
+        request = found.request
+        text = _reason(EXTENSIONS, request, reason)
+        if any(one.event == EXTENDED for one in found.events):
+            raise ConflictError("the deadline was extended before: the law allows it once")
+        if request.due_at < tx.now and request.paused_at is None:
+            raise ConflictError(
+                "the first period is over: the person had to be told of an extension within it"
+            )
+        zone = zone_of(services.settings)
+        first = due_at(request.received_at, request.regulation, zone)
+        paused = request.due_at - first
+        due = due_at(
+            request.received_at, request.regulation, zone, extended=True, paused=paused
+        )
+        request.due_at, request.reminded = due, None
+        payload = {
+            "by": operator,
+            "reason": text,
+            "notice": COMPLAINT[request.regulation],
+            "due_at": format_time(due),
+        }
+        record_request_event(tx, request, EXTENDED, payload)
+
+    _act(services, ref, None, "is open", act)
+
+
+def pause(services: Services, ref: str, operator: str, reason: str) -> None:
+    """Stop the clock while the person is asked for something; under the GDPR alone.
+
+    Raises:
+        NotFoundError: No case and no request has this ref.
+        ConflictError: It is not held, or the regulation knows no pause or no such reason.
+        PeopleChangedError: The log has it otherwise than the database.
+    """
+
+    def act(tx: Transaction, found: _Open) -> None:
+        request = found.request
+        text = _reason(PAUSES, request, reason)
+        request.state, request.paused_at, request.held_until = PAUSED, tx.now, None
+        record_request_event(tx, request, PAUSE, {"by": operator, "reason": text})
+
+    _act(services, ref, (AWAITING_REVIEW, COOLING_OFF), "waits for review or cools off", act)
+
+
+def resume(services: Services, ref: str, operator: str) -> None:
+    """Let the clock run again: the deadline moves by the pause. It waits for review.
+
+    Raises:
+        NotFoundError: No case and no request has this ref.
+        ConflictError: It is not paused.
+        PeopleChangedError: The log has it otherwise than the database.
+    """
+
+    def act(tx: Transaction, found: _Open) -> None:
+        request = found.request
+        assert request.paused_at is not None
+        request.due_at += tx.now - request.paused_at
+        request.state, request.paused_at, request.reminded = AWAITING_REVIEW, None, None
+        payload = {"by": operator, "due_at": format_time(request.due_at)}
+        record_request_event(tx, request, RESUMED, payload)
+
+    _act(services, ref, (PAUSED,), "is paused", act)
+
+
+def note(services: Services, ref: str, operator: str, text: str) -> None:
+    """Keep a note with an open request; the log has a keyed digest of it.
+
+    Raises:
+        NotFoundError: No case and no request has this ref.
+        ConflictError: It has ended.
+        PeopleChangedError: The log has it otherwise than the database.
+    """
+
+    def act(tx: Transaction, found: _Open) -> None:
+        request = found.request
+        payload = {"by": operator, "note": note_digest(request, text)}
+        index = record_request_event(tx, request, NOTED, payload)
+        request.notes = {**(request.notes or {}), str(index): text}
+
+    _act(services, ref, None, "is open", act)
+
+
+def assign(services: Services, ref: str, operator: str, to: str) -> None:
+    """Name the operator who looks after an open request.
+
+    Raises:
+        NotFoundError: No case and no request has this ref, or no operator's token that name.
+        ConflictError: It has ended.
+        PeopleChangedError: The log has it otherwise than the database.
+    """
+
+    def act(tx: Transaction, found: _Open) -> None:
+        rows = key_rows(tx.session)
+        named = select(BearerToken).where(
+            BearerToken.name == to,
+            BearerToken.scope == "operator",
+            col(BearerToken.revoked_at).is_(None),
+        )
+        if not any(rows.is_believed(token) for token in tx.session.exec(named)):
+            raise NotFoundError("no operator's token has this name: see `lethe token list`")
+        found.request.assignee = to
+        record_request_event(tx, found.request, ASSIGNED, {"by": operator, "to": to})
+
+    _act(services, ref, None, "is open", act)
+
+
+def withdraw(services: Services, request_id: str, operator: str) -> RequestView:
+    """Withdraw a request that this operator submitted for a person, before it is executed.
+
+    Raises:
+        NotFoundError: No request has this id.
+        ForbiddenError: The log has it as submitted by somebody else, or with a key.
+        NotWithdrawableError: A worker has begun, or the request is closed otherwise.
+        PeopleChangedError: The log has it otherwise than the database.
+    """
+
+    def effect(tx: Transaction) -> Job | None:
+        request = find(tx.session, request_id)
+        if request.keyid is not None:
+            raise ForbiddenError("a key signed this request: it is withdrawn with that key")
+        if request.state not in CLOSED:  # of closed ones nothing is changed
+            events = _open(services, tx.session, request).events
+            by = [one.payload.get("by") for one in events if one.event == ON_BEHALF]
+            if operator not in by:
+                raise ForbiddenError(
+                    "another operator submitted this request: it is withdrawn with that token"
+                )
+        return end_withdrawn(services, tx, request, by=operator)
+
+    if (following := services.ledger.transact(effect)) is not None:
+        services.dispatcher.nudge(following.id, following.stage)
+    return view(services, request_id)
+
+
+def note_digest(request: ErasureRequest, text: str) -> str:
+    """Return the digest by which the log commits to a note."""
+    return hmac.digest(bytes(request.event_key), b"note\0" + text.encode(), "sha256").hex()
+
+
+def _reason(
+    known: Mapping[str, Mapping[str, str]], request: ErasureRequest, reason: str
+) -> str:
+    """Return a reason in words. Raises ConflictError: the regulation does not know it."""
+    choice = known[request.regulation]
+    if not choice:
+        raise ConflictError(
+            f"the {request.regulation.upper()} knows no pause: its period runs from the receipt"
+        )
+    if reason not in choice:
+        raise ConflictError(
+            f"reason: the {request.regulation.upper()} knows {', '.join(choice)}"
+        )
+    return choice[reason]
+
+
+def _act(
+    services: Services, ref: str, states: Sequence[str] | None, needed: str, act: _Act
+) -> None:
+    """Act on the requests of a ref that are in one of some states, None for any open one."""
+
+    def effect(tx: Transaction) -> list[tuple[str, str]]:
+        models: dict[int, None] = {}
+        done = 0
+        for request in requests_of(services, tx.session, ref):
+            if request.state in CLOSED or (states is not None and request.state not in states):
+                continue
+            act(tx, _open(services, tx.session, request))
+            done += 1
+            models[request.model_id] = None
+        if not done:
+            raise ConflictError(f"nothing of this case or request {needed}: see its state")
+        tx.session.flush()
+        heads = [head_of_queue(tx.session, model_id) for model_id in models]
+        return [(head.id, head.stage) for head in heads if head is not None]
+
+    for job_id, stage in services.ledger.transact(effect):
+        services.dispatcher.nudge(job_id, stage)
+
+
+def requests_of(services: Services, session: Session, ref: str) -> list[ErasureRequest]:
+    """Return the request of a ref or id, or those that were submitted with the case of a ref.
+
+    Raises:
+        NotFoundError: There is none.
+        PeopleChangedError: The parts of the case are not those that the log commits to.
+    """
+    named = or_(ErasureRequest.ref == ref, ErasureRequest.id == ref)
+    if (request := session.exec(select(ErasureRequest).where(named)).first()) is not None:
+        return [request]
+    case = session.get(Case, ref)
+    if case is None:
+        raise NotFoundError("no case and no request has this reference: see `lethe case list`")
+    found = [session.get(ErasureRequest, one) for one in parts.requests_in(services, case)]
+    return [one for one in found if one is not None and one.case_ref == ref]
+
+
+def _open(services: Services, session: Session, request: ErasureRequest) -> _Open:
+    job = session.exec(select(Job).where(Job.request_id == request.id)).one()
+    try:
+        events = opened(session, request, request_events(services.ledger, request.ref))
+    except (CommitmentError, EntryError):
+        raise PeopleChangedError(UNLIKE) from None
+    if not events:
+        raise PeopleChangedError(UNLIKE)
+    return _Open(request, job, events)

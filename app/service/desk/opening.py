@@ -1,0 +1,211 @@
+"""Look a person up in one or all models, and open a case that erases what was found."""
+
+import secrets
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sqlmodel import select
+
+from app.ledger.journal import record_model_event
+from app.ledger.sequencer import Transaction
+from app.problems import ConflictError, ContributionPendingError, UnknownRecordError
+from app.schemas.people import (
+    CaseView,
+    FoundPage,
+    FoundView,
+    HeldOutRemoval,
+    HeldOutRemoved,
+    NewCase,
+    PersonQuery,
+)
+from app.service.admission import choose
+from app.service.context import Services
+from app.service.deadlines import due_at, zone_of
+from app.service.desk import people
+from app.service.desk.cases import show
+from app.service.desk.parts import (
+    BEFORE,
+    ERASING,
+    NOTHING,
+    ONLY_HELD_OUT,
+    OPENED,
+    Part,
+    contact_digest,
+)
+from app.service.desk.people import Found
+from app.service.desk.submission import claimant, request_for, submit
+from app.service.models import held_out, registry
+from app.service.scope import changed, check_size, named_places
+from lethe.identity import Identity
+from models import Case, Contribution, ErasureRequest, Model
+
+
+def find(services: Services, wanted: PersonQuery) -> FoundPage:
+    """Look a person up in some models or in all.
+
+    Raises:
+        PeopleChangedError: The identities of one are not those of the log.
+        UnknownModelError: There is no such model.
+    """
+    found = _find(services, wanted.person.identity(), wanted.models)
+    return FoundPage(
+        items=[
+            FoundView(
+                model=one.model.ref,
+                records=list(one.learned),
+                held_out=list(one.held_out),
+                erased=one.erased,
+            )
+            for one in found
+        ]
+    )
+
+
+def _find(services: Services, person: Identity, refs: Sequence[str] | None) -> list[Found]:
+    with services.reading() as session:
+        models = people.models_of(services, session, refs)
+    return [people.find(services, model, person) for model in models]
+
+
+def open_case(services: Services, wanted: NewCase, operator: str) -> CaseView:
+    """Look a person up, submit a request for each model that has records, and log both.
+
+    Raises:
+        PeopleChangedError: The identities of a model are not those of the log.
+        ContributionPendingError: Rows are still being learned that may be the person's.
+        ModelNotReadyError: A model that has records of the person has no fitted version.
+        ConflictError: There is no model.
+        ScopeTooLargeError: More records in a model than a request may name.
+    """
+    person = wanted.person.identity()
+    found = _find(services, person, wanted.models)
+    if not found:
+        raise ConflictError("no model is registered: there is nothing to search")
+    for one in found:
+        check_size(one.learned, services.settings.max_scope_records)
+        choose(one.model, request_for(wanted, one)) if one.learned else None
+
+    def effect(tx: Transaction) -> tuple[str, list[str]]:
+        case = Case(
+            ref=str(uuid.uuid4()),
+            opened_by=operator,
+            regulation=wanted.regulation,
+            key=secrets.token_bytes(32),
+            parts=[],
+            ticket=wanted.ticket,
+            checked=wanted.checked,
+            contact=wanted.contact,
+            received_at=tx.now,
+            due_at=due_at(tx.now, wanted.regulation, zone_of(services.settings)),
+        )
+        jobs: list[str] = []
+        parts = [_open_part(services, tx, case, wanted, person, one, jobs) for one in found]
+        case.parts = parts
+        tx.session.add(case)
+        tx.session.flush()
+        return case.ref, jobs
+
+    ref, jobs = services.ledger.transact(effect)
+    for job in jobs:
+        services.dispatcher.nudge(job)
+    return show(services, ref)
+
+
+def _open_part(
+    services: Services,
+    tx: Transaction,
+    case: Case,
+    wanted: NewCase,
+    person: Identity,
+    seen: Found,
+    jobs: list[str],
+) -> dict[str, Any]:
+    session = tx.session
+    pending = select(Contribution.id).where(
+        Contribution.model_id == seen.model.id, Contribution.state == "received"
+    )
+    if session.exec(pending.limit(1)).first() is not None:
+        raise ContributionPendingError(
+            f"rows contributed to the model {seen.model.ref} are still being learned: "
+            "try again in a minute, or name the other models"
+        )
+    model = session.get_one(Model, seen.model.id)
+    # The rows that were believed, and no others: their model's identities were those logged.
+    if people.looked_up(session, services.master, model, person).rows != seen.rows:
+        raise changed()
+    kind, records, request_id = NOTHING, 0, None
+    if seen.learned:
+        kind, records = ERASING, len(seen.learned)
+        request_id = claimant(services, session, model, seen.learned)
+        if request_id is None:
+            request_id = submit(tx, case, wanted, model, seen, jobs)
+    elif seen.erased:
+        kind, records = BEFORE, seen.erased
+        request_id = seen.erased_by[-1] if seen.erased_by else None
+    elif seen.held_out:
+        kind, records = ONLY_HELD_OUT, len(seen.held_out)
+    removed, removal_index = _remove_held_out(services, tx, model, seen)
+    assert case.key is not None
+    request_ref = None
+    if request_id is not None:
+        request_ref = session.get_one(ErasureRequest, request_id).ref
+    part = Part(
+        model.ref,
+        kind,
+        records,
+        request_id,
+        request_ref,
+        removed,
+        removal_index,
+        tx.next_index,
+    )
+    said = {
+        "contact": contact_digest(case.key, case.contact),
+        "part": part.commitment(case, case.key),
+    }
+    index = record_model_event(tx, model.ref, OPENED, said)
+    assert index == part.log_index
+    return asdict(part)
+
+
+def _remove_held_out(
+    services: Services, tx: Transaction, model: Model, seen: Found
+) -> tuple[int, int | None]:
+    """Remove the person's held-out rows; return how many were stored, and the log index.
+
+    No model was fitted on them: nothing is left to do but to measure later versions without.
+    """
+    if not seen.held_out:
+        return 0, None
+    gone, index = held_out.remove(services, tx, model, seen.held_out)
+    people.bury(services, tx, model, {}, dict.fromkeys(gone))
+    return len(gone), index
+
+
+def remove_held_out(services: Services, wanted: HeldOutRemoval) -> HeldOutRemoved:
+    """Remove stored held-out rows by their ids, all of them or none.
+
+    Raises:
+        UnknownModelError: There is no such model.
+        UnknownRecordError: Some are of no stored held-out row; the problem has their places.
+        HeldOutChangedError: The rows are not stored as they were logged.
+    """
+
+    def effect(tx: Transaction) -> HeldOutRemoved:
+        model = registry.find(tx.session, wanted.model)
+        records = wanted.records
+        gone, index = held_out.remove(services, tx, model, records)
+        known = set(gone)
+        unknown = [place for place, one in enumerate(records, 1) if one not in known]
+        if unknown or index is None:
+            raise UnknownRecordError(
+                f"{len(unknown)} of {len(records)} records are no stored held-out rows of the "
+                f"model; by their places in the list: {named_places(unknown)}",
+                places=named_places(unknown),
+            )
+        people.bury(services, tx, model, {}, dict.fromkeys(gone))
+        return HeldOutRemoved(removed=len(gone), log_index=index)
+
+    return services.ledger.transact(effect)

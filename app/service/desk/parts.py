@@ -1,0 +1,142 @@
+"""Parts of a case: what was found in a model, and which request erases it.
+
+Each is committed to by an entry of the log, so that whoever writes the database can put no
+other request, and no other person's certificate, into an answer that is signed.
+"""
+
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlmodel import Session, or_, select
+
+from app.problems import NotFoundError
+from app.reconcile.model_events import model_events
+from app.reconcile.people import PeopleChangedError
+from app.schemas.base import format_time
+from app.schemas.people import Outcome
+from app.service.context import Services
+from lethe import canonical
+from models import Case, ErasureRequest, Model, RequestEvent
+
+OPENED = "case.opened"
+# What was found in a model, before anything is done about it.
+ERASING, ONLY_HELD_OUT, BEFORE, NOTHING = "erasing", "held out", "erased", "nothing"
+ENDED: dict[str, Outcome] = {
+    ONLY_HELD_OUT: "held out only",
+    BEFORE: "erased before",
+    NOTHING: "nothing found",
+}
+UNLOGGED = (
+    "the case is not as it was logged: run `lethe log fsck`, and restore the table cases from "
+    "a backup"
+)
+UNLIKE = "the database and the log disagree on a request of the case: run `lethe log fsck`"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part as the row has it. request, request_ref: of what erases, or erased, it.
+
+    removed: held-out rows of the person that were stored, and are not any more; removal_index:
+    of the entry that says so.
+    """
+
+    model: str
+    found: str
+    records: int
+    request: str | None
+    request_ref: str | None
+    removed: int
+    removal_index: int | None
+    log_index: int
+
+    def commitment(self, case: Case, key: bytes) -> str:
+        """Return the digest by which the log's entry of the part commits to it and its case."""
+        said = {
+            "case": case.ref,
+            "due_at": format_time(case.due_at),
+            "found": self.found,
+            "model": self.model,
+            "opened_by": case.opened_by,
+            "received_at": format_time(case.received_at),
+            "records": str(self.records),
+            "regulation": case.regulation,
+            "removal_index": "" if self.removal_index is None else str(self.removal_index),
+            "removed": str(self.removed),
+            "request": self.request or "",
+            "request_ref": self.request_ref or "",
+        }
+        return hmac.digest(key, canonical.encode(said), "sha256").hex()
+
+
+def contact_digest(key: bytes, contact: str | None) -> str:
+    """Return the digest by which the log commits to where the answer goes."""
+    return hmac.digest(key, b"contact\0" + (contact or "").encode(), "sha256").hex()
+
+
+def load(services: Services, session: Session, ref: str) -> tuple[Case, list[Part]]:
+    """Return a case with its parts; one of one part for a request that was submitted alone."""
+    if (case := session.get(Case, ref)) is not None:
+        return case, parts_of(services, case)
+    named = or_(ErasureRequest.ref == ref, ErasureRequest.id == ref)
+    request = session.exec(select(ErasureRequest).where(named)).first()
+    if request is None:
+        raise NotFoundError("no case and no request has this reference: see `lethe case list`")
+    received = session.get(RequestEvent, request.log_index)
+    part = Part(
+        session.get_one(Model, request.model_id).ref,
+        ERASING,
+        0 if received is None else received.payload["records"],
+        request.id,
+        request.ref,
+        0,
+        None,
+        request.log_index,
+    )
+    alone = Case(
+        ref=request.ref,
+        opened_by=request.keyid or "",
+        regulation=request.regulation,
+        key=bytes(request.event_key) or None,
+        parts=[],
+        received_at=request.received_at,
+        due_at=request.due_at,
+    )
+    return alone, [part]
+
+
+def find_case(session: Session, ref: str) -> Case:
+    """Return a case. Raises NotFoundError: there is none."""
+    case = session.get(Case, ref)
+    if case is None:
+        raise NotFoundError("no case has this reference")
+    return case
+
+
+def parts_of(services: Services, case: Case) -> list[Part]:
+    """Return the parts of a case, once the log has them as the row does.
+
+    At the end of retention the key is destroyed, and with it what opens the entries.
+    """
+    parts = [Part(**part) for part in case.parts]
+    if case.key is None:
+        return parts
+    for part in parts:
+        if logged_part(services, part).get("part") != part.commitment(case, case.key):
+            raise PeopleChangedError(UNLOGGED)
+    return parts
+
+
+def requests_in(services: Services, case: Case) -> list[str]:
+    """Return the ids of the requests of a case. Raises PeopleChangedError as `show`."""
+    return [part.request for part in parts_of(services, case) if part.request is not None]
+
+
+def logged_part(services: Services, part: Part) -> Mapping[str, str]:
+    """Return the digests of the log's entry of a part, none where it has no such entry."""
+    logged = model_events(services.ledger, part.model, OPENED)
+    place = logged.before(part.log_index)
+    if place >= len(logged) or logged[place][0] != part.log_index:
+        return {}
+    return logged[place][1].digests

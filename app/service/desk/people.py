@@ -1,0 +1,375 @@
+"""Identities of people: kept with the records of a model, looked up, erased with them.
+
+Every change is in the transaction of what causes it, and has an entry in the log that commits
+to all identities of the model (`app.reconcile.people`).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from types import MappingProxyType
+from typing import NamedTuple
+
+from sqlalchemy import bindparam, func, or_, update
+from sqlmodel import Session, col, select
+
+from app.ledger.journal import record_model_event
+from app.ledger.sequencer import Ledger, Transaction
+from app.problems import UnknownRecordError
+from app.reconcile.deleted import is_deleted, require_present
+from app.reconcile.model_events import model_refs
+from app.reconcile.people import (
+    EVENT,
+    PeopleChangedError,
+    logged_total,
+    people_key,
+    present_total,
+    read_all,
+    read_part,
+    store_sums,
+    stored_rows,
+    tag_conditions,
+)
+from app.service.context import Services
+from app.service.models import registry
+from app.service.scope import named_places
+from app.vault.master import MasterKey
+from app.vault.people import MODULUS, PeopleKey, StoredRow, Sums
+from lethe.identity import Identity
+from models import (
+    Model,
+    Person,
+    Record,
+)
+from models.database import bulk
+from models.database.sealed import SealedName
+from models.database.session import chunks
+from models.person import ERASED, HELD_OUT, LEARNED
+
+BLOCK = 5000  # identities in memory at once
+TRIES = 3  # a worker may learn rows while they are read
+_NAME = SealedName("people.record")
+_COLUMNS = ("id", "model_id", "state", "record", "sha256", "sha1", "md5", "request_id")
+
+
+class RecordIdentity(NamedTuple):
+    """An identity of a record: digests by algorithm, of the normalised value."""
+
+    record: str
+    state: str  # LEARNED or HELD_OUT
+    kind: str
+    digests: Mapping[str, bytes]
+
+
+def add(
+    services: Services, tx: Transaction, model: Model, found: Iterable[RecordIdentity]
+) -> int:
+    """Keep identities of a model's records; return how many of them were new."""
+    rest = iter(found)
+    if not (block := list(islice(rest, BLOCK))):
+        return 0
+    key, session = people_key(services.master, model), tx.session
+    session.flush()
+    dialect = session.connection().dialect
+    following = (session.exec(select(func.max(Person.id))).one() or 0) + 1
+    known = session.exec(select(Person.id).where(Person.model_id == model.id).limit(1)).first()
+    change, added = _Change(services.ledger, session, model, key), 0
+    while block:
+        sealed = _NAME.bind_all([one.record for one in block], dialect)
+        held = set() if known is None else _held(session, model, block)
+        rows: list[StoredRow] = []
+        names: list[str] = []
+        for one, record in zip(block, sealed, strict=True):
+            tags = key.tags(one.kind, one.digests)
+            if (one.state, record, tags) in held:
+                continue
+            held.add((one.state, record, tags))
+            rows.append(StoredRow(following, one.state, record, tags, None))
+            names.append(one.record)
+            following += 1
+        change.put(rows)
+        added += len(rows)
+        if rows:
+            stored = [
+                (row.id, model.id, row.state, name, *row.tags, None)
+                for row, name in zip(rows, names, strict=True)
+            ]
+            columns = list(zip(*stored, strict=True))
+            bulk.insert_blocks(session.connection(), Person, _COLUMNS, [columns])
+        block = list(islice(rest, BLOCK))
+    change.record(tx)
+    return added
+
+
+def _held(
+    session: Session, model: Model, block: Sequence[RecordIdentity]
+) -> set[tuple[str, bytes | None, tuple[bytes | None, ...]]]:
+    """Return the state, record and tags of rows that are there of these records."""
+    held = set()
+    for chunk in chunks(sorted({one.record for one in block})):
+        for row in stored_rows(session, model.id, col(Person.record).in_(chunk)):
+            held.add((row.state, row.record, row.tags))
+    return held
+
+
+def bury(
+    services: Services,
+    tx: Transaction,
+    model: Model,
+    requests: Mapping[str, str],
+    held_out: Mapping[str, str | None] = MappingProxyType({}),
+) -> None:
+    """Forget which records identities were of; the tags stay and say that they were erased.
+
+    Once in a transaction, or after `require_sums`: what the log commits to is read from what
+    was committed before.
+
+    requests: erased records, each with the id of the request that erases it. held_out: held-out
+    rows that were stored, with the request if one removes them. Those that were not stored are
+    left alone: a client may send any id for them, and must not get an answer about it.
+    """
+    key = people_key(services.master, model)
+    change = _Change(services.ledger, tx.session, model, key)
+    _bury(tx.session, model, change, LEARNED, requests)
+    _bury(tx.session, model, change, HELD_OUT, held_out)
+    change.record(tx)
+
+
+def _bury(
+    session: Session,
+    model: Model,
+    change: "_Change",
+    state: str,
+    requests: Mapping[str, str | None] | Mapping[str, str],
+) -> None:
+    """Bury the identities that records have in a state."""
+    dialect = session.connection().dialect
+    for chunk in chunks(list(requests)):
+        by_seal = dict(zip(_NAME.bind_all(chunk, dialect), chunk, strict=True))
+        own = (col(Person.state) == state) & col(Person.record).in_(chunk)
+        rows = list(stored_rows(session, model.id, own))
+        erased = [
+            StoredRow(row.id, ERASED, None, row.tags, requests[by_seal[row.record]])
+            for row in rows
+        ]
+        if not rows:
+            continue
+        change.take(rows)
+        change.put(erased)
+        statement = update(Person).where(col(Person.id) == bindparam("row"))
+        session.connection().execute(
+            statement.values(state=ERASED, record=None, request_id=bindparam("by")),
+            [{"row": row.id, "by": row.request_id} for row in erased],
+        )
+
+
+def require_sums(services: Services, tx: Transaction, model: Model) -> None:
+    """Make sure that two changes of identities in one transaction add up.
+
+    Raises:
+        PeopleChangedError: The parts of the sum are missing, and the rows are not those logged.
+    """
+    key = people_key(services.master, model)
+    logged = logged_total(services.ledger, model, key)
+    total, sums = present_total(tx.session, model, logged)
+    if sums is None:
+        store_sums(tx.session, model, read_all(tx.session, model, key, total))
+
+
+class _Change:
+    """A change of a model's identities: of the sum in the log, and of its stored parts."""
+
+    def __init__(self, ledger: Ledger, session: Session, model: Model, key: PeopleKey) -> None:
+        self._session, self._model, self._key = session, model, key
+        self._logged = logged_total(ledger, model, key)
+        self._before, self._sums = present_total(session, model, self._logged)
+        self._change = 0
+
+    def put(self, rows: Iterable[StoredRow]) -> None:
+        """Add rows."""
+        self._count(rows, 1)
+
+    def take(self, rows: Iterable[StoredRow]) -> None:
+        """Take rows out."""
+        self._count(rows, -1)
+
+    def record(self, tx: Transaction) -> None:
+        """Commit to the identities after the change; nothing where there was none."""
+        if not self._change:
+            return
+        total = (self._before + self._change) % MODULUS
+        if self._sums is not None:
+            # Of the entry that is signed: a second change in the transaction begins with these.
+            self._sums.follows = self._logged
+        store_sums(self._session, self._model, self._sums)
+        record_model_event(tx, self._model.ref, EVENT, self._key.logged(total))
+
+    def _count(self, rows: Iterable[StoredRow], sign: int) -> None:
+        for row in rows:
+            mac = sign * self._key.mac(row)
+            self._change += mac
+            if self._sums is not None:
+                self._sums.add(row, mac)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a model has of a person. erased_by: ids of requests, where they are known.
+
+    rows: those that say so, as they are stored.
+    """
+
+    model: Model
+    learned: tuple[str, ...]
+    held_out: tuple[str, ...]
+    erased: int
+    erased_by: tuple[str, ...]
+    rows: frozenset[StoredRow]
+
+
+def find(services: Services, model: Model, person: Identity) -> Found:
+    """Return what a model has of a person, once the rows read for it are those of the log.
+
+    These share the first byte of a tag with the person, one of 256. Where the sums over such
+    parts are missing, all rows are read, and the sums stored.
+
+    Raises:
+        PeopleChangedError: They are not: whoever wrote them is not believed.
+    """
+    key = people_key(services.master, model)
+    tags = key.tags(person.kind, person.digests)
+    for tried in range(1, TRIES + 1):
+        try:
+            with services.reading() as session:
+                logged = logged_total(services.ledger, model, key)
+                total, sums = present_total(session, model, logged)
+                rows = None if sums is None else read_part(session, model, key, sums, tags)
+                whole = None if rows is not None else read_all(session, model, key, total)
+                found = looked_up(session, services.master, model, person, rows)
+        except PeopleChangedError:
+            if tried == TRIES:
+                raise
+            continue
+        if whole is not None or total != logged:
+            keep_sums(services.ledger, services.master, model.ref, whole)
+        return found
+    raise AssertionError
+
+
+def keep_sums(ledger: Ledger, master: MasterKey, ref: str, sums: Sums | None = None) -> None:
+    """Store the sums of a model's rows, unless these changed since, and log them if it is due.
+
+    sums: None for those that a restore stored (`app.reconcile.people.hand_over`).
+    """
+
+    def effect(tx: Transaction) -> None:
+        model = tx.session.exec(select(Model).where(Model.ref == ref)).one()
+        key = people_key(master, model)
+        logged = logged_total(ledger, model, key)
+        total, stored = present_total(tx.session, model, logged)
+        kept = stored if sums is None else sums
+        if kept is None or kept.total != total:
+            return
+        kept.follows = total
+        store_sums(tx.session, model, kept)
+        if total != logged:
+            record_model_event(tx, ref, EVENT, key.logged(total))
+
+    ledger.transact(effect)
+
+
+def looked_up(
+    session: Session,
+    master: MasterKey,
+    model: Model,
+    person: Identity,
+    among: Iterable[StoredRow] | None = None,
+) -> Found:
+    """Return what the table, or `among` its rows, has of a person, believed or not (`find`)."""
+    key = people_key(master, model)
+    tags = key.tags(person.kind, person.digests)
+    stored = stored_rows(session, model.id, or_(*tag_conditions(tags)))
+    rows = frozenset(
+        row for row in (stored if among is None else among) if _is_of(row.tags, tags)
+    )
+    dialect = session.connection().dialect
+
+    def names(state: str) -> tuple[str, ...]:
+        sealed = {row.record for row in rows if row.state == state}
+        return tuple(sorted(_NAME.process_result_value(one, dialect) for one in sealed))
+
+    erased = [row for row in rows if row.state == ERASED]
+    by = sorted({row.request_id for row in erased if row.request_id is not None})
+    return Found(model, names(LEARNED), names(HELD_OUT), len(erased), tuple(by), rows)
+
+
+def _is_of(stored: Sequence[bytes | None], wanted: Sequence[bytes | None]) -> bool:
+    """Return whether tags are of one value, by the strongest algorithm that both have.
+
+    Whoever chooses two values with one MD5 or SHA-1 gets neither person the other's records.
+    """
+    pairs = zip(stored, wanted, strict=True)
+    both = [(one, other) for one, other in pairs if one is not None and other is not None]
+    return bool(both) and both[0][0] == both[0][1]
+
+
+def models_of(services: Services, session: Session, refs: Sequence[str] | None) -> list[Model]:
+    """Return the models of these references; for None all, but for those that were deleted.
+
+    Raises:
+        NotFoundError: There is none of a reference.
+        ModelDeletedError: The log has one of the references as deleted.
+        PeopleChangedError: Of all: the log has a model that the database lacks.
+    """
+    if refs is None:
+        every = session.exec(select(Model).order_by(col(Model.ref))).all()
+        lacking = set(model_refs(services.ledger)) - {model.ref for model in every}
+        if any(not is_deleted(services.ledger, ref) for ref in lacking):
+            raise PeopleChangedError(
+                "the log has a model that the database lacks: no person is looked up in all "
+                "models; run `lethe log fsck`, and restore the table models from a backup"
+            )
+        return [model for model in every if not is_deleted(services.ledger, model.ref)]
+    for ref in refs:
+        require_present(services.ledger, ref)
+    return [registry.find(session, ref) for ref in dict.fromkeys(refs)]
+
+
+def import_identities(
+    services: Services, ref: str, found: Sequence[tuple[str, Identity]]
+) -> int:
+    """Keep identities of records that a model has learned; return how many were new.
+
+    Raises:
+        NotFoundError: There is no such model.
+        ModelDeletedError: It was deleted.
+        UnknownRecordError: Some of the records are none of its training set. The problem
+            counts them and has the places of the first in the list.
+    """
+    require_present(services.ledger, ref)
+    with services.reading() as session:
+        model = registry.find(session, ref)
+        model_id = model.id
+        key = people_key(services.master, model)
+        total, sums = present_total(session, model, logged_total(services.ledger, model, key))
+        if sums is None:
+            read_all(session, model, key, total)
+
+    def effect(tx: Transaction) -> int:
+        known: set[str] = set()
+        for chunk in chunks(sorted({record for record, _ in found})):
+            query = select(Record.record).where(
+                Record.model_id == model_id, col(Record.record).in_(chunk)
+            )
+            known.update(tx.session.exec(query))
+        unknown = [place for place, (record, _) in enumerate(found, 1) if record not in known]
+        if unknown:
+            raise UnknownRecordError(
+                f"{len(unknown)} of {len(found)} records are not in the model's training set; "
+                f"by their places in the list: {named_places(unknown)}",
+                places=named_places(unknown),
+            )
+        rows = (RecordIdentity(record, LEARNED, one.kind, one.digests) for record, one in found)
+        return add(services, tx, tx.session.get_one(Model, model_id), rows)
+
+    return services.ledger.transact(effect)

@@ -1,0 +1,227 @@
+"""The queue of officers: what is open by days left, with filters and keyset pages.
+
+An item is a request, whichever way it was submitted, and names the case that it is part of; or
+a case whose requests have all ended and that nobody has closed. Each state is read by itself,
+by an index of state and deadline: a page reads as many rows of each as it shows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from heapq import merge
+from itertools import islice
+
+from sqlmodel import Session, col, or_, select
+from sqlmodel.sql.expression import SelectOfScalar
+
+from app.problems import NotFoundError, UnknownModelError
+from app.reconcile.model_events import CLOSED
+from app.schemas.base import Page
+from app.schemas.people import QueueItem, QueueQuery
+from app.service.context import Services
+from app.service.deadlines import days_left
+from app.service.desk import people
+from app.service.paging import format_cursor, parse_cursor
+from app.service.requests import CLOSED as ENDED
+from app.service.requests import is_overdue
+from app.service.review import HELD, PAUSED
+from models import BearerToken, Case, ErasureRequest, Model, Record, RequesterKey
+from models.database.clock import clock
+from models.database.session import chunks, read_by_id
+
+ANSWERED = "answered"
+OPEN = (
+    *HELD,
+    "received",
+    "executing",
+    "awaiting-client",
+    "awaiting-round",
+    "escalated",
+    "verifying",
+    "needs-decision",
+    "failed",  # it waits for somebody
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What a query names, as the tables have it. requests: of a person, None for anybody's."""
+
+    model: int | None
+    requests: frozenset[str] | None
+
+
+def search(services: Services, wanted: QueueQuery) -> Page[QueueItem]:
+    """Return a page of the queue, by deadline. Without a state: what is open; of a person: all.
+
+    Raises:
+        BadCursorError: The cursor did not come from this list.
+        UnknownModelError: No model has that reference.
+        NotFoundError: No key and no token has the requester's name.
+        PeopleChangedError: The identities of a model are not those of the log.
+    """
+    after = None if wanted.after is None else parse_cursor(wanted.after)
+    scope = _scope(services, wanted)
+    with services.reading() as session:
+        now = clock(session)
+        states: tuple[str, ...] = (wanted.state,) if wanted.state else (*OPEN, ANSWERED)
+        if scope.requests is not None and wanted.state is None:
+            states = (*OPEN, *ENDED)
+        found = [
+            [_item(one, now) for one in session.exec(_requests(wanted, scope, one, after, now))]
+            for one in states
+            # What has ended, or whose clock stands still, is not overdue.
+            if one != ANSWERED and not (wanted.overdue and one in (*ENDED, PAUSED))
+        ]
+        if ANSWERED in states and scope.model is None and scope.requests is None:
+            cases = session.exec(answered_cases(wanted, after, now))
+            found.append([_answered(one, now) for one in cases])
+        items = list(islice(merge(*found, key=_place), wanted.limit + 1))
+        shown = _named(session, items[: wanted.limit])
+    last = shown[-1] if len(items) > wanted.limit else None
+    cursor = None if last is None else format_cursor(*_place(last))
+    return Page(items=shown, next=cursor)
+
+
+def _place(item: QueueItem) -> tuple[datetime, str]:
+    return item.due_at, item.ref
+
+
+def _scope(services: Services, wanted: QueueQuery) -> _Scope:
+    with services.reading() as session:
+        model = None
+        if wanted.model is not None:
+            model = session.exec(select(Model.id).where(Model.ref == wanted.model)).first()
+            if model is None:
+                raise UnknownModelError(
+                    "no model has this reference: GET /v1/models lists them"
+                )
+        if wanted.requester is not None:
+            named = select(BearerToken.name).where(BearerToken.name == wanted.requester)
+            known = session.get(RequesterKey, wanted.requester) or session.exec(named).first()
+            if known is None:
+                raise NotFoundError("no key and no operator's token has this requester's name")
+    if wanted.person is None:
+        return _Scope(model, None)
+    return _Scope(model, _of_person(services, wanted))
+
+
+def _of_person(services: Services, wanted: QueueQuery) -> frozenset[str]:
+    """Return the requests that erase, or erased, records of a person."""
+    assert wanted.person is not None
+    requests: set[str] = set()
+    with services.reading() as session:
+        refs = None if wanted.model is None else [wanted.model]
+        models = people.models_of(services, session, refs)
+    for model in models:
+        found = people.find(services, model, wanted.person.identity())
+        requests.update(found.erased_by)
+        with services.reading() as session:
+            for chunk in chunks(list(found.learned)):
+                query = select(Record.claimed_by).where(
+                    Record.model_id == model.id, col(Record.record).in_(chunk)
+                )
+                requests.update(one for one in session.exec(query) if one is not None)
+    return frozenset(requests)
+
+
+def _requests(
+    wanted: QueueQuery,
+    scope: _Scope,
+    state: str,
+    after: tuple[datetime, str] | None,
+    now: datetime,
+) -> SelectOfScalar[ErasureRequest]:
+    due, ref = col(ErasureRequest.due_at), col(ErasureRequest.ref)
+    query = select(ErasureRequest).where(ErasureRequest.state == state)
+    if scope.model is not None:
+        query = query.where(ErasureRequest.model_id == scope.model)
+    if scope.requests is not None:
+        query = query.where(col(ErasureRequest.id).in_(scope.requests))
+    if wanted.requester is not None:
+        own = select(Case.ref).where(Case.opened_by == wanted.requester)
+        query = query.where(
+            or_(
+                ErasureRequest.keyid == wanted.requester,
+                col(ErasureRequest.case_ref).in_(own),
+            )
+        )
+    if wanted.overdue is not None and state not in (*ENDED, PAUSED):
+        query = query.where(due < now if wanted.overdue else due >= now)
+    if wanted.due_within is not None:
+        query = query.where(due < now + timedelta(days=wanted.due_within))
+    if after is not None:
+        query = query.where(due >= after[0], or_(due > after[0], ref > after[1]))
+    return query.order_by(due, ref).limit(wanted.limit + 1)
+
+
+def answered_cases(
+    wanted: QueueQuery, after: tuple[datetime, str] | None, now: datetime
+) -> SelectOfScalar[Case]:
+    """Return the query of cases that wait to be closed: no request of theirs is open."""
+    due, ref = col(Case.due_at), col(Case.ref)
+    going_on = select(ErasureRequest.id).where(
+        ErasureRequest.case_ref == Case.ref, col(ErasureRequest.state).not_in(CLOSED)
+    )
+    query = select(Case).where(col(Case.closed_at).is_(None), ~going_on.exists())
+    if wanted.requester is not None:
+        query = query.where(Case.opened_by == wanted.requester)
+    if wanted.overdue is not None:
+        query = query.where(due < now if wanted.overdue else due >= now)
+    if wanted.due_within is not None:
+        query = query.where(due < now + timedelta(days=wanted.due_within))
+    if after is not None:
+        query = query.where(due >= after[0], or_(due > after[0], ref > after[1]))
+    return query.order_by(due, ref).limit(wanted.limit + 1)
+
+
+def _item(request: ErasureRequest, now: datetime) -> QueueItem:
+    """Return a request as an item; `_named` replaces what other tables know."""
+    return QueueItem(
+        ref=request.ref,
+        case=request.case_ref,
+        model=str(request.model_id),
+        state=request.state,
+        regulation=request.regulation,
+        requester=request.keyid or "",
+        assignee=request.assignee,
+        received_at=request.received_at,
+        due_at=request.due_at,
+        days_left=days_left(request.due_at, request.paused_at or now),
+        overdue=is_overdue(request, now),
+    )
+
+
+def _answered(case: Case, now: datetime) -> QueueItem:
+    return QueueItem(
+        ref=case.ref,
+        case=case.ref,
+        model=None,
+        state=ANSWERED,
+        regulation=case.regulation,
+        requester=case.opened_by,
+        assignee=None,
+        received_at=case.received_at,
+        due_at=case.due_at,
+        days_left=days_left(case.due_at, now),
+        overdue=case.due_at < now,
+    )
+
+
+def _named(session: Session, items: Sequence[QueueItem]) -> list[QueueItem]:
+    """Return items with the references of their models, and who opened their cases."""
+    ids = {int(one.model) for one in items if one.model is not None}
+    refs = {str(one.id): one.ref for one in read_by_id(session, Model, list(ids))}
+    named = {one.case for one in items if one.case is not None}
+    openers = dict(
+        session.exec(select(Case.ref, Case.opened_by).where(col(Case.ref).in_(named))).all()
+    )
+    return [
+        one.model_copy(
+            update={
+                "model": None if one.model is None else refs[one.model],
+                "requester": one.requester or openers.get(one.case or "", ""),
+            }
+        )
+        for one in items
+    ]

@@ -1,0 +1,125 @@
+"""Deleting a model: one entry of the log, and everything of it in the same transaction."""
+
+from sqlalchemy import ColumnElement
+from sqlmodel import Session, SQLModel, col, select
+
+from app.ledger.journal import record_model_event
+from app.ledger.pinned import stored_digest
+from app.ledger.sequencer import Transaction
+from app.problems import ModelInUseError
+from app.reconcile.deleted import EVENT
+from app.reconcile.model_events import CLOSED, model_events, requests_events
+from app.schemas.models import DeletionView
+from app.service.context import Services
+from app.service.models import registry
+from app.steps import reached
+from app.vault.scrub import scrub
+from app.vault.wipe import shared, wipe
+from models import Audit, ErasureRequest, Job, Model, ModelVersion, Release, Round
+from models.database.session import chunks
+
+AUDITED = "running"
+
+
+def delete(services: Services, ref: str) -> DeletionView:
+    """Delete a model: keys, files, rows and identities. Its entries and certificates remain.
+
+    Deleting it again returns the same; what a restore or another program put back is destroyed
+    by `lethe restore --journal-only`.
+
+    Raises:
+        UnknownModelError: There is none.
+        ModelInUseError: A request, job, round, release or method audit of it is not finished,
+            or another model's row names one of its files.
+    """
+
+    def effect(tx: Transaction) -> DeletionView:
+        model = registry.find(tx.session, ref)
+        logged = model_events(services.ledger, ref, EVENT)
+        if len(logged):
+            return DeletionView(ref=ref, log_index=logged[0][0])
+        _require_unused(services, tx.session, model)
+        said = {"config": stored_digest(model), **_last(tx.session, model)}
+        index = record_model_event(tx, ref, EVENT, said)
+        services.journal.deleted(tx.session, ref, index)
+        wipe(tx.session, model)
+        return DeletionView(ref=ref, log_index=index)
+
+    shown = services.ledger.transact(effect)
+    reached("execute.applied")
+    # A crash before this, or a long reader: the sweep does it again.
+    services.artifacts.unlink_shredded(services.engine)
+    scrub(services.engine)
+    return shown
+
+
+def _last(session: Session, model: Model) -> dict[str, str]:
+    """Return the digests of a model's current version, none where it has no version."""
+    query = select(ModelVersion).where(
+        ModelVersion.model_id == model.id, ModelVersion.number == model.current_version
+    )
+    row = session.exec(query).first()
+    if row is None:
+        return {}
+    return {
+        "head": row.head_digest,
+        "statistics": row.statistics_digest,
+        "retained": bytes(row.retained_root).hex(),
+    }
+
+
+def _require_unused(services: Services, session: Session, model: Model) -> None:
+    """Raise ModelInUseError unless all that was begun with a model has ended.
+
+    Whether a request has ended is read from the log too: its state is anybody's who writes the
+    table.
+    """
+    requests = select(ErasureRequest.ref, ErasureRequest.state).where(
+        ErasureRequest.model_id == model.id
+    )
+    states = dict(session.exec(requests).all())
+    open_ = {ref for ref, state in states.items() if state not in CLOSED}
+    for chunk in chunks(sorted(states)):
+        logged = requests_events(services.ledger, chunk)
+        open_ |= {ref for ref, events in logged.items() if events}
+    if open_:
+        raise ModelInUseError(
+            f"{len(open_)} requests to the model are open, and cases may rest on them: wait "
+            f"until they are certified, or withdraw or decide on them (`lethe request list "
+            f"--model {model.ref}`)"
+        )
+    for table, unfinished, message in (
+        (
+            Round,
+            col(Round.state).not_in(("done", "failed")),
+            "a masked round of the model is open: wait for its end, or abort it",
+        ),
+        (
+            Release,
+            col(Release.state) != "done",
+            "clients are asked for statistics of the model: wait for their answers, or drop "
+            "the releases",
+        ),
+        (
+            Audit,
+            col(Audit.state) == AUDITED,
+            "a method audit of the model is running: wait for its report, or stop it (`lethe "
+            "audit stop`)",
+        ),
+        (
+            Job,
+            col(Job.done_at).is_(None),
+            "the model is learning rows: wait until it is ready (`lethe model show`)",
+        ),
+    ):
+        if _any(session, table, col(table.model_id) == model.id, unfinished):
+            raise ModelInUseError(message)
+    if shared(session, model):
+        raise ModelInUseError(
+            "a row of something else names a file of the model, which would be destroyed too: "
+            "run `lethe log fsck`, find out who writes to the database"
+        )
+
+
+def _any(session: Session, table: type[SQLModel], *conditions: ColumnElement[bool]) -> bool:
+    return session.exec(select(table).where(*conditions).limit(1)).first() is not None

@@ -1,0 +1,147 @@
+"""Review: which requests an officer approves before they are executed, and what the log says.
+
+A request that waits is parked: it blocks no other, and it can be withdrawn. Tables only say
+that it waits. Whether it was approved is read in the log, in the transaction that would execute
+it: whoever writes the database can move a job to the workers, and nothing comes of it.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple, Protocol
+
+from sqlmodel import Session, col, select
+
+from app.ledger.journal import record_request_event
+from app.ledger.sequencer import Ledger, Transaction
+from app.reconcile.approval import (
+    APPROVED,
+    HELD_BACK,
+    PAUSE,
+    REFUSED,
+    RESUMED,
+    permission,
+)
+from app.reconcile.judgement import opened
+from app.reconcile.model_events import requests_events
+from app.service.context import Services
+from app.service.queue import PARKED
+from lethe.log.entries import CommitmentError, EntryError, Leaf
+from models import ErasureRequest, Job, Model, RequestEvent
+from models.database.clock import clock
+
+AWAITING_REVIEW, COOLING_OFF, PAUSED = "awaiting-review", "cooling-off", "paused"
+HELD = (AWAITING_REVIEW, COOLING_OFF, PAUSED)  # before the execution, by or for an officer
+EXTENDED, NOTED, ASSIGNED = "request.extended", "request.noted", "request.assigned"
+WITHDRAWN = "request.withdrawn"
+SHOWN = (APPROVED, REFUSED, EXTENDED, PAUSE, RESUMED, NOTED, ASSIGNED)
+
+
+class Policy(Protocol):
+    """What a model was registered with."""
+
+    @property
+    def decide(self) -> str:
+        """`review` or `at-once`."""
+
+    @property
+    def cooling_off(self) -> int:
+        """Seconds."""
+
+
+class Start(NamedTuple):
+    """How a new request begins: its state, and the stage of its job."""
+
+    state: str
+    stage: str
+    held_until: datetime | None
+
+
+def start(policy: Policy, binding: str | None, now: datetime) -> Start:
+    """Return how a request begins. binding: `client` or `subject` of a bound key, else None."""
+    if policy.decide == "review" and binding is None:
+        return Start(AWAITING_REVIEW, PARKED, None)
+    if policy.cooling_off:
+        return Start(COOLING_OFF, PARKED, now + timedelta(seconds=policy.cooling_off))
+    return Start("received", "execute", None)
+
+
+def unapproved(
+    ledger: Ledger,
+    session: Session,
+    model: Model,
+    requests: Sequence[ErasureRequest],
+    now: datetime,
+) -> list[ErasureRequest]:
+    """Return the requests that may not be executed now, by the log and not by their rows.
+
+    model: as it was compared with its registration.
+
+    Raises what `requests_events` raises.
+    """
+    if model.decide == "at-once" and not model.cooling_off:
+        return []
+    leaves = requests_events(ledger, [one.ref for one in requests])
+    return [one for one in requests if not _may(session, model, one, leaves[one.ref], now)]
+
+
+def _may(
+    session: Session,
+    model: Model,
+    request: ErasureRequest,
+    leaves: Sequence[tuple[int, Leaf]],
+    now: datetime,
+) -> bool:
+    try:
+        events = opened(session, request, leaves)
+    except (CommitmentError, EntryError):
+        return False
+    permitted = permission(events, model.ref, model.decide)
+    if permitted is None:
+        return False
+    begun = session.get_one(RequestEvent, permitted.index).at
+    return begun + timedelta(seconds=model.cooling_off) <= now
+
+
+def detail(event: RequestEvent, *, staff: bool) -> dict[str, str]:
+    """Return what an officer decided, as the person reads it, or with names for the staff."""
+    if event.event not in (*SHOWN, WITHDRAWN):
+        return {}
+    fields = ("reason", "notice", "due_at") + (("by", "to") if staff else ())
+    return {name: str(event.payload[name]) for name in fields if event.payload.get(name)}
+
+
+def hold(tx: Transaction, request: ErasureRequest, job: Job) -> None:
+    """Have a request wait for review that was about to be executed without approval."""
+    request.state, request.held_until = AWAITING_REVIEW, None
+    job.stage, job.tries, job.deaths, job.lease_until = PARKED, 0, 0, None
+    record_request_event(tx, request, HELD_BACK, {})
+
+
+def release(request: ErasureRequest, job: Job) -> None:
+    """Hand a request that waited to the workers."""
+    request.state, request.held_until = "received", None
+    job.stage = "execute"
+
+
+def end_cooling_off(services: Services) -> None:
+    """Hand on the requests whose time to be withdrawn is over; the sweep nudges their jobs."""
+    with services.reading() as session:
+        if not _cooled(session, clock(session)):
+            return
+
+    def effect(tx: Transaction) -> None:
+        for request, job in _cooled(tx.session, tx.now):
+            release(request, job)
+        tx.session.flush()
+
+    services.ledger.transact(effect, checkpoint=False)
+
+
+def _cooled(session: Session, now: datetime) -> list[tuple[ErasureRequest, Job]]:
+    query = (
+        select(ErasureRequest, Job)
+        .join(Job, col(Job.request_id) == col(ErasureRequest.id))
+        .where(ErasureRequest.state == COOLING_OFF, col(ErasureRequest.held_until) <= now)
+        .limit(100)
+    )
+    return list(session.exec(query))

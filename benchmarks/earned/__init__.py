@@ -1,0 +1,1 @@
+"""Approximate erasures that are certified as such: settings in which nothing escalates."""

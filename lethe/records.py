@@ -1,0 +1,81 @@
+"""Frozen classes of plain fields that take 0.05 ms each to define, and not 0.8.
+
+`dataclasses` compiles six functions for each frozen class. One verification of a certificate
+defines fifty such classes, which was a quarter of its time. Here all classes share one set of
+functions, and remain dataclasses for `fields`, `replace` and `is_dataclass`. A construction
+takes about twice as long: classes with thousands of instances use the library's decorator.
+"""
+
+from collections.abc import Callable
+from dataclasses import MISSING, FrozenInstanceError, fields
+from dataclasses import dataclass as _dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+
+T = TypeVar("T")
+
+
+class _Shared:
+    """What each record gets; `_names` and `_defaults` are the class's own."""
+
+    _names: tuple[str, ...]
+    _defaults: dict[str, Any]
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        if named or len(given) != len(self._names):
+            given = self._values(given, named)
+        for name, value in zip(self._names, given, strict=True):
+            object.__setattr__(self, name, value)
+        if (check := getattr(self, "__post_init__", None)) is not None:
+            check()
+
+    def _values(self, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+        values = self._defaults | dict(zip(self._names, given, strict=False)) | named
+        twice = named.keys() & set(self._names[: len(given)])
+        if twice or len(given) > len(self._names) or values.keys() != set(self._names):
+            wanted = ", ".join(self._names)
+            raise TypeError(f"{type(self).__qualname__} takes each of {wanted} once")
+        return tuple(values[name] for name in self._names)
+
+    def __repr__(self) -> str:
+        members = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._names)
+        return f"{type(self).__qualname__}({members})"
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self.__reduce__() == other.__reduce__()
+
+    def __hash__(self) -> int:
+        return hash(self.__reduce__())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple(getattr(self, name) for name in self._names)
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+_FUNCTIONS = [(name, value) for name, value in vars(_Shared).items() if callable(value)]
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as dataclass  # what type checkers know
+else:
+
+    def dataclass(*, frozen: bool, slots: bool) -> Callable[[type[T]], type[T]]:
+        """As `dataclasses.dataclass(frozen=True, slots=True)`; each default is a constant."""
+        if not (frozen and slots):
+            raise TypeError("a record is frozen and has slots")
+        return _define
+
+
+def _define(cls: type[T]) -> type[T]:
+    for name, function in _FUNCTIONS:
+        setattr(cls, name, function)
+    made: Any = _dataclass(init=False, repr=False, eq=False, slots=True)(cls)
+    found = {field.name: field.default for field in fields(made)}
+    made._names = tuple(found)
+    made._defaults = {name: value for name, value in found.items() if value is not MISSING}
+    return cast(type[T], made)

@@ -1,0 +1,49 @@
+"""Entries, tree nodes and checkpoints of the log."""
+
+from datetime import datetime
+
+from sqlalchemy import BigInteger, Column, Integer, LargeBinary
+from sqlmodel import Field, SQLModel
+
+from models.database.types import LogNumber, UTCDateTime, utcnow
+
+
+class LogEntry(SQLModel, table=True):
+    """One leaf. `event` and `ref` repeat what the leaf says, for queries of history.
+
+    `mac` says that this installation wrote the row (`app.ledger.entry_macs`); it is served to
+    nobody.
+    """
+
+    __tablename__ = "log_entries"
+
+    index: int = Field(sa_column=Column(LogNumber, primary_key=True, autoincrement=False))
+    leaf: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    kind: str = Field(max_length=40, index=True)
+    event: str | None = Field(default=None, max_length=131, index=True)
+    ref: str | None = Field(default=None, max_length=128, index=True)
+    day: str = Field(max_length=10, index=True)  # as in the leaf: never finer than a day
+    mac: bytes = Field(sa_column=Column(LargeBinary, nullable=False))  # HMAC-SHA256
+
+
+class LogNode(SQLModel, table=True):
+    """The hash of the complete subtree of 2**level leaves starting at index * 2**level."""
+
+    __tablename__ = "log_nodes"
+    # Found by (level, index) only: on SQLite the rows live in that index itself.
+    __table_args__ = {"sqlite_with_rowid": False}
+
+    level: int = Field(sa_column=Column(Integer, primary_key=True, autoincrement=False))
+    index: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    hash: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+
+
+class LogCheckpoint(SQLModel, table=True):
+    """A signed note over (origin, size, root). Never two different roots for one size."""
+
+    __tablename__ = "log_checkpoints"
+
+    size: int = Field(sa_column=Column(LogNumber, primary_key=True, autoincrement=False))
+    root: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    note: str
+    signed_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)

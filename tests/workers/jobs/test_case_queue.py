@@ -1,0 +1,218 @@
+"""The queue of officers: order, filters, pages, and what a page reads of 2,000 requests."""
+
+import csv
+import io
+import json
+import uuid
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from sqlalchemy import insert, text
+from sqlmodel import Session, select
+
+from app.schemas.people import QueueQuery
+from app.service.desk import (
+    queue as case_queue,
+)
+from app.service.desk import (
+    reminders,
+)
+from lethe.cli.person import case as command
+from lethe.cli.request import request
+from lethe.client import Client
+from models import ErasureRequest, Model
+from models.database.types import utcnow
+from tests.installation import Installation
+from tests.workers.jobs.test_cases import opened, person
+from tests.workers.jobs.test_people import ANN, BOB, named
+
+
+@pytest.fixture
+def queue(installation: Installation) -> Installation:
+    """Ann's case and three requests that keys signed, one of them for Bob's record."""
+    assert installation.caller.register_key().status_code == 201
+    answer = installation.caller.register_model(named(), decide="review")
+    assert answer.status_code == 201, answer.text
+    installation.drain()
+    assert opened(installation, ANN).status_code == 201
+    for record in ("r1", "r2", "r3"):
+        assert installation.caller.erase_records(record).status_code == 202
+    return installation
+
+
+def search(queue: Installation, **wanted: Any) -> Any:
+    """Return what a search is answered with."""
+    return queue.caller.operator("POST", "/v1/cases/search", json=wanted)
+
+
+def found(queue: Installation, **wanted: Any) -> list[dict[str, Any]]:
+    """Return the items of the first page."""
+    answer = search(queue, **wanted)
+    assert answer.status_code == 200, answer.text
+    items: list[dict[str, Any]] = answer.json()["items"]
+    return items
+
+
+def move(queue: Installation, ref: str, **values: Any) -> None:
+    """Change a request's row."""
+    with Session(queue.services.engine) as session:
+        row = session.exec(select(ErasureRequest).where(ErasureRequest.ref == ref)).one()
+        for name, value in values.items():
+            setattr(row, name, value)
+        session.add(row)
+        session.commit()
+
+
+def test_what_waits_is_listed_in_every_way_of_submission(queue: Installation) -> None:
+    items = found(queue, state="awaiting-review")
+    assert len(items) == 4
+    (on_behalf,) = (one for one in items if one["case"] is not None)
+    assert {one["requester"] for one in items if one["case"] is None} == {"alice"}
+    assert found(queue, requester=on_behalf["requester"]) == [on_behalf]
+    assert len(found(queue, requester="alice")) == 3
+    assert [one["ref"] for one in found(queue, person=person(ANN))] == [on_behalf["ref"]]
+    assert len(found(queue, person=person(BOB))) == 1
+    assert found(queue, person=person("x@y.z")) == []
+    assert found(queue, state="certified") == []
+    nothing = opened(queue, "x@y.z").json()
+    (answered,) = found(queue, state="answered")  # it waits to be answered and closed
+    assert answered["ref"] == nothing["ref"]
+    assert len(found(queue)) == 5
+
+
+def test_it_is_sorted_by_days_left_in_pages_that_overlap_nowhere(queue: Installation) -> None:
+    refs = [one["ref"] for one in found(queue)]
+    now = utcnow()
+    for days, ref in enumerate(reversed(refs)):
+        move(queue, ref, due_at=now + timedelta(days=days - 1, hours=1))
+    assert [one["days_left"] for one in found(queue)] == [-1, 0, 1, 2]
+    seen, after = [], None
+    while True:
+        page = search(queue, limit=1, after=after).json()
+        seen += [one["ref"] for one in page["items"]]
+        if (after := page["next"]) is None:
+            break
+    assert seen == list(reversed(refs))
+    assert [one["overdue"] for one in found(queue, overdue=True)] == [True]
+    assert len(found(queue, overdue=False)) == 3
+    assert len(found(queue, due_within=1)) == 2
+    move(queue, seen[0], state="paused", paused_at=now)
+    assert found(queue, overdue=True) == []  # its clock stands still
+
+
+def test_an_unknown_filter_or_value_is_an_error(installation: Installation) -> None:
+    for wanted, status in (
+        ({"state": "waiting"}, 422),
+        ({"colour": "red"}, 422),
+        ({"due_within": -1}, 422),
+        ({"model": "nowhere"}, 404),
+        ({"requester": "nobody"}, 404),
+        ({"after": "x"}, 400),
+    ):
+        assert search(installation, **wanted).status_code == status, wanted
+
+
+def test_a_page_reads_the_rows_that_it_shows(queue: Installation) -> None:
+    services = queue.services
+    with Session(services.engine) as session:
+        model = session.exec(select(Model)).one()
+        like = session.exec(select(ErasureRequest)).first()
+        assert like is not None
+        rows = []
+        for number in range(2000):
+            fields = like.model_dump()
+            fields |= {"id": str(uuid.uuid4()), "ref": str(uuid.uuid4()), "case_ref": None}
+            fields["due_at"] = like.due_at + timedelta(minutes=number)
+            fields["state"] = ("certified", "awaiting-review", "verifying")[number % 3]
+            rows.append(fields)
+        session.connection().execute(insert(ErasureRequest), rows)
+        session.commit()
+        session.connection().execute(text("ANALYZE"))
+        plans = []
+        for filters in ({}, {"model": model.ref}, {"due_within": 40}):
+            wanted = QueueQuery.model_validate({**filters, "limit": 50})
+            scope = case_queue._scope(services, wanted)
+            query = case_queue._requests(wanted, scope, "awaiting-review", None, utcnow())
+            explain = {"sqlite": "EXPLAIN QUERY PLAN ", "postgresql": "EXPLAIN "}
+            compiled = query.compile(
+                session.connection(), compile_kwargs={"literal_binds": True}
+            )
+            answer = session.connection().execute(
+                text(explain[services.engine.dialect.name] + str(compiled).replace(":", "\\:"))
+            )
+            plans.append(" ".join(str(row) for row in answer))
+    for plan in plans:
+        assert "state_due_at_ref" in plan, plan
+        assert "TEMP B-TREE" not in plan, plan  # it is read in order
+        assert "Sort" not in plan, plan
+    page = case_queue.search(services, QueueQuery(limit=50))
+    assert len(page.items) == 50
+    dues = [one.due_at for one in page.items]
+    assert dues == sorted(dues)
+
+
+def test_officers_are_reminded_once_of_each_threshold(
+    queue: Installation, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert reminders.remind(queue.services) == 0
+    ref = found(queue)[0]["ref"]
+    heard = []
+    for left in (timedelta(days=9), timedelta(days=2), timedelta(hours=-1)):
+        move(queue, ref, due_at=utcnow() + left)
+        for _ in range(2):
+            reminders.remind(queue.services, lambda row, days: heard.append((row.ref, days)))
+    assert heard == [(ref, 8), (ref, 1), (ref, -1)]
+    move(queue, ref, reminded=None)
+    assert reminders.remind(queue.services) == 1
+    assert f"request {ref} is overdue" in caplog.text
+    move(queue, ref, reminded=None, state="paused", paused_at=utcnow())
+    assert reminders.remind(queue.services) == 0
+
+
+@pytest.fixture
+def shell(queue: Installation, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
+    """`lethe case` against the installation."""
+    transport = queue.caller.http._transport
+
+    def client(_: str) -> Client:
+        return Client("http://testserver", token=queue.caller.token, transport=transport)
+
+    monkeypatch.setattr("lethe.cli.person._client", client)
+    return CliRunner()
+
+
+def test_a_status_is_found_by_the_reference(
+    queue: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = next(one["ref"] for one in found(queue) if one["case"] is None)
+    transport = queue.caller.http._transport
+    monkeypatch.setattr(
+        "lethe.cli.request.Client",
+        lambda _, **more: Client("http://testserver", transport=transport, **more),
+    )
+    run = ["status", ref, "--url", "http://x"]
+    assert CliRunner().invoke(request, run).exit_code != 0  # it is in the log for everybody
+    shown = CliRunner().invoke(request, run, env={"LETHE_TOKEN": queue.caller.token})
+    assert shown.exit_code == 0, shown.output
+    assert "awaiting-review" in shown.output
+
+
+def test_it_is_exported_as_csv_and_json(queue: Installation, shell: CliRunner) -> None:
+    formula = replace(queue.caller, keyid="@sum")
+    assert formula.register_key().status_code == 201
+    assert formula.erase_records("r4").status_code == 202
+    run = ["list", "--url", "http://x"]
+    listed = json.loads(shell.invoke(command, [*run, "--json"]).output)
+    assert [one["ref"] for one in listed] == [one["ref"] for one in found(queue)]
+    rows = list(csv.DictReader(io.StringIO(shell.invoke(command, [*run, "--csv"]).output)))
+    assert [row["ref"] for row in rows] == [one["ref"] for one in listed]
+    assert "'@sum" in {row["requester"] for row in rows}  # a spreadsheet computes nothing
+    table = shell.invoke(command, [*run, "--person", f"email={ANN}", "--limit", "1"]).output
+    assert table.splitlines()[1].split()[1] == "awaiting-review"
+    assert "awaiting-review" in shell.invoke(command, [*run, "--due-within", "40"]).output
+    refused = shell.invoke(command, ["refuse", "x", "--url", "http://x", "--reason", "whim"])
+    assert refused.exit_code == 2
+    assert "legal-claims" in refused.output

@@ -1,0 +1,184 @@
+"""`lethe model register --recipe`: an estimator of the catalogue over the rows in DATA."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from workers.cli import service
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from workers.registration.recipe import RecipeRegistration, RecipeRows
+    from workers.training.recipes.recipe import Recipe
+
+FIT_SECONDS = 3600
+# Options of the command that say nothing of a recipe.
+OF_RIDGE = (
+    "penalty", "bits", "method", "rows", "verify", "least_contributors", "least_rows",
+    "sketch_rank", "random_features", "seed", "extractor", "path", "parameters", "digest",
+)  # fmt: skip
+
+IN_THE_FILE = "set the parameters in the JSON file"
+
+
+def register_recipe(
+    url: str, ref: str, data: Path | None, file: Path, columns: Mapping[str, Any]
+) -> None:
+    """Register a recipe over the rows in DATA, wait until it is fitted, and measure it."""
+    from workers.cli.errors import shown
+    from workers.registration.recipe import prepare_recipe, read_recipe
+
+    refuse_others(click.get_current_context())
+    with shown():
+        document = read_recipe(file)
+        numbers = not checked(document).classifies
+        known = document.get("categories")
+        rows = read_rows(data, columns, numbers=numbers, categories=known)
+        prepared = prepare_recipe(rows, document, ref=ref)
+        check_manifest(prepared)
+
+    def predict(file: bytes) -> "NDArray[Any]":
+        from workers.training.recipes.files import decode
+
+        return decode(file).predict(prepared.features)
+
+    send(url, prepared, predict, numbers=numbers)
+
+
+def send(
+    url: str,
+    prepared: "RecipeRegistration",
+    predict: "Callable[[bytes], NDArray[Any]]",
+    *,
+    numbers: bool,
+) -> None:
+    """Register what was packed, wait until it is fitted, and measure it on held-out rows.
+
+    predict: what a model's file predicts of these. Raises click.ClickException if it fails.
+    """
+    from workers.cli.errors import shown
+
+    ref = prepared.manifest["ref"]
+    with service.connect(url) as operator:
+        operator.register_model(service.decided(prepared.manifest), prepared.npz)
+        click.echo(f"registered {prepared.summary()}; fitting …")
+        service.wait_until_ready(operator, ref, FIT_SECONDS)
+        if len(prepared.labels):
+            version = operator.model(ref)["current_version"]
+            with shown():
+                found = predict(operator.artifact(ref, int(version)))
+            click.echo(measured(found, prepared.labels, numbers=numbers))
+
+
+def refuse_others(context: click.Context, instead: str = IN_THE_FILE) -> None:
+    """Raise click.UsageError for options of ridge heads. instead: what else to do."""
+    given = [
+        param.opts[-1]
+        for param in context.command.params
+        if param.name in OF_RIDGE
+        and context.get_parameter_source(param.name) is click.core.ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise click.UsageError(f"{', '.join(given)}: only for ridge heads; {instead}")
+
+
+def check_manifest(prepared: "RecipeRegistration") -> None:
+    """Raise click.ClickException where the service would refuse the manifest."""
+    from pydantic import ValidationError
+
+    from app.schemas.manifests import MANIFESTS
+    from workers.cli.models.training import first_problem
+
+    try:
+        MANIFESTS[prepared.manifest["family"]].model_validate(prepared.manifest)
+    except ValidationError as error:
+        raise click.ClickException(first_problem(error)) from None
+
+
+def checked(document: Mapping[str, Any]) -> "Recipe":
+    """Return the recipe of a document that the service would take.
+
+    Raises:
+        RefusedError: A parameter is none of its class, where the class is installed here.
+        click.ClickException: The service would refuse the document.
+    """
+    from importlib.util import find_spec
+
+    from pydantic import TypeAdapter, ValidationError
+
+    from app.schemas.recipes import Categories, RecipeDocument, Word
+    from workers.cli.models.training import first_problem
+    from workers.training.recipes.recipe import Recipe, check
+
+    own = {name: value for name, value in document.items() if name != "categories"}
+    try:
+        TypeAdapter(dict[Word, Categories]).validate_python(document.get("categories", {}))
+        wanted = RecipeDocument.model_validate(own)
+    except ValidationError as error:
+        raise click.ClickException(first_problem(error)) from None
+    recipe = Recipe.parse(wanted.spelled())
+    if all(find_spec(step.library) is not None for step in recipe.steps):
+        check(recipe)
+    return recipe
+
+
+def read_rows(
+    data: Path | None,
+    columns: Mapping[str, Any],
+    *,
+    numbers: bool,
+    categories: Mapping[str, Sequence[str]] | None = None,
+) -> "RecipeRows":
+    """Return the labelled rows of DATA, and say what was read.
+
+    categories: of columns of texts, the values in the order of their numbers.
+
+    Raises:
+        RefusedError: As `open_rows`; an .npz has no numbers to predict, weights or categories.
+        DatasetError: As `rows_of_table`.
+    """
+    from dataclasses import replace
+
+    from workers.cli.data_options import open_rows, reading, roles_of
+    from workers.data.opening import is_table, read_labelled
+    from workers.errors import RefusedError
+    from workers.registration.recipe import rows_of_federation, rows_of_table
+
+    sent = bool(columns.get("send_holdout"))
+    if data is None or not is_table(data):
+        if numbers or columns.get("sample_weight") or categories:
+            raise RefusedError(
+                "a model of numbers, weighted rows or categories needs a table, such as "
+                "Parquet or CSV"
+            )
+        opened = open_rows(data, columns)
+        for line in opened.taken.lines():
+            click.echo(line)
+        return replace(rows_of_federation(opened.federation), send_held_out=sent)
+    roles = roles_of(columns)
+    with reading(f"reading {data.name}") as progress:
+        wanted = None if roles is None else replace(roles, numbers=numbers)
+        table, unused = read_labelled(data, wanted, progress=progress)
+    features = f"{len(table.features):,} features"
+    click.echo(f"{len(table.labels):,} rows with a label, {features}, {len(unused):,} unused")
+    return replace(rows_of_table(table, categories=categories), send_held_out=sent)
+
+
+def measured(found: "NDArray[Any]", labels: "NDArray[Any]", *, numbers: bool) -> str:
+    """Return how a model does on the held-out rows, in words: each of several apart."""
+    import numpy as np
+
+    if found.ndim > 1:
+        every = (measured(own, labels, numbers=numbers) for own in found)
+        return "\n".join(f"shard {place}: {words}" for place, words in enumerate(every))
+    count = len(labels)
+    if not numbers:
+        return f"accuracy on {count} held-out rows: {float(np.mean(found == labels)):.3f}"
+    spread = float(np.sum((labels - labels.mean()) ** 2))
+    error = float(np.sum((labels - found) ** 2))
+    return (
+        f"R² on {count} held-out rows: {1 - error / spread:.3f}" if spread else "R²: undefined"
+    )

@@ -1,0 +1,109 @@
+"""`lethe model register --script`: a training program of the operator's over labelled rows."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from workers.cli import service
+from workers.cli.models.recipe import FIT_SECONDS, read_rows, refuse_others
+
+if TYPE_CHECKING:
+    from workers.registration.recipe import RecipeRegistration
+
+
+def register_script(
+    url: str,
+    ref: str,
+    data: Path | None,
+    path: Path,
+    weights: Path | None,
+    shards: int | None,
+    columns: Mapping[str, Any],
+) -> None:
+    """Register a program over the rows in DATA and wait until it has run twice.
+
+    weights: a model trained elsewhere, which the first version is compared with. shards: of the
+    rows, each with a model of its own.
+    """
+    from app.uploads.rows import UNMEASURED
+    from workers.cli.errors import shown
+    from workers.registration.script import prepare_script, read_script
+    from workers.registration.shards import in_shards
+
+    refuse_others(click.get_current_context())
+    with shown():
+        document, numbers = read_script(path)
+        theirs = None if weights is None else weights.read_bytes()
+        rows = read_rows(data, columns, numbers=numbers)
+        prepared = prepare_script(rows, document, ref=ref, weights=theirs)
+        if shards is not None:
+            prepared = in_shards(prepared, {"count": shards, "aggregate": "apart"})
+        form = _checked(prepared)
+        if prepared.sends_held_out and form != "onnx" and "predict" not in document:
+            raise click.UsageError(f"--send-holdout: {UNMEASURED}")
+        if theirs is not None:
+            _tensors(theirs, form)
+    with service.connect(url) as operator:
+        operator.register_model(service.decided(prepared.manifest), prepared.npz)
+        click.echo(f"registered {prepared.summary()}; running the program twice …")
+        service.wait_until_ready(operator, ref, FIT_SECONDS)
+        version = int(operator.model(ref)["current_version"])
+        file = operator.artifact(ref, version)
+    claim = "retrained" if "tolerance" in document else "exact-retrained"
+    click.echo(f"erasures will claim {claim}")
+    if theirs is not None:
+        with shown():
+            click.echo(_compared(theirs, file, form))
+
+
+def _checked(prepared: "RecipeRegistration") -> str:
+    """Return the form of the program's output.
+
+    Raises:
+        click.ClickException: The service would refuse the manifest.
+        RefusedError: A line of the lock file names no version.
+    """
+    from pydantic import ValidationError
+
+    from app.schemas.manifests import MANIFESTS
+    from workers.cli.models.training import first_problem
+    from workers.training.programs.program import Program
+
+    try:
+        wanted = MANIFESTS[prepared.manifest["family"]].model_validate(prepared.manifest)
+    except ValidationError as error:
+        raise click.ClickException(first_problem(error)) from None
+    program = Program.parse(wanted.pinned()["config"])
+    _ = program.locked
+    return program.output
+
+
+def _tensors(file: bytes, form: str) -> Mapping[str, Any]:
+    from workers.errors import RefusedError
+    from workers.training.programs import outputs
+
+    try:
+        return outputs.numbers(file, form)
+    except outputs.OutputError as error:
+        raise RefusedError(f"--weights: {error}") from None
+
+
+def _compared(theirs: bytes, ours: bytes, form: str) -> str:
+    """Return in words how far given weights are from those of the first version."""
+    from workers.training.programs import outputs
+
+    if theirs == ours:
+        return "the given weights are, byte for byte, those of the program's run"
+    try:
+        found = outputs.difference(_tensors(theirs, form), _tensors(ours, form))
+    except outputs.OutputError:
+        return (
+            "the given weights have tensors of other names, types or shapes than the program's "
+            "run: it is not the program that made them. Version 1 is the program's run"
+        )
+    return (
+        f"the given weights differ from the program's run by {found:.3g}, the largest relative "
+        "difference of a tensor. Version 1 is the program's run"
+    )

@@ -1,0 +1,69 @@
+"""`lethe model register --recipe FILE --shards S`: an estimator over shares of the rows."""
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from workers.cli.models.recipe import (
+    FIT_SECONDS,
+    checked,
+    measured,
+    read_rows,
+    refuse_others,
+    send,
+)
+
+if TYPE_CHECKING:
+    from workers.registration.recipe import RecipeRegistration
+
+FIT_MEMORY_BYTES = 8 << 30  # as LETHE_FIT_MEMORY_BYTES, in a service's default
+
+
+def register_shards(
+    url: str,
+    ref: str,
+    data: Path | None,
+    file: Path,
+    options: Mapping[str, Any],
+    columns: Mapping[str, Any],
+) -> None:
+    """Register shards over the rows in DATA, wait, and measure them beside one whole model."""
+    from workers.cli.errors import shown
+    from workers.registration import shards
+    from workers.registration.recipe import read_recipe
+    from workers.training.recipes.process import Limits
+
+    refuse_others(click.get_current_context())
+    with shown():
+        document = read_recipe(file)
+        recipe = checked(document)
+        numbers = not recipe.classifies
+        rows = read_rows(data, columns, numbers=numbers)
+        prepared = shards.prepare_shards(rows, document, options, ref=ref)
+        _check(prepared)
+    how = prepared.manifest["shards"]
+    click.echo(f"{how['count']} shards; each {how['by']} is in one of them")
+    send(url, prepared, lambda found: shards.predict(found, prepared), numbers=numbers)
+    if len(prepared.labels) and all(find_spec(one.library) for one in recipe.steps):
+        limits = Limits(FIT_SECONDS, FIT_MEMORY_BYTES)
+        with shown():
+            found = shards.predict_unsharded(rows, recipe, prepared.features, limits)
+        click.echo(
+            f"one model of all rows: {measured(found, prepared.labels, numbers=numbers)}"
+        )
+
+
+def _check(prepared: "RecipeRegistration") -> None:
+    """Raise click.ClickException where the service would refuse the manifest."""
+    from pydantic import ValidationError
+
+    from app.schemas.shards import NewShards
+    from workers.cli.models.training import first_problem
+
+    try:
+        NewShards.model_validate(prepared.manifest)
+    except ValidationError as error:
+        raise click.ClickException(first_problem(error)) from None

@@ -1,0 +1,133 @@
+"""A model of shards for other programs: one ONNX graph, or scikit-learn's voting estimators.
+
+In ONNX all shards read the same rows. Their classes are brought into the registered order, and
+added as `workers.training.shards.predict` adds them; of equal sums the first class wins.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from workers.errors import RefusedError
+from workers.families.recipe.export import NATIVE, Answer, RecipeGraph, answer, probabilities
+from workers.libraries import require
+from workers.training.recipes.files import FittedRecipe
+from workers.training.shards.predict import ShardedModel
+
+EMPTY = "no row is left in this model: it predicts nothing"
+
+
+def to_onnx(artifact: bytes, classes: Sequence[str]) -> bytes:
+    """Return one ONNX model of all shards, from `features` (n, d) float32.
+
+    It gives `label` (n,) str and `probabilities` (n, classes) float64, of a vote the shares of
+    the shards; or `value` (n,) of numbers. Shards that answer apart give `label_000` or
+    `value_000` and so on, each with rows by its number.
+
+    Raises:
+        ArtifactError: It is no file of shards.
+        RefusedError: A step of the recipe has no converter, or no row is left in the model.
+        MissingLibraryError: A library is not installed.
+    """
+    graph = RecipeGraph(require("onnx", "export"))
+    model = ShardedModel.from_bytes(artifact)
+    fitted = _fitted(model)
+    wide = graph.cast("features", "DOUBLE")
+    answers = {
+        place: answer(graph, one, wide, f"shard{place:03}_") for place, one in fitted.items()
+    }
+    columns = next(iter(fitted.values())).columns
+    classifies = bool(classes)
+    if model.aggregate == "apart":
+        for place, found in answers.items():
+            if classifies:
+                names = graph.texts([classes[one] for one in fitted[place].classes])
+                label = graph.node("Gather", names, found.index)
+                graph.give(f"label_{place:03}", label, "STRING", ["rows"])
+            else:
+                graph.give(f"value_{place:03}", found.index, "DOUBLE", ["rows"])
+        return graph.encode(columns)
+    parts = [
+        _scores(graph, fitted[place], found, len(classes), votes=model.aggregate == "vote")
+        if classifies
+        else found.index
+        for place, found in answers.items()
+    ]
+    total = graph.node("Sum", *parts)
+    mean = graph.node("Div", total, graph.constant(np.array(float(len(parts)))))
+    if not classifies:
+        graph.give("value", mean, "DOUBLE", ["rows"])
+        return graph.encode(columns)
+    index = graph.node("ArgMax", total, axis=1, keepdims=0)
+    label = graph.node("Gather", graph.texts(classes), index)
+    graph.give("label", label, "STRING", ["rows"])
+    graph.give("probabilities", mean, "DOUBLE", ["rows", len(classes)])
+    return graph.encode(columns)
+
+
+def to_skops(artifact: bytes, classes: Sequence[str]) -> bytes:
+    """Return scikit-learn's VotingClassifier or VotingRegressor of the shards, by skops.
+
+    Raises:
+        ArtifactError: It is no file of shards.
+        RefusedError: They answer apart, a shard has not seen every class, or skops cannot hold
+            an estimator.
+        MissingLibraryError: A library is not installed.
+    """
+    skops, ensemble = require("skops.io", "export"), require("sklearn.ensemble", "export")
+    model = ShardedModel.from_bytes(artifact)
+    fitted = list(_fitted(model).values())
+    if model.aggregate == "apart":
+        raise RefusedError(f"shards that answer apart are no estimator: {NATIVE}, or ONNX")
+    if any(not type(one).__module__.startswith("sklearn.") for one in _steps(fitted)):
+        raise RefusedError(f"skops holds estimators of scikit-learn: {NATIVE}, or ONNX")
+    named = [(f"shard-{place:03}", one.estimator) for place, one in enumerate(fitted)]
+    if classes:
+        if any(len(one.classes) < len(classes) for one in fitted):
+            raise RefusedError(
+                "a shard has not seen every class, which scikit-learn's vote needs: "
+                f"{NATIVE}, or ONNX"
+            )
+        voting = "hard" if model.aggregate == "vote" else "soft"
+        made = ensemble.VotingClassifier(named, voting=voting)
+        encoder = require("sklearn.preprocessing", "export").LabelEncoder()
+        encoder.classes_ = np.array(classes)
+        made.le_, made.classes_ = encoder, encoder.classes_
+    else:
+        made = ensemble.VotingRegressor(named)
+    made.estimators_ = [one.estimator for one in fitted]
+    made.named_estimators_ = dict(named)
+    try:
+        data: bytes = skops.dumps(made)
+        # Trees are scikit-learn's own, and whoever loads them says that they trust the file.
+        if any(not one.startswith("sklearn.") for one in skops.get_untrusted_types(data=data)):
+            raise TypeError
+    except (TypeError, ValueError, NotImplementedError):
+        raise RefusedError(f"skops cannot hold this estimator: {NATIVE}, or ONNX") from None
+    return data
+
+
+def _fitted(model: ShardedModel) -> dict[int, FittedRecipe]:
+    found = {place: one for place, one in enumerate(model.shards) if one is not None}
+    if not found:
+        raise RefusedError(EMPTY)
+    return found
+
+
+def _steps(fitted: Sequence[FittedRecipe]) -> list[Any]:
+    return [
+        step
+        for one in fitted
+        for _, step in getattr(one.estimator, "steps", [("", one.estimator)])
+    ]
+
+
+def _scores(
+    graph: RecipeGraph, fitted: FittedRecipe, found: Answer, width: int, *, votes: bool
+) -> str:
+    """Return the name of what a shard adds, (n, width): probabilities, or 1 for its class."""
+    places = np.eye(width)[list(fitted.classes)]
+    if votes:
+        return graph.node("Gather", graph.constant(places), found.index, axis=0)
+    return graph.node("MatMul", probabilities(graph, fitted, found), graph.constant(places))

@@ -1,0 +1,159 @@
+"""A held job and its moves between stages: nothing commits without the lease.
+
+Each effect commits together with `WHERE lease_token = mine`. A worker that was thought dead
+and comes back finds its token outdated and its transaction rolled back.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+
+from sqlalchemy import bindparam, tuple_, update
+from sqlmodel import Session, col, select
+
+from app.ledger.sequencer import Transaction
+from app.service.context import Services
+from models import Job, Model
+from workers.jobs.leases import stalled
+
+# Of a stage that has just begun.
+NO_PROGRESS = {"phase": None, "phase_done": None, "phase_total": None}
+
+
+class LeaseLostError(Exception):
+    """Another worker holds the job now: whatever this one found is not committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A held job. `token` is the fencing token that every commit must still match.
+
+    begun: when it was taken, by the monotonic clock of its worker.
+    """
+
+    job_id: str
+    token: int
+    stage: str
+    attempt: int
+    kind: str
+    model_id: int
+    request_id: str | None
+    contribution_id: str | None
+    tries: int
+    call_id: str | None
+    begun: float = field(default_factory=monotonic, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class JobContext:
+    """A leased job. model: its row, of a job that executes as it was compared with the log.
+
+    Whoever publishes computes from this object and reads no other. The transaction that
+    publishes compares its own reading once more (`publish.current`).
+    """
+
+    services: Services
+    lease: Lease
+    model: Model
+
+
+def load_job(services: Services, lease: Lease) -> JobContext:
+    """Return a leased job with its model's row as it is stored, whatever the log says of it."""
+    with services.reading() as session:
+        return JobContext(services, lease, session.get_one(Model, lease.model_id))
+
+
+def held_job(tx: Transaction, lease: Lease) -> Job:
+    """Return the row of a leased job.
+
+    Raises:
+        LeaseLostError: Another worker holds the job now; the transaction must roll back.
+    """
+    job = tx.session.exec(select(Job).where(Job.id == lease.job_id)).one()
+    if job.lease_token != lease.token or job.stage != lease.stage:
+        raise LeaseLostError(lease.job_id)
+    return job
+
+
+def queued_behind(session: Session, job_id: str, stage: str) -> list[Job]:
+    """Return the unfinished jobs of a job's model at `stage` beside it, in their order.
+
+    Until a job that was begun is done nothing else of its model is executed: what was executed
+    and is not yet certified was executed together with it.
+    """
+    job = session.exec(select(Job).where(Job.id == job_id)).one()
+    behind = (
+        select(Job)
+        .where(
+            Job.model_id == job.model_id,
+            Job.id != job.id,
+            col(Job.stage) == stage,
+            col(Job.done_at).is_(None),
+        )
+        .order_by(col(Job.seq))
+    )
+    return list(session.exec(behind))
+
+
+def advance(
+    tx: Transaction,
+    lease: Lease,
+    stage: str,
+    others: Sequence[tuple[str, int]] = (),
+    **values: object,
+) -> None:
+    """Commit the job's move to its next stage, if the lease still holds.
+
+    others: jobs, with their tokens, that move with it because they were executed together.
+
+    Raises:
+        LeaseLostError: It does not, or something has happened to one of the others; the
+            transaction must roll back.
+    """
+    done = {"done_at": tx.now} if stage == "done" else {}
+    moved = [(lease.job_id, lease.token), *others]
+    _move(tx, moved, lease.stage, {"stage": stage, **done, **values})
+
+
+def follow(
+    tx: Transaction,
+    drafts: Mapping[tuple[str, int], str],
+    since: str,
+    stage: str,
+    **values: object,
+) -> None:
+    """Move other jobs, executed together with the leased one, from a stage to the next.
+
+    drafts: the draft of each, by its id and token. The token is the one that it was taken
+    under: no worker holds it while it is parked, or the leased job is before it in the queue,
+    so the lease protects all.
+
+    Raises:
+        LeaseLostError: Something has happened to one since; the transaction must roll back.
+    """
+    if not drafts:
+        return
+    tx.session.connection().execute(
+        update(Job).where(col(Job.id) == bindparam("job")).values(draft_id=bindparam("draft")),
+        [{"job": job_id, "draft": draft_id} for (job_id, _), draft_id in drafts.items()],
+    )
+    _move(tx, [*drafts], since, {"stage": stage, **values})
+
+
+def _move(
+    tx: Transaction, moved: Sequence[tuple[str, int]], since: str, values: dict[str, object]
+) -> None:
+    tx.session.flush()  # or what is expired below would lose changes that are not written
+    result = tx.session.connection().execute(
+        update(Job)
+        .where(
+            tuple_(col(Job.id), col(Job.lease_token)).in_(moved),
+            col(Job.stage) == since,
+            col(Job.done_at).is_(None),
+        )
+        .values(tries=0, deaths=0, lease_until=None, **NO_PROGRESS, **values)
+    )
+    if result.rowcount != len(moved):
+        raise LeaseLostError(moved[0][0])
+    tx.session.expire_all()
+    stalled.end(tx.session, [job_id for job_id, _ in moved], str(values["stage"]))

@@ -1,0 +1,233 @@
+"""Taking and renewing leases: one worker per job, one job per model at a time.
+
+A message may arrive twice, late or never. So a message is only a nudge: whoever takes a job
+marks it in the database for a while, and renews the mark as long as it works.
+"""
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
+from datetime import datetime, timedelta
+from functools import partial
+
+from sqlalchemy import update
+from sqlmodel import Session, col, select
+
+from app import logs
+from app.counters import STAGE_ERRORS, STAGES
+from app.ledger.journal import record_request_event
+from app.ledger.receipt import UnpublishedError
+from app.ledger.sequencer import Transaction
+from app.service.context import Services
+from app.service.decisions import AWAITING
+from app.service.ladder import last_attempt
+from app.service.queue import head_of_queue, is_held_back
+from app.steps import reached
+from lethe.errors import LetheError
+from models import ErasureRequest, Job, Model
+from models.database.clock import clock
+from models.database.session import unavailable
+from workers.jobs.leases import stalled
+from workers.jobs.leases.endings import fail
+from workers.jobs.leases.lease import Lease, LeaseLostError
+
+log = logging.getLogger(__name__)
+
+LONGEST_COOL_DOWN_S = 60
+
+
+@contextmanager
+def leased(services: Services, job_id: str, stage: str) -> Iterator[Lease | None]:
+    """Hold a job while the block runs; None if it is not this worker's turn.
+
+    If the block raises, the job cools down and the sweep tries again. A fault of the
+    surroundings (disk, database, keys) is waited out however long it lasts, and so is
+    every fault once the erasure is executed: what was acknowledged and carried out must be
+    certified. An operator is told of it in time (`stalled`). Only an error of the computation
+    itself, before anything was changed, fails a job after the configured number of tries.
+
+    A worker that dies raises nothing. After as many of them as there are tries an erasure
+    waits for a decision, and is not tried before it; any other job fails.
+    """
+    lease = _take(services, job_id, stage)
+    if lease is None:
+        yield None
+        return
+    with logs.for_call(lease.call_id), STAGES.timed(stage):
+        log.info("job %s: %s begins, tries %d", job_id, stage, lease.tries)
+        yield from _held(services, lease)
+
+
+def _held(services: Services, lease: Lease) -> Iterator[Lease]:
+    job_id, stage = lease.job_id, lease.stage
+    reached(f"{stage}.leased")
+    stop = threading.Event()
+    renew = partial(copy_context().run, _renew, services, lease, stop)
+    renewer = threading.Thread(target=renew, daemon=True)
+    renewer.start()
+    try:
+        yield lease
+    except LeaseLostError:
+        log.warning("job %s: the lease was lost; nothing was committed", job_id)
+    except Exception as error:
+        STAGE_ERRORS.add(stage)
+        # Never its text: it may hold a row's values.
+        name, outside = type(error).__name__, is_outside(error)
+        log.error("job %s: %s at %s, tries %s", job_id, name, stage, lease.tries)
+        stop.set()
+        renewer.join()  # or it would undo the cool-down
+        title = f"{error.title}: " if isinstance(error, LetheError) else ""
+        services.ledger.transact(
+            lambda tx: _cool_down(services, tx, lease, name, outside, title)
+        )
+    finally:
+        stop.set()
+        renewer.join()
+
+
+def _take(services: Services, job_id: str, stage: str) -> Lease | None:
+    """Return the lease, None if it is not this worker's turn.
+
+    Raises UnpublishedError, and gives the job back, if no checkpoint can be signed: the lease
+    was committed, and this worker is alive.
+    """
+    with services.reading() as session:
+        # Most messages come for a job whose turn it is not: they must not wait for the log.
+        if _whose_turn(services, session, job_id, stage, clock(session)) is None:
+            return None
+    taken: list[Lease | None] = []
+    try:
+        services.ledger.transact(lambda tx: taken.append(_acquire(services, tx, job_id, stage)))
+    except UnpublishedError as error:
+        lease, name, title = taken[-1], type(error).__name__, f"{error.title}: "
+        if lease is not None:
+            services.ledger.transact(
+                lambda tx: _cool_down(services, tx, lease, name, True, title),
+                checkpoint=False,
+            )
+        raise
+    return taken[-1]
+
+
+def is_outside(error: Exception) -> bool:
+    """Return whether an error is the surroundings' and may pass by itself."""
+    if isinstance(error, LetheError):
+        return error.status >= 500
+    return isinstance(error, OSError | MemoryError) or unavailable(error)
+
+
+def _whose_turn(
+    services: Services, session: Session, job_id: str, stage: str, now: datetime
+) -> Job | None:
+    """Return a job that may be taken at this stage now, None if it is not its turn."""
+    job = session.exec(select(Job).where(Job.id == job_id)).first()
+    if job is None or job.stage != stage or job.done_at is not None:
+        return None
+    if job.lease_until is not None and job.lease_until > now:
+        return None
+    head = head_of_queue(session, job.model_id, now)
+    if head is None or head.id != job.id:
+        return None
+    if session.get_one(Model, job.model_id).state == "quarantined":
+        return None
+    return None if is_held_back(session, services.settings, job, now) else job
+
+
+def _acquire(services: Services, tx: Transaction, job_id: str, stage: str) -> Lease | None:
+    session, now = tx.session, tx.now
+    job = _whose_turn(services, session, job_id, stage, now)
+    if job is None:
+        return None
+    if job.deaths >= _most_deaths(services, session, job):
+        _give_up(services, tx, job)
+        return None
+    job.lease_token += 1
+    job.tries += 1
+    job.deaths += 1
+    job.lease_until = now + timedelta(seconds=services.settings.lease_seconds)
+    if job.request_id is not None and stage == "execute":
+        request = session.get_one(ErasureRequest, job.request_id)
+        if request.state == "received":
+            request.state = "executing"
+            record_request_event(tx, request, "request.executing", {})
+    session.flush()
+    return Lease(
+        job_id=job.id,
+        token=job.lease_token,
+        stage=stage,
+        attempt=job.attempt,
+        kind=job.kind,
+        model_id=job.model_id,
+        request_id=job.request_id,
+        contribution_id=job.contribution_id,
+        tries=job.tries,
+        call_id=job.call_id,
+    )
+
+
+def _most_deaths(services: Services, session: Session, job: Job) -> int:
+    """Return how many workers a stage may cost; an attempt that costs too many gives way."""
+    most = services.settings.max_tries
+    gives_way = 1 < job.attempt < last_attempt(session.get_one(Model, job.model_id).config)
+    return 2 * most if gives_way and job.stage == "execute" else most
+
+
+def is_given_up(services: Services, session: Session, job: Job) -> bool:
+    """Return whether a job cost too many workers and waits for a decision."""
+    if job.deaths < _most_deaths(services, session, job) or job.request_id is None:
+        return False
+    return session.get_one(ErasureRequest, job.request_id).state == AWAITING
+
+
+def _give_up(services: Services, tx: Transaction, job: Job) -> None:
+    """End a job that costs a worker each time, or have it wait for a decision.
+
+    The next try would cost the next worker, and with it the work of other models. No
+    error came back, so nothing is known of the cause: the system may have killed the process
+    for its memory, or a library crashed.
+    """
+    why = f"its worker died {job.deaths} times at {job.stage}, of memory perhaps"
+    if job.request_id is None:
+        log.error("job %s: %s; it is ended", job.id, why)
+        fail(services, tx, job, f"{why}: see the workers' logs")
+        return
+    if stalled.escalate(tx, job, why, at_once=True):
+        log.error("job %s: %s; it waits for a decision", job.id, why)
+
+
+def _renew(services: Services, lease: Lease, stop: threading.Event) -> None:
+    seconds = services.settings.lease_seconds
+    while not stop.wait(seconds / 3):
+        try:
+            with services.engine.begin() as connection:
+                until = clock(connection) + timedelta(seconds=seconds)
+                connection.execute(
+                    update(Job)
+                    .where(col(Job.id) == lease.job_id, col(Job.lease_token) == lease.token)
+                    .where(col(Job.lease_until).is_not(None))
+                    .values(lease_until=until)
+                )
+        except Exception as error:
+            # A missed renewal is harmless until the lease runs out; the next may succeed.
+            log.warning("lease of job %s not renewed: %s", lease.job_id, type(error).__name__)
+
+
+def _cool_down(
+    services: Services, tx: Transaction, lease: Lease, name: str, outside: bool, title: str
+) -> None:
+    job = tx.session.exec(select(Job).where(Job.id == lease.job_id)).one()
+    if job.lease_token != lease.token or job.stage != lease.stage or job.done_at is not None:
+        return
+    job.error = f"{name} at {lease.stage}"
+    job.deaths = max(0, job.deaths - 1)  # the worker is alive
+    changed = lease.stage != "execute" or lease.attempt > 1
+    if job.tries >= services.settings.max_tries and not (outside or changed):
+        fail(services, tx, job, f"{name} at {lease.stage}: see the service's log")
+    else:
+        wait = min(2**job.tries, LONGEST_COOL_DOWN_S)
+        job.lease_until = tx.now + timedelta(seconds=wait)
+        if job.tries >= services.settings.max_tries:
+            why = f"{title}{name} at {lease.stage}; it goes on once that is mended"
+            stalled.escalate(tx, job, why)
