@@ -104,8 +104,8 @@ def publish(
     session, result = tx.session, update.result
     model = session.get_one(Model, lease.model_id)
     of_members = [member.request_id for member in members]
-    requests = {one.id: one for one in read_by_id(session, ErasureRequest, of_members)}
-    held = unapproved(services.ledger, session, model, list(requests.values()), tx.now)
+    asked = read_by_id(session, ErasureRequest, of_members)
+    held = unapproved(services.ledger, session, model, asked, tx.now)
     if held:
         raise UnapprovedError([one.id for one in held])
     read_by_id(session, Subject, list(update.rest))
@@ -171,6 +171,8 @@ def publish(
     drafts = draft.store(services, session, plans)
     reached("execute.written")
     ids = [stored.id for stored in drafts]
+    # The statements above expired them: read again together, and not one by one.
+    requests = {one.id: one for one in read_by_id(session, ErasureRequest, of_members)}
     for member, stored in zip(members, drafts, strict=True):
         request = requests[member.request_id]
         request.state = "verifying"

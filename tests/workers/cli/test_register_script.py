@@ -146,7 +146,7 @@ onnx.save(
 
 @pytest.mark.full
 def test_a_program_that_writes_onnx_predicts_after_download() -> None:
-    document = script(ONNX, output="onnx", threads=1, tolerance=None)
+    document = script(ONNX, output="onnx", predict=None, threads=1, tolerance=None)
     lock = document["files"]["lock.txt"] + "".join(
         f"{name}=={version}\n" for name, version in VERSIONS.items()
     )

@@ -25,6 +25,7 @@ def test_no_inherited_setting_reaches_it(
     environment = LocalService(tmp_path, tmp_path / "log").environment
     assert {name for name in environment if name.startswith("LETHE_")} == {
         "LETHE_DATA_DIR",
+        "LETHE_DECIDE",
         "LETHE_ORIGIN",
         "LETHE_ENVIRONMENT",
     }
