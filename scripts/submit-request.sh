@@ -2,6 +2,11 @@
 # Submit a signed erasure request with openssl and curl alone: RFC 9421 by hand.
 #
 #   submit-request.sh URL KEYID PRIVATE_PEM MODEL RECORD...
+#   submit-request.sh URL KEYID PRIVATE_PEM MODEL --client NAME
+#   submit-request.sh URL KEYID PRIVATE_PEM MODEL --subject NAME
+#
+# Before records that begin with -- write a -- of its own. REGULATION in the environment is the
+# law that sets the deadline, gdpr or ccpa; METHOD names another method than the model's own.
 #
 # PRIVATE_PEM is an unencrypted Ed25519 or ECDSA P-256 key, its public half registered as
 # KEYID. Prints the service's answer; exits with 0 if the request was accepted, 22 if the
@@ -16,12 +21,24 @@ fail() {
     exit "$1"
 }
 
-[ $# -ge 5 ] || fail 64 'usage: submit-request.sh URL KEYID PRIVATE_PEM MODEL RECORD...'
+usage='usage: submit-request.sh URL KEYID PRIVATE_PEM MODEL RECORD... | --client NAME | --subject NAME'
+[ $# -ge 5 ] || fail 64 "$usage"
 # Clients leave the default port out of Host, from which the service rebuilds the target URI.
 url=$(printf '%s\n' "${1%/}/v1/requests" |
     sed 's#^\(http://[^/]*\):80/#\1/#; s#^\(https://[^/]*\):443/#\1/#')
 keyid=$2 key=$3 model=$4
 shift 4
+level=sample
+case $1 in
+--client | --subject)
+    [ $# -eq 2 ] || fail 64 "$usage"
+    level=${1#--}
+    shift
+    ;;
+--) shift && [ $# -ge 1 ] || fail 64 "$usage" ;;
+--*) fail 64 "$usage" ;;
+esac
+case ${REGULATION-gdpr} in gdpr | ccpa) ;; *) fail 64 'REGULATION is gdpr or ccpa' ;; esac
 case $url in
 *[[:cntrl:][:space:]\"]*) fail 64 'URL has characters that no URL has' ;;
 http://* | https://*) ;;
@@ -31,9 +48,9 @@ case $keyid in *[!A-Za-z0-9._:@-]*) fail 64 'KEYID has characters that no keyid 
 case ${IDEMPOTENCY_KEY-} in
 *[!A-Za-z0-9._:@-]*) fail 64 'IDEMPOTENCY_KEY: use letters, digits and . _ : @ - only' ;;
 esac
-for id in "$model" "$@"; do
+for id in "$model" "${METHOD-}" "$@"; do
     # They would need \u escapes, and the service accepts none of them.
-    case $id in *[[:cntrl:]]*) fail 65 'a model or record id holds a control character' ;; esac
+    case $id in *[[:cntrl:]]*) fail 65 'a model, method, record, client or subject holds a control character' ;; esac
 done
 [ -r "$key" ] || fail 66 'PRIVATE_PEM cannot be read'
 for tool in openssl curl sed awk; do
@@ -54,14 +71,19 @@ json_string() {
 }
 
 {
-    printf '{"model":%s,"regulation":"gdpr","scope":{"level":"sample","records":[' \
-        "$(json_string "$model")"
-    separator=''
-    for record; do
-        printf '%s%s' "$separator" "$(json_string "$record")"
-        separator=,
-    done
-    printf ']}}'
+    printf '{"model":%s,"regulation":"%s",' "$(json_string "$model")" "${REGULATION-gdpr}"
+    [ -z "${METHOD-}" ] || printf '"method":%s,' "$(json_string "$METHOD")"
+    if [ "$level" = sample ]; then
+        printf '"scope":{"level":"sample","records":['
+        separator=''
+        for record; do
+            printf '%s%s' "$separator" "$(json_string "$record")"
+            separator=,
+        done
+        printf ']}}'
+    else
+        printf '"scope":{"level":"%s","%s":%s}}' "$level" "$level" "$(json_string "$1")"
+    fi
 } >"$work/body"
 
 # RFC 9530: the digest ties the body to the signature, which covers headers only.

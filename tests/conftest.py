@@ -45,6 +45,11 @@ TEMPORARY_NEEDED = 4 * 2**30  # bytes; less than one is in use, packaging's inst
 if (memory := in_memory(TEMPORARY_NEEDED, programs=True)) is not None:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 
+# Nobody's saved login reaches a test, nor a command that one starts.
+os.environ["LETHE_CONFIG"] = "/nonexistent/login.toml"
+
+OF_TESTS = ("LETHE_TEST_", "LETHE_VECTORS", "LETHE_CONFIG")
+
 share_statements()
 
 # A test trains if its module uses torch, or a helper that registers a network.
@@ -220,7 +225,7 @@ def data_dir(tmp_path: Path) -> Path:
 def settings(database_url: str, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Settings of an installation on a fresh migrated database, whoever runs the tests."""
     for name in list(os.environ):
-        if name.startswith("LETHE_") and not name.startswith(("LETHE_TEST_", "LETHE_VECTORS")):
+        if name.startswith("LETHE_") and not name.startswith(OF_TESTS):
             monkeypatch.delenv(name)
     # No officer: the tests of decisions register a model that is decided on, by themselves.
     return Settings(

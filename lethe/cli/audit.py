@@ -1,7 +1,6 @@
 """`lethe audit`: audits of unlearning algorithms; start and follow them, verify reports."""
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lethe.cli.options import service_url
+from lethe.cli.saved import token_for
 
 if TYPE_CHECKING:
     from lethe.certificates.audit_check import Checked
@@ -161,7 +161,7 @@ def verify(file: Path, issuer_key: Path, statistics: Path | None) -> None:
 def _client(url: str) -> "Client":
     from lethe.client import Client
 
-    return Client(url, token=os.environ.get("LETHE_TOKEN"))
+    return Client(url, token=token_for(url))
 
 
 def _print(checked: "Checked") -> None:

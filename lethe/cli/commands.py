@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from lethe import install
 from lethe.errors import LetheError
@@ -120,6 +121,16 @@ class Commands(click.Group):
             with formatter.section("Commands"):
                 formatter.write_dl(rows)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the subcommands and options that begin so, without importing any command."""
+        points = self._points()
+        found = [
+            CompletionItem(name, help=_first_line(points.get(name)))
+            for name in self.list_commands(ctx)
+            if name.startswith(incomplete)
+        ]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the subcommand; packages it imports only now may be missing too."""
         try:
@@ -137,6 +148,10 @@ def _summary(point: Point) -> str:
         if isinstance(node, ast.FunctionDef) and node.name == point.attr:
             return ast.get_docstring(node) or ""
     return ""
+
+
+def _first_line(point: Point | None) -> str:
+    return "" if point is None else _summary(point).partition("\n")[0]
 
 
 def _load(point: Point) -> click.Command:

@@ -1,14 +1,21 @@
-"""`lethe key`: make a key pair, register its public half, revoke it."""
+"""`lethe key`: make a key pair; register, list and revoke public keys."""
 
 import os
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import click
 
-from lethe.cli.options import service_url
+from lethe.cli.options import (
+    each_as_json,
+    operator_token,
+    print_json,
+    print_table,
+    service_url,
+)
 from lethe.errors import LetheError
 from lethe.signing.errors import KeyFormatError
 from lethe.signing.keys import (
@@ -39,17 +46,9 @@ def _check_keyid(
     return value
 
 
-_token = click.option(
-    "--token",
-    envvar="LETHE_TOKEN",
-    required=True,
-    help="An operator's bearer token; better in LETHE_TOKEN, where `ps` does not show it.",
-)
-
-
 @click.group()
 def key() -> None:
-    """Create, register and revoke the keys that sign erasure requests."""
+    """Create, register, list and revoke the keys that sign erasure requests."""
 
 
 @key.command()
@@ -94,7 +93,7 @@ def new(algorithm: Algorithm, out: str, keyid: str | None) -> None:
 
 @key.command()
 @service_url
-@_token
+@operator_token
 @click.option(
     "--public-key",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -136,7 +135,7 @@ def register(
 @key.command()
 @click.argument("keyid")
 @service_url
-@_token
+@operator_token
 def revoke(keyid: str, url: str, token: str) -> None:
     """Revoke the key KEYID. Requests that it signed before stay valid."""
     from lethe.client import Client
@@ -144,6 +143,41 @@ def revoke(keyid: str, url: str, token: str) -> None:
     with Client(url, token=token) as service:
         service.revoke_key(keyid)
     click.echo(f"revoked {keyid}")
+
+
+@key.command("list")
+@service_url
+@operator_token
+@each_as_json
+def list_keys(url: str, token: str, as_json: bool) -> None:
+    """List the registered keys: whose they are, and since when they are revoked."""
+    from lethe.client import Client
+
+    with Client(url, token=token) as service:
+        found = service.keys()
+        if as_json:
+            for one in found:
+                print_json(one)
+            return
+        print_table(
+            ("KEYID", "ROLE", "BOUND TO", "REGISTERED", "REVOKED"),
+            (
+                (
+                    one["keyid"],
+                    one["role"],
+                    _bound(one),
+                    one["created_at"][:10],
+                    (one["revoked_at"] or "")[:10],
+                )
+                for one in found
+            ),
+        )
+
+
+def _bound(one: Mapping[str, Any]) -> str:
+    """Return the client or subject whose data alone a key may erase."""
+    names = [f"{name} {one[name]}" for name in ("client", "subject") if one[name] is not None]
+    return ", ".join(names)
 
 
 def _make_directory(path: Path) -> None:

@@ -12,8 +12,11 @@ BASE = {
     "audit": "lethe.cli.audit:audit",
     "case": "lethe.cli.person:case",
     "certificate": "lethe.cli.certificate:certificate",
+    "completion": "lethe.cli.login:completion",
     "key": "lethe.cli.key:key",
     "log": "lethe.cli.log:log",
+    "login": "lethe.cli.login:login",
+    "logout": "lethe.cli.login:logout",
     "person": "lethe.cli.person:person",
     "request": "lethe.cli.request:request",
 }

@@ -5,7 +5,6 @@ The identity is hashed here. Only digests are sent, in a body and never in a URL
 
 import csv
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from click.decorators import FC
 
 from lethe.catalogue import EXTENSIONS, PAUSES, REFUSALS
 from lethe.cli.options import count, plain, service_url
+from lethe.cli.saved import token_for
 from lethe.cli.waiting import Waiting
 from lethe.identity import Identity, IdentityError, digests, parse, parse_digest
 
@@ -587,4 +587,4 @@ def _removed(rows: int, index: int | None) -> str:
 def _client(url: str) -> "Client":
     from lethe.client import Client
 
-    return Client(url, token=os.environ.get("LETHE_TOKEN"))
+    return Client(url, token=token_for(url))

@@ -1,17 +1,27 @@
 """`lethe request`: submit an erasure request, follow it, withdraw it."""
 
-import json
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 import click
 
-from lethe.cli.options import plain, service_url
+from lethe.cli import saved
+from lethe.cli.options import (
+    as_json as _json,
+)
+from lethe.cli.options import (
+    each_as_json,
+    operator_token,
+    plain,
+    print_json,
+    print_table,
+    service_url,
+)
 from lethe.cli.person import SETTLED, print_case, wait_for_case
 from lethe.cli.waiting import Waiting
 from lethe.client import Client, Preview, ProblemError, Receipt, RequestStatus
@@ -21,9 +31,11 @@ from lethe.log.note import NoteVerifier, parse_log_vkey
 from lethe.signing.keys import load_private_key
 
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
-_key = click.option("--key", "key_file", type=_file, help="Your private key (PEM).")
+_key = click.option(
+    "--key", "key_file", type=_file, help="Your private key (PEM), or that of `lethe login`."
+)
 _keyid = click.option("--keyid", help="Its keyid. Default: the key's fingerprint.")
-_json = click.option("--json", "as_json", is_flag=True, help="Print the service's JSON.")
+_DAY = click.DateTime(["%Y-%m-%d"])
 _timeout = click.option(
     "--timeout", type=click.FloatRange(min=0), help="Seconds to watch. Default: no limit."
 )
@@ -119,7 +131,7 @@ def submit(
                 "with --person leave out --key, --keyid, --record, --client, --subject, "
                 "--method, --idempotency-key, --log-key and --preview"
             )
-        with Client(url, token=os.environ.get("LETHE_TOKEN")) as service:
+        with Client(url, token=saved.token_for(url)) as service:
             found = service.open_case(
                 parse(person),
                 ticket,
@@ -136,10 +148,14 @@ def submit(
         return
     if ticket is not None or checked is not None or contact is not None:
         raise click.UsageError("--ticket, --checked and --contact need --person")
-    if key_file is None or model is None:
-        raise click.UsageError("give your --key and the --model")
-    log = None if log_key is None else _read_vkey(log_key)
-    with _signing_client(url, key_file, keyid, log) as service:
+    if model is None:
+        raise click.UsageError("give the --model")
+    signer = _signer(url, key_file, keyid)
+    if signer is None:
+        raise click.UsageError("give your --key, or save it with `lethe login --key`")
+    log_file = log_key or signer.log_key
+    log = None if log_file is None else _read_vkey(log_file)
+    with _signing_client(url, signer, log) as service:
         scope: _Scope = {"records": records or None, "client": client, "subject": subject}
         try:
             if only_preview:
@@ -160,7 +176,7 @@ def submit(
         for warning in receipt.warnings:
             click.echo(f"warning: {plain(warning)}", err=True)
         if as_json:
-            _print_json(receipt.document)
+            print_json(receipt.document)
         else:
             _print_receipt(receipt, verified=log is not None)
         if watching:
@@ -173,18 +189,69 @@ def submit(
 @_json
 def status(request_id: str, url: str, as_json: bool) -> None:
     """Show the state of the request ID; with LETHE_TOKEN its reference does too."""
-    with Client(url, token=os.environ.get("LETHE_TOKEN")) as service:
+    token = saved.token_for(url)
+    with Client(url, token=token) as service:
         try:
             shown = service.status(request_id)
         except ProblemError as error:
-            found = _id_of(service, request_id) if error.slug == "not-found" else None
+            found = _id_of(service, token, request_id) if error.slug == "not-found" else None
             if found is None:
                 raise
             shown = service.status(found)
     if as_json:
-        _print_json(shown.document)
+        print_json(shown.document)
     else:
         _print_status(shown)
+
+
+@request.command("list")
+@service_url
+@operator_token
+@click.option("--state", help="Only requests in this state.")
+@click.option("--model", help="Only requests for this model.")
+@click.option("--method", help="Only requests by this method.")
+@click.option("--overdue", is_flag=True, help="Only requests past their deadline.")
+@click.option("--since", type=_DAY, help="Only requests received on this day (UTC) or later.")
+@click.option("--until", type=_DAY, help="Only requests received before this day (UTC).")
+@each_as_json
+def list_requests(
+    url: str,
+    token: str,
+    state: str | None,
+    model: str | None,
+    method: str | None,
+    overdue: bool,
+    since: datetime | None,
+    until: datetime | None,
+    as_json: bool,
+) -> None:
+    """List requests, oldest first, as an operator or auditor; options narrow it."""
+    with Client(url, token=token) as service:
+        found = service.requests(
+            state=state,
+            model=model,
+            method=method,
+            overdue=overdue or None,
+            since=None if since is None else since.replace(tzinfo=UTC),
+            until=None if until is None else until.replace(tzinfo=UTC),
+        )
+        if as_json:
+            for one in found:
+                print_json(one.document)
+            return
+        print_table(
+            ("REQUEST", "MODEL", "STATE", "RECEIVED", "DUE"),
+            (
+                (
+                    one.id or one.ref,
+                    one.model,
+                    one.state,
+                    f"{one.received_at:%Y-%m-%d}",
+                    f"{one.due_at:%Y-%m-%d}",
+                )
+                for one in found
+            ),
+        )
 
 
 @request.command()
@@ -214,27 +281,29 @@ def withdraw(
 
     Without --key: a request that you submitted on behalf of a person, with LETHE_TOKEN.
     """
-    if key_file is not None:
-        with _signing_client(url, key_file, keyid, None) as service:
+    as_operator = key_file is None and "LETHE_TOKEN" in os.environ
+    signer = None if as_operator else _signer(url, key_file, keyid)
+    if signer is not None:
+        with _signing_client(url, signer, None) as service:
             shown = service.withdraw(request_id)
     else:
-        token = os.environ.get("LETHE_TOKEN")
+        token = saved.token_for(url)
         if token is None or keyid is not None:
             raise click.UsageError("give your --key, or as an operator LETHE_TOKEN alone")
         with Client(url, token=token) as service:
             shown = service.withdraw(request_id)
     if as_json:
-        _print_json(shown.document)
+        print_json(shown.document)
     else:
         _print_status(shown)
 
 
-def _id_of(service: Client, ref: str) -> str | None:
+def _id_of(service: Client, token: str | None, ref: str) -> str | None:
     """Return the id of the request of a reference, None without an operator's token.
 
     The reference is in the log for everybody; with the id anybody reads scope and evidence.
     """
-    if not os.environ.get("LETHE_TOKEN"):
+    if not token:
         return None
     for part in service.case(ref)["parts"]:
         if part["request_ref"] == ref:
@@ -242,12 +311,35 @@ def _id_of(service: Client, ref: str) -> str | None:
     return None
 
 
+class _Signer(NamedTuple):
+    """Whose key signs, and by which log key receipts are verified: None where none is known."""
+
+    key: Path
+    keyid: str | None
+    log_key: Path | None
+
+
+def _signer(url: str, key_file: Path | None, keyid: str | None) -> _Signer | None:
+    """Return the key that was given, or that of `lethe login` for this service."""
+    if key_file is not None:
+        return _Signer(key_file, keyid, None)
+    login = saved.of(url)
+    if login is None or login.key is None:
+        return None
+    log_key = None if login.log_key is None else Path(login.log_key)
+    return _Signer(Path(login.key), keyid or login.keyid, log_key)
+
+
 @contextmanager
-def _signing_client(
-    url: str, key_file: Path, keyid: str | None, log: NoteVerifier | None
-) -> Iterator[Client]:
-    key = load_private_key(key_file.read_bytes())
-    with derived_keyid(keyid, key) as name, Client(url, name, key, log=log) as service:
+def _signing_client(url: str, signer: _Signer, log: NoteVerifier | None) -> Iterator[Client]:
+    try:
+        pem = signer.key.read_bytes()
+    except OSError as error:
+        raise click.ClickException(
+            f"{signer.key} cannot be read: {error.strerror}; give --key, or `lethe login` again"
+        ) from None
+    key = load_private_key(pem)
+    with derived_keyid(signer.keyid, key) as name, Client(url, name, key, log=log) as service:
         yield service
 
 
@@ -277,12 +369,7 @@ def _naming_the_earlier(error: ProblemError) -> ProblemError:
 @request.command()
 @click.argument("request_id")
 @service_url
-@click.option(
-    "--token",
-    envvar="LETHE_TOKEN",
-    required=True,
-    help="An operator's bearer token; better in LETHE_TOKEN, where `ps` does not show it.",
-)
+@operator_token
 @click.option("--why", required=True, help="Reason, for the request's history; name nobody.")
 @click.argument("decision", type=click.Choice(["retry", "abandon"]))
 @_json
@@ -297,7 +384,7 @@ def decide(
     with Client(url, token=token) as service:
         shown = service.decide(request_id, decision, why)
     if as_json:
-        _print_json(dict(shown))
+        print_json(dict(shown))
     else:
         _print_rows(("request", request_id), ("state", str(shown["state"])))
 
@@ -311,7 +398,7 @@ def _watch(service: Client, request_id: str, timeout: float | None, as_json: boo
     def show(shown: RequestStatus) -> None:
         waiting.clear()
         if as_json:
-            _print_json(shown.document)
+            print_json(shown.document)
         else:
             at = shown.history[-1].at if shown.history else datetime.now(UTC)
             click.echo(f"{_format_time(at)}  {plain(shown.state)}")
@@ -341,7 +428,7 @@ def _stop_if_uncertifiable(service: Client, model: str, method: str, scope: _Sco
 
 def _print_preview(preview: Preview, as_json: bool) -> None:
     if as_json:
-        _print_json(preview.document)
+        print_json(preview.document)
         return
     _print_rows(("records", str(preview.records)), ("method", preview.method))
     for warning in preview.warnings:
@@ -390,10 +477,6 @@ def _attempt(attempt: object) -> list[tuple[str, str]]:
 def _print_rows(*rows: tuple[str, str]) -> None:
     for label, text in rows:
         click.echo(f"{label:12} {plain(text)}")
-
-
-def _print_json(document: object) -> None:
-    click.echo(json.dumps(document))
 
 
 def _format_time(at: datetime) -> str:

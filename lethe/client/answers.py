@@ -113,11 +113,16 @@ class RequestStatus:
 
 @dataclass(frozen=True, slots=True)
 class RequestSummary:
-    """A request as an operator lists it."""
+    """A request as an operator lists it.
 
-    id: str
+    id: None for auditors; whoever has it may read scope and evidence.
+    """
+
+    id: str | None
+    ref: str
     state: str
     model: str
+    received_at: datetime
     due_at: datetime
     document: Document = field(repr=False, compare=False)
 
@@ -219,9 +224,11 @@ def parse_summary(document: Document) -> RequestSummary:
         AnswerError: A field is missing or of another type.
     """
     return RequestSummary(
-        id=_typed(document, "id", str),
+        id=None if document.get("id") is None else _typed(document, "id", str),
+        ref=_typed(document, "ref", str),
         state=_typed(document, "state", str),
         model=_typed(document, "model", str),
+        received_at=_time(document, "received_at"),
         due_at=_time(document, "due_at"),
         document=document,
     )

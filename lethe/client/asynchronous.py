@@ -90,6 +90,7 @@ class AsyncClient:
     close_case = _call(Operations.close_case)
     search_cases = _call(Operations.search_cases)
     decide_case = _call(Operations.decide_case)
+    keys = _list(Operations.keys)
     models = _list(Operations.models)
     model = _call(Operations.model)
     delete_model = _call(Operations.delete_model)

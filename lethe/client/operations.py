@@ -193,6 +193,10 @@ class Operations(Core):
         """Revoke a key. What it signed before stays valid."""
         yield from self.exchange(calls.revoke_key(keyid))
 
+    def keys(self) -> Listing[Document]:
+        """Iterate over all registered keys, by keyid, revoked ones too."""
+        return Listing(calls.operator_get("keys"), as_it_is)
+
     def register_model(
         self, manifest: Mapping[str, Any], npz: bytes | Path | None = None
     ) -> Conversation[Document]:

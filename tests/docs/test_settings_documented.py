@@ -43,7 +43,7 @@ def test_no_row_is_of_a_setting_that_is_gone() -> None:
 def test_variables_that_are_named_anywhere_exist() -> None:
     known = {f"LETHE_{name.upper()}" for name in Settings.model_fields}
     # Of the commands that call a service, and of the tests.
-    known |= {"LETHE_URL", "LETHE_TOKEN", "LETHE_SQL", "LETHE_VECTORS"}
+    known |= {"LETHE_URL", "LETHE_TOKEN", "LETHE_CONFIG", "LETHE_SQL", "LETHE_VECTORS"}
     known |= {"LETHE_TEST_POSTGRES_URL", "LETHE_TEST_REDIS_URL"}
     pages = [REPOSITORY / "README.md", *REPOSITORY.glob("docs/**/*.md")]
     named = {

@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lethe import canonical
-from lethe.cli.options import service_url
+from lethe.cli.options import operator_token, service_url
 from workers.cli.data_options import DATA, read_rows, table_options
 
 if TYPE_CHECKING:
     from workers.secure_sum.client.service import RoundClient
 
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
-_token = click.option(
-    "--token", envvar="LETHE_TOKEN", required=True, help="An operator's bearer token."
-)
 
 
 @click.group("round")
@@ -27,7 +24,7 @@ def round_() -> None:
 
 @round_.command("open")
 @service_url
-@_token
+@operator_token
 @click.option("--model", required=True, help="Reference of a masked model.")
 @click.option(
     "--member", "members", multiple=True, required=True, help="Keyid of a member; repeatable."
@@ -54,7 +51,7 @@ def open_(
 
 @round_.command()
 @service_url
-@_token
+@operator_token
 @click.argument("round_id")
 def status(url: str, token: str, round_id: str) -> None:
     """Show a round: its step, the number of answers, and why it failed."""
@@ -66,7 +63,7 @@ def status(url: str, token: str, round_id: str) -> None:
 
 @round_.command()
 @service_url
-@_token
+@operator_token
 @click.argument("round_id")
 def abort(url: str, token: str, round_id: str) -> None:
     """Abort a round; waiting erasures wait for the next one."""

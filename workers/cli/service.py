@@ -1,6 +1,5 @@
 """What commands ask of a running service as an operator."""
 
-import os
 import re
 import sys
 import time
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.decorators import FC
 
+from lethe.cli.saved import token_for
 from lethe.cli.waiting import Waiting, on_terminal
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ _META = "lethe.decisions"  # of the options, in the context of the command
 
 
 def connect(url: str) -> "Client":
-    """Return a client with the operator's token of the environment."""
+    """Return a client with the operator's token, LETHE_TOKEN or that of `lethe login`."""
     from lethe.client import Client
 
     sending = Sending() if on_terminal() else None
-    return Client(url, token=os.environ.get("LETHE_TOKEN"), on_sent=sending)
+    return Client(url, token=token_for(url), on_sent=sending)
 
 
 def decision_options(command: FC) -> FC:

@@ -148,5 +148,5 @@ def test_a_private_key_is_never_sent(service: FakeService, tmp_path: Path) -> No
 def test_without_a_token_nothing_is_sent(service: FakeService) -> None:
     result = run("revoke", "k1", "--url", service.base)
     assert result.exit_code == 2
-    assert "--token" in result.output
+    assert "set LETHE_TOKEN, or run `lethe login`" in result.output
     assert service.seen == []

@@ -291,7 +291,7 @@ def test_every_command_that_calls_a_service_has_the_one_url_option() -> None:
         for option in command.params
         if isinstance(option, click.Option) and option.name == "url"
     }
-    meaning = "The service, such as https://erasure.example (or LETHE_URL)."
+    meaning = "The service, such as https://erasure.example (or LETHE_URL, or `lethe login`)."
     assert found == {("--url", "LETHE_URL", meaning, True)}
 
 

@@ -36,6 +36,7 @@ from tests.lethe.log import oracle
 BASE = "http://ledger.test"
 TOKEN = "an-operator's-token"
 SIGNER = NoteSigner("ledger.test/log", Ed25519PrivateKey.from_private_bytes(bytes(32)))
+RECEIVED = "2026-12-02T03:04:05Z"
 DUE = "2027-01-02T03:04:05Z"
 STATES = ("received", "executing", "verifying", "certified")
 
@@ -101,6 +102,7 @@ class FakeService:
         self.attempt: dict[str, Any] | None = None
         self.progress: dict[str, Any] | None = None
         self.page_size = 2
+        self.shows_ids = True  # not to auditors
         self._nonces: set[tuple[str, str]] = set()
         self._leaves: list[bytes] = [b"an earlier entry", b"another"]
         self._answers: dict[tuple[str, str], tuple[bytes, Answer]] = {}
@@ -179,6 +181,11 @@ class FakeService:
             case ["POST", "v1", "keys"]:
                 self._authorise(seen)
                 return self._register(json.loads(seen.body))
+            case ["GET", "v1", "keys"]:
+                self._authorise(seen)
+                shown = {"created_at": RECEIVED, "revoked_at": None}
+                free = {"client": None, "subject": None}
+                return self._page([{**free, **one, **shown} for one in self.registered], query)
             case ["DELETE", "v1", "keys", keyid]:
                 self._authorise(seen)
                 if self.keys.pop(keyid, None) is None:
@@ -286,7 +293,14 @@ class FakeService:
 
     def _requests(self, query: dict[str, str]) -> Answer:
         wanted = [
-            {"id": item.id, "state": item.states[0], "model": "digits", "due_at": DUE}
+            {
+                "id": item.id if self.shows_ids else None,
+                "ref": item.ref,
+                "state": item.states[0],
+                "model": "digits",
+                "received_at": RECEIVED,
+                "due_at": DUE,
+            }
             for item in self.requests.values()
             if query.get("state", item.states[0]) == item.states[0]
         ]

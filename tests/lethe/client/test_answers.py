@@ -36,6 +36,8 @@ STATUS: dict[str, Any] = {
     "id": "1",
     "state": "certified",
     "model": "digits",
+    "ref": "R",
+    "received_at": "2026-12-02T03:04:05Z",
     "method": "ridge-exact",
     "scope": {"level": "client", "client": "c"},
     "due_at": "2027-01-02T04:04:05+01:00",
@@ -233,5 +235,6 @@ def test_a_summary_is_read() -> None:
         "digits",
         DUE,
     )
+    assert parse_summary({**STATUS, "id": None}).id is None  # to an auditor
     with pytest.raises(AnswerError):
         parse_summary({"id": "1"})

@@ -214,3 +214,42 @@ def test_a_default_port_is_left_out_as_curl_leaves_it_out(tmp_path: Path) -> Non
         ("http://h:8080", "http://h:8080/v1/requests"),
     ):
         assert run(given, "ed", file, "digits", "r1", PATH=path).stdout.decode() == sent
+
+
+@pytest.mark.parametrize("level", ["client", "subject"])
+def test_a_client_or_a_subject_is_a_scope(
+    level: str, service: FakeService, tmp_path: Path
+) -> None:
+    file = write_key(tmp_path, ED25519)
+    done = run(service.base, "ed", file, "digits", f"--{level}", 'ward "7"', REGULATION="ccpa")
+    assert done.returncode == 0, done.stderr
+    (stored,) = service.requests.values()
+    assert stored.document == {
+        "model": "digits",
+        "regulation": "ccpa",
+        "scope": {"level": level, level: 'ward "7"'},
+    }
+
+
+def test_a_method_can_be_named_and_records_may_look_like_options(
+    service: FakeService, tmp_path: Path
+) -> None:
+    file = write_key(tmp_path, ED25519)
+    done = run(service.base, "ed", file, "digits", "--", "--client", "r2", METHOD="retrain")
+    assert done.returncode == 0, done.stderr
+    (stored,) = service.requests.values()
+    assert stored.document["method"] == "retrain"
+    assert stored.document["scope"] == {"level": "sample", "records": ["--client", "r2"]}
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [["--client"], ["--client", "a", "b"], ["--subject", "a", "b"], ["--other", "a"], ["--"]],
+    ids=" ".join,
+)
+def test_a_scope_that_is_none_is_not_sent(
+    scope: list[str], service: FakeService, tmp_path: Path
+) -> None:
+    done = run(service.base, "ed", write_key(tmp_path, ED25519), "digits", *scope)
+    assert (done.returncode, service.seen) == (64, [])
+    assert b"usage: " in done.stderr

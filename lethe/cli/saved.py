@@ -1,0 +1,121 @@
+"""What `lethe login` keeps for the other commands: a service, and who asks it.
+
+One file for its owner only. A token or key is used for the service that it was saved with and
+for no other: `--url` of another one must not receive it.
+"""
+
+import json
+import os
+import stat
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import click
+
+from lethe.errors import LetheError
+
+ENVIRONMENT = "LETHE_CONFIG"
+
+
+class LoginError(LetheError):
+    """The saved login cannot be read or written."""
+
+    slug = "login"
+    title = "The saved login cannot be used"
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A service and what its caller uses; paths are absolute. None: not saved."""
+
+    url: str
+    token: str | None = None
+    key: str | None = None
+    keyid: str | None = None
+    log_key: str | None = None
+
+    def is_for(self, url: str) -> bool:
+        """Return whether this is the login of the service at `url`."""
+        return self.url.rstrip("/") == url.rstrip("/")
+
+
+def path() -> Path:
+    """Return where the login is: LETHE_CONFIG, or the user's directory of settings."""
+    chosen = os.environ.get(ENVIRONMENT)
+    return Path(chosen) if chosen else Path(click.get_app_dir("lethe")) / "login.toml"
+
+
+def read() -> Login | None:
+    """Return what is saved, None if nothing is.
+
+    Raises:
+        LoginError: The file cannot be read, or others than its owner can.
+    """
+    import tomllib  # only where somebody logged in
+
+    file = path()
+    try:
+        mode = file.stat().st_mode
+        text = file.read_text("utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError):
+        raise LoginError(f"{file} cannot be read: run `lethe login` again") from None
+    if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
+        raise LoginError(f"{file} holds a token that others can read: chmod 600 {file}")
+    try:
+        found = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        found = {}
+    known = {field.name for field in fields(Login)}
+    if "url" not in found or not all(
+        name in known and isinstance(value, str) for name, value in found.items()
+    ):
+        raise LoginError(f"{file} is no saved login: run `lethe login` again")
+    return Login(**found)
+
+
+def write(login: Login) -> Path:
+    """Save a login in place of the one before, and return the file.
+
+    Raises:
+        LoginError: The file cannot be written.
+    """
+    file = path()
+    # JSON's strings are strings of TOML: both escape alike what json.dumps escapes.
+    lines = [
+        f"{name} = {json.dumps(value)}\n" for name, value in asdict(login).items() if value
+    ]
+    fresh = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+            out.writelines(lines)
+        fresh.replace(file)
+    except OSError as error:
+        raise LoginError(f"{file} cannot be written: {error.strerror}") from None
+    return file
+
+
+def forget() -> bool:
+    """Delete the saved login; return whether there was one."""
+    try:
+        path().unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def of(url: str) -> Login | None:
+    """Return the saved login if it is of the service at `url`."""
+    login = read()
+    return login if login is not None and login.is_for(url) else None
+
+
+def token_for(url: str) -> str | None:
+    """Return the token to send to `url`: LETHE_TOKEN, or that which was saved with it."""
+    if given := os.environ.get("LETHE_TOKEN"):
+        return given
+    login = of(url)
+    return None if login is None else login.token
