@@ -38,20 +38,23 @@ def last_job(installation: Installation) -> tuple[str, str, int]:
         return job.id, job.stage, job.lease_token
 
 
-def submitted(installation: Installation) -> str:
-    """Register the small network and submit an erasure that nobody has executed."""
+def submitted(installation: Installation) -> tuple[str, str]:
+    """Register the small network and submit an erasure that nobody has executed.
+
+    Returns the ids of the job and of the request.
+    """
     networks.register(installation)
-    networks.submit(installation, networks.whole("c1"))
+    request = networks.submit(installation, networks.whole("c1"))
     installation.dispatcher.nudges.clear()
     installation.dispatcher.queues.clear()
-    return last_job(installation)[0]
+    return last_job(installation)[0], request
 
 
 @pytest.mark.parametrize("stage", ["execute", "verify"])
 def test_a_job_of_a_network_is_sent_on_before_it_is_taken(
     with_gpu: Installation, stage: str
 ) -> None:
-    job = submitted(with_gpu)
+    job, _ = submitted(with_gpu)
     untouched = last_job(with_gpu)
     celery_app.run_stages(with_gpu.services, job, stage)
     assert last_job(with_gpu) == untouched
@@ -61,14 +64,15 @@ def test_a_job_of_a_network_is_sent_on_before_it_is_taken(
 
 @pytest.mark.usefixtures("gpu_worker")
 def test_a_worker_of_the_queue_computes_it(with_gpu: Installation) -> None:
-    job = submitted(with_gpu)
+    job, request = submitted(with_gpu)
     celery_app.run_stages(with_gpu.services, job, "execute")
-    assert last_job(with_gpu)[1] != "execute"
+    # Its stage may be "execute" again: what the judge refutes escalates within the same second.
+    assert "request.executed" in networks.events(with_gpu, request)
     assert GPU_QUEUE not in with_gpu.dispatcher.queues
 
 
 def test_a_certificate_is_issued_by_whoever_is_free(with_gpu: Installation) -> None:
-    job = submitted(with_gpu)
+    job, _ = submitted(with_gpu)
     assert not routing.sent_on(with_gpu.services, job, "certify")
 
 
@@ -82,7 +86,7 @@ def test_other_families_stay(with_gpu: Installation) -> None:
 
 
 def test_without_the_setting_every_worker_trains(installation: Installation) -> None:
-    job = submitted(installation)
+    job, _ = submitted(installation)
     assert not routing.sent_on(installation.services, job, "execute")
 
 
