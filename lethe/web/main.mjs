@@ -1,0 +1,83 @@
+// The second verifier as a command, for Node.js 18 or newer:
+//
+//   node main.mjs CERTIFICATE --keys DIRECTORY [--model FILE] [--evidence FILE]
+//        [--issuer-keyid ID] [--witness FILE]... [--threshold N] [--json]
+//
+// DIRECTORY has log.vkey and issuer.pem. Exits as `lethe certificate verify` does: with 0 if the
+// certificate verifies and its result is PASS, 1 if not, 2 if keys or files cannot be used.
+
+import { webcrypto } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+
+import { Refused, Unsupported, readKeys, verify } from "./verify.mjs";
+
+globalThis.crypto ??= webcrypto; // Node.js 18
+
+const OPTIONS = {
+  keys: { type: "string" },
+  model: { type: "string" },
+  evidence: { type: "string" },
+  "issuer-keyid": { type: "string" },
+  witness: { type: "string", multiple: true, default: [] },
+  threshold: { type: "string" },
+  json: { type: "boolean", default: false },
+};
+
+function bytesOf(path) {
+  return path === undefined ? null : new Uint8Array(readFileSync(path));
+}
+
+function textOf(path) {
+  return new TextDecoder("utf-8", { fatal: true }).decode(readFileSync(path));
+}
+
+// What a terminal would act on is replaced: a file may try to repaint its own verdict.
+function plain(text) {
+  return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, "\ufffd");
+}
+
+async function main() {
+  const { values, positionals } = parseArgs({ options: OPTIONS, allowPositionals: true });
+  const threshold = Number(values.threshold ?? values.witness.length);
+  if (positionals.length !== 1 || values.keys === undefined) {
+    throw new Refused("give one certificate, and --keys with log.vkey and issuer.pem");
+  }
+  if (!(Number.isInteger(threshold) && 0 <= threshold && threshold <= values.witness.length)) {
+    throw new Refused("--threshold is a number of the --witness keys");
+  }
+  const keys = await readKeys(
+    textOf(join(values.keys, "log.vkey")),
+    textOf(join(values.keys, "issuer.pem")),
+    values.witness.map(textOf),
+  );
+  const verdict = await verify(bytesOf(positionals[0]), keys, {
+    issuerKeyid: values["issuer-keyid"] ?? null,
+    model: bytesOf(values.model),
+    evidence: bytesOf(values.evidence),
+    threshold,
+  });
+  if (values.json) {
+    console.log(JSON.stringify({ result: verdict.result, steps: verdict.steps }));
+  } else {
+    console.log(verdict.result === "PASS" ? "AUTHENTIC" : "NOT AUTHENTIC");
+    for (const { number, name, passed, detail } of verdict.steps) {
+      const idle = detail === "not reached" || detail.startsWith("not checked");
+      console.log(`  ${number}  ${idle ? "-   " : passed ? "pass" : "FAIL"}  ${name}: ${plain(detail)}`);
+    }
+  }
+  if (verdict.statement === null) return 1;
+  const { result } = verdict.statement.predicate;
+  if (result === "PASS") return 0;
+  console.error("authentic, but its result is not PASS");
+  return 1;
+}
+
+try {
+  process.exitCode = await main();
+} catch (error) {
+  if (!(error instanceof Refused || error instanceof Unsupported || error.code)) throw error;
+  console.error(`Error: ${error.message}`);
+  process.exitCode = 2;
+}

@@ -1,0 +1,182 @@
+// Verification of a certificate offline, from two public keys, in nine numbered steps.
+//
+// The second implementation of docs/certificate.md, without dependencies: Node.js 18 or newer
+// and browsers. `lethe certificate verify` is the first; tests hold both to the same verdicts.
+
+import { equal, fromBase64, hex, sha256, sha256OfFile } from "./bytes.mjs";
+import { leafOf, parseBundle, parseEvidence, parseStatement, readEscalation, signedBytes }
+  from "./certificate.mjs";
+import { checkInclusion, leafHash, notVerified, openCheckpoint, parseLogVkey, parseVkey, readNote }
+  from "./log.mjs";
+import { checkRemoval } from "./removal.mjs";
+import { Refused, canonical, parse } from "./shape.mjs";
+import { readIssuer, verifyP256 } from "./signatures.mjs";
+
+export { Refused } from "./shape.mjs";
+export { Unsupported } from "./signatures.mjs";
+
+function short(spki) {
+  return `${hex(sha256(spki)).slice(0, 16)}…`;
+}
+
+// The key under which `leaf` is the envelope's log entry, null if there is none.
+function issuerNamedBy(leaf, { payload, signature }) {
+  let spki;
+  try {
+    const { verifier } = parse(leaf).spec.hashedRekordV002.signature;
+    spki = fromBase64(verifier.publicKey.rawBytes);
+  } catch {
+    return null;
+  }
+  return spki !== null && equal(leafOf(payload, signature, spki), leaf) ? spki : null;
+}
+
+const STEPS = [
+  ["bundle parses", (run) => {
+    run.parsed = parseBundle(run.bundle);
+    return `Sigstore bundle v0.3, canonical, ${run.bundle.length} bytes`;
+  }],
+  ["leaf matches envelope", async ({ parsed, issuer }) => {
+    const entered = parsed.entry.canonicalizedBody;
+    if (equal(entered, leafOf(parsed.payload, parsed.signature, issuer))) {
+      return "hashedrekord 0.0.2 of this payload, signature and issuer key";
+    }
+    const named = issuerNamedBy(entered, parsed);
+    throw new Refused(
+      named === null
+        ? "the log entry is not this envelope's under this issuer key: payload, signature, " +
+          "entry or issuer key is another"
+        : `the certificate names issuer key SHA-256 ${short(named)}, yours is ` +
+          `${short(issuer)}: another key file, or another operator`,
+    );
+  }],
+  ["envelope signature", async ({ parsed, issuer, issuerKeyid }) => {
+    if (issuerKeyid !== null && parsed.keyid !== issuerKeyid) {
+      throw new Refused("the envelope names another key than the expected issuer's");
+    }
+    if (!(await verifyP256(issuer, parsed.signature, signedBytes(parsed.payload)))) {
+      throw new Refused(
+        "the signature is not the issuer's over this payload: payload, signature or issuer " +
+          "key is another",
+      );
+    }
+    return "ECDSA P-256 with SHA-256 by the issuer";
+  }],
+  ["inclusion proof", ({ parsed: { entry } }) => {
+    const { logIndex, treeSize, hashes, rootHash } = entry.inclusionProof;
+    checkInclusion(logIndex, treeSize, leafHash(entry.canonicalizedBody), hashes, rootHash);
+    return `entry ${logIndex} of ${treeSize}`;
+  }],
+  ["checkpoint signature and origin", async ({ parsed: { entry }, log }) => {
+    if (!equal(entry.logId.keyId, log.logId)) {
+      throw new Refused("the bundle names another log than the given log key");
+    }
+    const proof = entry.inclusionProof;
+    const signed = await openCheckpoint(proof.checkpoint.envelope, log);
+    if (signed.size !== proof.treeSize || !equal(signed.root, proof.rootHash)) {
+      throw new Refused("the checkpoint is of another tree than the inclusion proof");
+    }
+    return `Ed25519 by ${log.name}, size ${signed.size}`;
+  }],
+  ["witness policy", async ({ parsed: { entry }, log, witnesses, threshold }) => {
+    // Refuses a wrong line of a witness, whether it is required or not.
+    const note = entry.inclusionProof.checkpoint.envelope;
+    const opened = await readNote(note, [log, ...witnesses]);
+    if (new Set(opened.verified).size !== opened.verified.length) {
+      throw new Refused("a key signed the checkpoint twice");
+    }
+    const signed = opened.verified.length - 1; // step 5 saw the log's line
+    if (signed < threshold) {
+      throw new Refused(`${signed} witnesses signed, ${threshold} are required`);
+    }
+    const found = threshold
+      ? `${signed} of ${witnesses.length} witnesses signed, ${threshold} required`
+      : `none required, ${signed} known witnesses signed`;
+    return found + notVerified(opened.unverified);
+  }],
+  ["statement shape", (run) => {
+    run.statement = parseStatement(run.parsed.payload);
+    const { predicate } = run.statement.read;
+    readEscalation(predicate.method.parameters);
+    if (predicate.requestLogIndex >= run.parsed.entry.logIndex) {
+      throw new Refused("the request was logged after the certificate");
+    }
+    const { result, guarantee } = predicate;
+    return `erasure certificate v1: result ${result}, guarantee ${guarantee.class}`;
+  }],
+  ["subject matches the model file", async ({ statement, model }) => {
+    if (model === null) return "not checked: no model file given";
+    const file = hex(await sha256OfFile(model));
+    const { subject, predicate } = statement.read;
+    const found = subject.find((one) => one.digest === file);
+    if (found !== undefined) return `the file is subject ${found.name}`;
+    if (file === predicate.model.versionBefore.digest) {
+      throw new Refused("the file is the model before the erasure");
+    }
+    const about = subject.map((one) => one.digest).join(", ");
+    throw new Refused(`the file's SHA-256 is ${file}; this certificate is about ${about}`);
+  }],
+  ["retained-set proofs", ({ statement, evidence }) => {
+    if (evidence === null) return "not checked: no evidence file given";
+    const { retainedSet, scope } = statement.read.predicate;
+    if (hex(sha256(evidence)) !== retainedSet.removalProof) {
+      throw new Refused("this is another file than the certificate's removal proof");
+    }
+    const { read, json } = parseEvidence(evidence);
+    const { before, after } = retainedSet;
+    checkRemoval(read.removal, before, after, scope);
+    const certified = statement.json.predicate;
+    for (const name of ["verifier", "result", "checks"]) {
+      if (canonical(certified[name]) !== canonical(json.report[name])) {
+        throw new Refused("the evidence reports other checks than the certificate");
+      }
+    }
+    return (
+      `${scope.records} records in the set of ${before.count} before, ` +
+      `absent from the set of ${after.count} after`
+    );
+  }],
+];
+
+export const STEP_NAMES = STEPS.map(([name]) => name);
+
+// The keys of a verification from the operator's files: texts of log.vkey, issuer.pem and of
+// witnesses' vkeys. Throws Refused where a text does not hold the key it should.
+export async function readKeys(logVkey, issuerPem, witnessVkeys = []) {
+  const line = (vkey) => (vkey.endsWith("\n") ? vkey.slice(0, -1) : vkey);
+  return {
+    log: parseLogVkey(line(logVkey)),
+    issuer: await readIssuer(issuerPem),
+    witnesses: witnessVkeys.map((vkey) => parseVkey(line(vkey))),
+  };
+}
+
+// Verify a certificate file (Uint8Array) with `readKeys`' answer.
+//
+// options: issuerKeyid, the issuer's required key name; model and evidence, the bytes of the
+// files that it should be about; threshold, how many witnesses must have signed. Returns
+// {result, steps: [{number, name, passed, detail}], statement}. PASS means that the file is
+// authentic: `statement.predicate.result` says whether the erasure passed. The statement is
+// null unless PASS. Throws Unsupported where the browser cannot check a signature.
+export async function verify(bundle, keys, options = {}) {
+  const { issuerKeyid = null, model = null, evidence = null, threshold = 0 } = options;
+  const run = { bundle, issuerKeyid, model, evidence, threshold, ...keys };
+  const steps = [];
+  let failed = false;
+  for (const [at, [name, check]] of STEPS.entries()) {
+    const step = { number: at + 1, name, passed: false, detail: "not reached" };
+    steps.push(step);
+    if (failed) continue;
+    try {
+      step.detail = await check(run);
+      step.passed = true;
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      step.detail = error.message;
+      failed = true;
+    }
+  }
+  return failed
+    ? { result: "FAIL", steps, statement: null }
+    : { result: "PASS", steps, statement: run.statement.json };
+}

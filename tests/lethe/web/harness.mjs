@@ -1,0 +1,69 @@
+// Answers one JSON line for each JSON line: the second verifier, as a function for tests.
+import { webcrypto } from "node:crypto";
+import { createInterface } from "node:readline";
+
+globalThis.crypto ??= webcrypto; // Node.js 18
+
+const { checkConsistency, checkInclusion, openCheckpoint, parseCheckpoint, parseLogVkey,
+  parseVkey, readNote } = await import("../../../lethe/web/log.mjs");
+const { removal } = await import("../../../lethe/web/certificate.mjs");
+const { checkRemoval, retainedLeaf, retainedNode } = await import("../../../lethe/web/removal.mjs");
+const { Refused, canonical, parse, count, hash, members } =
+  await import("../../../lethe/web/shape.mjs");
+const { readKeys, verify } = await import("../../../lethe/web/verify.mjs");
+const { verifyMlDsa44 } = await import("../../../lethe/web/mldsa44.mjs");
+const { hex } = await import("../../../lethe/web/bytes.mjs");
+
+const bytes = (text) => (text == null ? null : new Uint8Array(Buffer.from(text, "base64")));
+const unhex = (text) => new Uint8Array(Buffer.from(text, "hex"));
+const state = members({ root: hash, count });
+
+const OPERATIONS = {
+  async verify({ bundle, log, issuer, issuerKeyid, model, evidence, witnesses, threshold }) {
+    const keys = await readKeys(log, issuer, witnesses);
+    const options = { issuerKeyid, model: bytes(model), evidence: bytes(evidence), threshold };
+    const { result, steps, statement } = await verify(bytes(bundle), keys, options);
+    return { result, steps, statement };
+  },
+  async note({ note, vkeys }) {
+    return (await readNote(note, vkeys.map(parseVkey))).body;
+  },
+  vkey: ({ vkey }) => parseVkey(vkey).keyId,
+  logVkey: ({ vkey }) => parseLogVkey(vkey).keyId,
+  checkpoint({ text }) {
+    const { origin, size, root } = parseCheckpoint(text);
+    return [origin, String(size), hex(root)];
+  },
+  async openCheckpoint({ note, vkey }) {
+    const { origin, size, root } = await openCheckpoint(note, parseLogVkey(vkey));
+    return [origin, String(size), hex(root)];
+  },
+  inclusion({ index, size, leaf, proof, root }) {
+    return checkInclusion(BigInt(index), BigInt(size), unhex(leaf), proof.map(unhex), unhex(root));
+  },
+  consistency({ old, size, proof, oldRoot, newRoot }) {
+    const [before, after] = [unhex(oldRoot), unhex(newRoot)];
+    return checkConsistency(BigInt(old), BigInt(size), proof.map(unhex), before, after);
+  },
+  removal({ section, before, after, records, recordsRoot }) {
+    const scope = { records: BigInt(records), recordsRoot: hash(recordsRoot) };
+    return checkRemoval(removal(section), state(before), state(after), scope);
+  },
+  retainedLeaf: ({ commitment, content }) => hex(retainedLeaf(unhex(commitment), unhex(content))),
+  retainedNode: ({ bit, count: own, left, right }) =>
+    hex(retainedNode(BigInt(bit), BigInt(own), unhex(left), unhex(right))),
+  canonical: ({ data }) => canonical(parse(bytes(data))),
+  mldsa44: ({ key, signature, message }) =>
+    verifyMlDsa44(unhex(key), unhex(signature), unhex(message)),
+};
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const { operation, ...given } = JSON.parse(line);
+  let answer;
+  try {
+    answer = { value: (await OPERATIONS[operation](given)) ?? null };
+  } catch (error) {
+    answer = error instanceof Refused ? { refused: error.message } : { crash: error.stack };
+  }
+  process.stdout.write(`${JSON.stringify(answer)}\n`);
+}

@@ -1,0 +1,110 @@
+"""The second verifier as a command: exit codes and output of `lethe certificate verify`."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lethe.certificates.statement import CheckPart
+from tests.lethe.certificates.build import Office, log_signer
+from tests.lethe.certificates.test_verify import changed, line_by, note
+from tests.lethe.log.vectors import ROOT
+from tests.lethe.web.second import NODE, needs_node
+
+pytestmark = needs_node
+MAIN = ROOT / "lethe" / "web" / "main.mjs"
+CERTIFIED = Office().certify()
+
+
+def run(*given: Any) -> "subprocess.CompletedProcess[str]":
+    assert NODE is not None
+    command: Sequence[str] = [NODE, "--no-warnings", str(MAIN), *map(str, given)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    CERTIFIED.write(tmp_path)
+    return tmp_path
+
+
+def files(written: Path) -> list[Path]:
+    return [*written.glob("certificates/*"), Path("--keys"), written / "keys"]
+
+
+def test_a_certificate_with_its_files_is_authentic(written: Path) -> None:
+    (evidence,) = written.glob("evidence/*")
+    model = written / "models/after.safetensors"
+    done = run(*files(written), "--model", model, "--evidence", evidence, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == CERTIFIED.verify().to_json()
+    done = run(*files(written))
+    assert done.stdout.startswith("AUTHENTIC\n")
+    assert done.stdout.count("not checked") == 2
+
+
+def test_another_byte_is_not_authentic(written: Path) -> None:
+    (path, *rest) = files(written)
+    path.write_bytes(CERTIFIED.bundle + b"\n")
+    done = run(path, *rest)
+    assert done.returncode == 1
+    assert done.stdout.startswith("NOT AUTHENTIC\n")
+
+
+def test_an_authentic_certificate_of_a_failure_exits_with_1(tmp_path: Path) -> None:
+    check = CheckPart(1, "head-error", "error", "1", None, "0", False)
+    Office().certify(checks=(check,), result="FAIL").write(tmp_path)
+    done = run(*files(tmp_path))
+    assert done.returncode == 1
+    assert done.stdout.startswith("AUTHENTIC\n")
+    assert "not PASS" in done.stderr
+
+
+def test_witnesses_are_required_and_their_names_are_harmless(written: Path) -> None:
+    (path, *rest) = files(written)
+    vkey = written / "witness.vkey"
+    vkey.write_text(log_signer("witness.example", b"witness").verifier.vkey + "\n")
+    assert run(path, *rest, "--witness", vkey).returncode == 1
+    assert run(path, *rest, "--witness", vkey, "--threshold", "0").returncode == 0
+    path.write_bytes(changed(note(lambda c: c + line_by("witness.example", c))))
+    assert run(path, *rest, "--witness", vkey).returncode == 0
+    path.write_bytes(changed(note(lambda c: c + line_by("\u202eelpmaxe", c))))
+    assert "\u202e" not in run(path, *rest).stdout
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [],
+        ["--keys", "nowhere", "x"],
+        ["--unknown"],
+        ["a", "b", "--keys", "."],
+        ["x", "--keys", ".", "--threshold", "2"],
+    ],
+)
+def test_what_cannot_be_used_exits_with_2(given: list[str]) -> None:
+    done = run(*given)
+    assert done.returncode == 2
+    assert done.stderr.startswith("Error: ")
+    assert done.stdout == ""
+
+
+def test_a_private_key_is_refused_with_a_remedy(written: Path) -> None:
+    (written / "keys/issuer.pem").write_text("-----BEGIN PRIVATE KEY-----\n")
+    done = run(*files(written))
+    assert done.returncode == 2
+    assert "tell the operator" in done.stderr
+
+
+def test_it_needs_no_package(tmp_path: Path, written: Path) -> None:
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    for path in MAIN.parent.glob("*.mjs"):
+        shutil.copy(path, alone)
+    assert NODE is not None
+    command = [NODE, "--no-warnings", str(alone / "main.mjs"), *map(str, files(written))]
+    assert subprocess.run(command, capture_output=True, cwd=alone, check=False).returncode == 0
