@@ -13,22 +13,21 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-import workers.jobs.certify
-import workers.jobs.verify
 from lethe.certificates.bundle import build_bundle, hashedrekord_leaf
 from lethe.certificates.escalation import ATTEMPTS
 from lethe.certificates.statement import Predicate, parse_statement
 from lethe.signing.keys import public_pem
 from tests.lethe.certificates.build import LocalLog
 from tests.lethe.web.second import base64
+from workers.jobs import certify, verify
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "certificates"
 # Parameters that tell kinds of one method apart.
 KINDS = ("estimator", "script", "shards", "noise.sigma", "data")
 
 _evidence: dict[str, bytes] = {}
-_build_evidence = workers.jobs.verify.build_evidence
-_sign_envelope = workers.jobs.certify.sign_envelope
+_build_evidence = vars(verify)["build_evidence"]
+_sign_envelope = vars(certify)["sign_envelope"]
 
 
 def name_of(predicate: Predicate) -> str:
@@ -42,7 +41,7 @@ def name_of(predicate: Predicate) -> str:
 
 
 def _record(payload: bytes, key: EllipticCurvePrivateKey, keyid: str) -> dict[str, Any]:
-    envelope = _sign_envelope(payload, key, keyid)
+    envelope: dict[str, Any] = _sign_envelope(payload, key, keyid)
     predicate = parse_statement(payload).predicate
     evidence = _evidence.get(predicate.retained_set.removal_proof)
     path = VECTORS / f"{name_of(predicate)}.json"
@@ -73,11 +72,11 @@ def _record(payload: bytes, key: EllipticCurvePrivateKey, keyid: str) -> dict[st
 
 
 def _record_evidence(*given: Any, **named: Any) -> bytes:
-    evidence = _build_evidence(*given, **named)
+    evidence: bytes = _build_evidence(*given, **named)
     _evidence[sha256(evidence).hexdigest()] = evidence
     return evidence
 
 
 if os.environ.get("LETHE_RECORD"):
-    workers.jobs.certify.sign_envelope = _record
-    workers.jobs.verify.build_evidence = _record_evidence
+    vars(certify)["sign_envelope"] = _record
+    vars(verify)["build_evidence"] = _record_evidence
