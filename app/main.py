@@ -18,6 +18,7 @@ from app.api import (
     openapi,
     people,
     problems,
+    reference,
     releases,
     requests,
     rounds,
@@ -45,7 +46,13 @@ def create_app(services: Services | None = None) -> FastAPI:
         yield
         opened.close()
 
-    app = FastAPI(title="Lethe", version=lethe.__version__, lifespan=lifespan)
+    app = FastAPI(
+        title="Lethe",
+        version=lethe.__version__,
+        lifespan=lifespan,
+        docs_url=None,  # app.api.reference
+        redoc_url=None,
+    )
     app.state.services = opened
     app.state.parsing = Parsing(opened.settings.max_parsed_at_once)
 
@@ -69,6 +76,7 @@ def create_app(services: Services | None = None) -> FastAPI:
         certificates,
         health,
         metrics,
+        reference,
     )
     for module in routes:
         app.include_router(module.router)
