@@ -22,6 +22,7 @@ from app.api import (
     releases,
     requests,
     rounds,
+    verification,
 )
 from app.api.calls import Calls
 from app.api.limits import BodyLimit, PlainTargets
@@ -74,6 +75,7 @@ def create_app(services: Services | None = None) -> FastAPI:
         audits,
         log,
         certificates,
+        verification,
         health,
         metrics,
         reference,

@@ -148,6 +148,32 @@ def catalogue() -> None:
 
 
 @certificate.command()
+@click.option("--keys", type=_Directory, help="A directory with log.vkey and issuer.pem.")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("verify.html"),
+    show_default=True,
+    help="Output file.",
+)
+def page(keys: Path | None, out: Path) -> None:
+    """Write the verification page as one file, which needs no service and no network.
+
+    With --keys, the page has these keys filled in.
+    """
+    from lethe.certificates.keys import ISSUER_KEY, LOG_KEY, read_issuer, read_log_key
+    from lethe.signing.keys import public_pem
+    from lethe.web.page import alone
+
+    vkey = pem = ""
+    if keys is not None:
+        vkey = read_log_key(_key_file(None, keys, LOG_KEY, "--keys")).vkey
+        pem = public_pem(read_issuer(_key_file(None, keys, ISSUER_KEY, "--keys"))).strip()
+    _write(out, alone(vkey, pem).encode())
+    click.echo(str(out))
+
+
+@certificate.command()
 @click.argument("request_id", metavar="ID", type=click.UUID)
 @service_url
 @click.option(
@@ -169,11 +195,15 @@ def get(request_id: UUID, url: str, out: Path | None) -> None:
     except LetheError as error:
         raise DownloadError(f"the answer is not a certificate: {error.detail}") from None
     path = out or Path(f"{statement.predicate.certificate_id}.sigstore.json")
+    _write(path, data)
+    click.echo(str(path))
+
+
+def _write(path: Path, data: bytes) -> None:
     try:
         path.write_bytes(data)
     except OSError as error:
         raise click.UsageError(f"cannot write {path}: {error.strerror}") from None
-    click.echo(str(path))
 
 
 def _key_file(given: Path | None, keys: Path | None, name: str, option: str) -> Path:

@@ -1,18 +1,19 @@
 """The statement of a certificate as text: in plain words first, then line by line.
 
-`print_statement` is what commands call. Below it, in this order: the sentences for those who
-know neither checks nor classes, the attempts before the certified one, what the checks did not
-test, and what each check asks for.
+`print_statement` is what commands call. The sentences for those who know neither checks nor
+classes, and what was not tested, are in `lethe.words`.
 """
 
 from collections.abc import Iterator, Mapping
 
 import click
 
-from lethe.catalogue import ATTACKS, BOUNDS, GuaranteeClass, check_of
+from lethe.catalogue import BOUNDS, check_of
 from lethe.certificates.escalation import AttemptPart, read_escalation
 from lethe.certificates.statement import CheckPart, Predicate, Statement
 from lethe.cli.options import count
+from lethe.words.certificate import in_words, not_run, untested
+from lethe.words.texts import texts
 
 COST = "cost."
 
@@ -47,7 +48,10 @@ def print_statement(statement: Statement) -> None:
         if check.threshold is not None:
             lines.append(("", f"{INDENT}threshold: {check.threshold}"))
     lines.append(("", LEGEND))
-    lines += [("" if n else "not tested", text) for n, text in enumerate(untested(predicate))]
+    lines += [
+        ("" if n else "not tested", text)
+        for n, text in enumerate(untested(predicate, texts("en")))
+    ]
     gone = len(purged.artifacts), purged.feature_rows, purged.keys_destroyed
     names = ("artifact", "feature row", "key")
     lines += [
@@ -59,7 +63,7 @@ def print_statement(statement: Statement) -> None:
     ]
     if predicate.supersedes is not None:
         lines.append(("supersedes", predicate.supersedes))
-    click.echo(f"{plain(in_words(predicate))}\n")
+    click.echo(f"{plain(in_words(predicate, texts('en')))}\n")
     for label, text in lines:
         click.echo(f"{label:11} {plain(text)}")
 
@@ -100,69 +104,7 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
-# --- in words ----------------------------------------------------------------------------
-# The sentences say what the statement says and never more: nothing of the model unless the
-# result is PASS, and of rows that the verifier did not see, that it did not.
-WHOSE = {"sample": "", "client": " of one client", "subject": " of one person"}
-FOUND: dict[GuaranteeClass, str] = {
-    "exact": "The verifier found the published model to be the exact solution, correctly "
-    "rounded, for {kept}.",
-    "numerically-exact": "The verifier found the published model to be the solution for "
-    "{kept}, up to a proven bound on its numerical error.",
-    "certified-approximate": "The verifier found the published model to be within a proven "
-    "distance of the solution for {kept}. It need not be that solution.",
-    "exact-retrained": "The model was trained again without them, and the training was "
-    "repeated with the same result.",
-    "retrained": "The model was trained again without them, and the verifier's own run of the "
-    "training came as near as the registered tolerance. Two runs of it differ, so this is "
-    "weaker than an equal result.",
-    "empirical-approximate": "Tests fixed at registration found no trace of them in the "
-    "published model beyond the stated margins. This is evidence, not proof.",
-    "none": "Nothing is guaranteed of the published model.",
-}
-# Of a class whose model the verifier fitted again, and compared byte for byte.
-REFITTED = "The verifier fitted the model again to {kept} alone and found the published bytes."
-SEEN, UNSEEN = (
-    "the retained records",
-    "the sums that clients sent of the retained records",
-)
-NOT_SEEN = " It did not see the records themselves."
 LEGEND = "What each check means: lethe certificate catalogue"
-
-
-def in_words(predicate: Predicate) -> str:
-    """Return what a certificate comes to, in plain sentences on one line."""
-    records = count(predicate.scope.records, "record") + WHOSE[predicate.scope.level]
-    model, checks = f"model {predicate.model.ref}", len(predicate.checks)
-    if predicate.result != "PASS":
-        failed = sum(not check.passed for check in predicate.checks)
-        return (
-            f"It is not shown that {records} left {model}: the result is {predicate.result}, "
-            f"and {failed} of {count(checks, 'check')} did not pass."
-        )
-    were = "was" if predicate.scope.records == 1 else "were"
-    day = predicate.completed_at.date().isoformat()
-    passed = "The one check passed." if checks == 1 else f"All {checks} checks passed."
-    return f"{records} {were} erased on {day} from {model}. {_finding(predicate)} {passed}"
-
-
-def _finding(predicate: Predicate) -> str:
-    parameters = predicate.method.parameters
-    unseen = parameters.get("data", "rows") != "rows"
-    words = REFITTED if _is_refitted(predicate) else FOUND[predicate.guarantee.class_]
-    found = words.format(kept=UNSEEN if unseen else SEEN)
-    if (
-        predicate.guarantee.class_ == "exact-retrained"
-        and parameters.get("retrain.missing", "0") != "0"
-    ):
-        found += f" Answers of clients were missing in both: {parameters['retrain.missing']}."
-    return found + (NOT_SEEN if unseen else "")
-
-
-def _is_refitted(predicate: Predicate) -> bool:
-    return predicate.guarantee.class_ == "exact" and any(
-        check.name == "re-execution" for check in predicate.checks
-    )
 
 
 def audits_in_words(parameters: Mapping[str, str]) -> str | None:
@@ -249,59 +191,3 @@ def _check_lines(check: CheckPart) -> Iterator[str]:
         yield f"threshold  {check.threshold}"
     if (spec := check_of(check.name)) is not None:
         yield f"           that is: {spec.wording}"
-
-
-# --- not tested --------------------------------------------------------------------------
-# A passed check is about what it looked at. Each line here names something that a reader could
-# take for tested and that was not. What no certificate of any class can show comes last.
-NO_ATTACK = "attacks on the published model: none was run; {} instead"
-ELSEWHERE = "copies of the data or of earlier models elsewhere, and backups"
-HELD = "the records themselves: what their holders sent of them was taken as sent"
-
-
-def untested(predicate: Predicate) -> Iterator[str]:
-    """Yield what was not tested, a line each."""
-    claim, parameters = predicate.guarantee.class_, predicate.method.parameters
-    for check in predicate.checks:
-        if (why := not_run(check)) is not None:
-            yield f"{check.name}: {why}"
-    reported = [c.name for c in predicate.checks if c.threshold is None and not_run(c) is None]
-    if reported:
-        yield f"{', '.join(reported)}: measured and reported, with no limit to pass"
-    if claim == "empirical-approximate":
-        yield from _of_samples(predicate)
-    elif claim == "exact-retrained" or _is_refitted(predicate):
-        yield NO_ATTACK.format("the training was repeated")
-        yield "the training's own code: the repetition ran the same"
-    elif claim == "retrained":
-        yield NO_ATTACK.format("the training was repeated")
-        yield "the training's own code: the repetition ran the same"
-        yield "traces of the erased records that change no tensor by more than the tolerance"
-    elif claim != "none":
-        yield NO_ATTACK.format("its weights were proven")
-    if claim == "certified-approximate":
-        yield "information left in the weights within the stated distance"
-    if parameters.get("data", "rows") != "rows":
-        yield HELD
-    if parameters.get("retrain.missing", "0") != "0":
-        yield "whether the answers that were missing would have changed the model"
-    yield ELSEWHERE
-
-
-def _of_samples(predicate: Predicate) -> Iterator[str]:
-    ran = sorted({c.name.partition(":")[0] for c in predicate.checks} & set(ATTACKS))
-    yield f"attacks other than {', '.join(ran) or 'none'}: a stronger one may find more"
-    yield "erased rows without a partner: the check samples says which share was tested"
-    yield "any single record: the tests are on averages and on a tail"
-    parameters = predicate.method.parameters
-    if "audit" not in parameters:
-        why = parameters.get("audit.missing", "the certificate cites no audit of it")
-        yield f"the method over many erasures: {why}"
-
-
-def not_run(check: CheckPart) -> str | None:
-    """Return why a check was not run, None where it was."""
-    for begins in ("not run: ", "not measured: "):
-        if check.value.startswith(begins):
-            return check.value.removeprefix(begins)
-    return None

@@ -1,5 +1,6 @@
 """What `lethe certificate show` prints of a file, and that it verified nothing."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -17,15 +18,11 @@ from lethe.certificates.statement import (
     Subject,
     build_statement,
 )
-from lethe.cli.certificate_text import (
-    ELSEWHERE,
-    HELD,
-    escalation_lines,
-    in_words,
-    not_run,
-    untested,
-)
+from lethe.cli.certificate_text import escalation_lines
 from lethe.errors import LetheError
+from lethe.words import certificate as words
+from lethe.words.certificate import not_run
+from lethe.words.texts import texts
 from tests.lethe.certificates.build import (
     CERTIFICATE_ID,
     MODEL,
@@ -42,6 +39,17 @@ from tests.lethe.certificates.escalations import (
     UNDECIDED,
 )
 from tests.lethe.cli.certificates import bundle_in, run
+
+ENGLISH = texts("en")
+ELSEWHERE, HELD = ENGLISH.of("untested", "elsewhere"), ENGLISH.of("untested", "held")
+
+
+def in_words(predicate: Predicate) -> str:
+    return words.in_words(predicate, ENGLISH)
+
+
+def untested(predicate: Predicate) -> Iterator[str]:
+    return words.untested(predicate, ENGLISH)
 
 
 def test_show_says_what_the_file_says_and_that_nothing_was_verified(files: Path) -> None:

@@ -1,0 +1,1 @@
+"""Certificates and periods as documents for people: HTML, PDF/A-3, CSV."""

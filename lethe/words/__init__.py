@@ -1,0 +1,1 @@
+"""What people read of certificates and reports, in English, German and French."""

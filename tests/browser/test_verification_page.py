@@ -1,0 +1,188 @@
+"""The verification page in a browser: served and as a file, with every kind of answer."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from lethe.certificates.statement import CheckPart
+from lethe.signing.keys import public_pem
+from lethe.web import page as pages
+from tests.lethe.certificates.build import BEFORE, Certified, Office
+
+pytestmark = pytest.mark.full
+playwright = pytest.importorskip(
+    "playwright.sync_api", reason="drives a browser: pip install playwright"
+)
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+if CHROMIUM is None:
+    pytest.skip("there is no Chromium on PATH", allow_module_level=True)
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory: pytest.TempPathFactory) -> tuple[Certified, Path]:
+    found = Office().certify()
+    directory = tmp_path_factory.mktemp("page")
+    found.write(directory)
+    (directory / "bundle.json").write_bytes(found.bundle)
+    (directory / "evidence.json").write_bytes(found.evidence)
+    page = pages.alone(found.log.vkey, public_pem(found.issuer))
+    (directory / "verify.html").write_text(page, encoding="utf-8")
+    return found, directory
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as running:
+        started = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def opened(browser: Any) -> Iterator[Open]:
+    """Open an address; what the page says wrong, or asks of others, fails the test."""
+    wrong: list[str] = []
+    context = browser.new_context(locale="en-US", viewport={"width": 360, "height": 800})
+
+    def open_page(address: str) -> Any:
+        tab = context.new_page()
+        tab.on("console", lambda message: wrong.append(message.text))
+        tab.on("pageerror", lambda error: wrong.append(str(error)))
+        tab.goto(address)
+        return tab
+
+    yield open_page
+    context.close()
+    assert wrong == []
+
+
+def verdict(tab: Any) -> str:
+    tab.wait_for_selector(".verdict", timeout=20_000)
+    return str(tab.inner_text(".verdict"))
+
+
+def test_a_file_is_checked_from_a_disk(certified: tuple[Certified, Path], opened: Open) -> None:
+    _, directory = certified
+    tab = opened(f"file://{directory}/verify.html")
+    tab.set_input_files("#model", str(directory / "models/after.safetensors"))
+    tab.set_input_files("#evidence", str(directory / "evidence.json"))
+    tab.set_input_files("#file", str(directory / "bundle.json"))
+    assert verdict(tab) == "The certificate is authentic."
+    assert tab.locator("tbody tr").count() == 9
+    assert "not checked" not in tab.inner_text("tbody")
+    tab.select_option("#language", "de")
+    assert verdict(tab) == "Das Zertifikat ist echt."
+    assert tab.evaluate("document.documentElement.lang") == "de"
+    assert not tab.evaluate("document.documentElement.scrollWidth > innerWidth")
+
+
+def test_what_does_not_hold_is_said(certified: tuple[Certified, Path], opened: Open) -> None:
+    found, directory = certified
+    tab = opened(f"file://{directory}/verify.html")
+    for name, data, words in (
+        (
+            "changed.json",
+            found.bundle.replace(b'"treeSize":"7"', b'"treeSize":"8"'),
+            "could not",
+        ),
+        ("empty.json", b"", "could not"),
+        ("no.pdf", b"%PDF-1.7\nnothing", "contains no certificate"),
+        ("markup.json", b"<img src=x onerror=alert(1)>", "could not"),
+    ):
+        (directory / name).write_bytes(data)
+        tab.set_input_files("#file", str(directory / name))
+        tab.wait_for_function(
+            "w => document.querySelector('.verdict')?.innerText.includes(w)", arg=words
+        )
+    (directory / "before").write_bytes(BEFORE)
+    tab.set_input_files("#model", str(directory / "before"))
+    tab.set_input_files("#file", str(directory / "bundle.json"))
+    tab.wait_for_function(
+        "() => document.body.innerText.includes('the model before the erasure')"
+    )
+    tab.fill("#log-key", "nonsense")
+    tab.click("button")
+    tab.wait_for_function("() => document.body.innerText.includes('keys cannot be used')")
+
+
+def test_an_authentic_certificate_of_a_failure_is_not_good(
+    certified: tuple[Certified, Path], opened: Open
+) -> None:
+    _, directory = certified
+    check = CheckPart(1, "head-error", "error", "1", None, "0", False)
+    (directory / "failed.json").write_bytes(
+        Office().certify(checks=(check,), result="FAIL").bundle
+    )
+    tab = opened(f"file://{directory}/verify.html")
+    tab.set_input_files("#file", str(directory / "failed.json"))
+    assert "NOT confirmed" in verdict(tab)
+    assert tab.locator(".verdict.good").count() == 0
+
+
+class _Pages(BaseHTTPRequestHandler):
+    """Serves the page as the service does, without the service."""
+
+    def __init__(self, page: str, *given: Any) -> None:
+        self.page = page
+        super().__init__(*given)
+
+    def do_GET(self) -> None:
+        name = self.path.removeprefix("/verify").removeprefix("/")
+        try:
+            text = pages.asset(name) if name else self.page
+        except KeyError:
+            self.send_error(404)
+            return
+        kind = (
+            "text/html"
+            if not name
+            else "text/css"
+            if name == pages.STYLE
+            else "text/javascript"
+        )
+        self.send_response(200)
+        self.send_header("content-type", f"{kind}; charset=utf-8")
+        self.send_header("content-security-policy", pages.POLICY)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@contextmanager
+def serving(page: str) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Pages, page)) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/verify"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_the_served_page_sends_nothing(certified: tuple[Certified, Path], browser: Any) -> None:
+    found, directory = certified
+    context = browser.new_context(locale="en-US")
+    with serving(pages.served(found.log.vkey, public_pem(found.issuer), "/verify")) as address:
+        tab = context.new_page()
+        tab.goto(address)
+        asked: list[str] = []
+        tab.on("request", lambda request: asked.append(request.url))
+        tab.set_input_files("#file", str(directory / "bundle.json"))
+        assert verdict(tab) == "The certificate is authentic."
+        assert asked == []
+        # Even a script of the page's own could not: the policy forbids it.
+        refused = tab.evaluate("fetch('/verify').then(() => 'sent', () => 'refused')")
+        assert refused == "refused"
+    context.close()
