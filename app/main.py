@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI
 
@@ -30,6 +31,22 @@ from app.api.parsing import Parsing
 from app.service import keys as keys_service
 from app.service.context import Services, open_services
 from app.settings import Settings
+
+ROUTES = (
+    requests,
+    people,
+    releases,
+    rounds,
+    keys,
+    models,
+    audits,
+    log,
+    certificates,
+    verification,
+    health,
+    metrics,
+    reference,
+)
 
 
 def create_app(services: Services | None = None) -> FastAPI:
@@ -65,22 +82,18 @@ def create_app(services: Services | None = None) -> FastAPI:
     app.add_middleware(PlainTargets)
     problems.install(app)
     app.add_middleware(Calls)  # the outermost: what the others answer has an id too
-    routes = (
-        requests,
-        people,
-        releases,
-        rounds,
-        keys,
-        models,
-        audits,
-        log,
-        certificates,
-        verification,
-        health,
-        metrics,
-        reference,
-    )
-    for module in routes:
+    _route(app)
+    return app
+
+
+def described() -> dict[str, Any]:
+    """Return the OpenAPI document; no database or key is opened."""
+    app = FastAPI(title="Lethe", version=lethe.__version__)
+    _route(app)
+    return app.openapi()
+
+
+def _route(app: FastAPI) -> None:
+    for module in ROUTES:
         app.include_router(module.router)
     openapi.install(app)
-    return app

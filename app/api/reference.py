@@ -35,7 +35,8 @@ PAGE = f"""<!doctype html>
 router = APIRouter(include_in_schema=False)
 
 
-def _program() -> Path:
+def program_file() -> Path:
+    """Return the file of Redoc's program."""
     found = find_spec("fastapi_offline")  # it is not imported: its files are all that is used
     assert found is not None, "fastapi-offline is in the extra server"
     assert found.origin is not None
@@ -52,5 +53,5 @@ def page() -> HTMLResponse:
 def program() -> FileResponse:
     """Return Redoc."""
     return FileResponse(
-        _program(), media_type="text/javascript", headers={"cache-control": "max-age=86400"}
+        program_file(), media_type="text/javascript", headers={"cache-control": "max-age=86400"}
     )

@@ -11,6 +11,7 @@ import pytest
 
 from app.api.openapi import FILES, RAISED, operations
 from app.ledger.sequencer import Ledger
+from app.main import described
 from app.settings import Settings
 from lethe.errors import LetheError
 from tests.app.api.declared import check_answer
@@ -29,6 +30,10 @@ def schema(installation: Installation) -> dict[str, Any]:
     assert answer.status_code == 200
     found: dict[str, Any] = answer.json()
     return found
+
+
+def test_the_site_shows_the_same_document(schema: dict[str, Any]) -> None:
+    assert described() == schema
 
 
 def test_every_reference_leads_somewhere(schema: dict[str, Any]) -> None:
