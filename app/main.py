@@ -11,6 +11,7 @@ from app import steps
 from app.api import (
     audits,
     certificates,
+    documents,
     health,
     keys,
     log,
@@ -34,6 +35,7 @@ from app.settings import Settings
 
 ROUTES = (
     requests,
+    documents,
     people,
     releases,
     rounds,

@@ -26,6 +26,7 @@ from lethe.certificates.evidence import SCORES_TYPE
 from lethe.errors import LetheError
 from lethe.log.proofs import ProofError
 from lethe.log.tiles import TileError
+from lethe.report.pdf import PdfMissingError
 from lethe.signing import errors as s
 
 Problem = type[LetheError]
@@ -38,6 +39,8 @@ _TEXT = "text/plain; charset=utf-8"
 # What is answered where FastAPI cannot know: the content type, and whether 304 is.
 FILES: dict[str, tuple[str, bool]] = {
     "getCertificate": (_BUNDLE, True),
+    "getCertificatePage": ("text/html; charset=utf-8", False),
+    "getCertificatePdf": ("application/pdf", False),
     "getEvidence": (_JSON, False),
     "getScores": (SCORES_TYPE, False),
     "getArtifact": (_BYTES, True),
@@ -105,6 +108,8 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     "withdrawRequest": (p.NotFoundError, p.NotWithdrawableError, PeopleChangedError),
     "decideRequest": (p.NotFoundError, p.ConflictError),
     "getCertificate": (p.NotFoundError, p.NotIssuedError),
+    "getCertificatePage": (p.NotFoundError, p.NotIssuedError, p.BusyError),
+    "getCertificatePdf": (p.NotFoundError, p.NotIssuedError, p.BusyError, PdfMissingError),
     "getEvidence": (p.NotFoundError, p.NotIssuedError, NotStoredError, ShreddedError),
     "getScores": (p.NotFoundError, NotStoredError, ShreddedError),
     "listAsked": (),

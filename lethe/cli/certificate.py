@@ -19,6 +19,7 @@ from lethe.errors import LetheError
 
 if TYPE_CHECKING:
     from lethe.certificates.verify import Verdict
+    from lethe.words.texts import Language
 
 TIMEOUT_S = 30.0
 FILES = (8, 9)  # the steps of verification that look at other files
@@ -171,6 +172,59 @@ def page(keys: Path | None, out: Path) -> None:
         pem = public_pem(read_issuer(_key_file(None, keys, ISSUER_KEY, "--keys"))).strip()
     _write(out, alone(vkey, pem).encode())
     click.echo(str(out))
+
+
+@certificate.command()
+@click.argument("file", type=_File)
+@click.option("--format", "form", type=click.Choice(["html", "pdf"]), default="html")
+@click.option("--language", type=click.Choice(["en", "de", "fr"]), default="en")
+@click.option("--keys", type=_Directory, help="Verify with log.vkey and issuer.pem from here.")
+@click.option(
+    "--page-url", default="", help="Address of the verification page, for link and QR code."
+)
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Output file. Default: CERTIFICATE_ID.html or .pdf.",
+)
+def report(
+    file: Path,
+    form: str,
+    language: "Language",
+    keys: Path | None,
+    page_url: str,
+    out: Path | None,
+) -> None:
+    """Make a document for people of a certificate file.
+
+    The document is HTML or PDF/A-3 with the file attached (extra `pdf`). Without --keys it says
+    that nothing was verified. Exits with 1 if it does not verify.
+    """
+    from lethe.certificates.keys import ISSUER_KEY, LOG_KEY, read_issuer, read_log_key
+    from lethe.certificates.verify import verify_certificate
+    from lethe.report.certificate import Sheet, certificate_html
+    from lethe.report.pdf import certificate_pdf
+    from lethe.words.texts import texts
+
+    data, verdict = file.read_bytes(), None
+    if keys is not None:
+        log = read_log_key(_key_file(None, keys, LOG_KEY, "--keys"))
+        issuer = read_issuer(_key_file(None, keys, ISSUER_KEY, "--keys"))
+        verdict = verify_certificate(data, log=log, issuer=issuer)
+    if page_url and not page_url.startswith(("https://", "http://")):
+        raise click.UsageError("--page-url begins with https:// or http://")
+    sheet = Sheet.of(data, verdict, page_url)
+    words = texts(language)
+    made = (
+        certificate_pdf(sheet, words)
+        if form == "pdf"
+        else certificate_html(sheet, words).encode()
+    )
+    path = out or Path(f"{sheet.statement.predicate.certificate_id}.{form}")
+    _write(path, made)
+    click.echo(str(path))
+    if verdict is not None and verdict.result != "PASS":
+        sys.exit(1)
 
 
 @certificate.command()

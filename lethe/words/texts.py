@@ -21,12 +21,12 @@ class Texts:
             source.read_text(encoding="utf-8")
         )
 
-    def of(self, section: str, name: str, **values: object) -> str:
+    def of(self, section: str, name: str, /, **values: object) -> str:
         """Return a text with its places filled."""
         text: str = self.sections[section][name]
         return text.format(**values)
 
-    def count(self, section: str, name: str, number: int, **values: object) -> str:
+    def count(self, section: str, name: str, number: int, /, **values: object) -> str:
         """Return a text that differs for one and for several; its place `n` is the number."""
         one, several = self.sections[section][name]
         text: str = one if number == 1 else several

@@ -217,7 +217,17 @@ def test_a_certificate_has_commands_of_its_own_and_of_entry_points(installed: Pa
     assert invoke("certificate", "hello", "you").output == "hello you\n"
     result = invoke("certificate", "--help")
     names = re.findall(r"(?m)^  ([a-z]+) ", result.output.partition("Commands:")[2])
-    assert names == ["catalogue", "get", "hello", "page", "recheck", "schema", "show", "verify"]
+    assert names == [
+        "catalogue",
+        "get",
+        "hello",
+        "page",
+        "recheck",
+        "report",
+        "schema",
+        "show",
+        "verify",
+    ]
     # Nobody replaces one of its own by installing another of that name.
     assert "Say a word" not in invoke("certificate", "verify", "--help").output
 

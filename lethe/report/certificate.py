@@ -1,0 +1,203 @@
+"""A certificate as a page for people: plain words first, the technical annex second."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.resources import files
+
+from lethe.catalogue import BOUNDS
+from lethe.certificates.bundle import Bundle, parse_bundle
+from lethe.certificates.escalation import ATTEMPTS, read_escalation, spelled
+from lethe.certificates.statement import CheckPart, Predicate, Statement, parse_statement
+from lethe.certificates.verify import Verdict
+from lethe.report.markup import Content, Markup, bullets, document, element, facts, table
+from lethe.words.certificate import in_words, untested
+from lethe.words.texts import Texts
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A certificate file that is made into a document.
+
+    verdict: of its verification, None where nobody verified it. page: the address of the
+    verification page, or nothing.
+    """
+
+    data: bytes
+    bundle: Bundle
+    statement: Statement
+    verdict: Verdict | None
+    page: str
+
+    @classmethod
+    def of(cls, data: bytes, verdict: Verdict | None = None, page: str = "") -> "Sheet":
+        """Read a certificate file.
+
+        Raises:
+            NotCanonicalError, ShapeError: It is none.
+        """
+        bundle = parse_bundle(data)
+        return cls(data, bundle, parse_statement(bundle.payload), verdict, page)
+
+    @property
+    def name(self) -> str:
+        """The name of the certificate's file."""
+        return f"{self.statement.predicate.certificate_id}.sigstore.json"
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it says PASS, and no verification failed."""
+        verified = self.verdict is None or self.verdict.result == "PASS"
+        return verified and self.statement.predicate.result == "PASS"
+
+
+def style() -> str:
+    """Return the style sheet of all documents."""
+    return (files("lethe.report") / "style.css").read_text(encoding="utf-8")
+
+
+def certificate_html(sheet: Sheet, texts: Texts, code: Markup | None = None) -> str:
+    """Return a whole HTML page.
+
+    code: an image (SVG) of the address of the verification page, if the page is for print and
+    the file goes with it.
+    """
+    title = texts.of("report", "title")
+    body = element(
+        "main",
+        element("h1", title),
+        _plain_part(sheet, texts),
+        _how_to_verify(sheet, texts, code),
+        element("section", _annex(sheet, texts), class_="annex"),
+    )
+    return document(title, texts.language, style(), body)
+
+
+def _plain_part(sheet: Sheet, texts: Texts) -> Content:
+    predicate = sheet.statement.predicate
+    word = "erased" if sheet.is_good else "not_erased"
+    verified = "unverified"
+    if sheet.verdict is not None:
+        verified = "verified" if sheet.verdict.result == "PASS" else "verify_failed"
+    return [
+        element(
+            "p",
+            texts.of("report", word),
+            class_="verdict good" if sheet.is_good else "verdict",
+        ),
+        element("h2", texts.of("report", "short")),
+        element("p", in_words(predicate, texts), class_="words"),
+        element("p", texts.of("report", verified)),
+        element("h2", texts.of("report", "not_tested")),
+        element("p", texts.of("report", "not_tested_lead")),
+        bullets(untested(predicate, texts)),
+    ]
+
+
+def _how_to_verify(sheet: Sheet, texts: Texts, code: Markup | None) -> Content:
+    attached = code is not None
+    how = texts.of("report", "verify_how" if attached else "verify_html", name=sheet.name)
+    words = [element("p", how)]
+    if sheet.page:
+        words.append(element("p", element("a", sheet.page, href=sheet.page)))
+    words.append(element("p", texts.of("report", "this_page"), class_="quiet"))
+    block: Content = words
+    if code is not None:
+        block = element("div", element("div", code), element("div", words), class_="check")
+    return [element("h2", texts.of("report", "verify")), block]
+
+
+def _annex(sheet: Sheet, texts: Texts) -> Content:
+    predicate = sheet.statement.predicate
+
+    def of(name: str, /, **values: object) -> str:
+        return texts.of("report", name, **values)
+
+    parts: list[Content] = [element("h2", of("annex")), facts(_facts(sheet, texts))]
+    heads = [
+        of(name) for name in ("number", "name", "measured", "value", "threshold", "outcome")
+    ]
+    rows = [_check_row(check, texts) for check in predicate.checks]
+    parts.append(table(heads, rows, of("checks"), "checks"))
+    for name, own in (
+        ("bounds", {BOUNDS.get(key, key): v for key, v in predicate.guarantee.bounds.items()}),
+        ("parameters", _parameters(predicate)),
+        ("environment", predicate.method.environment),
+        ("evidence", {part.name: f"sha256:{part.digest}" for part in predicate.evidence}),
+    ):
+        if own:
+            parts.append(table((of("entry"), of("value")), sorted(own.items()), of(name)))
+    if sheet.verdict is not None:
+        steps = [
+            (f"{step.number}. {step.name}", _outcome(step.passed, texts), step.detail)
+            for step in sheet.verdict.steps
+        ]
+        heads = [of("entry"), of("outcome"), of("value")]
+        parts.append(table(heads, steps, of("steps")))
+    return parts
+
+
+def _facts(sheet: Sheet, texts: Texts) -> Mapping[str, Content]:
+    predicate, entry = sheet.statement.predicate, sheet.bundle.entry
+    sets, purged = predicate.retained_set, predicate.purged
+    proof = entry.inclusion_proof
+    origin = proof.checkpoint.envelope.partition("\n")[0]
+    subjects = [f"{one.name} sha256:{one.digest}" for one in sheet.statement.subject]
+    values: dict[str, Content] = {
+        "subject": ", ".join(subjects),
+        "before": f"sha256:{predicate.model.version_before.digest}",
+        "scope": f"{predicate.scope.level}, {predicate.scope.records}",
+        "retained": texts.of(
+            "report", "retained_value", before=sets.before.count, after=sets.after.count
+        ),
+        "method": f"{predicate.method.id} {predicate.method.version}, "
+        f"sha256:{predicate.method.code_digest}",
+        "guarantee": f"{predicate.guarantee.class_}: {predicate.guarantee.statement}",
+        "verifier": f"{predicate.verifier.id} {predicate.verifier.version}, "
+        f"sha256:{predicate.verifier.code_digest}",
+        "purged": texts.of(
+            "report",
+            "purged_value",
+            artifacts=len(purged.artifacts),
+            rows=purged.feature_rows,
+            keys=purged.keys_destroyed,
+        ),
+        "request": f"{predicate.request_ref} ({predicate.request_log_index})",
+        "certificate": predicate.certificate_id,
+        "completed": predicate.completed_at.isoformat(),
+        "issuer": sheet.bundle.keyid,
+        "log_entry": texts.of(
+            "report", "log_of", index=entry.log_index, size=proof.tree_size, origin=origin
+        ),
+        "file_digest": sha256(sheet.data).hexdigest(),
+    }
+    if predicate.supersedes is not None:
+        values["supersedes"] = predicate.supersedes
+    return {texts.of("report", name): value for name, value in values.items()}
+
+
+def _parameters(predicate: Predicate) -> Mapping[str, str]:
+    """Return the parameters, each earlier attempt on a line of its own."""
+    own = {name: v for name, v in predicate.method.parameters.items() if name != ATTEMPTS}
+    attempts = read_escalation(predicate.method.parameters)
+    return own | {f"attempt {n}": spelled(one) for n, one in enumerate(attempts, 1)}
+
+
+def _check_row(check: CheckPart, texts: Texts) -> tuple[Content, ...]:
+    value = check.value
+    if check.interval is not None:
+        low, high = check.interval
+        value += f"; {texts.of('report', 'interval', low=low, high=high)}"
+    return (
+        str(check.number),
+        check.name,
+        check.quantity,
+        value,
+        texts.of("report", "reported_only") if check.threshold is None else check.threshold,
+        _outcome(check.passed, texts),
+    )
+
+
+def _outcome(passed: bool, texts: Texts) -> Content:
+    word = texts.of("report", "passed" if passed else "failed")
+    return word if passed else element("span", word, class_="bad")

@@ -1,0 +1,85 @@
+"""Documents as PDF/A-3b (ISO 19005-3) with their source attached, by WeasyPrint.
+
+The extra `pdf` installs it. It loads nothing: no image, font or style sheet from outside.
+"""
+
+from datetime import datetime
+from hashlib import sha256
+from io import BytesIO
+
+from lethe.errors import LetheError
+from lethe.report.certificate import Sheet, certificate_html
+from lethe.report.markup import Markup
+from lethe.words.texts import Texts
+
+
+class PdfMissingError(LetheError):
+    """WeasyPrint, segno or the libraries they load are not installed."""
+
+    slug = "pdf-not-installed"
+    title = "PDF is not available here"
+    status = 501
+
+
+def certificate_pdf(sheet: Sheet, texts: Texts) -> bytes:
+    """Return the certificate as PDF/A-3b with the certificate file attached.
+
+    The same file in the same language and release gives the same bytes.
+
+    Raises:
+        PdfMissingError: What it takes is not installed.
+    """
+    code = Markup() if not sheet.page else qr_code(sheet.page)
+    page = certificate_html(sheet, texts, code)
+    return pdf(page, {sheet.name: sheet.data}, sheet.statement.predicate.completed_at)
+
+
+def qr_code(address: str) -> Markup:
+    """Return the QR code of an address as SVG.
+
+    Raises:
+        PdfMissingError: segno is not installed.
+    """
+    try:
+        import segno
+    except ImportError:
+        raise _missing() from None
+    drawn = BytesIO()
+    code = segno.make(address, error="m", micro=False)
+    code.save(drawn, kind="svg", xmldecl=False, svgns=True, border=2, omitsize=True, nl=False)
+    return Markup(drawn.getvalue().decode())
+
+
+def pdf(page: str, attached: dict[str, bytes], day: datetime) -> bytes:
+    """Return an HTML page as PDF/A-3b.
+
+    attached: files that the document is a rendering of, by their names. day: the time that the
+    document and its attachments bear.
+
+    Raises:
+        PdfMissingError: WeasyPrint, or Pango that it loads, is not installed.
+    """
+    try:
+        from weasyprint import HTML, Attachment
+        from weasyprint.urls import URLFetcher
+    except (ImportError, OSError):  # OSError: the library is there, Pango is not
+        raise _missing() from None
+    made = HTML(string=page, url_fetcher=URLFetcher(allowed_protocols=()))
+    files = [
+        Attachment(string=data, name=name, relationship="Source", created=day, modified=day)
+        for name, data in attached.items()
+    ]
+    document = made.render()
+    document.metadata.attachments = files
+    document.metadata.created = document.metadata.modified = day.isoformat()
+    identifier = sha256(page.encode()).digest()[:16]
+    written = document.write_pdf(pdf_variant="pdf/a-3b", pdf_identifier=identifier)
+    assert isinstance(written, bytes)
+    return written
+
+
+def _missing() -> PdfMissingError:
+    return PdfMissingError(
+        "this machine has no WeasyPrint, segno or Pango: install lethe-ledger[pdf] and the "
+        "system's Pango library (docs/certificate.md), or take the HTML"
+    )

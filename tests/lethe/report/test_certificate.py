@@ -1,0 +1,165 @@
+"""A certificate for people: plain words first, what was not tested, and nothing repainted."""
+
+import re
+import sys
+from dataclasses import replace
+from html import unescape
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lethe.certificates.statement import CheckPart, MethodPart
+from lethe.report.certificate import Sheet, certificate_html
+from lethe.report.markup import Markup, element, rendered
+from lethe.report.pdf import PdfMissingError, certificate_pdf, qr_code
+from lethe.words.texts import LANGUAGES, Language, texts
+from tests.lethe.certificates.build import CERTIFICATE_ID, Office, contents, log_signer
+from tests.lethe.cli.certificates import run, run_as_main
+from tests.lethe.report.pdfs import needs_pdf
+from tests.lethe.web.test_families import RECORDED, Recorded
+
+CERTIFIED = Office().certify()
+PAGE = "https://erasure.example/verify"
+FAILED = CheckPart(1, "head-error", "error", "1", None, "0", False)
+
+
+def sheet(**changes: Any) -> Sheet:
+    made = Office().certify(**changes)
+    return Sheet.of(made.bundle, made.verify(model=None, evidence=None), PAGE)
+
+
+def text_of(page: str) -> str:
+    return unescape(re.sub(r"<[^>]*>", " ", page))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("recorded", RECORDED, ids=lambda recorded: recorded.name)
+def test_each_method_has_a_page_in_each_language(
+    recorded: Recorded, language: Language
+) -> None:
+    own = texts(language)
+    made = Sheet.of(recorded.bundle)
+    page = certificate_html(made, own)
+    said = text_of(page)
+    assert own.of("untested", "elsewhere") in said
+    assert own.of("report", "unverified") in said
+    assert not re.search(r"\{\w+\}", said.partition(own.of("report", "annex"))[0])
+    # Plain words come first, and each check is in the annex.
+    assert said.index(own.of("report", "short")) < said.index(own.of("report", "annex"))
+    annex = said.partition(own.of("report", "annex"))[2]
+    for check in made.statement.predicate.checks:
+        assert check.name in annex
+        assert check.value in annex
+    assert f'lang="{language}"' in page
+
+
+def test_what_is_no_success_is_never_shown_as_one() -> None:
+    good = certificate_html(sheet(), texts("en"))
+    assert 'class="verdict good"' in good
+    assert "Erasure confirmed" in good
+    bad = certificate_html(sheet(checks=(FAILED,), result="FAIL"), texts("en"))
+    assert 'class="verdict good"' not in bad
+    assert "Erasure NOT confirmed" in bad
+    forged = Sheet.of(CERTIFIED.bundle, CERTIFIED.verify(log=log_signer(seed=b"x").verifier))
+    assert forged.verdict is not None
+    assert forged.verdict.result == "FAIL"
+    page = certificate_html(forged, texts("en"))
+    assert "Erasure NOT confirmed" in page
+    assert "do NOT hold" in page
+
+
+def test_what_a_certificate_says_is_text() -> None:
+    _, predicate = contents()
+    hostile = '<script>alert(1)</script>"\u202e<img src="https://evil.example">'
+    method = MethodPart(
+        hostile, "1", {hostile: hostile}, predicate.method.code_digest, {hostile: hostile}
+    )
+    model = replace(predicate.model, ref=hostile)
+    page = certificate_html(sheet(method=method, model=model), texts("en"))
+    assert "<script" not in page
+    assert "<img" not in page
+    assert "\u202e" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_markup_is_escaped_where_text_enters() -> None:
+    assert rendered(["a<b", Markup("<i>"), ["&"]]) == "a&lt;b<i>&amp;"
+    assert element("a", "x", href='"><b') == '<a href="&quot;&gt;&lt;b">x</a>'
+
+
+def test_the_command_writes_a_page_and_says_what_it_verified(tmp_path: Path) -> None:
+    path, out = CERTIFIED.write(tmp_path), tmp_path / "out.html"
+    done = run("report", path, "--out", out, "--language", "de")
+    assert done.exit_code == 0
+    assert "NICHT geprüft" in out.read_text(encoding="utf-8")
+    done = run("report", path, "--keys", tmp_path / "keys", "--out", out, "--page-url", PAGE)
+    assert done.exit_code == 0
+    assert "were checked when" in out.read_text(encoding="utf-8")
+    assert f'href="{PAGE}"' in out.read_text(encoding="utf-8")
+    assert run("report", path, "--page-url", "javascript:alert(1)").exit_code == 2
+    assert run_as_main("report", out).exit_code == 2  # no certificate
+    other = log_signer(seed=b"other").verifier.vkey
+    (tmp_path / "keys/log.vkey").write_text(f"{other}\n")
+    done = run_as_main("report", path, "--keys", tmp_path / "keys", "--out", out)
+    assert done.exit_code == 1
+    assert "NOT confirmed" in out.read_text(encoding="utf-8")
+
+
+@needs_pdf
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_pdf_is_pdf_a_3_and_has_the_file(language: Language) -> None:
+    import pikepdf
+
+    made = certificate_pdf(sheet(), texts(language))
+    with pikepdf.open(BytesIO(made)) as opened:
+        with opened.open_metadata() as meta:
+            assert (meta["pdfaid:part"], meta["pdfaid:conformance"]) == ("3", "B")
+        (name,) = opened.attachments
+        assert name == f"{CERTIFICATE_ID}.sigstore.json"
+        filespec = opened.attachments[name]
+        assert filespec.relationship == pikepdf.Name("/Source")
+        bundle = filespec.get_file().read_bytes()
+        assert Sheet.of(bundle).statement.predicate.certificate_id == CERTIFICATE_ID
+        # ISO 19005-3, 6.8: each embedded file is associated with the document.
+        associated = {one.objgen for one in opened.Root.AF}
+        assert filespec.obj.objgen in associated
+        assert "/OutputIntents" in opened.Root
+        for page in opened.pages:  # 6.2.11.4: every font is embedded
+            for font in page.resources.get("/Font", {}).values():
+                descendants = font.get("/DescendantFonts", [font])
+                assert any(
+                    key in one.FontDescriptor
+                    for one in descendants
+                    for key in ("/FontFile", "/FontFile2", "/FontFile3")
+                )
+
+
+@needs_pdf
+def test_the_same_file_gives_the_same_bytes_and_the_attachment_is_the_file() -> None:
+    import pikepdf
+
+    own = Sheet.of(CERTIFIED.bundle, None, PAGE)
+    made = certificate_pdf(own, texts("en"))
+    assert made == certificate_pdf(own, texts("en"))
+    with pikepdf.open(BytesIO(made)) as opened:
+        (filespec,) = opened.attachments.values()
+        assert filespec.get_file().read_bytes() == CERTIFIED.bundle
+
+
+@needs_pdf
+def test_the_code_is_the_address() -> None:
+    code = qr_code(PAGE)
+    assert code.startswith("<svg ")
+    assert code == qr_code(PAGE) != qr_code(PAGE + "?")
+    assert "&" not in qr_code('https://a.example/?a="<>&')
+
+
+@pytest.mark.parametrize("missing", ["segno", "weasyprint"])
+def test_without_the_extra_it_says_what_to_install(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(PdfMissingError, match=r"lethe-ledger\[pdf\]"):
+        certificate_pdf(sheet(), texts("en"))
