@@ -151,6 +151,12 @@ class BadCursorError(LetheError):
     slug, title, status = "query-invalid", "Query refused", 400
 
 
+class PeriodChangedError(LetheError):
+    """The database does not hold what the log signed of a period."""
+
+    slug, title, status = "period-changed", "Stored data contradicts the log", 500
+
+
 class ReleaseClosedError(LetheError):
     """An answer to a release that is already answered or decided."""
 

@@ -45,6 +45,7 @@ FILES: dict[str, tuple[str, bool]] = {
     "getScores": (SCORES_TYPE, False),
     "getArtifact": (_BYTES, True),
     "getSignature": (_BUNDLE, False),
+    "getPeriodReport": (_JSON, False),
     "getReport": (_JSON, True),
     "getCaseSummary": (_JSON, False),
     "getStatistics": (_JSON, True),
@@ -53,6 +54,14 @@ FILES: dict[str, tuple[str, bool]] = {
     "getTile": (_BYTES, True),
     "getIssuerKey": ("application/x-pem-file", False),
     "getMetrics": (METRICS_TYPE, False),
+}
+# Further content types of a file that has several forms.
+OTHER_FORMS: dict[str, tuple[str, ...]] = {
+    "getPeriodReport": (
+        "text/csv; charset=utf-8",
+        "text/html; charset=utf-8",
+        "application/pdf",
+    ),
 }
 _SIGNED: tuple[Problem, ...] = (
     p.IdempotencyKeyError,
@@ -190,6 +199,12 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     "listAudits": (),
     "getAudit": _UNKNOWN,
     "stopAudit": (p.NotFoundError, p.ConflictError),
+    "getPeriodReport": (
+        p.BadCursorError,
+        p.BusyError,
+        p.PeriodChangedError,
+        PdfMissingError,
+    ),
     "getReport": (p.NotFoundError, p.NoReportError, p.AuditMissingError, NotStoredError),
     "getStatistics": (
         p.NotFoundError,
@@ -289,7 +304,8 @@ def _complete(operation: Schema) -> None:
     responses.pop("422", None)
     if name in FILES:
         media, conditional = FILES[name]
-        whole = {media: {"schema": {"type": "string", "format": "binary"}}}
+        kinds = [media, *OTHER_FORMS.get(name, ())]
+        whole = {one: {"schema": {"type": "string", "format": "binary"}} for one in kinds}
         responses["200"] = {"description": "The file.", "content": whole}
         if conditional:
             responses["304"] = {"description": "The client has it: If-None-Match names it."}

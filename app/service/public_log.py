@@ -29,6 +29,12 @@ def latest_checkpoint(services: Services) -> str:
         return _latest(session).note
 
 
+def latest_head(session: Session) -> tuple[str, int]:
+    """Return the signed note of the largest published tree, and its size."""
+    row = _latest(session)
+    return row.note, row.size
+
+
 def _latest(session: Session) -> LogCheckpoint:
     query = select(LogCheckpoint).order_by(col(LogCheckpoint.size).desc()).limit(1)
     return session.exec(query).one()

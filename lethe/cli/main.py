@@ -18,6 +18,7 @@ BASE = {
     "login": "lethe.cli.login:login",
     "logout": "lethe.cli.login:logout",
     "person": "lethe.cli.person:person",
+    "report": "lethe.cli.report:report",
     "request": "lethe.cli.request:request",
 }
 

@@ -249,6 +249,14 @@ class Operations(Core):
         call = calls.operator_get("audits", audit_id, part, accept="*/*")
         return self.content(call)
 
+    def period_report(
+        self, first: str, last: str, form: str = "json", language: str = "en"
+    ) -> Conversation[bytes]:
+        """Return the report of some days (YYYY-MM-DD) as json, csv, html or pdf."""
+        query = {"from": first, "to": last, "format": form, "language": language}
+        call = calls.operator_get("reports", "period", query=query, accept="*/*")
+        return self.content(call)
+
     def find_person(
         self, person: Identity, models: Sequence[str] | None = None
     ) -> Conversation[list[Document]]:

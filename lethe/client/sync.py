@@ -95,6 +95,7 @@ class Client:
     audits = _list(Operations.audits)
     audit = _call(Operations.audit)
     audit_file = _call(Operations.audit_file)
+    period_report = _call(Operations.period_report)
     find_person = _call(Operations.find_person)
     import_people = _call(Operations.import_people)
     remove_held_out = _call(Operations.remove_held_out)

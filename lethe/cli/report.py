@@ -1,0 +1,91 @@
+"""`lethe report`: the requests of a period for a regulator, from the log."""
+
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from lethe.cli.options import service_url
+from lethe.cli.saved import token_for
+from lethe.errors import LetheError
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_DAY = click.DateTime(["%Y-%m-%d"])
+
+
+@click.group()
+def report() -> None:
+    """Count the erasure requests of a period from the log, and verify such a report."""
+
+
+@report.command()
+@service_url
+@click.option("--from", "first", type=_DAY, required=True, help="First day, YYYY-MM-DD.")
+@click.option("--to", "last", type=_DAY, required=True, help="Last day, included.")
+@click.option(
+    "--format", "form", type=click.Choice(["json", "csv", "html", "pdf"]), default="json"
+)
+@click.option("--language", type=click.Choice(["en", "de", "fr"]), default="en")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Output file. Default: report-FROM-TO.FORMAT.",
+)
+def period(
+    url: str, first: datetime, last: datetime, form: str, language: str, out: Path | None
+) -> None:
+    """Write the report of a period.
+
+    Set the token of an operator or auditor in LETHE_TOKEN. JSON has the proofs, which CSV
+    lacks; PDF has the JSON attached.
+    """
+    from lethe.client import Client
+
+    days = first.date().isoformat(), last.date().isoformat()
+    with Client(url, token=token_for(url)) as service:
+        made = service.period_report(days[0], days[1], form, language)
+    path = out or Path(f"report-{days[0]}-{days[1]}.{form}")
+    try:
+        path.write_bytes(made)
+    except OSError as error:
+        raise click.UsageError(f"cannot write {path}: {error.strerror}") from None
+    click.echo(str(path))
+
+
+@report.command()
+@click.argument("file", type=_FILE)
+@click.option("--log-key", type=_FILE, required=True, help="The log's verifier key (vkey).")
+@click.option(
+    "--log",
+    "source",
+    metavar="URL|DIRECTORY",
+    help="The log or a mirror: count the figures again from its entries.",
+)
+def verify(file: Path, log_key: Path, source: str | None) -> None:
+    """Verify a report (JSON): its range is one of the signed log, and its figures are right.
+
+    Without --log, the figures are not counted again. Methods and checks come from certificates,
+    which the log does not hold: they are never counted again. Exits with 1 if it does not hold.
+    """
+    from lethe.certificates.keys import read_log_key
+    from lethe.log.follow import fetch_from, read_log
+    from lethe.report.period import MAX_REPORT, check
+
+    verifier = read_log_key(log_key)
+    entries = None
+    try:
+        if source is not None:
+            _, entries = read_log(fetch_from(source), verifier)
+        with file.open("rb") as opened:
+            found = check(opened.read(MAX_REPORT + 1), verifier, entries)
+    except LetheError as error:
+        click.echo(f"FAIL  {error.detail}")
+        sys.exit(1)
+    click.echo("PASS  the entries of the period are a range of the log that its key signed")
+    if entries is None:
+        click.echo("      figures not counted again: give --log")
+    else:
+        click.echo("      the figures are those that the log's entries give")
+    for name, number in found["figures"].items():
+        click.echo(f"{number:8}  {name}")

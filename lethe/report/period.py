@@ -1,0 +1,258 @@
+"""Requests of a period, counted from entries of the log, and proofs that none is left out.
+
+Entries have days and pseudonyms, so the counts need no table. Whoever has the log's key checks
+the range with three proofs; whoever reads the log counts again.
+"""
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from statistics import median
+from typing import Any
+
+from lethe import canonical
+from lethe.errors import LetheError
+from lethe.log.checkpoint import open_checkpoint
+from lethe.log.entries import ERASURE_EVENT, Leaf, parse_leaf
+from lethe.log.note import NoteVerifier
+from lethe.log.proofs import check_consistency
+from lethe.log.spelling import format_base64, parse_base64
+from lethe.log.tree import leaf_hashes, root_of
+
+RECEIVED, CERTIFIED = "request.received", "request.certified"
+# Figures by the event that they count; those that end a request are the first four.
+COUNTED: Mapping[str, str] = {
+    "certified": CERTIFIED,
+    "failed": "request.failed",
+    "withdrawn": "request.withdrawn",
+    "refused": "request.refused",
+    "received": RECEIVED,
+    "extended": "request.extended",
+    "paused": "request.paused",
+}
+ENDS = frozenset(list(COUNTED.values())[:4])
+MAX_REPORT = 1 << 20  # bytes
+KIND = "erasure-period-report"
+
+
+class PeriodError(LetheError):
+    """A report of a period whose proofs or figures do not hold."""
+
+    slug = "period-report-invalid"
+    title = "The report of the period does not hold"
+    status = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What entries say of a period. start, end: its entries are [start, end) of the log.
+
+    figures: numbers by their names. days: from receipt to certificate, ascending, of each
+    request certified in the period.
+    """
+
+    start: int
+    end: int
+    figures: Mapping[str, int]
+    days: Sequence[int]
+
+
+def count(leaves: Sequence[Leaf], first: date, last: date) -> Counted:
+    """Count the requests of the days from `first` to `last`, both included.
+
+    leaves: all entries of a log from its first on. The period's range is from the first entry
+    of its days to the last, whatever the days of those between.
+    """
+    inside = [
+        index
+        for index, leaf in enumerate(leaves)
+        if leaf.day is not None and first <= leaf.day <= last
+    ]
+    if inside:
+        start, end = inside[0], inside[-1] + 1
+        # A certificate has no day; the entry that says so comes after it.
+        while start and leaves[start - 1].day is None:
+            start -= 1
+    else:
+        earlier = (at for at, leaf in enumerate(leaves, 1) if leaf.day and leaf.day < first)
+        start = end = max(earlier, default=0)
+    figures = dict.fromkeys((*COUNTED, "open"), 0)
+    names = {event: name for name, event in COUNTED.items()}
+    received: dict[str, date] = {}
+    days: list[int] = []
+    waiting: set[str] = set()
+    for leaf in leaves[:end]:
+        if leaf.kind != ERASURE_EVENT or leaf.ref is None or leaf.day is None:
+            continue
+        if leaf.event == RECEIVED:
+            received.setdefault(leaf.ref, leaf.day)
+            waiting.add(leaf.ref)
+        elif leaf.event in ENDS:
+            waiting.discard(leaf.ref)
+        if not first <= leaf.day <= last:
+            continue
+        if leaf.event in names:
+            figures[names[leaf.event]] += 1
+        if leaf.event == CERTIFIED and leaf.ref in received:
+            days.append((leaf.day - received[leaf.ref]).days)
+    figures["open"] = len(waiting)
+    return Counted(start, end, figures, sorted(days))
+
+
+def build(
+    counted: Counted,
+    first: date,
+    last: date,
+    *,
+    methods: Iterable[Mapping[str, Any]],
+    checks: Iterable[Mapping[str, Any]],
+    log: Mapping[str, Any],
+) -> bytes:
+    """Return the report (RFC 8785).
+
+    methods, checks: rows counted from certificates. log: proofs, as `log_part` returns them.
+    """
+    days = counted.days
+    return canonical.encode(
+        {
+            "apiVersion": "1",
+            "kind": KIND,
+            "first": first.isoformat(),
+            "last": last.isoformat(),
+            "figures": dict(counted.figures),
+            "days": {
+                "shortest": days[0],
+                "median": str(median(days)),
+                "longest": days[-1],
+            }
+            if days
+            else None,
+            "methods": [dict(one) for one in methods],
+            "checks": [dict(one) for one in checks],
+            "log": dict(log),
+        }
+    )
+
+
+def log_part(
+    origin: str,
+    sizes: tuple[int, int],
+    roots: tuple[bytes, bytes],
+    proofs: tuple[Sequence[bytes], Sequence[bytes]],
+    note: str,
+) -> dict[str, Any]:
+    """Return the proofs: the trees before and at the end of the period, and the head.
+
+    proofs: of consistency, from the first tree to the second and from it to the head.
+    """
+    start, end = (
+        {"size": size, "root": format_base64(root)}
+        for size, root in zip(sizes, roots, strict=True)
+    )
+    own, head = ([format_base64(one) for one in proof] for proof in proofs)
+    return {
+        "origin": origin,
+        "start": start,
+        "end": end,
+        "consistency": {"period": own, "head": head},
+        "checkpoint": note,
+    }
+
+
+def check(data: bytes, verifier: NoteVerifier, entries: Sequence[bytes] | None = None) -> Any:
+    """Return a report (JSON value) whose range is one of the log that `verifier` signs.
+
+    entries: all of the log's, which the caller verified; then the figures are counted again.
+
+    Raises:
+        PeriodError, LetheError: A proof or a figure does not hold; the message says which.
+    """
+    if len(data) > MAX_REPORT:
+        raise PeriodError(f"a report has at most {MAX_REPORT} bytes")
+    report = canonical.decode(data)
+    try:
+        if (report["apiVersion"], report["kind"]) != ("1", KIND):
+            raise PeriodError("this is no report of a period")
+        log = report["log"]
+        states = [
+            (log[name]["size"], parse_base64(log[name]["root"])) for name in ("start", "end")
+        ]
+        own, onward = (
+            [parse_base64(one) for one in log["consistency"][name]]
+            for name in ("period", "head")
+        )
+        note, origin = log["checkpoint"], log["origin"]
+        days = date.fromisoformat(report["first"]), date.fromisoformat(report["last"])
+    except (KeyError, TypeError, ValueError, IndexError):
+        raise PeriodError("the report lacks a member, or one is misspelled") from None
+    if not isinstance(note, str):
+        raise PeriodError("the report has no checkpoint")
+    head = open_checkpoint(note, verifier)
+    if head.origin != origin:
+        raise PeriodError("the report names another log than its checkpoint")
+    (start, first_root), (end, root) = states
+    _check_growth(start, end, own, first_root, root)
+    _check_growth(end, head.size, onward, root, head.root)
+    if entries is not None:
+        _check_figures(report, days, states, entries)
+    return report
+
+
+def _check_growth(
+    old: Any, new: Any, proof: Sequence[bytes], before: bytes, after: bytes
+) -> None:
+    if type(old) is not int or type(new) is not int or not 0 <= old <= new:
+        raise PeriodError("the sizes of the trees do not ascend")
+    if old == 0:  # every tree extends the empty one, without proof
+        if proof or before != root_of(()) or (new == 0 and after != before):
+            raise PeriodError("the empty tree has another root")
+        return
+    check_consistency(old, new, proof, before, after)
+
+
+def _check_figures(
+    report: Any,
+    days: tuple[date, date],
+    states: Sequence[tuple[int, bytes]],
+    entries: Sequence[bytes],
+) -> None:
+    hashes = leaf_hashes(entries)
+    for size, root in states:
+        if size > len(hashes) or root_of(hashes[:size]) != root:
+            raise PeriodError("the log's entries are not those of the report's trees")
+    counted = count([parse_leaf(entry) for entry in entries], *days)
+    if (counted.start, counted.end) != (states[0][0], states[1][0]):
+        raise PeriodError("the period has other entries of the log than the report says")
+    again = canonical.decode(build(counted, *days, methods=(), checks=(), log={}))
+    if any(report.get(name) != again[name] for name in ("figures", "days")):
+        raise PeriodError("the figures are not those that the log's entries give")
+
+
+def rows(report: Any) -> list[tuple[str, str, str, str]]:
+    """Return the report's numbers as rows: section, name, detail, value."""
+    found = [("requests", name, "", str(n)) for name, n in report["figures"].items()]
+    found += [("days", name, "", str(n)) for name, n in (report["days"] or {}).items()]
+    for one in report["methods"]:
+        for name in ("certificates", "records"):
+            found.append(
+                ("methods", one["method"], f"{one['guarantee']}: {name}", str(one[name]))
+            )
+    for one in report["checks"]:
+        for name in ("passed", "failed"):
+            found.append(("checks", one["check"], name, str(one[name])))
+    log = report["log"]
+    for name in ("start", "end"):
+        found.append(("log", name, log[name]["root"], str(log[name]["size"])))
+    return found
+
+
+def as_csv(report: Any) -> str:
+    """Return the report's numbers as CSV (RFC 4180), its proofs left out."""
+    written = io.StringIO()
+    writer = csv.writer(written)
+    writer.writerow(("section", "name", "detail", "value"))
+    writer.writerow(("period", report["first"], report["last"], ""))
+    writer.writerows(rows(report))
+    return written.getvalue()
