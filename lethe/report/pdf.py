@@ -66,14 +66,23 @@ def pdf(page: str, attached: dict[str, bytes], day: datetime) -> bytes:
         raise _missing() from None
     made = HTML(string=page, url_fetcher=URLFetcher(allowed_protocols=()))
     files = [
-        Attachment(string=data, name=name, relationship="Source", created=day, modified=day)
+        Attachment(
+            string=data,
+            name=name,
+            description=name,
+            relationship="Source",
+            created=day,
+            modified=day,
+        )
         for name, data in attached.items()
     ]
     document = made.render()
     document.metadata.attachments = files
     document.metadata.created = document.metadata.modified = day.isoformat()
     identifier = sha256(page.encode()).digest()[:16]
-    written = document.write_pdf(pdf_variant="pdf/a-3b", pdf_identifier=identifier)
+    written = document.write_pdf(
+        pdf_variant="pdf/a-3b", pdf_identifier=identifier, pdf_tags=True
+    )
     assert isinstance(written, bytes)
     return written
 

@@ -12,9 +12,13 @@ from typing import Any
 import pytest
 
 from lethe.certificates.statement import CheckPart
+from lethe.report.certificate import Sheet
+from lethe.report.pdf import certificate_pdf
 from lethe.signing.keys import public_pem
 from lethe.web import page as pages
+from lethe.words.texts import Language, texts
 from tests.lethe.certificates.build import BEFORE, Certified, Office
+from tests.lethe.report.pdfs import needs_pdf
 
 pytestmark = pytest.mark.full
 playwright = pytest.importorskip(
@@ -83,6 +87,22 @@ def test_a_file_is_checked_from_a_disk(certified: tuple[Certified, Path], opened
     assert verdict(tab) == "Das Zertifikat ist echt."
     assert tab.evaluate("document.documentElement.lang") == "de"
     assert not tab.evaluate("document.documentElement.scrollWidth > innerWidth")
+
+
+@needs_pdf
+def test_the_pdf_is_taken_as_the_file(certified: tuple[Certified, Path], opened: Open) -> None:
+    found, directory = certified
+    languages: tuple[Language, ...] = ("en", "de")
+    for language in languages:
+        made = certificate_pdf(Sheet.of(found.bundle), texts(language))
+        (directory / f"{language}.pdf").write_bytes(made)
+    (directory / "cut.pdf").write_bytes(made[: len(made) // 2])
+    tab = opened(f"file://{directory}/verify.html")
+    tab.set_input_files("#file", str(directory / "en.pdf"))
+    assert verdict(tab) == "The certificate is authentic."
+    assert f"canonical, {len(found.bundle)} bytes" in tab.inner_text("tbody")
+    tab.set_input_files("#file", str(directory / "cut.pdf"))
+    tab.wait_for_function("() => !document.querySelector('.verdict.good')")
 
 
 def test_what_does_not_hold_is_said(certified: tuple[Certified, Path], opened: Open) -> None:

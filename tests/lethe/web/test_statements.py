@@ -49,6 +49,12 @@ def test_an_escalation_of_another_form(name: str) -> None:
     assert step_that_fails(told([shape.write(UNDECIDED), shape.write(attempt)])) == 7
 
 
+@pytest.mark.parametrize("verdict", ["PASS", "FAIL", "INCONCLUSIVE"])
+def test_a_verdict_that_is_told_as_a_reason(verdict: str) -> None:
+    attempt = replace(SKIPPED, reason=f"{verdict} (a\nb)")
+    assert step_that_fails(told([shape.write(attempt)])) == 7
+
+
 def test_an_escalation_of_the_documented_form() -> None:
     attempts: list[AttemptPart] = [UNDECIDED, SKIPPED, replace(SKIPPED, reason="PASS (")]
     assert step_that_fails(told([shape.write(one) for one in attempts])) is None
@@ -63,9 +69,16 @@ def test_an_escalation_of_other_text(text: str) -> None:
     assert step_that_fails(statement) == (None if text == '{"attempts":[]}' else 7)
 
 
-@pytest.mark.parametrize("name", test_evidence.BAD)
+BAD = {name: change for name, (change, *_) in test_evidence.BAD.items()} | {
+    "another root of the records": test_evidence.put(
+        "removal", "recordsRoot", value="A" * 43 + "="
+    )
+}
+
+
+@pytest.mark.parametrize("name", BAD)
 def test_evidence_that_does_not_hold(name: str) -> None:
-    evidence, _ = test_evidence.certified(test_evidence.BAD[name][0])
+    evidence, _ = test_evidence.certified(BAD[name])
     statement = deepcopy(STATEMENT)
     digest = {"sha256": sha256(evidence).hexdigest()}
     statement["predicate"]["retainedSet"]["removalProof"] = digest

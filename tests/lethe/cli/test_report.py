@@ -1,0 +1,86 @@
+"""`lethe report`: what is asked of the service, and a report counted again from a mirror."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from click.testing import CliRunner, Result
+
+import lethe.client
+from lethe.cli.report import report
+from lethe.client import Client
+from lethe.log.tiles import TILE_WIDTH, encode_bundle, entries_path, tile_path
+from lethe.log.tree import leaf_hashes
+from tests.lethe.report.test_period import LOG, REPORT
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[httpx2.Request]:
+    requests: list[httpx2.Request] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        requests.append(request)
+        return httpx2.Response(200, content=REPORT)
+
+    def client(url: str, **options: Any) -> Client:
+        return Client(url, transport=httpx2.MockTransport(answer), **options)
+
+    monkeypatch.setattr(lethe.client, "Client", client)
+    monkeypatch.setenv("LETHE_TOKEN", "lethe_auditor_x")
+    monkeypatch.setenv("LETHE_URL", "https://erasure.example")
+    return requests
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(report, [str(argument) for argument in arguments])
+
+
+def test_the_report_is_written_as_it_was_answered(asked: list[Any], tmp_path: Path) -> None:
+    out = tmp_path / "report.pdf"
+    days = ("--from", "2026-01-10", "--to", "2026-01-20")
+    done = run("period", *days, "--format", "pdf", "--language", "de", "--out", out)
+    assert (done.exit_code, done.output) == (0, f"{out}\n")
+    assert out.read_bytes() == REPORT
+    (request,) = asked
+    assert request.url.path == "/v1/reports/period"
+    assert dict(request.url.params) == {
+        "from": "2026-01-10",
+        "to": "2026-01-20",
+        "format": "pdf",
+        "language": "de",
+    }
+    assert request.headers["authorization"] == "Bearer lethe_auditor_x"
+    assert run("period", "--from", "yesterday", "--to", "2026-01-20").exit_code == 2
+    assert run("period", *days, "--out", tmp_path).exit_code == 2
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Path:
+    """The log as files, as `lethe log mirror` lays them out."""
+    size = len(LOG.leaves)
+    assert size < TILE_WIDTH
+    for name, data in {
+        "checkpoint": LOG.checkpoint().encode(),
+        tile_path(0, 0, size): b"".join(leaf_hashes(LOG.leaves)),
+        entries_path(0, size): encode_bundle(LOG.leaves),
+    }.items():
+        path = tmp_path / "mirror" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return tmp_path / "mirror"
+
+
+def test_figures_are_counted_again_from_a_mirror(mirror: Path, tmp_path: Path) -> None:
+    file, key = tmp_path / "report.json", tmp_path / "log.vkey"
+    key.write_text(LOG.verifier.vkey + "\n")
+    file.write_bytes(REPORT)
+    done = run("verify", file, "--log-key", key, "--log", mirror)
+    assert done.exit_code == 0, done.output
+    assert "are those that the log's entries give" in done.output
+    file.write_bytes(REPORT.replace(b'"received":2', b'"received":1'))
+    done = run("verify", file, "--log-key", key, "--log", mirror)
+    assert done.exit_code == 1
+    assert "the figures are not those" in done.output
+    done = run("verify", file, "--log-key", key, "--log", tmp_path / "nowhere")
+    assert done.exit_code == 1
