@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lethe.certificates.statement import CheckPart
-from lethe.report.certificate import Sheet
+from lethe.report.certificate import Sheet, certificate_html
 from lethe.report.pdf import certificate_pdf
 from lethe.signing.keys import public_pem
 from lethe.web import page as pages
@@ -29,6 +29,7 @@ if CHROMIUM is None:
     pytest.skip("there is no Chromium on PATH", allow_module_level=True)
 
 Open = Callable[..., Any]
+PAGE = "https://erasure.example/verify"
 
 
 @pytest.fixture(scope="module")
@@ -205,4 +206,27 @@ def test_the_served_page_sends_nothing(certified: tuple[Certified, Path], browse
         # Even a script of the page's own could not: the policy forbids it.
         refused = tab.evaluate("fetch('/verify').then(() => 'sent', () => 'refused')")
         assert refused == "refused"
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(
+    certified: tuple[Certified, Path], browser: Any, scheme: str
+) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    found, directory = certified
+    document = certificate_html(Sheet.of(found.bundle, found.verify(), PAGE), texts("fr"))
+    (directory / "document.html").write_text(document, encoding="utf-8")
+    phone = {"width": 360, "height": 800}
+    # The check itself is a script that the page's policy would forbid.
+    context = browser.new_context(color_scheme=scheme, bypass_csp=True, viewport=phone)
+    tab = context.new_page()
+    tab.goto(f"file://{directory}/verify.html")
+    assert axe.Axe().run(tab).response["violations"] == []
+    tab.set_input_files("#file", str(directory / "bundle.json"))
+    verdict(tab)
+    assert axe.Axe().run(tab).response["violations"] == []
+    tab.goto(f"file://{directory}/document.html")
+    assert axe.Axe().run(tab).response["violations"] == []
+    assert not tab.evaluate("document.documentElement.scrollWidth > innerWidth")
     context.close()
