@@ -6,6 +6,7 @@ The extra `pdf` installs it. It loads nothing: no image, font or style sheet fro
 from datetime import datetime
 from hashlib import sha256
 from io import BytesIO
+from typing import Any
 
 from lethe.errors import LetheError
 from lethe.report.certificate import Sheet, certificate_html
@@ -59,14 +60,11 @@ def pdf(page: str, attached: dict[str, bytes], day: datetime) -> bytes:
     Raises:
         PdfMissingError: WeasyPrint, or Pango that it loads, is not installed.
     """
-    try:
-        from weasyprint import HTML, Attachment
-        from weasyprint.urls import URLFetcher
-    except (ImportError, OSError):  # OSError: the library is there, Pango is not
-        raise _missing() from None
-    made = HTML(string=page, url_fetcher=URLFetcher(allowed_protocols=()))
+    weasyprint = load_weasyprint()
+    nothing = weasyprint.urls.URLFetcher(allowed_protocols=())
+    made = weasyprint.HTML(string=page, url_fetcher=nothing)
     files = [
-        Attachment(
+        weasyprint.Attachment(
             string=data,
             name=name,
             description=name,
@@ -85,6 +83,27 @@ def pdf(page: str, attached: dict[str, bytes], day: datetime) -> bytes:
     )
     assert isinstance(written, bytes)
     return written
+
+
+def load_weasyprint() -> Any:
+    """Import WeasyPrint and leave Pillow as it was.
+
+    WeasyPrint has Pillow accept truncated images in the whole process: what is missing of a
+    damaged training image would be learned as black pixels.
+
+    Raises:
+        PdfMissingError: WeasyPrint, or Pango that it loads, is not installed.
+    """
+    try:
+        from PIL import ImageFile
+
+        before = ImageFile.LOAD_TRUNCATED_IMAGES
+        import weasyprint
+        import weasyprint.urls
+    except (ImportError, OSError):  # OSError: the library is there, Pango is not
+        raise _missing() from None
+    ImageFile.LOAD_TRUNCATED_IMAGES = before
+    return weasyprint
 
 
 def _missing() -> PdfMissingError:

@@ -58,6 +58,9 @@ def _read(path: Path) -> NDArray[np.uint8]:
     from PIL import Image
 
     try:
+        # Other libraries set Pillow to fill in what is missing of a truncated file.
+        with path.open("rb") as file, Image.open(file, formats=["PNG"]) as image:
+            image.verify()
         with path.open("rb") as file, Image.open(file, formats=["PNG"]) as image:
             if max(image.size) > LARGEST_SIDE:
                 raise DatasetError("an image is wider or higher than 8,192 pixels")

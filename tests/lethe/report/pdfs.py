@@ -2,11 +2,12 @@
 
 import pytest
 
-try:
-    import weasyprint
+from lethe.report.pdf import PdfMissingError, load_weasyprint
 
-    MISSING = "" if weasyprint.__version__ else "no version"
-except (ImportError, OSError) as error:
+try:
+    load_weasyprint()
+    MISSING = ""
+except PdfMissingError as error:
     MISSING = str(error)
 
 needs_pdf = pytest.mark.skipif(

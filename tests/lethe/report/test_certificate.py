@@ -1,6 +1,7 @@
 """A certificate for people: plain words first, what was not tested, and nothing repainted."""
 
 import re
+import subprocess
 import sys
 from dataclasses import replace
 from html import unescape
@@ -154,6 +155,15 @@ def test_the_code_is_the_address() -> None:
     assert code.startswith("<svg ")
     assert code == qr_code(PAGE) != qr_code(PAGE + "?")
     assert "&" not in qr_code('https://a.example/?a="<>&')
+
+
+@needs_pdf
+def test_pillow_still_refuses_truncated_images() -> None:
+    code = (
+        "from PIL import ImageFile; from lethe.report.pdf import load_weasyprint; "
+        "load_weasyprint(); assert not ImageFile.LOAD_TRUNCATED_IMAGES"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("missing", ["segno", "weasyprint"])

@@ -118,6 +118,16 @@ def test_odd_folders_are_named(how: str, message: str, tmp_path: Path) -> None:
         load_masks(tmp_path, 3)
 
 
+def test_a_truncated_image_is_refused_where_pillow_would_fill_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("PIL.ImageFile.LOAD_TRUNCATED_IMAGES", True)
+    folder(tmp_path)
+    break_folder(tmp_path, "cut")
+    with pytest.raises(DatasetError, match="PNG"):
+        load_masks(tmp_path, 3)
+
+
 def test_a_grey_value_without_a_class_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="outside the classes"):
         load_masks(folder(tmp_path), 2, values=(0, 255))
