@@ -3,15 +3,21 @@
 The extra `pdf` installs it. It loads nothing: no image, font or style sheet from outside.
 """
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from hashlib import sha256
 from io import BytesIO
+from threading import Lock
 from typing import Any
 
 from lethe.errors import LetheError
 from lethe.report.certificate import Sheet, certificate_html
 from lethe.report.markup import Markup
 from lethe.words.texts import Texts
+
+_FONT_TIME = Lock()
 
 
 class PdfMissingError(LetheError):
@@ -78,11 +84,30 @@ def pdf(page: str, attached: dict[str, bytes], day: datetime) -> bytes:
     document.metadata.attachments = files
     document.metadata.created = document.metadata.modified = day.isoformat()
     identifier = sha256(page.encode()).digest()[:16]
-    written = document.write_pdf(
-        pdf_variant="pdf/a-3b", pdf_identifier=identifier, pdf_tags=True
-    )
+    with _fixed_font_time():
+        written = document.write_pdf(
+            pdf_variant="pdf/a-3b", pdf_identifier=identifier, pdf_tags=True
+        )
     assert isinstance(written, bytes)
     return written
+
+
+@contextmanager
+def _fixed_font_time() -> Iterator[None]:
+    """Have embedded fonts bear a fixed time: fontTools takes it from this variable alone.
+
+    Without the system's HarfBuzz-Subset, it makes the subsets and dates them by the clock.
+    """
+    with _FONT_TIME:
+        before = os.environ.get("SOURCE_DATE_EPOCH")
+        os.environ["SOURCE_DATE_EPOCH"] = "0"
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["SOURCE_DATE_EPOCH"]
+            else:
+                os.environ["SOURCE_DATE_EPOCH"] = before
 
 
 def load_weasyprint() -> Any:

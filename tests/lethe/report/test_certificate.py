@@ -3,10 +3,12 @@
 import re
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from html import unescape
 from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -138,11 +140,15 @@ def test_the_pdf_is_pdf_a_3_and_has_the_file(language: Language) -> None:
 
 
 @needs_pdf
-def test_the_same_file_gives_the_same_bytes_and_the_attachment_is_the_file() -> None:
+def test_the_same_file_gives_the_same_bytes_and_the_attachment_is_the_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     import pikepdf
 
     own = Sheet.of(CERTIFIED.bundle, None, PAGE)
     made = certificate_pdf(own, texts("en"))
+    later = SimpleNamespace(time=lambda: time.time() + 86_400)
+    monkeypatch.setattr("fontTools.misc.timeTools.time", later)
     assert made == certificate_pdf(own, texts("en"))
     with pikepdf.open(BytesIO(made)) as opened:
         (filespec,) = opened.attachments.values()
