@@ -17,6 +17,8 @@ PLACEHOLDERS = ("changeme", "change-me", "secret", "password", "example", "lethe
 
 MASTER_KEY_BYTES = 32
 MOST_SILOS = 1000  # each is a queue
+SMTP_SCHEMES = ("smtp", "smtps", "smtp+plain")
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 MOST_COALESCED = 256  # requests in one update; each adds a sealed draft to its transaction
 
 
@@ -228,6 +230,16 @@ class Settings(BaseSettings):
         pattern=r"^(\S+:[0-9]{1,5})?$",
         description="HOST:PORT where a worker answers /metrics, to everybody; empty: nowhere.",
     )
+    smtp_url: SecretStr = Field(
+        default=SecretStr(""),
+        description="smtp:// (STARTTLS) or smtps://USER:PASSWORD@HOST:PORT; empty: no mail.",
+    )
+    mail_from: str = Field(
+        default="",
+        pattern=r"^([^\s@<>,]+@[^\s@<>,]+)?$",
+        max_length=254,
+        description="Address that mail is sent from; required with LETHE_SMTP_URL.",
+    )
     fault: str = Field(
         default="",
         description="Development only: STEP[@N]=kill|raise|freeze plants a fault at a step.",
@@ -241,6 +253,29 @@ class Settings(BaseSettings):
             raise ValueError(
                 "LETHE_TIME_ZONE: no such zone; give an IANA name such as Europe/Berlin"
             ) from None
+        return self
+
+    @model_validator(mode="after")
+    def _refuse_unsafe_mail(self) -> Self:
+        if not (text := self.smtp_url.get_secret_value()):
+            return self
+        try:
+            url = urlsplit(text)
+            usable = url.scheme in SMTP_SCHEMES and bool(url.hostname) and url.port != 0
+        except ValueError:
+            usable = False
+        if not usable:
+            raise ValueError(
+                "LETHE_SMTP_URL must be smtp://, smtps:// or smtp+plain://USER:PASSWORD@HOST:PORT"
+            )
+        plain = url.scheme == "smtp+plain" and url.hostname not in LOOPBACK
+        if plain and self.environment == "production":
+            raise ValueError(
+                "LETHE_SMTP_URL: smtp+plain:// sends addresses and the password unencrypted; "
+                "in production only to 127.0.0.1. Use smtp:// (STARTTLS) or smtps://"
+            )
+        if not self.mail_from:
+            raise ValueError("LETHE_MAIL_FROM: set the address that mail is sent from")
         return self
 
     @model_validator(mode="after")
@@ -261,6 +296,7 @@ class Settings(BaseSettings):
             "LETHE_DATABASE_PASSWORD": self.database_password.get_secret_value(),
             "the password in LETHE_DATABASE_URL": _password(self.database_url),
             "the password in LETHE_BROKER_URL": _password(self.broker_url),
+            "the password in LETHE_SMTP_URL": _password(self.smtp_url.get_secret_value()),
         }
         for name, value in secrets.items():
             if value.lower() in PLACEHOLDERS:

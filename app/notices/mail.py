@@ -1,0 +1,166 @@
+"""Mail by SMTP (RFC 5321): one message to one address, over TLS.
+
+`LETHE_SMTP_URL` says how:
+
+- `smtp://user:password@host:587` requires STARTTLS (RFC 3207) before anything else is said;
+- `smtps://user:password@host:465` is TLS from the start (RFC 8314);
+- `smtp+plain://host:25` is unencrypted. In production only to the same machine.
+
+Certificates are checked against the system's authorities (`SSL_CERT_FILE` adds a private one).
+No error repeats an address: errors are logged.
+"""
+
+import smtplib
+import ssl
+from contextlib import suppress
+from dataclasses import dataclass
+from email.message import EmailMessage
+from email.utils import format_datetime, make_msgid
+from typing import ClassVar
+from urllib.parse import unquote, urlsplit
+
+from app.settings import Settings
+from lethe.errors import LetheError
+from models.database.types import utcnow
+
+TIMEOUT_S = 15.0  # of each answer of the server
+MAX_ADDRESS = 254  # RFC 5321 section 4.5.3.1.3, without the angle brackets
+MAX_SUBJECT = 200
+PORTS = {"smtp": 587, "smtps": 465, "smtp+plain": 25}
+
+
+class MailError(LetheError):
+    """A message was not accepted by the mail server, or could not be built.
+
+    `permanent`: sending it again would be refused again.
+    """
+
+    slug, title, status = "mail-failed", "The mail was not sent", 503
+    retry_after: ClassVar[int | None] = 60
+
+    def __init__(self, detail: str, *, permanent: bool = False) -> None:
+        super().__init__(detail)
+        self.permanent = permanent
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Plain text for one recipient.
+
+    Raises:
+        MailError: The address is none, or a header would contain a line break.
+    """
+
+    to: str
+    subject: str
+    text: str
+
+    def __post_init__(self) -> None:
+        if not is_address(self.to):
+            raise MailError("the recipient is not one e-mail address", permanent=True)
+        if not 0 < len(self.subject) <= MAX_SUBJECT or not self.subject.isprintable():
+            raise MailError(
+                f"the subject is not one line of at most {MAX_SUBJECT} characters",
+                permanent=True,
+            )
+
+
+def is_address(text: str) -> bool:
+    """Return whether `text` is one bare address: no name, no list, no quoting, no control."""
+    local, at, domain = text.rpartition("@")
+    plain = text.isprintable() and not set(text) & set(' ,;:<>()[]"\\')
+    return bool(local and at and domain and "@" not in local and plain) and (
+        len(text) <= MAX_ADDRESS
+    )
+
+
+def is_configured(settings: Settings) -> bool:
+    """Return whether this installation sends mail."""
+    return bool(settings.smtp_url.get_secret_value())
+
+
+def send(settings: Settings, message: Message) -> None:
+    """Hand a message to the mail server; when this returns, the server is responsible for it.
+
+    Raises:
+        MailError: It was not accepted, or no server is configured. What happened when the
+            connection was lost after the text was sent is not known: the server may have it.
+    """
+    url = urlsplit(settings.smtp_url.get_secret_value())
+    if not url.hostname:
+        raise MailError("no mail server is configured: set LETHE_SMTP_URL and LETHE_MAIL_FROM")
+    composed = _compose(settings.mail_from, message)
+    try:
+        server = _connect(url.scheme, url.hostname, url.port or PORTS[url.scheme])
+        try:
+            if url.username:
+                server.login(unquote(url.username), unquote(url.password or ""))
+            server.send_message(composed)
+        finally:
+            with suppress(smtplib.SMTPException, OSError):
+                server.quit()
+    except (smtplib.SMTPException, OSError) as error:
+        raise _named(error) from None  # its text may repeat the address
+
+
+def _connect(scheme: str, host: str, port: int) -> smtplib.SMTP:
+    if scheme == "smtps":
+        context = ssl.create_default_context()
+        return smtplib.SMTP_SSL(host, port, timeout=TIMEOUT_S, context=context)
+    server = smtplib.SMTP(host, port, timeout=TIMEOUT_S)
+    if scheme == "smtp":
+        try:
+            server.starttls(context=ssl.create_default_context())
+        except BaseException:
+            server.close()
+            raise
+    return server
+
+
+def _compose(sender: str, message: Message) -> EmailMessage:
+    composed = EmailMessage()
+    composed["From"] = sender
+    composed["To"] = message.to
+    composed["Subject"] = message.subject
+    composed["Date"] = format_datetime(utcnow())
+    composed["Message-ID"] = make_msgid(domain=sender.rpartition("@")[2])
+    composed["Auto-Submitted"] = "auto-generated"  # RFC 3834: no automatic answers
+    composed.set_content(message.text)
+    return composed
+
+
+def _named(error: Exception) -> MailError:
+    """Return an SMTP error as ours: the reply code, never the reply's text."""
+    match error:
+        case smtplib.SMTPAuthenticationError():
+            return MailError(
+                f"the mail server refused the login (code {error.smtp_code}): check user and "
+                "password of LETHE_SMTP_URL"
+            )
+        case smtplib.SMTPRecipientsRefused():
+            codes = [code for code, _ in error.recipients.values()]
+            return _refused("the recipient", max(codes))
+        case smtplib.SMTPSenderRefused():
+            return _refused("the sender LETHE_MAIL_FROM", error.smtp_code)
+        case smtplib.SMTPResponseException():
+            return _refused("the message", error.smtp_code)
+        case smtplib.SMTPNotSupportedError():
+            return MailError(
+                "the mail server does not offer what is needed (STARTTLS, a login, or "
+                "addresses beyond ASCII): use smtps://, or another server"
+            )
+        case ssl.SSLError():
+            return MailError(
+                "TLS with the mail server failed: check its certificate and name, or set "
+                "SSL_CERT_FILE to its authority"
+            )
+    return MailError(
+        "the mail server did not answer, or closed the connection: check host and port of "
+        "LETHE_SMTP_URL and the server's log"
+    )
+
+
+def _refused(what: str, code: int) -> MailError:
+    lasting = code >= 500  # RFC 5321 section 4.2.1: 5yz is permanent
+    then = "see the server's log" if lasting else "it can be tried again"
+    return MailError(f"the mail server refused {what} (code {code}): {then}", permanent=lasting)
