@@ -22,7 +22,6 @@ routes = router()
 home = APIRouter(include_in_schema=False)
 STATIC = {
     "console.css": "text/css; charset=utf-8",
-    "console.mjs": "text/javascript; charset=utf-8",
     "proof.mjs": "text/javascript; charset=utf-8",
     "htmx.min.js": "text/javascript; charset=utf-8",
     "htmx.LICENSE.txt": "text/plain; charset=utf-8",

@@ -2,8 +2,19 @@
 
 from fastapi import APIRouter
 
-from app.console import cases, entrance, nowhere, queue
+from app.console import (
+    audits,
+    cases,
+    certificates,
+    entrance,
+    health,
+    log,
+    models,
+    nowhere,
+    queue,
+)
 
 router = APIRouter()
-for part in (entrance.home, entrance.routes, queue.routes, cases.routes, nowhere.routes):
-    router.include_router(part)
+router.include_router(entrance.home)
+for part in (entrance, queue, cases, certificates, models, log, audits, health, nowhere):
+    router.include_router(part.routes)
