@@ -30,6 +30,7 @@ from app.api import (
 from app.api.calls import Calls
 from app.api.limits import BodyLimit, PlainTargets
 from app.api.parsing import Parsing
+from app.console import routes as console
 from app.service import keys as keys_service
 from app.service.context import Services, open_services
 from app.settings import Settings
@@ -50,6 +51,7 @@ ROUTES = (
     health,
     metrics,
     reference,
+    console,
 )
 
 

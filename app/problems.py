@@ -120,6 +120,18 @@ class ForbiddenError(LetheError):
     slug, title, status = "scope-insufficient", "Not allowed", 403
 
 
+class FormRefusedError(LetheError):
+    """A form of the console that was not sent from its page, once. Nothing was stored."""
+
+    slug, title, status = "form-refused", "Form refused", 403
+
+
+class BadFieldError(LetheError):
+    """A field of a form that the service cannot take. Nothing was stored."""
+
+    slug, title, status = "field-invalid", "Invalid field", 422
+
+
 class UploadError(LetheError):
     """An upload that cannot become a training set."""
 

@@ -21,6 +21,7 @@ from app.api.forms import feed
 from app.problems import IdempotencyKeyError
 from app.service import keys
 from app.service.context import Services
+from app.service.roles import DECIDING, ROLES
 from app.service.signatures import KnownKey, Role, check_role, current_key
 from app.uploads.spool import Spool
 from lethe.errors import LetheError
@@ -47,7 +48,10 @@ class Scheme(Dependency):
 
 BEARER = Scheme(
     "bearer",
-    HTTPBase(scheme="bearer", description="A token of `lethe token new`: operator or auditor."),
+    HTTPBase(
+        scheme="bearer",
+        description="A token of `lethe token new`: operator, officer or auditor.",
+    ),
 )
 SIGNATURE = Scheme(
     "httpSignature",
@@ -91,7 +95,8 @@ def bearer(*scopes: str) -> Callable[..., BearerToken]:
 
 
 Operator = Depends(bearer("operator"))
-OperatorOrAuditor = Depends(bearer("operator", "auditor"))
+Deciding = Depends(bearer(*DECIDING))
+OperatorOrAuditor = Depends(bearer(*ROLES))  # whoever may read
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,13 +239,13 @@ async def withdrawer(
     bearer: Annotated[None, Security(BEARER)],
     authorization: Annotated[str | None, Header(include_in_schema=False)] = None,
 ) -> SignedCall | BearerToken:
-    """Return who withdraws: an operator by their token, or else the signer, as `signed_by`."""
+    """Return who withdraws: who decides, by their token, or else the signer, as `signed_by`."""
     if "signature" in request.headers or authorization is None:
         return await _requester(request, services, signature)
 
     def authorise() -> BearerToken:
         with services.reading() as session:
-            return keys.authorise(session, authorization, ("operator",))
+            return keys.authorise(session, authorization, DECIDING)
 
     return await run_in_threadpool(authorise)
 

@@ -32,12 +32,16 @@ async def page(
     """Read the certificate as a page in plain words, with a technical annex."""
     chosen = _language(request, language)
     made = await turns.parse(lambda: documents.html(services, request_id, chosen))
+    return _document(made, HTML, {"content-security-policy": page_policy()})
+
+
+def page_policy() -> str:
+    """Return the policy of such a page, whose only style sheet is inside."""
     digest = b64encode(sha256(style().encode()).digest()).decode()
-    policy = (
+    return (
         f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; "
         "form-action 'none'; frame-ancestors 'none'"
     )
-    return _document(made, HTML, {"content-security-policy": policy})
 
 
 @router.get("/{request_id}/certificate/pdf", operation_id="getCertificatePdf")

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Header, Response, Security
 from app import metrics
 from app.api.deps import BEARER, ServicesDep
 from app.service import keys
+from app.service.roles import ROLES
 
 router = APIRouter(tags=["health"])
 
@@ -23,5 +24,5 @@ def get_metrics(
     """
     if services.settings.metrics_access == "token":
         with services.reading() as session:
-            keys.authorise(session, authorization, ("operator", "auditor"))
+            keys.authorise(session, authorization, ROLES)
     return Response(metrics.whole_service(services), media_type=metrics.MEDIA_TYPE)

@@ -1,10 +1,10 @@
-"""/v1/people and /v1/cases: look a person up and act for them, for operators."""
+"""/v1/people and /v1/cases: look a person up and act for them, for operators and officers."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Response
 
-from app.api.deps import Operator, ServicesDep
+from app.api.deps import Deciding, Operator, ServicesDep
 from app.api.immutable import unkept
 from app.api.strict import StrictRoute
 from app.schemas.base import Page
@@ -34,10 +34,10 @@ from app.service.desk import (
 from models import BearerToken
 
 router = APIRouter(
-    prefix="/v1", tags=["people"], dependencies=[Operator], route_class=StrictRoute
+    prefix="/v1", tags=["people"], dependencies=[Deciding], route_class=StrictRoute
 )
 JSON = "application/json"
-ByOperator = Annotated[BearerToken, Operator]
+ByOfficer = Annotated[BearerToken, Deciding]
 
 
 @router.post("/people/find", operation_id="findPerson")
@@ -46,14 +46,14 @@ def find(wanted: PersonQuery, services: ServicesDep) -> FoundPage:
     return opening.find(services, wanted)
 
 
-@router.post("/people/import", operation_id="importPeople")
+@router.post("/people/import", operation_id="importPeople", dependencies=[Operator])
 def import_people(wanted: PersonImport, services: ServicesDep) -> Imported:
     """Say whose records of a model are. The same identities again change nothing."""
     found = [(one.record, one.person.identity()) for one in wanted.identities]
     return Imported(added=people.import_identities(services, wanted.model, found))
 
 
-@router.post("/people/remove-held-out", operation_id="removeHeldOut")
+@router.post("/people/remove-held-out", operation_id="removeHeldOut", dependencies=[Operator])
 def remove_held_out(wanted: HeldOutRemoval, services: ServicesDep) -> HeldOutRemoved:
     """Remove stored held-out rows by their ids: of people whom no identity finds."""
     return opening.remove_held_out(services, wanted)
@@ -61,7 +61,7 @@ def remove_held_out(wanted: HeldOutRemoval, services: ServicesDep) -> HeldOutRem
 
 @router.post("/cases", status_code=201, operation_id="openCase")
 def open_case(
-    wanted: NewCase, services: ServicesDep, token: ByOperator, response: Response
+    wanted: NewCase, services: ServicesDep, token: ByOfficer, response: Response
 ) -> CaseView:
     """Submit requests for all records of a person, on their behalf; the log names the token."""
     shown = opening.open_case(services, wanted, token.name)
@@ -88,19 +88,19 @@ def get_summary(ref: str, services: ServicesDep) -> Response:
 
 
 @router.post("/cases/{ref}/contact", operation_id="openContact")
-def open_contact(ref: str, services: ServicesDep, token: ByOperator) -> ContactView:
+def open_contact(ref: str, services: ServicesDep, token: ByOfficer) -> ContactView:
     """Open the contact address of a case; the log has an entry of it."""
     return cases.open_contact(services, ref, token.name)
 
 
 @router.post("/cases/{ref}/close", operation_id="closeCase")
-def close(ref: str, services: ServicesDep, token: ByOperator) -> CaseView:
+def close(ref: str, services: ServicesDep, token: ByOfficer) -> CaseView:
     """Close an answered case and destroy its contact address."""
     return cases.close(services, ref, token.name)
 
 
 @router.post("/cases/{ref}/approve", operation_id="approveCase")
-def approve(ref: str, services: ServicesDep, token: ByOperator) -> CaseView:
+def approve(ref: str, services: ServicesDep, token: ByOfficer) -> CaseView:
     """Approve the execution of a request, or of all requests of a case, that wait for it."""
     case_decisions.approve(services, ref, token.name)
     return cases.show(services, ref)
@@ -108,7 +108,7 @@ def approve(ref: str, services: ServicesDep, token: ByOperator) -> CaseView:
 
 @router.post("/cases/{ref}/refuse", operation_id="refuseCase")
 def refuse(
-    ref: str, wanted: ReasonedDecision, services: ServicesDep, token: ByOperator
+    ref: str, wanted: ReasonedDecision, services: ServicesDep, token: ByOfficer
 ) -> CaseView:
     """Refuse a request or a case, for a reason of the regulation's list."""
     case_decisions.refuse(services, ref, token.name, wanted.reason)
@@ -117,7 +117,7 @@ def refuse(
 
 @router.post("/cases/{ref}/extend", operation_id="extendCase")
 def extend(
-    ref: str, wanted: ReasonedDecision, services: ServicesDep, token: ByOperator
+    ref: str, wanted: ReasonedDecision, services: ServicesDep, token: ByOfficer
 ) -> CaseView:
     """Extend the deadline of a request or a case, once."""
     case_decisions.extend(services, ref, token.name, wanted.reason)
@@ -126,7 +126,7 @@ def extend(
 
 @router.post("/cases/{ref}/pause", operation_id="pauseCase")
 def pause(
-    ref: str, wanted: ReasonedDecision, services: ServicesDep, token: ByOperator
+    ref: str, wanted: ReasonedDecision, services: ServicesDep, token: ByOfficer
 ) -> CaseView:
     """Stop the clock of a request or a case while its person is asked; GDPR alone."""
     case_decisions.pause(services, ref, token.name, wanted.reason)
@@ -134,21 +134,21 @@ def pause(
 
 
 @router.post("/cases/{ref}/resume", operation_id="resumeCase")
-def resume(ref: str, services: ServicesDep, token: ByOperator) -> CaseView:
+def resume(ref: str, services: ServicesDep, token: ByOfficer) -> CaseView:
     """Let the clock of a paused request or case run again; it waits for review."""
     case_decisions.resume(services, ref, token.name)
     return cases.show(services, ref)
 
 
 @router.post("/cases/{ref}/note", operation_id="noteCase")
-def note(ref: str, wanted: CaseNote, services: ServicesDep, token: ByOperator) -> CaseView:
+def note(ref: str, wanted: CaseNote, services: ServicesDep, token: ByOfficer) -> CaseView:
     """Keep a note with an open request or case; operators read it, the log has its digest."""
     case_decisions.note(services, ref, token.name, wanted.text)
     return cases.show(services, ref)
 
 
 @router.post("/cases/{ref}/assign", operation_id="assignCase")
-def assign(ref: str, wanted: Assignment, services: ServicesDep, token: ByOperator) -> CaseView:
+def assign(ref: str, wanted: Assignment, services: ServicesDep, token: ByOfficer) -> CaseView:
     """Name the operator who looks after an open request or case."""
     case_decisions.assign(services, ref, token.name, wanted.to)
     return cases.show(services, ref)

@@ -36,6 +36,7 @@ from app.schemas.requests import (
 from app.service import acceptance, certificates, decisions, listing, requests
 from app.service.admission import Submission
 from app.service.desk import decisions as desk
+from app.service.roles import DECIDING
 from lethe.catalogue import Method
 from models import BearerToken
 
@@ -106,9 +107,9 @@ def list_requests(
     after: After = None,
     limit: Limit = 100,
 ) -> Page[RequestSummary]:
-    """List requests, oldest first; ids are for operators. An unknown filter is an error."""
+    """List requests, oldest first; ids are not for auditors. An unknown filter is an error."""
     wanted = listing.Filter(state, model, method, ref, overdue, since, until)
-    capabilities = token.scope == "operator"
+    capabilities = token.scope in DECIDING
     return listing.list_requests(services, wanted, after, limit, capabilities=capabilities)
 
 

@@ -1,4 +1,4 @@
-"""`lethe token`: bearer tokens of operators and auditors."""
+"""`lethe token`: bearer tokens of operators, officers and auditors."""
 
 import hashlib
 import secrets
@@ -10,13 +10,13 @@ from sqlmodel import Session, col, select
 
 from app.ledger.key_rows import key_rows
 from app.ledger.startup import open_ledger, require_schema
+from app.service.roles import ROLES
 from app.settings import Settings
 from lethe.errors import LetheError
 from models import BearerToken
 from models.database.session import opened_engine
 from models.database.types import utcnow
 
-SCOPES = ("operator", "auditor")
 SECRET_BYTES = 32  # 43 characters of base64url; too many to guess, so a plain hash will do
 
 
@@ -34,7 +34,7 @@ def token() -> None:
 
 
 @token.command()
-@click.option("--scope", required=True, type=click.Choice(SCOPES))
+@click.option("--scope", required=True, type=click.Choice(ROLES))
 @click.option("--name", required=True, help="Name of the holder, as shown by `list`.")
 def new(scope: str, name: str) -> None:
     """Print a new token, once: the database keeps only its hash."""

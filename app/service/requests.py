@@ -91,6 +91,19 @@ def find(session: Session, request_id: str) -> ErasureRequest:
     return request
 
 
+def id_of(services: Services, ref: str) -> str:
+    """Return the id of the request of a public reference. Raises NotFoundError: there is none.
+
+    Whoever is shown it can read the request's scope: it is for code, not for pages.
+    """
+    with services.reading() as session:
+        query = select(ErasureRequest.id).where(ErasureRequest.ref == ref)
+        found = session.exec(query).first()
+    if found is None:
+        raise NotFoundError("no request has this reference")
+    return found
+
+
 def certificate_path(request_id: str) -> str:
     """Return where a request's certificate is served."""
     return f"/v1/requests/{request_id}/certificate"

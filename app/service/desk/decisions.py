@@ -36,6 +36,7 @@ from app.service.review import (
     PAUSED,
     release,
 )
+from app.service.roles import DECIDING
 from lethe.catalogue import COMPLAINT, EXTENSIONS, PAUSES, REFUSALS
 from lethe.log.entries import CommitmentError, EntryError
 from models import BearerToken, Case, ErasureRequest, Job, Model
@@ -198,24 +199,35 @@ def assign(services: Services, ref: str, operator: str, to: str) -> None:
     """Name the operator who looks after an open request.
 
     Raises:
-        NotFoundError: No case and no request has this ref, or no operator's token that name.
+        NotFoundError: No case and no request has this ref, or no token of an operator or
+            officer that name.
         ConflictError: It has ended.
         PeopleChangedError: The log has it otherwise than the database.
     """
 
     def act(tx: Transaction, found: _Open) -> None:
-        rows = key_rows(tx.session)
-        named = select(BearerToken).where(
-            BearerToken.name == to,
-            BearerToken.scope == "operator",
-            col(BearerToken.revoked_at).is_(None),
-        )
-        if not any(rows.is_believed(token) for token in tx.session.exec(named)):
-            raise NotFoundError("no operator's token has this name: see `lethe token list`")
+        if to not in _deciding(tx.session):
+            raise NotFoundError(
+                "no token of an operator or officer has this name: see `lethe token list`"
+            )
         found.request.assignee = to
         record_request_event(tx, found.request, ASSIGNED, {"by": operator, "to": to})
 
     _act(services, ref, None, "is open", act)
+
+
+def assignable(services: Services) -> list[str]:
+    """Return the names of operators and officers, whom a case can be assigned to."""
+    with services.reading() as session:
+        return sorted(_deciding(session))
+
+
+def _deciding(session: Session) -> set[str]:
+    rows = key_rows(session)
+    living = select(BearerToken).where(
+        col(BearerToken.scope).in_(DECIDING), col(BearerToken.revoked_at).is_(None)
+    )
+    return {token.name for token in session.exec(living) if rows.is_believed(token)}
 
 
 def withdraw(services: Services, request_id: str, operator: str) -> RequestView:

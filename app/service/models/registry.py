@@ -284,6 +284,33 @@ def versions(
     return page_of(session, query, ModelVersion.number, after, limit, shown)
 
 
+def lineage(
+    services: Services, session: Session, ref: str, after: int | None, limit: int
+) -> Page[VersionView]:
+    """Return versions as `versions`, each with the certificates of what made it."""
+    model = find(session, ref)
+    query = select(ModelVersion).where(ModelVersion.model_id == model.id)
+
+    def shown(row: ModelVersion) -> VersionView:
+        certificates = certificates_of(session, row)
+        view = show_version(services, model, row)
+        return view.model_copy(update={"certificates": certificates})
+
+    return page_of(session, query, ModelVersion.number, after, limit, shown)
+
+
+def version_of_digest(
+    services: Services, session: Session, ref: str, digest: str
+) -> VersionView | None:
+    """Return a model's version by the digest of its file. Raises as `show_version`."""
+    model = find(session, ref)
+    query = select(ModelVersion).where(
+        ModelVersion.model_id == model.id, ModelVersion.head_digest == digest
+    )
+    row = session.exec(query.order_by(col(ModelVersion.number))).first()
+    return None if row is None else show_version(services, model, row)
+
+
 def version(
     services: Services, session: Session, ref: str, number: int | Literal["current"]
 ) -> ModelVersion:

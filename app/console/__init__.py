@@ -1,0 +1,1 @@
+"""The web desk of officers, operators and auditors: pages over `app.service`."""

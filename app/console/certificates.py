@@ -1,0 +1,105 @@
+"""A certificate as a page: what it says, its checks with their intervals, its files."""
+
+from hashlib import sha256
+
+from fastapi import Request, Response
+
+from app.api.deps import ServicesDep
+from app.api.documents import page_policy
+from app.api.parsing import ParsingDep
+from app.console import plots
+from app.console.render import language_of, render
+from app.console.route import router
+from app.console.session import SignedIn
+from app.problems import NotFoundError
+from app.service import certificates, documents
+from app.service.context import Services
+from app.service.models import registry
+from app.service.requests import id_of
+from lethe.certificates.statement import Predicate
+from lethe.report.certificate import Sheet
+from lethe.words.certificate import in_words, untested
+from lethe.words.texts import texts
+
+routes = router()
+DOWNLOADS = {
+    "bundle": ("application/vnd.dev.sigstore.bundle.v0.3+json", "sigstore.json"),
+    "pdf": ("application/pdf", "pdf"),
+    "html": ("text/html; charset=utf-8", "html"),
+}
+
+
+@routes.get("/certificates/{ref}", operation_id="consoleCertificate")
+def page(ref: str, request: Request, services: ServicesDep, visitor: SignedIn) -> Response:
+    """Show the certificate of a request, by the request's public reference."""
+    file = certificates.bundle(services, id_of(services, ref))
+    verdict = certificates.verify(services, file, None, None)
+    sheet = Sheet.of(file, verdict)
+    predicate, own = sheet.statement.predicate, texts(language_of(request))
+    measured = _measured(services, predicate)
+    return render(
+        request,
+        "certificate.html",
+        ref=ref,
+        sheet=sheet,
+        predicate=predicate,
+        verdict=verdict,
+        words=in_words(predicate, own),
+        untested=list(untested(predicate, own)),
+        checks=[(one, plots.interval(one)) for one in predicate.checks],
+        span=(plots.SPAN, plots.SPAN_HEIGHT),
+        measured=measured,
+        size=(plots.WIDTH, plots.HEIGHT),
+        digest=sha256(file).hexdigest(),
+    )
+
+
+def _measured(
+    services: Services, predicate: Predicate
+) -> list[tuple[str, str, str, float | None]]:
+    """Return what held-out rows said of the versions before and after, with the bar's length.
+
+    The versions are found by the digests that the certificate names.
+    """
+    model, found = predicate.model, []
+    with services.reading() as session:
+        for side, digest in (
+            ("before", model.version_before.digest),
+            ("after", model.version_after.digest),
+        ):
+            shown = registry.version_of_digest(services, session, model.ref, digest)
+            figure = None if shown is None else shown.held_out
+            if figure is not None and figure.metric is not None and figure.value is not None:
+                value = plots.number(figure.value)
+                is_share = value is not None and 0 <= value <= 1
+                found.append((side, figure.metric, figure.value, value if is_share else None))
+    return found
+
+
+@routes.get("/certificates/{ref}/{form}", operation_id="consoleCertificateFile")
+async def download(
+    ref: str,
+    form: str,
+    request: Request,
+    services: ServicesDep,
+    turns: ParsingDep,
+    visitor: SignedIn,
+) -> Response:
+    """Download the certificate's own file, or it as a document for people."""
+    language = language_of(request)
+
+    def made() -> bytes:
+        identity = id_of(services, ref)
+        if form == "bundle":
+            return certificates.bundle(services, identity)
+        write = documents.pdf if form == "pdf" else documents.html
+        return write(services, identity, language)
+
+    if form not in DOWNLOADS:
+        raise NotFoundError("a certificate is downloaded as bundle, pdf or html")
+    data = await turns.parse(made)
+    kind, ending = DOWNLOADS[form]
+    headers = {"content-disposition": f'attachment; filename="certificate.{ending}"'}
+    if form == "html":
+        headers = {"content-security-policy": page_policy()}
+    return Response(data, media_type=kind, headers=headers)

@@ -1,0 +1,100 @@
+"""Sign in with a bearer token, sign out, choose the language; the files of all pages."""
+
+from importlib.resources import files
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import RedirectResponse
+
+from app.api.deps import ServicesDep
+from app.console import session as sessions
+from app.console.forms import Posted
+from app.console.render import LANGUAGE_COOKIE, redirect, render
+from app.console.route import own_page, router
+from app.console.session import SignedIn
+from app.problems import NotFoundError, UnauthorizedError
+from app.service import keys
+from app.service.roles import ROLES
+from lethe.errors import LetheError
+from lethe.words.texts import LANGUAGES
+
+routes = router()
+home = APIRouter(include_in_schema=False)
+STATIC = {
+    "console.css": "text/css; charset=utf-8",
+    "proof.mjs": "text/javascript; charset=utf-8",
+    "htmx.min.js": "text/javascript; charset=utf-8",
+    "htmx.LICENSE.txt": "text/plain; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
+YEAR_S = 365 * 24 * 3600
+
+
+@home.get("/", operation_id="consoleHome")
+def start(request: Request) -> Response:
+    """Send people to the console."""
+    return RedirectResponse(f"{request.scope.get('root_path', '')}/console", 307)
+
+
+@routes.get("/sign-in", operation_id="consoleSignInPage")
+def sign_in_page(
+    request: Request, following: Annotated[str, Query(alias="next", max_length=300)] = ""
+) -> Response:
+    """Ask for a token."""
+    return _ask(request, own_page(following))
+
+
+@routes.post("/sign-in", operation_id="consoleSignIn")
+def sign_in(request: Request, services: ServicesDep, form: Posted) -> Response:
+    """Begin a session for the holder of a token; a wrong one gets the page again."""
+    following = own_page(form.get("next", ""))
+    try:
+        with services.reading() as session:
+            row = keys.authorise(session, f"Bearer {form.get('token', '')}", ROLES)
+    except LetheError as error:
+        if not isinstance(error, UnauthorizedError):
+            raise
+        return _ask(request, following, error.status, "refused")
+    response = redirect(request, following)
+    visitor = sessions.begin(row.name, row.scope, row.digest)
+    sessions.write_cookie(services, response, visitor)
+    return response
+
+
+def _ask(
+    request: Request, following: str, status: int = 200, error: str | None = None
+) -> Response:
+    return render(request, "sign_in.html", status, following=following, error=error, oidc=False)
+
+
+@routes.post("/sign-out", operation_id="consoleSignOut")
+def sign_out(request: Request, services: ServicesDep, visitor: SignedIn, _: Posted) -> Response:
+    """End the session, in this browser and wherever its cookie was copied to."""
+    sessions.end(services, visitor)
+    response = redirect(request, "/console/sign-in")
+    sessions.set_cookie(services, response, sessions.cookie_name(services), "", max_age=0)
+    return response
+
+
+@routes.post("/language", operation_id="consoleLanguage")
+def language(request: Request, services: ServicesDep, form: Posted) -> Response:
+    """Keep the language that was chosen, in a cookie of this browser."""
+    chosen = form.get("language", "")
+    response = redirect(request, own_page(form.get("next", "")))
+    if chosen in LANGUAGES:
+        sessions.set_cookie(services, response, LANGUAGE_COOKIE, chosen, max_age=YEAR_S)
+    return response
+
+
+@routes.get("/static/{name}", operation_id="consoleFile")
+def static(name: str) -> Response:
+    """Return a style sheet, a script, or a licence.
+
+    Raises:
+        NotFoundError: There is no such file.
+    """
+    if name not in STATIC:
+        raise NotFoundError("the console has no such file")
+    data = (files("app.console") / "static" / name).read_bytes()
+    headers = {"cache-control": "no-cache"}
+    return Response(data, media_type=STATIC[name], headers=headers)

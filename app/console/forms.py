@@ -1,0 +1,146 @@
+"""Forms: read within a limit, from this site alone, each sent form once.
+
+A form carries a MAC over the session, the address it is sent to, a nonce and its end. A form of
+another session, address or site is refused, and so is one that was sent before.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from hmac import compare_digest, digest
+from secrets import token_urlsafe
+from typing import Annotated
+from urllib.parse import parse_qsl, urlsplit
+
+from fastapi import Depends, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from app.api.deps import ServicesDep
+from app.console.session import cookie_name, set_cookie, spendable, visitor_of
+from app.problems import BodyTooLargeError, FormRefusedError
+from app.service.context import Services
+from lethe import canonical
+from lethe.signing.errors import SignatureReplayedError
+
+FIELD = "form_token"
+LIFE = timedelta(hours=10)
+MOST_BYTES, MOST_FIELDS = 65_536, 100
+SPENT = "/console/form"  # as a keyid, which never has a slash
+URLENCODED = "application/x-www-form-urlencoded"
+OWN_SITES = ("same-origin", "none")
+
+
+def start_name(services: Services) -> str:
+    """Return the name of the cookie of those who have not signed in."""
+    return cookie_name(services).replace("console", "start")
+
+
+def token(services: Services, session: str, address: str) -> str:
+    """Return the token of a form that is sent to an address (path without the root path)."""
+    expires = int((datetime.now(UTC) + LIFE).timestamp())
+    nonce = token_urlsafe(16)
+    return f"{expires}.{nonce}.{_mac(services, session, address, nonce, expires)}"
+
+
+def _mac(services: Services, session: str, address: str, nonce: str, expires: int) -> str:
+    said = canonical.encode([session, address, nonce, str(expires)])
+    return digest(services.master.derive("console/forms"), said, "sha256").hex()
+
+
+async def posted(request: Request, services: ServicesDep) -> Mapping[str, str]:
+    """Return the fields of a form that was sent from a page of this session, once.
+
+    Raises:
+        BodyTooLargeError: More than MOST_BYTES, or than MOST_FIELDS fields.
+        FormRefusedError: From another site, of another session or address, too old, sent
+            before, not URL-encoded, or with a field twice.
+    """
+    _check_site(request, services)
+    if request.headers.get("content-type", "").partition(";")[0].strip() != URLENCODED:
+        raise FormRefusedError("send the form of the page: its content type is another one")
+    fields = _parse(await _body(request))
+    await run_in_threadpool(_spend, services, request, fields.pop(FIELD, ""))
+    return fields
+
+
+Posted = Annotated[Mapping[str, str], Depends(posted)]
+
+
+def _check_site(request: Request, services: Services) -> None:
+    """Refuse a form that a page of another site sent: browsers say where it comes from."""
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    origin = request.headers.get("origin")
+    public = services.settings.public_url
+    own = urlsplit(public).netloc if public else request.headers.get("host", "")
+    foreign = origin is not None and urlsplit(origin).netloc != own
+    if site not in OWN_SITES or foreign:
+        raise FormRefusedError(
+            "the form was sent from another site than the console's own address"
+            + (", which is LETHE_PUBLIC_URL" if public else "")
+        )
+
+
+async def _body(request: Request) -> bytes:
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_BYTES:
+            raise BodyTooLargeError(f"a form has at most {MOST_BYTES} bytes")
+    return bytes(body)
+
+
+def _parse(body: bytes) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(
+            body.decode("ascii"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=MOST_FIELDS,
+        )
+    except ValueError:  # UnicodeDecodeError is one
+        raise FormRefusedError(
+            "the form is not URL-encoded UTF-8 of at most 100 fields"
+        ) from None
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise FormRefusedError("the form has a field twice")
+    return {name: value.strip() for name, value in fields.items()}
+
+
+def session_of(services: Services, request: Request) -> str:
+    """Return what forms of this browser are bound to: its session, or a cookie before it."""
+    visitor = visitor_of(services, request)
+    return visitor.session if visitor else request.cookies.get(start_name(services), "")
+
+
+def _spend(services: Services, request: Request, sent: str) -> None:
+    expires, _, rest = sent.partition(".")
+    nonce, _, mac = rest.partition(".")
+    session = session_of(services, request)
+    address = request.url.path.removeprefix(request.scope.get("root_path", ""))
+    is_number = expires.isascii() and expires.isdigit() and len(expires) < 12
+    good = session and is_number
+    expected = _mac(services, session, address, nonce, int(expires) if is_number else 0)
+    if not good or not compare_digest(mac.encode(), expected.encode()):
+        raise FormRefusedError(
+            "the form is not of this session: reload the page, sign in and send it again"
+        )
+    until = datetime.fromtimestamp(int(expires), UTC)
+    if until < datetime.now(UTC):
+        raise FormRefusedError("the form is too old: reload the page and send it again")
+    try:
+        services.nonces.spend(spendable(SPENT, nonce, until))
+    except SignatureReplayedError:
+        raise FormRefusedError(
+            "this form was sent before, and nothing was done again: reload the page"
+        ) from None
+
+
+def start_of(services: Services, request: Request) -> str:
+    """Return what forms are bound to where nobody is signed in, a new one if there is none."""
+    kept = request.cookies.get(start_name(services), "")
+    return kept if 16 <= len(kept) <= 64 else token_urlsafe(16)
+
+
+def send_start(services: Services, response: Response, start: str) -> None:
+    """Send the cookie that those forms are bound to."""
+    set_cookie(services, response, start_name(services), start)

@@ -1,0 +1,129 @@
+"""Plots as geometry: what the templates draw as SVG, without a script and without a style.
+
+Coordinates are rounded, so that equal data give equal pages. Numbers that are no numbers are
+left out, never drawn as something else.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+from lethe.certificates.statement import CheckPart
+
+WIDTH, HEIGHT = 640, 220
+LEFT, RIGHT, TOP, BOTTOM = 56, 16, 14, 34  # around the plotted area
+SPAN, SPAN_HEIGHT = 260, 28  # of one interval
+_COMPARES = re.compile(r"(below|above|between|at most|at least) ")
+_NUMBER = re.compile(r"(?<![\w.])-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A point of a line: where it is, what it says, and the value as it is written."""
+
+    x: float
+    y: float
+    label: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Values in their order. ticks: heights with their values."""
+
+    points: tuple[Point, ...]
+    ticks: tuple[Point, ...]
+
+    @property
+    def path(self) -> str:
+        """The points as an SVG polyline has them."""
+        return " ".join(f"{one.x},{one.y}" for one in self.points)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A measured interval, the value in it, and the limits that it is compared with."""
+
+    low: float
+    high: float
+    value: float | None
+    limits: tuple[float, ...]
+    ends: tuple[str, str]
+
+
+def number(text: str) -> float | None:
+    """Return a finite number, None if the text is none."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if isfinite(value) else None
+
+
+def line(values: Sequence[tuple[str, str]]) -> Line | None:
+    """Return labelled values as a line, None where there are less than two numbers."""
+    found = [(label, text, number(text)) for label, text in values]
+    known = [(label, text, value) for label, text, value in found if value is not None]
+    if len(known) < 2:
+        return None
+    low, high = _range([value for _, _, value in known])
+    step = (WIDTH - LEFT - RIGHT) / (len(known) - 1)
+    points = tuple(
+        Point(round(LEFT + at * step, 1), _height(value, low, high), label, text)
+        for at, (label, text, value) in enumerate(known)
+    )
+    ticks = tuple(
+        Point(LEFT, _height(at, low, high), f"{at:.4g}", f"{at:.4g}")
+        for at in (low, (low + high) / 2, high)
+    )
+    return Line(points, ticks)
+
+
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    low, high = min(values), max(values)
+    room = (high - low) * 0.15 or abs(high) * 0.05 or 1.0
+    bottom, top = low - room, high + room
+    if low >= 0 and high <= 1:  # shares stay shares
+        bottom, top = max(0.0, bottom), min(1.0, top)
+    return bottom, top
+
+
+def _height(value: float, low: float, high: float) -> float:
+    return round(TOP + (HEIGHT - TOP - BOTTOM) * (high - value) / (high - low), 1)
+
+
+def interval(check: CheckPart) -> Interval | None:
+    """Return the interval of a check with its limits, None where it has none to draw."""
+    if check.interval is None:
+        return None
+    low, high = map(number, check.interval)
+    if low is None or high is None:
+        return None
+    value = number(check.value)
+    texts = [] if check.threshold is None else _limits(check.threshold)
+    limits = [one for one in map(number, texts) if one is not None]
+    seen = [low, high, *limits, *([] if value is None else [value])]
+    least, most = min(seen), max(seen)
+    room = (most - least) * 0.12 or abs(most) * 0.1 or 1.0
+    least, most = least - room, most + room
+
+    def place(at: float) -> float:
+        return round(SPAN * (at - least) / (most - least), 1)
+
+    return Interval(
+        place(low),
+        place(high),
+        None if value is None else place(value),
+        tuple(place(one) for one in limits),
+        check.interval,
+    )
+
+
+def _limits(threshold: str) -> list[str]:
+    """Return the numbers of a threshold: "below 0.05", "between 0.4 and 0.6"."""
+    if number(threshold) is not None:
+        return [threshold]
+    words = _COMPARES.match(threshold)
+    count = 0 if words is None else 2 if words[1] == "between" else 1
+    return _NUMBER.findall(threshold)[:count]

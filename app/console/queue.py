@@ -1,0 +1,191 @@
+"""The queue of cases: filters in the address, and what names a person in a form's body."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, get_args
+from urllib.parse import urlencode
+
+from fastapi import Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import ValidationError
+from sqlmodel import col, select
+
+from app.api.deps import ServicesDep
+from app.console.forms import Posted
+from app.console.render import render
+from app.console.route import router
+from app.console.session import Deciding, SignedIn
+from app.problems import BadCursorError, NotFoundError
+from app.schemas.people import QueueItem, QueueQuery
+from app.schemas.requests import State
+from app.service.context import Services
+from app.service.desk import queue
+from lethe.identity import KINDS, digests
+from models import Model
+
+routes = router()
+PAGE = 50  # rows
+MOST_MODELS = 500  # in the list that is chosen from
+STATES = (*get_args(State), queue.ANSWERED)
+COLUMNS = (
+    "ref", "case", "model", "state", "regulation", "requester", "assignee", "received_at",
+    "due_at", "days_left", "overdue",
+)  # fmt: skip
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what spreadsheets compute
+FILTERS = ("state", "model", "overdue", "due_within")
+IDENTITY = ("kind", "sha256", "sha1", "md5")
+
+Text = Annotated[str, Query(max_length=200)]
+
+
+@routes.get("", operation_id="consoleQueue")
+def page(
+    request: Request,
+    services: ServicesDep,
+    visitor: SignedIn,
+    state: Text = "",
+    model: Text = "",
+    overdue: Text = "",
+    due_within: Text = "",
+    after: Text = "",
+) -> Response:
+    """List what is open by days left, or what the filters ask for."""
+    filters = _given(state=state, model=model, overdue=overdue, due_within=due_within)
+    found = queue.search(services, _query(filters, after=after or None))
+    following = None if found.next is None else urlencode({**filters, "after": found.next})
+    return render(
+        request,
+        "queue.html",
+        items=found.items,
+        chosen=filters,
+        following=following,
+        export=urlencode(filters),
+        **_choices(services),
+    )
+
+
+@routes.get("/queue.{form}", operation_id="consoleQueueExport")
+def export(
+    form: str,
+    services: ServicesDep,
+    visitor: SignedIn,
+    state: Text = "",
+    model: Text = "",
+    overdue: Text = "",
+    due_within: Text = "",
+) -> Response:
+    """Download all pages of the queue as CSV or JSON."""
+    filters = _given(state=state, model=model, overdue=overdue, due_within=due_within)
+    return _file(form, _pages(services, _query(filters, limit=1000)))
+
+
+@routes.get("/search", operation_id="consoleSearchPage")
+def search_page(request: Request, services: ServicesDep, visitor: Deciding) -> Response:
+    """Ask whom to search for."""
+    return render(request, "search.html", **_nothing(), **_choices(services))
+
+
+@routes.post("/search", operation_id="consoleSearch")
+def search(
+    request: Request, services: ServicesDep, visitor: Deciding, form: Posted
+) -> Response:
+    """List what concerns a person or a requester, neither of which is ever in an address.
+
+    What was typed is hashed here and not kept; further pages carry the digests.
+    """
+    filters = {name: form[name] for name in (*FILTERS, "requester") if form.get(name)}
+    person = _person(form)
+    more: dict[str, Any] = {} if person is None else {"person": person}
+    if (wanted := form.get("as")) in ("csv", "json"):
+        return _file(wanted, _pages(services, _query(filters, limit=1000, **more)))
+    found = queue.search(services, _query(filters, after=form.get("after") or None, **more))
+    values = {**_nothing(), "items": found.items, "chosen": filters, "following": found.next}
+    return render(request, "search.html", **values | {"person": person}, **_choices(services))
+
+
+def _nothing() -> dict[str, Any]:
+    return {"items": None, "chosen": {}, "person": None, "following": None}
+
+
+def _choices(services: Services) -> dict[str, Any]:
+    with services.reading() as session:
+        refs = session.exec(select(Model.ref).order_by(col(Model.ref)).limit(MOST_MODELS))
+        return {"models": list(refs), "states": STATES, "kinds": KINDS}
+
+
+def _given(**filters: str) -> dict[str, str]:
+    return {name: value for name, value in filters.items() if value}
+
+
+def _person(form: Mapping[str, str]) -> dict[str, str] | None:
+    """Return the identity that a form names, by its digests.
+
+    Raises:
+        IdentityError: The kind or the value is none.
+    """
+    if form.get("value"):
+        kind = form.get("kind", "")
+        found = digests(kind, form["value"])
+        return {"kind": kind, **{name: one.hex() for name, one in found.items()}}
+    person = {name: form[name] for name in IDENTITY if form.get(name)}
+    return person if len(person) > 1 else None
+
+
+def _query(filters: Mapping[str, str], **more: Any) -> QueueQuery:
+    """Return a query. Raises BadCursorError: a filter is none of the page's."""
+    try:
+        return QueueQuery.model_validate({"limit": PAGE, **filters, **more})
+    except ValidationError:
+        raise BadCursorError(
+            "a filter is not as the page writes it: start without it"
+        ) from None
+
+
+def _pages(services: Services, query: QueueQuery) -> Iterator[QueueItem]:
+    while True:
+        found = queue.search(services, query)
+        yield from found.items
+        if found.next is None:
+            return
+        query = query.model_copy(update={"after": found.next})
+
+
+def _file(form: str, items: Iterator[QueueItem]) -> Response:
+    """Return a download. The first page is read now, so that a wrong filter is still a page."""
+    writers = {"csv": (_csv, "text/csv; charset=utf-8"), "json": (_json, "application/json")}
+    if form not in writers:
+        raise NotFoundError("the queue is exported as csv or json")
+    write, kind = writers[form]
+    first = next(items, None)
+    rows = iter(()) if first is None else _again(first, items)
+    name = f'attachment; filename="cases.{form}"'
+    return StreamingResponse(
+        write(rows), media_type=kind, headers={"content-disposition": name}
+    )
+
+
+def _again(first: QueueItem, rest: Iterator[QueueItem]) -> Iterator[QueueItem]:
+    yield first
+    yield from rest
+
+
+def _csv(items: Iterator[QueueItem]) -> Iterator[str]:
+    """Yield lines. A cell that a spreadsheet would compute begins with an apostrophe."""
+    yield ",".join(COLUMNS) + "\n"
+    for item in items:
+        said = item.model_dump(mode="json")
+        line = io.StringIO()
+        csv.writer(line, lineterminator="\n").writerow(
+            f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+            for value in (said[name] for name in COLUMNS)
+        )
+        yield line.getvalue()
+
+
+def _json(items: Iterator[QueueItem]) -> Iterator[str]:
+    yield "["
+    for number, item in enumerate(items):
+        yield (",\n" if number else "\n") + json.dumps(item.model_dump(mode="json"))
+    yield "\n]\n"

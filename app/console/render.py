@@ -1,0 +1,119 @@
+"""Pages: templates, the texts of the reader's language, and the headers of every page."""
+
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+from fastapi import Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
+from starlette.datastructures import MutableHeaders
+
+from app.api.deps import get_services
+from app.console import forms
+from app.console.session import Visitor, visitor_of
+from lethe.words.texts import LANGUAGES, Language, Texts, accepted
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+LANGUAGE_COOKIE = "lethe-language"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    # Forms need their origin, which `no-referrer` would take from them.
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+@cache
+def words(language: Language) -> Texts:
+    """Return the console's texts in a language."""
+    return Texts(language, "app.console.words")
+
+
+def language_of(request: Request) -> Language:
+    """Return the language that was chosen, or else that the browser asks for."""
+    chosen = request.cookies.get(LANGUAGE_COOKIE, "")
+    named = next((one for one in LANGUAGES if one == chosen), None)
+    return named or accepted(request.headers.get("accept-language"))
+
+
+@cache
+def _environment() -> "Environment":
+    # 50 ms that a start does not need.
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader("app.console"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["time"] = lambda at: at.strftime("%Y-%m-%d %H:%M UTC")
+    made.filters["day"] = lambda at: at.strftime("%Y-%m-%d")
+    made.filters["iso"] = lambda at: at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    made.globals.update(back_to=_back_to, without_note=_without_note)
+    return made
+
+
+def _back_to(address: str) -> str:
+    """Return the page that a form was on: the case of a decision, else the page itself."""
+    parts = address.split("/")
+    return "/".join(parts[:4]) if len(parts) > 3 and parts[2] == "cases" else "/console"
+
+
+def _without_note(detail: Mapping[str, str]) -> dict[str, str]:
+    """Return what auditors read of a decision: notes are for those who decide."""
+    return {name: value for name, value in detail.items() if name != "note"}
+
+
+def render(request: Request, template: str, /, status: int = 200, **values: Any) -> Response:
+    """Return a page. Without a session its forms are bound to a cookie that it sends along."""
+    services = get_services(request)
+    visitor: Visitor | None = getattr(request.state, "visitor", None)
+    visitor = visitor or visitor_of(services, request)
+    session = visitor.session if visitor else forms.start_of(services, request)
+    texts = words(language_of(request))
+    root = request.scope.get("root_path", "")
+    page = _environment().get_template(template)
+    text = page.render(
+        root=root,
+        base=f"{root}/console",
+        address=request.url.path.removeprefix(root),
+        t=texts.of,
+        n=texts.count,
+        said=partial(_said, texts),
+        language=texts.language,
+        languages=LANGUAGES,
+        visitor=visitor,
+        form_token=partial(forms.token, services, session),
+        **values,
+    )
+    response = HTMLResponse(text, status)
+    if visitor is None:
+        forms.send_start(services, response, session)
+    return response
+
+
+def _said(texts: Texts, section: str, name: str) -> str:
+    """Return the text of a name that others chose, or else the name itself."""
+    found: Mapping[str, Any] = texts.sections[section]
+    return str(found.get(name, name))
+
+
+def secure(headers: MutableHeaders) -> None:
+    """Add the headers of every page, where a response has none of its own."""
+    for name, value in HEADERS.items():
+        headers.setdefault(name, value)
+
+
+def redirect(request: Request, address: str) -> Response:
+    """Send the browser to a page of the console by a GET. address: without the root path."""
+    return RedirectResponse(f"{request.scope.get('root_path', '')}{address}", 303)

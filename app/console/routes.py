@@ -1,0 +1,20 @@
+"""All pages of the console, in the order in which their addresses are looked up."""
+
+from fastapi import APIRouter
+
+from app.console import (
+    audits,
+    cases,
+    certificates,
+    entrance,
+    health,
+    log,
+    models,
+    nowhere,
+    queue,
+)
+
+router = APIRouter()
+router.include_router(entrance.home)
+for part in (entrance, queue, cases, certificates, models, log, audits, health, nowhere):
+    router.include_router(part.routes)

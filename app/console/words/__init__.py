@@ -1,0 +1,1 @@
+"""Texts of the console, the same names in each language."""

@@ -1,0 +1,7 @@
+"""The roles that a bearer token, or a person whom OIDC named, may have."""
+
+from typing import Final
+
+# operator: everything. officer: decides on cases, and reads. auditor: reads.
+ROLES: Final = ("operator", "officer", "auditor")
+DECIDING: Final = ("operator", "officer")

@@ -1,0 +1,185 @@
+"""Certificates, models, the log, audits and health: what the pages show, and to whom."""
+
+import re
+from base64 import b64decode
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from app.console import audits, cases, certificates, entrance, health, log, models, queue
+from app.console.render import words
+from lethe.report.certificate import Sheet
+from lethe.words.texts import LANGUAGES
+from tests.app.console.conftest import Desk
+from tests.app.console.reader import Browser, read
+from tests.installation import Installation
+
+PAGES = ("", "/search", "/models", "/models/small", "/log", "/log/0", "/audits", "/health")
+
+
+@pytest.fixture
+def done(desk: Desk) -> Desk:
+    """The desk once its case is certified."""
+    address = f"/console/cases/{desk.case}/approve"
+    assert desk.browser().send(address, address).status_code == 200
+    desk.installation.drain()
+    return desk
+
+
+def certificate(done: Desk, browser: Browser) -> str:
+    """Return the address of the case's certificate."""
+    links = browser.get(f"/console/cases/{done.case}").links
+    return next(one for one in links if one.startswith("/console/certificates/"))
+
+
+def test_a_certificate_is_shown_with_its_checks(done: Desk) -> None:
+    auditor = done.browser("auditor")
+    address = certificate(done, auditor)
+    page = auditor.get(address)
+    assert "Erasure confirmed" in page.text
+    assert page.text.count("passed") >= 9
+    files = {name: auditor.http.get(f"{address}/{name}").content for name in ("bundle", "html")}
+    for check in Sheet.of(files["bundle"]).statement.predicate.checks:
+        assert f" {check.name} " in page.text
+        assert check.quantity in page.text
+    request = done.installation.caller.operator("GET", f"/v1/cases/{done.case}").json()
+    path = request["parts"][0]["certificate"]
+    assert files["bundle"] == done.installation.caller.http.get(path).content
+    assert sha256(files["bundle"]).hexdigest() in page.text
+    document = auditor.http.get(f"{address}/html", headers={"accept-language": "de"})
+    assert "style-src 'sha256-" in document.headers["content-security-policy"]
+    assert request["parts"][0]["request"] not in auditor.http.get(address).text
+    assert auditor.http.get(f"{address}/doc").status_code == 404
+    assert auditor.http.get("/console/certificates/none").status_code == 404
+
+
+def test_a_request_without_a_certificate_has_no_page(desk: Desk) -> None:
+    officer = desk.browser()
+    shown = desk.installation.caller.operator("GET", f"/v1/cases/{desk.case}").json()
+    ref = shown["parts"][0]["request_ref"]
+    page = officer.http.get(f"/console/certificates/{ref}")
+    assert page.status_code == 404
+    assert "no certificate yet" in read(page).text
+
+
+def test_a_model_has_its_versions_and_their_certificates(done: Desk) -> None:
+    auditor = done.browser("auditor")
+    assert "/console/models/small" in auditor.get("/console/models").links
+    page = auditor.get("/console/models/small")
+    assert certificate(done, auditor) in page.links
+    assert page.text.count("current") == 1
+    assert auditor.http.get("/console/models/small?after=x").status_code == 400
+    assert auditor.http.get("/console/models/none").status_code == 404
+
+
+def test_the_log_is_walked_to_its_beginning(
+    done: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.console.log.PAGE", 4)
+    auditor, address = done.browser("auditor"), "/console/log"
+    seen: set[str] = set()
+    while address:
+        page = auditor.get(address)
+        found = {one for one in page.links if one.startswith("/console/log/")}
+        assert not seen & found
+        seen |= found
+        earlier = [one for one in page.links if "log?first=" in one]
+        address = earlier[0] if "Earlier" in page.text else ""
+    size = len(seen)
+    assert seen == {f"/console/log/{index}" for index in range(size)}
+    assert auditor.http.get(f"/console/log/{size}").status_code == 404
+    assert auditor.http.get("/console/log/x").status_code == 400
+    only = auditor.get("/console/log?event=request.approved")
+    assert sum(one.startswith("/console/log/") for one in only.links) == 1
+    assert auditor.http.get("/console/log?event=nothing").status_code == 404
+
+
+def test_an_entry_carries_what_its_check_needs(done: Desk) -> None:
+    text = done.browser("auditor").http.get("/console/log/3").text
+    view = done.installation.caller.http.get("/v1/log/entries?after=2&limit=1").json()
+    entry = view["items"][0]
+    assert f'data-leaf="{entry["leaf"]}"'.replace("+", "&#43;") in text or entry["leaf"] in text
+    assert f'data-size="{entry["tree_size"]}"' in text
+    assert " ".join(entry["hashes"]) in text
+    assert b64decode(entry["leaf"])
+    assert "proof.mjs" in text
+
+
+def test_each_page_is_read_in_each_language(done: Desk) -> None:
+    officer = done.browser("operator")
+    pages = [*PAGES, certificate(done, officer).removeprefix("/console")]
+    for page in pages:
+        for language in LANGUAGES:
+            header = {"accept-language": language}
+            text = officer.http.get(f"/console{page}", headers=header)
+            assert text.status_code == 200, page
+            assert f'<html lang="{language}">' in text.text
+            read(text)
+
+
+def test_a_part_that_does_not_work_is_named(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    officer = desk.browser()
+    assert "The service is ready" in officer.get("/console/health").text
+
+    def broken(_: Any) -> None:
+        raise OSError("disk")
+
+    monkeypatch.setattr("app.service.health._space", broken)
+    desk.installation.services.seen.clear()
+    page = officer.get("/console/health")
+    assert "NOT ready" in page.text
+    assert "Disk space" in page.text
+
+
+def test_all_languages_have_the_same_texts() -> None:
+    def places(text: Any) -> Any:
+        many = text if isinstance(text, list) else [text]
+        return len(many), [sorted(re.findall(r"\{\w+\}", one)) for one in many]
+
+    shapes = [
+        {
+            (section, name): places(text)
+            for section, texts in words(language).sections.items()
+            for name, text in texts.items()
+        }
+        for language in LANGUAGES
+    ]
+    assert shapes[0] == shapes[1] == shapes[2]
+
+
+def test_nobody_reads_a_page_without_signing_in(installation: Installation) -> None:
+    nobody = Browser(installation.caller.http)
+    open_to_all = {
+        "consoleHome",
+        "consoleSignInPage",
+        "consoleSignIn",
+        "consoleLanguage",
+        "consoleFile",
+        "consoleNowhere",
+    }
+    seen = 0
+    for route in all_routes():
+        if route.operation_id in open_to_all:
+            continue
+        address = route.path.replace("{", "").replace("}", "")
+        (method,) = route.methods - {"HEAD"}
+        answer = nobody.http.request(method, address)
+        assert answer.url.path == "/console/sign-in", route.operation_id
+        seen += 1
+    assert seen > 15
+
+
+def all_routes() -> list[Any]:
+    parts = (entrance, queue, cases, certificates, models, log, audits, health)
+    return [route for part in parts for route in part.routes.routes]
+
+
+def test_every_file_is_there_with_its_type(installation: Installation) -> None:
+    nobody = Browser(installation.caller.http)
+    for name, kind in entrance.STATIC.items():
+        found = nobody.http.get(f"/console/static/{name}")
+        assert found.headers["content-type"] == kind
+        assert found.content
