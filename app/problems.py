@@ -108,6 +108,12 @@ class NotIssuedError(LetheError):
     slug, title, status = "certificate-not-issued", "Certificate not issued yet", 404
 
 
+class ReceiptRefusedError(LetheError):
+    """A certificate that this installation's keys do not verify."""
+
+    slug, title, status = "receipt-refused", "No receipt", 500
+
+
 class UnauthorizedError(LetheError):
     """No bearer token, or one that is unknown or revoked."""
 
