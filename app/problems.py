@@ -114,6 +114,12 @@ class ReceiptRefusedError(LetheError):
     slug, title, status = "receipt-refused", "No receipt", 500
 
 
+class OpenDsrError(LetheError):
+    """A request over OpenDSR that asks for what is not supported. `reason`: its word for it."""
+
+    slug, title, status = "opendsr", "Request refused", 400
+
+
 class UnauthorizedError(LetheError):
     """No bearer token, or one that is unknown or revoked."""
 

@@ -1,4 +1,4 @@
-"""`lethe token`: bearer tokens of operators and auditors."""
+"""`lethe token`: bearer tokens of operators, auditors and agents."""
 
 import hashlib
 import secrets
@@ -16,7 +16,7 @@ from models import BearerToken
 from models.database.session import opened_engine
 from models.database.types import utcnow
 
-SCOPES = ("operator", "auditor")
+SCOPES = ("operator", "auditor", "agent")
 SECRET_BYTES = 32  # 43 characters of base64url; too many to guess, so a plain hash will do
 
 
