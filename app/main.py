@@ -31,6 +31,8 @@ from app.api.calls import Calls
 from app.api.limits import BodyLimit, PlainTargets
 from app.api.parsing import Parsing
 from app.console import routes as console
+from app.protocols.opendsr import routes as opendsr
+from app.protocols.opendsr.processor import load_processor
 from app.service import keys as keys_service
 from app.service.context import Services, open_services
 from app.settings import Settings
@@ -52,6 +54,7 @@ ROUTES = (
     metrics,
     reference,
     console,
+    opendsr,
 )
 
 
@@ -78,6 +81,7 @@ def create_app(services: Services | None = None) -> FastAPI:
         redoc_url=None,
     )
     app.state.services = opened
+    app.state.opendsr = load_processor(opened.settings)
     app.state.parsing = Parsing(opened.settings.max_parsed_at_once)
 
     def known(header: str) -> bool:

@@ -108,6 +108,18 @@ class NotIssuedError(LetheError):
     slug, title, status = "certificate-not-issued", "Certificate not issued yet", 404
 
 
+class ReceiptRefusedError(LetheError):
+    """A certificate that this installation's keys do not verify."""
+
+    slug, title, status = "receipt-refused", "No receipt", 500
+
+
+class OpenDsrError(LetheError):
+    """A request over OpenDSR that asks for what is not supported. `reason`: its word for it."""
+
+    slug, title, status = "opendsr", "Request refused", 400
+
+
 class UnauthorizedError(LetheError):
     """No bearer token, or one that is unknown or revoked."""
 

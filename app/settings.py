@@ -240,6 +240,16 @@ class Settings(BaseSettings):
         max_length=254,
         description="Address that mail is sent from; required with LETHE_SMTP_URL.",
     )
+    opendsr_domain: str = Field(
+        default="",
+        pattern=r"^([a-z0-9-]+(\.[a-z0-9-]+)*)?$",
+        description="Domain of OpenDSR's certificate, keys/opendsr.pem; empty: /dsr is off.",
+    )
+    opendsr_identities: str = Field(
+        default="email=email,controller_customer_id=customer",
+        pattern=r"^[a-z0-9_]+=[a-z][a-z0-9_-]*(,[a-z0-9_]+=[a-z][a-z0-9_-]*)*$",
+        description="OpenDSR's identity types that are taken, each with its kind of identity.",
+    )
     fault: str = Field(
         default="",
         description="Development only: STEP[@N]=kill|raise|freeze plants a fault at a step.",

@@ -44,7 +44,7 @@ class BearerToken(SQLModel, table=True):
     __tablename__ = "bearer_tokens"
 
     digest: str = Field(primary_key=True, max_length=64)
-    scope: str = Field(max_length=16)  # operator | officer | auditor
+    scope: str = Field(max_length=16)  # operator | officer | auditor | agent
     name: str = Field(max_length=80)
     created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
     revoked_at: datetime | None = Field(default=None, sa_type=UTCDateTime)

@@ -12,6 +12,7 @@ from fastapi.openapi.utils import get_openapi
 
 from app import problems as p
 from app.api.problems import MEDIA_TYPE
+from app.ledger.cose_receipt import MEDIA_TYPE as RECEIPT
 from app.ledger.group_commit import CommitterClosedError
 from app.ledger.guard import GuardError
 from app.ledger.sequencer import LogMissingError
@@ -39,6 +40,7 @@ _TEXT = "text/plain; charset=utf-8"
 # What is answered where FastAPI cannot know: the content type, and whether 304 is.
 FILES: dict[str, tuple[str, bool]] = {
     "getCertificate": (_BUNDLE, True),
+    "getCertificateReceipt": (RECEIPT, True),
     "getCertificatePage": ("text/html; charset=utf-8", False),
     "getCertificatePdf": ("application/pdf", False),
     "getEvidence": (_JSON, False),
@@ -117,6 +119,7 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     "withdrawRequest": (p.NotFoundError, p.NotWithdrawableError, PeopleChangedError),
     "decideRequest": (p.NotFoundError, p.ConflictError),
     "getCertificate": (p.NotFoundError, p.NotIssuedError),
+    "getCertificateReceipt": (p.NotFoundError, p.NotIssuedError, p.ReceiptRefusedError),
     "getCertificatePage": (p.NotFoundError, p.NotIssuedError, p.BusyError),
     "getCertificatePdf": (p.NotFoundError, p.NotIssuedError, p.BusyError, PdfMissingError),
     "getEvidence": (p.NotFoundError, p.NotIssuedError, NotStoredError, ShreddedError),

@@ -23,6 +23,7 @@ from app.api.deps import (
 )
 from app.api.immutable import immutable, unkept
 from app.api.strict import BareRoute, StrictRoute
+from app.ledger.cose_receipt import MEDIA_TYPE as RECEIPT
 from app.schemas.base import Page
 from app.schemas.requests import (
     Accepted,
@@ -33,7 +34,7 @@ from app.schemas.requests import (
     RequestView,
     State,
 )
-from app.service import acceptance, certificates, decisions, listing, requests
+from app.service import acceptance, certificates, decisions, listing, receipts, requests
 from app.service.admission import Submission
 from app.service.desk import decisions as desk
 from app.service.roles import DECIDING
@@ -145,6 +146,12 @@ def decide(
 def get_certificate(request_id: str, request: Request, services: ServicesDep) -> Response:
     """Download the certificate: a Sigstore bundle, the same bytes for ever."""
     return immutable(request, certificates.bundle(services, request_id), BUNDLE)
+
+
+@router.get("/{request_id}/certificate/receipt", operation_id="getCertificateReceipt")
+def get_receipt(request_id: str, request: Request, services: ServicesDep) -> Response:
+    """Download the COSE receipt (RFC 9942) of the certificate's log entry, for SCITT."""
+    return immutable(request, receipts.of_request(services, request_id), RECEIPT)
 
 
 @router.get("/{request_id}/evidence", operation_id="getEvidence")

@@ -1,4 +1,4 @@
-"""`lethe token`: bearer tokens of operators, officers and auditors."""
+"""`lethe token`: bearer tokens of operators, officers, auditors and agents."""
 
 import hashlib
 import secrets
@@ -10,7 +10,7 @@ from sqlmodel import Session, col, select
 
 from app.ledger.key_rows import key_rows
 from app.ledger.startup import open_ledger, require_schema
-from app.service.roles import ROLES
+from app.service.roles import SCOPES
 from app.settings import Settings
 from lethe.errors import LetheError
 from models import BearerToken
@@ -34,7 +34,7 @@ def token() -> None:
 
 
 @token.command()
-@click.option("--scope", required=True, type=click.Choice(ROLES))
+@click.option("--scope", required=True, type=click.Choice(SCOPES))
 @click.option("--name", required=True, help="Name of the holder, as shown by `list`.")
 def new(scope: str, name: str) -> None:
     """Print a new token, once: the database keeps only its hash."""

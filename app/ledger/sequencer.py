@@ -28,6 +28,7 @@ from sqlmodel import Session, SQLModel
 
 from app.counters import LOCK_WAIT
 from app.ledger import storage
+from app.ledger.cose_receipt import sign_receipt
 from app.ledger.entry_macs import EntryKey, EntryRow, KeyMissingError
 from app.ledger.guard import (
     ForkedError,
@@ -407,6 +408,10 @@ class Ledger:
         """
         with self._reading() as session:
             return read_receipt(session, index)
+
+    def cose_receipt(self, entry: EntryReceipt, subject: str) -> bytes:
+        """Return an entry's receipt in COSE. Raises as `app.ledger.cose_receipt`."""
+        return sign_receipt(self._signer, entry, subject)
 
     def inclusion(self, index: int, size: int) -> list[bytes]:
         """Prove that entry `index` is in the tree of the first `size` entries.

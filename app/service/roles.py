@@ -5,3 +5,4 @@ from typing import Final
 # operator: everything. officer: decides on cases, and reads. auditor: reads.
 ROLES: Final = ("operator", "officer", "auditor")
 DECIDING: Final = ("operator", "officer")
+SCOPES: Final = (*ROLES, "agent")  # agent: the protocols of other machines, and nothing else

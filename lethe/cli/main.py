@@ -13,6 +13,7 @@ BASE = {
     "case": "lethe.cli.person:case",
     "certificate": "lethe.cli.certificate:certificate",
     "completion": "lethe.cli.login:completion",
+    "drop": "lethe.cli.drop:drop",
     "key": "lethe.cli.key:key",
     "log": "lethe.cli.log:log",
     "login": "lethe.cli.login:login",

@@ -4,11 +4,15 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from base64 import b64decode, b64encode
 from pathlib import Path
 
 import pytest
 
+from app.ledger.cose_receipt import sign_receipt
+from app.ledger.receipt import EntryReceipt
+from lethe.certificates.bundle import parse_bundle
 from tests.docs.markdown import blocks
 from tests.lethe.certificates.build import Office
 
@@ -49,3 +53,38 @@ def test_a_changed_payload_does_not_verify(tmp_path: Path) -> None:
     done = _run("sh", tmp_path, file)
     assert done.returncode != 0
     assert "Verified OK" not in done.stdout
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_block_for_scitt_verifies_a_receipt(shell: str, tmp_path: Path) -> None:
+    office = Office()
+    certified = office.certify()
+    file, log = certified.write(tmp_path), office.log
+    entry = parse_bundle(certified.bundle).entry
+    proof = entry.inclusion_proof
+    found = EntryReceipt(
+        entry.log_index,
+        proof.tree_size,
+        entry.canonicalized_body,
+        proof.hashes,
+        proof.checkpoint.envelope,
+    )
+    receipt = tmp_path / "receipt.cose"
+    (block,) = [text for text in blocks("docs/certificate.md", "sh") if "scitt-cose" in text]
+    for changed, status in ((b"", 0), (b"!", 1)):
+        receipt.write_bytes(sign_receipt(log.signer, found, "urn:uuid:x") + changed)
+        done = subprocess.run(
+            [shell, "-euc", block],
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+                "file": str(file),
+                "keys": str(tmp_path / "keys"),
+                "receipt": str(receipt),
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == status, done.stdout + done.stderr

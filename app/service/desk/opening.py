@@ -69,8 +69,12 @@ def _find(services: Services, person: Identity, refs: Sequence[str] | None) -> l
     return [people.find(services, model, person) for model in models]
 
 
-def open_case(services: Services, wanted: NewCase, operator: str) -> CaseView:
+def open_case(
+    services: Services, wanted: NewCase, operator: str, named: str | None = None
+) -> CaseView:
     """Look a person up, submit a request for each model that has records, and log both.
+
+    named: the ref that the case gets; one that exists is shown and nothing is submitted.
 
     Raises:
         PeopleChangedError: The identities of a model are not those of the log.
@@ -88,8 +92,10 @@ def open_case(services: Services, wanted: NewCase, operator: str) -> CaseView:
         choose(one.model, request_for(wanted, one)) if one.learned else None
 
     def effect(tx: Transaction) -> tuple[str, list[str]]:
+        if named is not None and tx.session.get(Case, named) is not None:
+            return named, []
         case = Case(
-            ref=str(uuid.uuid4()),
+            ref=named or str(uuid.uuid4()),
             opened_by=operator,
             regulation=wanted.regulation,
             key=secrets.token_bytes(32),

@@ -1,0 +1,37 @@
+"""`lethe certificate receipt`: the COSE receipt of a certificate file, with this log's key."""
+
+from pathlib import Path
+
+import click
+
+from app.ledger.startup import load_issuer, open_ledger
+from app.service.receipts import of_file
+from app.settings import Settings
+from lethe.certificates.bundle import MAX_BUNDLE
+from models.database.session import opened_engine
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Output file. Default: FILE with the ending .cose.",
+)
+def receipt(file: Path, out: Path | None) -> None:
+    """Write the COSE receipt (RFC 9942) of a certificate FILE, for SCITT verifiers.
+
+    Runs where the log's key is. Others download it: GET /v1/requests/ID/certificate/receipt.
+    """
+    with file.open("rb") as opened:
+        data = opened.read(MAX_BUNDLE + 1)  # any more is refused by the verification
+    settings = Settings()
+    with opened_engine(settings.resolved_database_url) as engine:
+        ledger = open_ledger(settings, engine, examine=True)  # reads no database
+        made = of_file(ledger, load_issuer(settings)[0].public_key(), data)
+    path = out or Path(f"{file.name.removesuffix('.sigstore.json')}.cose")
+    try:
+        path.write_bytes(made)
+    except OSError as error:
+        raise click.UsageError(f"cannot write {path}: {error.strerror}") from None
+    click.echo(str(path))

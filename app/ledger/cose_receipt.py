@@ -1,0 +1,64 @@
+"""COSE receipts (RFC 9942) of log entries: what SCITT's verifiers (RFC 9943) read.
+
+COSE_Sign1 with the inclusion proof in its unprotected header, and the tree's root as the
+detached payload, under the log's key. It claims nothing that a checkpoint did not: only the
+root of a checkpoint that the same key signed before is signed.
+"""
+
+import cbor2
+
+from app.ledger.receipt import EntryReceipt
+from lethe.log.checkpoint import open_checkpoint
+from lethe.log.note import NoteSigner
+from lethe.log.proofs import check_inclusion
+from lethe.log.tree import leaf_hash
+
+MEDIA_TYPE = 'application/cose; cose-type="cose-sign1"'  # RFC 9052 section 2
+COSE_SIGN1 = 18  # RFC 9052 table 1
+ALG, KID, CWT_CLAIMS = 1, 4, 15  # RFC 9052 section 3.1, RFC 9597 section 2
+ISSUER, SUBJECT = 1, 2  # claims of RFC 8392, which RFC 9943 section 6 demands
+EDDSA = -8  # RFC 9053 section 2.2
+VDS, VDP = 395, 396  # RFC 9942 section 4
+RFC9162_SHA256, INCLUSION = 1, -1  # RFC 9942 section 5
+# The first byte of an array of four. No UTF-8 begins with it, so nothing that is signed here
+# is the text of a note: a receipt is never taken for a checkpoint, nor one for a receipt.
+ARRAY_OF_FOUR = 0x84
+
+
+def sign_receipt(signer: NoteSigner, entry: EntryReceipt, subject: str) -> bytes:
+    """Return the COSE receipt of a log entry; the same bytes every time.
+
+    subject: what the entry is about, a URI. Whoever verifies needs the entry and the log's key.
+
+    Raises:
+        NoteError, CheckpointError: The entry's checkpoint is not one that this key signed.
+        ProofError: Its proof does not lead to the checkpoint's root.
+    """
+    checkpoint = open_checkpoint(entry.checkpoint, signer.verifier)
+    check_inclusion(
+        entry.log_index,
+        checkpoint.size,
+        leaf_hash(entry.leaf),
+        entry.hashes,
+        checkpoint.root,
+    )
+    protected = _encode(
+        {
+            ALG: EDDSA,
+            KID: signer.verifier.log_id,
+            CWT_CLAIMS: {ISSUER: signer.name, SUBJECT: subject},
+            VDS: RFC9162_SHA256,
+        }
+    )
+    # RFC 9052 section 4.4: no external data, and the detached payload stands in its place.
+    signed = _encode(["Signature1", protected, b"", checkpoint.root])
+    assert signed[0] == ARRAY_OF_FOUR
+    # RFC 9942 section 5.2.1: [tree size, leaf index, path].
+    proof = _encode([checkpoint.size, entry.log_index, list(entry.hashes)])
+    headers = {VDP: {INCLUSION: [proof]}}
+    parts = [protected, headers, None, signer.key.sign(signed)]
+    return _encode(cbor2.CBORTag(COSE_SIGN1, parts))
+
+
+def _encode(value: object) -> bytes:
+    return cbor2.dumps(value, canonical=True)  # RFC 8949 section 4.2

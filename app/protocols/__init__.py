@@ -1,0 +1,1 @@
+"""Protocols in which other machines call the service, onto the same cases."""

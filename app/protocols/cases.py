@@ -1,0 +1,138 @@
+"""Cases of agents: what another machine asked for under an id of its own.
+
+An agent's request is one case for each of the person's identities. The refs of the cases are
+computed from the agent's name, its id and the number of identities, so no table maps one to
+the other: the log commits to the ref of each case, and whoever writes the database can give no
+agent the case of another, nor a request fewer cases than it has.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from uuid import UUID
+
+from sqlmodel import Session, col, select
+
+from app.problems import ConflictError, NotFoundError, NotWithdrawableError
+from app.reconcile.people import PeopleChangedError
+from app.schemas.people import CaseView, NewCase, PersonIdentity
+from app.schemas.requests import Regulation
+from app.service.context import Services
+from app.service.desk.cases import show
+from app.service.desk.decisions import withdraw
+from app.service.desk.opening import open_case
+from app.service.desk.parts import UNLOGGED
+from lethe import canonical
+from models import Case
+
+MOST = 10  # identities of a person in one request
+WAITING = ("received", "awaiting-review", "cooling-off", "paused")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Whose request it is: the name of the agent's token, and the id that the agent gave."""
+
+    protocol: str
+    agent: str
+    request: str
+
+    def ref(self, of: int, number: int) -> str:
+        """Return the ref of case `number` of `of`."""
+        named = ["case of an agent 1", self.protocol, self.agent, self.request, of, number]
+        digest = sha256(canonical.encode(named)).digest()
+        return str(UUID(bytes=digest[:16], version=5))
+
+
+def open_all(
+    services: Services,
+    asked: Asked,
+    people: Sequence[PersonIdentity],
+    regulation: Regulation,
+    ticket: str,
+) -> list[CaseView]:
+    """Open the case of each identity; those that are open already are left as they are.
+
+    Raises:
+        ConflictError: The id was used for other identities or another regulation.
+        What `open_case` raises. Sent again, it goes on where it stopped.
+    """
+    named = sorted(canonical.encode(one.model_dump()).decode() for one in people)
+    content = canonical.encode([regulation, *named]).decode()
+    tag = services.master.tag("content of an agent's request", content)
+    count = len(people)
+    with services.reading() as session:
+        known = _cases(session, asked)
+        of = {asked.ref(total, 0): total for total in range(1, MOST + 1)}
+        for ref in known.keys() & of.keys():
+            if of[ref] != count or not (known[ref].checked or "").endswith(tag):
+                raise ConflictError("this id was used for a request of other content")
+            return show_all(services, asked)
+    # The first one last: a request is there once all of its cases are.
+    for number in reversed(range(count)):
+        wanted = NewCase(
+            person=people[number],
+            regulation=regulation,
+            ticket=ticket,
+            checked=f"by {asked.agent}, over {asked.protocol}; request {tag}",
+        )
+        open_case(services, wanted, asked.agent, asked.ref(count, number))
+    return show_all(services, asked)
+
+
+def show_all(services: Services, asked: Asked) -> list[CaseView]:
+    """Return the cases of an agent's request.
+
+    Raises:
+        NotFoundError: This agent has made no request of this id.
+        PeopleChangedError: A case is missing, or not as it was logged.
+    """
+    with services.reading() as session:
+        known = _cases(session, asked)
+    totals = [total for total in range(1, MOST + 1) if asked.ref(total, 0) in known]
+    if not totals:
+        raise NotFoundError("you have made no request of this id")
+    refs = [asked.ref(totals[0], number) for number in range(totals[0])]
+    if len(totals) > 1 or not known.keys() >= set(refs):
+        raise PeopleChangedError(UNLOGGED)
+    return [show(services, ref) for ref in refs]
+
+
+def is_waiting(views: Sequence[CaseView]) -> bool:
+    """Return whether something is in progress, and no worker has begun with any of it."""
+    states = [
+        part.state for view in views for part in view.parts if part.outcome == "in progress"
+    ]
+    waits = bool(states) and all(state in WAITING for state in states)
+    return waits and "certified" not in outcomes(views)
+
+
+def withdraw_all(services: Services, asked: Asked) -> list[CaseView]:
+    """Withdraw what an agent asked for.
+
+    Raises:
+        NotFoundError: This agent has made no request of this id.
+        NotWithdrawableError: A worker has begun, or everything has ended.
+        ForbiddenError: The records are erased on a request that somebody else submitted.
+    """
+    views = show_all(services, asked)
+    if not is_waiting(views):
+        if outcomes(views) & {"withdrawn"}:  # sent again: the first answer may be lost
+            return views
+        raise NotWithdrawableError("execution has begun or the request is closed")
+    parts = [part for view in views for part in view.parts if part.outcome == "in progress"]
+    for request in {part.request for part in parts if part.request is not None}:
+        withdraw(services, request, asked.agent)
+    return show_all(services, asked)
+
+
+def outcomes(views: Sequence[CaseView]) -> set[str]:
+    """Return what the parts of cases have come to."""
+    return {part.outcome for view in views for part in view.parts}
+
+
+def _cases(session: Session, asked: Asked) -> dict[str, Case]:
+    """Return the cases of a request by their refs, whatever its number of identities."""
+    refs = [asked.ref(of, at) for of in range(1, MOST + 1) for at in range(of)]
+    found = session.exec(select(Case).where(col(Case.ref).in_(refs)))
+    return {case.ref: case for case in found}

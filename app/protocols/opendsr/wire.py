@@ -1,0 +1,94 @@
+"""OpenDSR's request: the identities of 2.0, or the form that 3.0 gives them.
+
+2.0: a list of {identity_type, identity_value, identity_format}. 3.0: an object of
+{value, encoding} by identity type. Raw values are hashed here, and not kept.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import AwareDatetime, Field, StringConstraints
+
+from app.problems import OpenDsrError
+from app.schemas.base import Wire
+from app.schemas.people import PersonIdentity
+from app.schemas.requests import Regulation
+from lethe.identity import IdentityError, digests, parse_digest
+
+Form = Literal["raw", "sha256", "sha1", "md5"]
+FORMS: tuple[Form, ...] = get_args(Form)
+ERASURE = "erasure"
+# "Global Unique Identifiers MUST be lowercase and v4 format" (section 1.1).
+_UUID4 = r"^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
+UUID4 = re.compile(_UUID4)
+Value = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+
+
+class DsrIdentity(Wire):
+    """An identity of 2.0."""
+
+    identity_type: Annotated[str, StringConstraints(max_length=64)]
+    identity_value: Value
+    identity_format: Form
+
+
+class DsrValue(Wire):
+    """An identity of 3.0, whose type is its name."""
+
+    value: Value
+    encoding: Form
+
+
+class NewDsrRequest(Wire):
+    """The body of POST /requests. group_id, skip_waiting_period: of 3.0, without effect."""
+
+    regulation: Regulation
+    subject_request_id: Annotated[str, StringConstraints(pattern=_UUID4)]
+    subject_request_type: Literal["erasure", "portability", "access"]
+    submitted_time: AwareDatetime
+    subject_identities: (
+        Annotated[list[DsrIdentity], Field(min_length=1, max_length=10)]
+        | Annotated[dict[str, DsrValue], Field(min_length=1, max_length=10)]
+    )
+    api_version: Annotated[str, StringConstraints(pattern=r"^[23]\.[0-9]+$")] | None = None
+    status_callback_urls: list[str] = Field(default=[])
+    extensions: dict[str, Any] = Field(default={})
+    group_id: str | None = None
+    skip_waiting_period: bool | None = None
+
+
+def people_of(wanted: NewDsrRequest, kinds: Mapping[str, str]) -> list[PersonIdentity]:
+    """Return the identities as the service looks them up, each once.
+
+    Raises:
+        OpenDsrError: A type that is not taken, or a value that is none of its type.
+    """
+    sent = wanted.subject_identities
+    if isinstance(sent, list):
+        named = [(one.identity_type, one.identity_value, one.identity_format) for one in sent]
+    else:
+        named = [(name, one.value, one.encoding) for name, one in sent.items()]
+    found: list[PersonIdentity] = []
+    for name, value, form in named:
+        if (kind := kinds.get(name)) is None:
+            raise OpenDsrError(
+                f"subject_identities: the identity types that are taken are {', '.join(kinds)}",
+                reason="UnsupportedIdentityType",
+            )
+        try:
+            person = {"kind": kind} | _digests(kind, value, form)
+        except IdentityError as error:
+            raise OpenDsrError(
+                f"subject_identities: {error.detail}", reason="InvalidIdentity"
+            ) from None
+        identity = PersonIdentity.model_validate(person)
+        if identity not in found:
+            found.append(identity)
+    return found
+
+
+def _digests(kind: str, value: str, form: Form) -> dict[str, str]:
+    if form == "raw":
+        return {name: digest.hex() for name, digest in digests(kind, value).items()}
+    return {form: parse_digest(form, value).hex()}

@@ -1,0 +1,195 @@
+"""`lethe drop`: California's deletion lists, from a downloaded ZIP to files of statuses.
+
+The lists hold digests and nothing else. Each is looked up through the service, and a person
+who is found gets a case, as with `lethe request submit --person`.
+"""
+
+import csv
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from lethe.cli.options import count, plain, service_url
+from lethe.cli.saved import token_for
+from lethe.files import write_durably
+from lethe.identity import Identity, check_kind
+from lethe.protocols.drop_lists import TYPES, DropError, Lists, Row, checked
+from lethe.protocols.drop_status import (
+    DELETED,
+    EXEMPTED,
+    HEADER,
+    NOT_FOUND,
+    status_of_case,
+    status_of_found,
+)
+
+if TYPE_CHECKING:
+    from lethe.client import Client
+
+CASES, PENDING = "cases.csv", "pending.csv"
+WORDS = {EXEMPTED: "exempted", DELETED: "deleted", NOT_FOUND: "not found"}
+Kinds = Mapping[str, str]
+
+
+@click.group()
+def drop() -> None:
+    """Process California's deletion lists (DROP) from a downloaded ZIP file.
+
+    Needs an operator's token in LETHE_TOKEN.
+    """
+
+
+@drop.command()
+@service_url
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="Folder of the status files; the same one for each run of FILE.",
+)
+@click.option(
+    "--list",
+    "named",
+    multiple=True,
+    metavar="TYPE=KIND",
+    help=f"Kind of identity that a list has; repeatable. TYPE is one of {', '.join(TYPES)}. "
+    "Default: Email=email.",
+)
+@click.option("--dry-run", is_flag=True, help="Look everybody up; submit and write nothing.")
+def process(url: str, file: Path, out: Path, named: tuple[str, ...], dry_run: bool) -> None:
+    """Open a case for each person of the lists in FILE, and write what to upload.
+
+    Writes a file Id,Status for each list, under the list's name, and pending.csv with what has
+    no status yet. Run it again later: cases that were opened are only asked how they stand.
+    Exits with 1 while something is pending.
+    """
+    from lethe.client import Client
+
+    kinds = _kinds(named)
+    with checked(file) as lists, Client(url, token=token_for(url)) as operator:
+        for name, kind in lists.types.items():
+            if lists.sizes[name] and kind not in kinds:
+                raise DropError(
+                    f"{name} has {count(lists.sizes[name], 'row')}: name the kind of identity "
+                    f"that they are looked up by, as in --list {kind}=drop-{kind.lower()}; "
+                    "nothing was submitted"
+                )
+        if dry_run:
+            _rehearse(operator, lists, kinds)
+            return
+        out.mkdir(parents=True, exist_ok=True)
+        pending = _process(operator, lists, kinds, out)
+    if pending:
+        raise SystemExit(1)
+
+
+def _kinds(named: tuple[str, ...]) -> Kinds:
+    found = {"Email": "email"}
+    for text in named:
+        kind, _, identity = text.partition("=")
+        if kind not in TYPES:
+            raise click.UsageError(f"--list is TYPE=KIND, with a TYPE of {', '.join(TYPES)}")
+        found[kind] = check_kind(identity)
+    return found
+
+
+def _person(kind: str, row: Row) -> Identity:
+    return Identity(kind, {"sha256": row.digest})
+
+
+def _rehearse(operator: "Client", lists: Lists, kinds: Kinds) -> None:
+    for name, kind in lists.types.items():
+        seen: Counter[str] = Counter()
+        for row in lists.rows(name):
+            status = status_of_found(operator.find_person(_person(kinds[kind], row)))
+            seen["to be erased" if status is None else WORDS[status]] += 1
+        _print(name, seen)
+
+
+def _process(operator: "Client", lists: Lists, kinds: Kinds, out: Path) -> int:
+    """Write the files of each list; return how many work items have no status."""
+    waiting = [("ID", "List", "State", "Case")]
+    with _cases(out / CASES) as (known, opened):
+        for name, kind in lists.types.items():
+            written, seen = StringIO(HEADER), Counter[str]()
+            written.seek(0, os.SEEK_END)
+            for row in lists.rows(name):
+                status, state = _one(
+                    operator, _person(kinds[kind], row), name, row, known, opened
+                )
+                seen["pending" if status is None else WORDS[status]] += 1
+                if status is None:
+                    waiting.append((row.item, name, state, known.get(row.item, "")))
+                else:
+                    written.write(f"{row.item},{status}\n")
+            write_durably(out / name, written.getvalue().encode())
+            _print(name, seen)
+        withdrawn = sorted(known.keys() & lists.removed)
+        waiting += [(item, "", "withdrawn by the consumer", known[item]) for item in withdrawn]
+    table = StringIO()
+    csv.writer(table, lineterminator="\n").writerows(waiting)
+    write_durably(out / PENDING, table.getvalue().encode())
+    return len(waiting) - 1
+
+
+def _one(
+    operator: "Client",
+    person: Identity,
+    name: str,
+    row: Row,
+    known: dict[str, str],
+    opened: TextIO,
+) -> tuple[int | None, str]:
+    """Return a work item's status, or None and what it waits for; open a case if need be."""
+    from lethe.client import ProblemError
+
+    if row.item in known:
+        return status_of_case(operator.case(known[row.item]))
+    status = status_of_found(operator.find_person(person))
+    if status is not None:
+        return status, ""
+    try:
+        case = operator.open_case(
+            person,
+            f"DROP {name} {row.item}",
+            regulation="ccpa",
+            checked="matched by a digest of California's DROP",
+        )
+    except ProblemError as error:
+        if error.status != 409:  # 409: rows are still being learned, or claimed just now
+            raise
+        return None, error.slug
+    known[row.item] = case["ref"]
+    opened.write(f"{row.item},{case['ref']}\n")
+    opened.flush()
+    # If this is lost, the next run opens a second case, which follows the first one's requests.
+    os.fsync(opened.fileno())
+    return status_of_case(case)
+
+
+@contextmanager
+def _cases(path: Path) -> Iterator[tuple[dict[str, str], TextIO]]:
+    """Yield the cases of earlier runs by work item, and the open file that gets new ones."""
+    known = {}
+    path.touch(mode=0o600)
+    lines = path.read_text("ascii").splitlines(keepends=True)
+    for line in lines:
+        item, _, ref = line.rstrip("\n").partition(",")
+        if line.endswith("\n") and ref:
+            known[item] = ref
+    with path.open("a", encoding="ascii") as opened:
+        if lines and not lines[-1].endswith("\n"):
+            opened.write("\n")  # a crash cut the line: the next must not continue it
+        yield known, opened
+
+
+def _print(name: str, seen: Counter[str]) -> None:
+    parts = [f"{number} {word}" for word, number in sorted(seen.items())]
+    click.echo(plain(f"{name:32} {count(seen.total(), 'row')}: {', '.join(parts) or 'none'}"))

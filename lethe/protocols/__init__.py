@@ -1,0 +1,1 @@
+"""Formats of neighbours that need no service to be read or written."""
