@@ -108,6 +108,13 @@ class NotIssuedError(LetheError):
     slug, title, status = "certificate-not-issued", "Certificate not issued yet", 404
 
 
+class NotWitnessedError(LetheError):
+    """The certificate waits for witnesses to cosign its checkpoint."""
+
+    slug, title, status = "certificate-not-witnessed", "Certificate not witnessed yet", 409
+    retry_after = 10
+
+
 class UnauthorizedError(LetheError):
     """No bearer token, or one that is unknown or revoked."""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from lethe.log.checkpoint import open_checkpoint
 from lethe.log.cosigner import Cosigner
 from lethe.log.note import parse_vkey, read_note, sign_note, split_note
 from lethe.log.spelling import format_base64
@@ -54,7 +55,7 @@ def test_an_honest_witness_gives_lines_of_both_keys_for_each_size(
         note = LOG.note(size) + "".join(line.text for line in found.lines)
         keys = [LOG.signer.verifier, *map(parse_vkey, found.vkeys)]
         assert len(read_note(note, keys).verified) == 3
-        assert asker.last(LOG.signer.verifier) == LOG.head(size)
+        assert asker.last(LOG.signer.verifier) == note
     assert asker.last(log_signer("other.example", b"x").verifier) is None
 
 
@@ -76,7 +77,9 @@ def test_a_fork_and_a_rewind_are_said_to_be_so(honest: tuple[Asker, str]) -> Non
             asker.cosign(FORK.note(size), FORK.head(size), FORK.prove)
     with pytest.raises(ContradictingError, match="cosigned 10 entries, and this log has 9"):
         asker.cosign(LOG.note(9), LOG.head(9), LOG.prove)
-    assert asker.last(LOG.signer.verifier) == LOG.head(10)
+    held = asker.last(LOG.signer.verifier)
+    assert held is not None
+    assert open_checkpoint(held, LOG.signer.verifier) == LOG.head(10)
     assert asker.cosign(LOG.note(20), LOG.head(20), LOG.prove)
 
 
