@@ -33,6 +33,8 @@ from app.service.deadlines import REMIND_DAYS
 from app.service.queue import PARKED
 from app.service.requests import CLOSED
 from app.service.review import PAUSED
+from app.witnesses.rows import Rows
+from app.witnesses.standing import FORKED, are_up, standings
 from lethe.errors import LetheError
 from models import Certificate, ErasureRequest, Job
 from models.database.clock import clock
@@ -180,6 +182,9 @@ def _database(services: Services) -> list[Family]:
             col(Job.done_at).is_(None), col(Job.stage) != PARKED
         )
         since = session.connection().execute(oldest).scalar_one()
+        quorum = Rows(services.ledger).last_of(session, "quorum")
+        asked = standings(session) if services.policy is not None else []
+        unseen = 0 if services.policy is None else size - (quorum.size if quorum else 0)
         return [
             Family(
                 "lethe_requests_accepted",
@@ -219,6 +224,23 @@ def _database(services: Services) -> list[Family]:
                 "lethe_checkpoint_lag_entries",
                 "Entries of the log that no checkpoint covers yet.",
                 float(size - (0 if latest is None else latest.size)),
+            ),
+            Family(
+                "lethe_witness_up",
+                "gauge",
+                "Whether a witness cosigned when it was asked last.",
+                are_up(asked),
+                ("witness",),
+            ),
+            _gauge(
+                "lethe_witness_forks",
+                "Witnesses that hold another tree signed by this log's key.",
+                float(sum(row.problem == FORKED for row in asked)),
+            ),
+            _gauge(
+                "lethe_witnessed_lag_entries",
+                "Entries of the log that no quorum of witnesses cosigned yet.",
+                float(unseen),
             ),
         ]
 

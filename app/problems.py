@@ -120,6 +120,13 @@ class OpenDsrError(LetheError):
     slug, title, status = "opendsr", "Request refused", 400
 
 
+class NotWitnessedError(LetheError):
+    """The certificate waits for witnesses to cosign its checkpoint."""
+
+    slug, title, status = "certificate-not-witnessed", "Certificate not witnessed yet", 409
+    retry_after = 10
+
+
 class UnauthorizedError(LetheError):
     """No bearer token, or one that is unknown or revoked."""
 

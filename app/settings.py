@@ -250,6 +250,22 @@ class Settings(BaseSettings):
         pattern=r"^[a-z0-9_]+=[a-z][a-z0-9_-]*(,[a-z0-9_]+=[a-z][a-z0-9_-]*)*$",
         description="OpenDSR's identity types that are taken, each with its kind of identity.",
     )
+    witness_policy: str = Field(
+        default="",
+        description="File of the policy whose witnesses cosign checkpoints; empty: none do.",
+    )
+    witness_fail: Literal["open", "closed"] = Field(
+        default="open",
+        description="Without a quorum: open issues certificates late, closed does not.",
+    )
+    witness_wait_seconds: int = Field(
+        default=60,
+        gt=0,
+        description="How long open waits for a quorum before it issues without, in seconds.",
+    )
+    witness_seconds: int = Field(
+        default=5, gt=0, description="How often witnesses are asked, in seconds."
+    )
     fault: str = Field(
         default="",
         description="Development only: STEP[@N]=kill|raise|freeze plants a fault at a step.",

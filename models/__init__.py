@@ -22,6 +22,7 @@ from models.round import Round, RoundMember
 from models.silo_task import SiloTask
 from models.subject import Subject, Tombstone
 from models.verification import Verification
+from models.witness import WitnessedCheckpoint, WitnessStanding
 
 __all__ = [
     "Artifact",
@@ -53,4 +54,6 @@ __all__ = [
     "Tombstone",
     "UsedNonce",
     "Verification",
+    "WitnessStanding",
+    "WitnessedCheckpoint",
 ]

@@ -25,6 +25,7 @@ FULL = {
     "tests/lethe/estimators/test_scikit_learn.py": "scikit-learn's own checks; test_removal.py fits each estimator",
     "tests/lethe/web/test_log.py": "vectors of the log, by the verifier in Python; test_families.py and test_certificates.py have both",
     "tests/lethe/web/test_tampering.py": "changed bytes, by both verifiers, in test_families.py",
+    "tests/lethe/witness/test_process.py": "processes and SIGKILL; test_witness.py stops between head and signature",
     "tests/migrations/test_schema.py::test_processes_that_migrate_at_once_all_succeed": "one process migrates in the same file",
     "tests/packaging/test_base_install.py": "installs; what imports what is in import-linter",
     "tests/packaging/test_compose.py": "starts all services",

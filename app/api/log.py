@@ -26,6 +26,16 @@ def checkpoint(services: ServicesDep) -> Response:
     )
 
 
+@router.get("/witnessed", operation_id="getWitnessedCheckpoint")
+def witnessed(services: ServicesDep) -> Response:
+    """Return the latest checkpoint that a quorum of witnesses cosigned, with their lines."""
+    return Response(
+        public_log.witnessed_checkpoint(services),
+        media_type="text/plain; charset=utf-8",
+        headers={"cache-control": "no-cache"},
+    )
+
+
 @router.get("/vkey", operation_id="getLogKey")
 def vkey(services: ServicesDep) -> Response:
     """Return the log's verifier key. Pin it: a key fetched each time proves nothing."""

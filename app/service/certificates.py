@@ -7,8 +7,10 @@ from app.ledger.startup import load_issuer
 from app.problems import NotFoundError, NotIssuedError
 from app.service.context import Services
 from app.service.requests import find
+from app.witnesses.rows import Rows
 from lethe.certificates.bundle import build_bundle
 from lethe.certificates.verify import Verdict, verify_certificate
+from lethe.log.checkpoint import open_checkpoint
 from lethe.signing.keys import public_pem
 from models import Artifact, Certificate, LogEntry, Verification
 
@@ -16,24 +18,32 @@ from models import Artifact, Certificate, LogEntry, Verification
 def bundle(services: Services, request_id: str) -> bytes:
     """Return a request's certificate, the same bytes every time.
 
-    The proof is always taken in the smallest checkpointed tree that holds the leaf, so the
+    The proof is always taken in the smallest checkpointed tree that holds the leaf, or in the
+    first that witnesses were asked for (`app.witnesses.rows`), so the
     file needs no storage of its own and cannot drift from the log.
 
     Raises:
         NotFoundError: No such request.
         NotIssuedError: The request is not certified.
+        NotWitnessedError: Its checkpoint waits for a quorum of witnesses.
     """
     with services.reading() as session:
         row = _issued(session, request_id)
         leaf = session.get_one(LogEntry, row.log_index).leaf
-    receipt = services.ledger.receipt(row.log_index)
+        note = Rows(services.ledger).note_for(session, row.log_index)
+    if note is None:
+        receipt = services.ledger.receipt(row.log_index)
+        note, proof = receipt.checkpoint, list(receipt.hashes)
+    else:
+        size = open_checkpoint(note, services.ledger.verifier).size
+        proof = services.ledger.inclusion(row.log_index, size)
     return build_bundle(
         row.envelope,
         issuer_keyid=row.issuer_keyid,
         leaf=leaf,
         index=row.log_index,
-        proof=receipt.hashes,
-        checkpoint_note=receipt.checkpoint,
+        proof=proof,
+        checkpoint_note=note,
         log=services.ledger.verifier,
     )
 

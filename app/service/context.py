@@ -22,7 +22,10 @@ from app.vault.features import FeatureVault
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
+from app.witnesses.gather import begin
+from app.witnesses.policy import load_policy
 from lethe.files import keep_private, warn_if_shared
+from lethe.log.policy import Policy
 from models.database.session import make_engine, reading
 
 log = logging.getLogger(__name__)
@@ -45,6 +48,8 @@ class Services:
     committer: GroupCommitter
     nonces: NonceBook
     keys: KeyRing
+    # The witnesses that cosign checkpoints, None where none are asked.
+    policy: Policy | None = None
     # What /readyz found and when, by part: see `app.service.health`.
     seen: dict[str, tuple[float, object]] = field(default_factory=dict)
 
@@ -83,6 +88,7 @@ def _open(settings: Settings, engine: Engine) -> Services:
     master = MasterKey.load(settings)
     journal = ErasureJournal(settings.keys_dir / JOURNAL, master)
     require_applied(engine, master, journal)
+    begin(ledger, policy := load_policy(settings, ledger.verifier))
     return Services(
         settings=settings,
         engine=engine,
@@ -95,6 +101,7 @@ def _open(settings: Settings, engine: Engine) -> Services:
         committer=GroupCommitter(ledger),
         nonces=NonceBook(ledger),
         keys=KeyRing(),
+        policy=policy,
     )
 
 

@@ -18,6 +18,7 @@ from app.problems import NotReadyError
 from app.service import public_log
 from app.service.context import Services
 from app.vault.master import MasterKey
+from app.witnesses.standing import CONTRADICTED, contradictions
 from lethe.errors import LetheError
 from lethe.signing.keys import public_pem
 
@@ -27,6 +28,7 @@ STILL_S = 5.0  # a holder of the log's lock that does nothing for so long is fro
 TRY_S = 1.0  # SQLite's lock and the guard's are tried for so long
 LAG_S = 15.0  # entries without a checkpoint: three sweeps, each of which would sign one
 FRESH_S, ARTIFACTS_FRESH_S = 1.0, 30.0  # what was found is good for so long
+WITNESSES_FRESH_S = 10.0
 REFUSED = "messages-refused"
 
 
@@ -51,6 +53,7 @@ def ready(services: Services) -> dict[str, str]:
         "keys": (0.0, _keys),  # files of some bytes: a removed one is named at once
         "space": (FRESH_S, _space),
         "artifacts": (ARTIFACTS_FRESH_S, _artifacts),
+        "witnesses": (WITNESSES_FRESH_S, _witnesses),
         "broker": (0.0, lambda _: broker()),
     }
     found = {name: _found(services, name, *check) for name, check in checks.items()}
@@ -145,6 +148,13 @@ def _keys(services: Services) -> None:
 def _space(services: Services) -> None:
     if shutil.disk_usage(services.settings.data_dir).free < services.settings.min_free_bytes:
         raise LetheError("the data directory's disk is nearly full: LETHE_MIN_FREE_BYTES")
+
+
+def _witnesses(services: Services) -> None:
+    """Check that no witness holds proof that this log's key signed another tree."""
+    with services.reading() as session:
+        for witness in contradictions(session, services.ledger):
+            raise LetheError(f"the witness {witness} {CONTRADICTED}")
 
 
 def _artifacts(services: Services) -> None:

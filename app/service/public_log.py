@@ -10,6 +10,7 @@ from app.schemas.base import Page
 from app.schemas.log import ConsistencyView, EntryView, InclusionView
 from app.service.context import Services
 from app.service.paging import parse_number
+from app.witnesses.rows import Rows
 from lethe.log.checkpoint import open_checkpoint
 from lethe.log.proofs import consistency_proof, inclusion_proof
 from lethe.log.tiles import (
@@ -24,9 +25,24 @@ from models import LogCheckpoint, LogEntry
 
 
 def latest_checkpoint(services: Services) -> str:
-    """Return the signed note of the largest published tree."""
+    """Return the signed note of the largest published tree, with lines of witnesses if any."""
     with services.reading() as session:
-        return _latest(session).note
+        latest = _latest(session)
+        witnessed = Rows(services.ledger).of_size(session, latest.size)
+        return latest.note if witnessed is None else witnessed.note
+
+
+def witnessed_checkpoint(services: Services) -> str:
+    """Return the signed note of the largest tree that a quorum of witnesses cosigned.
+
+    Raises:
+        NotFoundError: None was ever cosigned.
+    """
+    with services.reading() as session:
+        row = Rows(services.ledger).last_of(session, "quorum")
+    if row is None:
+        raise NotFoundError("no quorum of witnesses has cosigned a checkpoint of this log")
+    return row.note
 
 
 def latest_head(session: Session) -> tuple[str, int]:

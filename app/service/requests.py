@@ -23,6 +23,7 @@ from app.service.ladder import attempt_view
 from app.service.queue import PARKED, head_of_queue, progress_of
 from app.service.review import HELD, PAUSED, detail
 from app.service.signatures import current_key
+from app.witnesses.rows import WAITING, Rows
 from lethe.signing.http import SignedBy
 from models import (
     Certificate,
@@ -53,7 +54,10 @@ def view(services: Services, request_id: str) -> RequestView:
             .order_by(col(RequestEvent.log_index))
         ).all()
         job = session.exec(select(Job).where(Job.request_id == request.id)).one()
-        issued = session.get(Certificate, request.id) is not None
+        certificate = session.get(Certificate, request.id)
+        waits = certificate is not None and Rows(services.ledger).waits(
+            session, certificate.log_index
+        )
         return RequestView(
             id=request.id,
             ref=request.ref,
@@ -63,7 +67,7 @@ def view(services: Services, request_id: str) -> RequestView:
             scope=None if request.forgotten_at else Scope.model_validate(request.scope),
             regulation=request.regulation,
             due_at=request.due_at,
-            reason=request.reason,
+            reason=WAITING if waits else request.reason,
             attempt=attempt_view(model, request, job, events),
             progress=progress_of(job),
             history=[
@@ -75,7 +79,7 @@ def view(services: Services, request_id: str) -> RequestView:
                 )
                 for event in events
             ],
-            certificate=certificate_path(request.id) if issued else None,
+            certificate=certificate_path(request.id) if certificate and not waits else None,
         )
 
 

@@ -31,6 +31,7 @@ from lethe.certificates.statement import Statement, parse_statement
 from lethe.errors import LetheError
 from lethe.log.checkpoint import open_checkpoint
 from lethe.log.note import NoteVerifier, not_verified, read_note
+from lethe.log.policy import NONE, Policy
 from lethe.log.proofs import check_inclusion
 from lethe.log.tree import leaf_hash
 from lethe.records import dataclass
@@ -133,22 +134,27 @@ def verify_certificate(
     evidence: bytes | None = None,
     witnesses: Sequence[NoteVerifier] = (),
     threshold: int = 0,
+    policy: Policy | None = None,
 ) -> Verdict:
     """Verify a certificate file against the log's and the issuer's key.
 
     `issuer_keyid` pins the name of the issuer's key as well. `model` is the artifact that
     the certificate should be about, `evidence` its evidence file. At least `threshold` of
-    `witnesses` must have signed the checkpoint. Signature lines of other keys are ignored, as
+    `witnesses` must have signed the checkpoint, or in their place the quorum of `policy`, which
+    must list the log if it lists any. Signature lines of other keys are ignored, as
     the note format demands, and step 6 names them: nothing notices a change in them.
 
     Never raises because of what `bundle`, `model` or `evidence` hold.
 
     Raises:
-        ValueError: The threshold is not between 0 and the number of witnesses.
+        ValueError: The threshold is not between 0 and the number of witnesses, or both
+            witnesses and a policy are given.
         OSError: The model file cannot be read.
     """
     if not 0 <= threshold <= len(witnesses):
         raise ValueError(f"{threshold} of {len(witnesses)} witnesses cannot be required")
+    if policy is not None and witnesses:
+        raise ValueError("a policy names its witnesses: give no others")
     run = _Run(
         bundle,
         log,
@@ -156,8 +162,9 @@ def verify_certificate(
         issuer_keyid,
         model,
         evidence,
-        witnesses,
+        witnesses if policy is None else policy.keys,
         threshold,
+        policy,
     )
     steps: list[Step] = []
     failed = False
@@ -187,6 +194,7 @@ class _Run:
     evidence: bytes | None
     witnesses: Sequence[NoteVerifier]
     threshold: int
+    policy: Policy | None
     parsed: Bundle = field(init=False)
     statement: Statement = field(init=False)
 
@@ -240,6 +248,14 @@ class _Run:
         if len(set(lines)) != len(lines):
             raise StepError("a key signed the checkpoint twice")
         known, signed = len(self.witnesses), len(lines) - 1  # step 5 saw the log's line
+        if self.policy is not None:
+            if not self.policy.accepts(self.log):
+                raise StepError("the policy lists other logs than this one")
+            found = f"{signed} of {known} witnesses of the policy signed"
+            if not self.policy.is_met({key.vkey for key in opened.verified}):
+                raise StepError(f"{found}, which is not its quorum")
+            is_quorum = "and it requires none" if self.policy.quorum == NONE else "its quorum"
+            return f"{found}, {is_quorum}{not_verified(opened.unverified)}"
         if signed < self.threshold:
             raise StepError(f"{signed} witnesses signed, {self.threshold} are required")
         found = (

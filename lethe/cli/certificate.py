@@ -55,6 +55,7 @@ def certificate() -> None:
     type=click.IntRange(min=0),
     help="Minimum number of witnesses that signed. Default: all.",
 )
+@click.option("--policy", type=_File, help="A witness policy: its quorum must have signed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 def verify(
     file: Path,
@@ -66,6 +67,7 @@ def verify(
     evidence: Path | None,
     witness: tuple[Path, ...],
     threshold: int | None,
+    policy: Path | None,
     as_json: bool,
 ) -> None:
     """Verify a certificate file offline, in nine numbered steps.
@@ -82,7 +84,10 @@ def verify(
         read_witness_key,
     )
     from lethe.certificates.verify import verify_certificate
+    from lethe.log.policy import parse_policy
 
+    if policy is not None and (witness or threshold is not None):
+        raise click.UsageError("--policy names witnesses and quorum: leave out the others")
     log = read_log_key(_key_file(log_key, keys, LOG_KEY, "--log-key"))
     issuer = read_issuer(_key_file(issuer_key, keys, ISSUER_KEY, "--issuer-key"))
     required = len(witness) if threshold is None else threshold
@@ -99,6 +104,7 @@ def verify(
         evidence=None if evidence is None else evidence.read_bytes(),
         witnesses=[read_witness_key(path) for path in witness],
         threshold=required,
+        policy=None if policy is None else parse_policy(policy.read_bytes()),
     )
     if as_json:
         click.echo(json.dumps(verdict.to_json()))

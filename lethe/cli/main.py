@@ -21,6 +21,7 @@ BASE = {
     "person": "lethe.cli.person:person",
     "report": "lethe.cli.report:report",
     "request": "lethe.cli.request:request",
+    "witness": "lethe.cli.witness:witness",
 }
 
 

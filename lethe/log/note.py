@@ -110,6 +110,11 @@ class SignatureLine:
     key_id: bytes
     signature: bytes
 
+    @property
+    def text(self) -> str:
+        """The line as it is spelled, with its newline."""
+        return f"— {self.name} {format_base64(self.key_id + self.signature)}\n"
+
 
 @dataclass(frozen=True, slots=True)
 class OpenedNote:
@@ -192,8 +197,8 @@ def sign_note(text: str, *signers: NoteSigner) -> str:
     message = text.encode()
     lines = []
     for signer in signers:
-        signature = signer.verifier.key_id + signer.key.sign(message)
-        lines.append(f"— {signer.name} {format_base64(signature)}\n")
+        signature = signer.key.sign(message)
+        lines.append(SignatureLine(signer.name, signer.verifier.key_id, signature).text)
     return text + "\n" + "".join(lines)
 
 
@@ -210,7 +215,7 @@ def read_note(note: str, verifiers: Sequence[NoteVerifier]) -> OpenedNote:
     known = {(verifier.name, verifier.key_id): verifier for verifier in verifiers}
     if len(known) != len(verifiers):
         raise NoteError("two of the known keys share one name and key id")
-    text, lines = _split_note(note)
+    text, lines = split_note(note)
     verified, unverified = [], []
     for line in lines:
         verifier = known.get((line.name, line.key_id))
@@ -248,8 +253,12 @@ def not_verified(lines: Sequence[SignatureLine]) -> str:
     return "; not verified, their keys were not given: " + ", ".join(names[:3]) + rest
 
 
-def _split_note(note: str) -> tuple[str, list[SignatureLine]]:
-    """Return the text and each signature line."""
+def split_note(note: str) -> tuple[str, list[SignatureLine]]:
+    """Return the text and each signature line; proves nothing.
+
+    Raises:
+        NoteError: Malformed.
+    """
     if len(note) > MAX_NOTE:
         raise NoteError(f"a note has at most {MAX_NOTE} bytes")
     _require_text(note)

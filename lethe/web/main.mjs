@@ -1,7 +1,7 @@
 // The second verifier as a command, for Node.js 18 or newer:
 //
 //   node main.mjs CERTIFICATE --keys DIRECTORY [--model FILE] [--evidence FILE]
-//        [--issuer-keyid ID] [--witness FILE]... [--threshold N] [--json]
+//        [--issuer-keyid ID] [--witness FILE]... [--threshold N] [--policy FILE] [--json]
 //
 // DIRECTORY has log.vkey and issuer.pem. Exits as `lethe certificate verify` does: with 0 if the
 // certificate verifies and its result is PASS, 1 if not, 2 if keys or files cannot be used.
@@ -22,6 +22,7 @@ const OPTIONS = {
   "issuer-keyid": { type: "string" },
   witness: { type: "string", multiple: true, default: [] },
   threshold: { type: "string" },
+  policy: { type: "string" },
   json: { type: "boolean", default: false },
 };
 
@@ -47,10 +48,14 @@ async function main() {
   if (!(Number.isInteger(threshold) && 0 <= threshold && threshold <= values.witness.length)) {
     throw new Refused("--threshold is a number of the --witness keys");
   }
+  if (values.policy !== undefined && (values.witness.length || threshold)) {
+    throw new Refused("--policy names witnesses and quorum: leave out the others");
+  }
   const keys = await readKeys(
     textOf(join(values.keys, "log.vkey")),
     textOf(join(values.keys, "issuer.pem")),
     values.witness.map(textOf),
+    bytesOf(values.policy),
   );
   const verdict = await verify(bytesOf(positionals[0]), keys, {
     issuerKeyid: values["issuer-keyid"] ?? null,

@@ -23,6 +23,7 @@ MODULES = (
     "log.mjs",
     "certificate.mjs",
     "removal.mjs",
+    "policy.mjs",
     "verify.mjs",
     "pdf.mjs",
     "texts.mjs",

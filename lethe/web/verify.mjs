@@ -8,6 +8,7 @@ import { leafOf, parseBundle, parseEvidence, parseStatement, readEscalation, sig
   from "./certificate.mjs";
 import { checkInclusion, leafHash, notVerified, openCheckpoint, parseLogVkey, parseVkey, readNote }
   from "./log.mjs";
+import { isMet, parsePolicy } from "./policy.mjs";
 import { checkRemoval } from "./removal.mjs";
 import { Refused, canonical, parse } from "./shape.mjs";
 import { readIssuer, verifyP256 } from "./signatures.mjs";
@@ -78,7 +79,7 @@ const STEPS = [
     }
     return `Ed25519 by ${log.name}, size ${signed.size}`;
   }],
-  ["witness policy", async ({ parsed: { entry }, log, witnesses, threshold }) => {
+  ["witness policy", async ({ parsed: { entry }, log, witnesses, threshold, policy }) => {
     // Refuses a wrong line of a witness, whether it is required or not.
     const note = entry.inclusionProof.checkpoint.envelope;
     const opened = await readNote(note, [log, ...witnesses]);
@@ -86,6 +87,17 @@ const STEPS = [
       throw new Refused("a key signed the checkpoint twice");
     }
     const signed = opened.verified.length - 1; // step 5 saw the log's line
+    if (policy !== null) {
+      if (policy.logs.length && !policy.logs.some((one) => equal(one.logId, log.logId))) {
+        throw new Refused("the policy lists other logs than this one");
+      }
+      const counted = `${signed} of ${witnesses.length} witnesses of the policy signed`;
+      if (!isMet(policy, opened.verified)) {
+        throw new Refused(`${counted}, which is not its quorum`);
+      }
+      const quorum = policy.quorum === "none" ? "and it requires none" : "its quorum";
+      return `${counted}, ${quorum}${notVerified(opened.unverified)}`;
+    }
     if (signed < threshold) {
       throw new Refused(`${signed} witnesses signed, ${threshold} are required`);
     }
@@ -141,13 +153,17 @@ const STEPS = [
 export const STEP_NAMES = STEPS.map(([name]) => name);
 
 // The keys of a verification from the operator's files: texts of log.vkey, issuer.pem and of
-// witnesses' vkeys. Throws Refused where a text does not hold the key it should.
-export async function readKeys(logVkey, issuerPem, witnessVkeys = []) {
+// witnesses' vkeys; or, in place of those, the bytes of a witness policy. Throws Refused where
+// a text does not hold the key it should, or the bytes are no policy.
+export async function readKeys(logVkey, issuerPem, witnessVkeys = [], policyFile = null) {
   const line = (vkey) => (vkey.endsWith("\n") ? vkey.slice(0, -1) : vkey);
+  const policy = policyFile === null ? null : parsePolicy(policyFile);
   return {
     log: parseLogVkey(line(logVkey)),
     issuer: await readIssuer(issuerPem),
-    witnesses: witnessVkeys.map((vkey) => parseVkey(line(vkey))),
+    witnesses: policy?.witnesses.map((one) => one.key) ??
+      witnessVkeys.map((vkey) => parseVkey(line(vkey))),
+    policy,
   };
 }
 

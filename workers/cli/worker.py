@@ -54,6 +54,7 @@ def worker(
     from app.dispatch import QUEUE, silo_queue
     from app.service.silo_keys import renew
     from app.settings import Settings
+    from app.witnesses.gather import Gatherer
     from workers import devices, runtime
     from workers.celery_app import app
 
@@ -75,6 +76,8 @@ def worker(
         metrics.serve_own(settings.worker_metrics)
     if until_eof:
         threading.Thread(target=_end_with_parent, daemon=True).start()
+    if beat and services.policy is not None:
+        Gatherer(services.ledger, services.policy, services.settings).start()
     if beat:
         # A thread, not `celery -B`: its child process would survive a killed worker.
         # Its own scheduler class is not the configured one: name it, or a file appears here.

@@ -21,6 +21,7 @@ from app.reconcile.fsck.models import check_models
 from app.reconcile.fsck.requests import check_certificates, check_openings, check_requests
 from app.reconcile.fsck.state import Verified
 from app.reconcile.fsck.tree import check_guard, check_tree
+from app.reconcile.fsck.witnesses import check_witnesses
 from app.vault.errors import SealError
 from lethe.log.checkpoint import Checkpoint
 from models.database.sealed import can_open
@@ -53,6 +54,7 @@ def fsck(
         after = _guarded(ledger, report) if before else None
         if before and after:
             check_guard(session, before, after, roots, report)
+        check_witnesses(session, ledger, report)
         if not can_open(ledger.engine):
             return report
         with sealed_rows(report, "requests"):

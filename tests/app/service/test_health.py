@@ -28,6 +28,7 @@ PARTS = [
     "keys",
     "space",
     "artifacts",
+    "witnesses",
     "broker",
 ]
 

@@ -27,9 +27,11 @@ from lethe.certificates.bundle import (
 )
 from lethe.certificates.dsse import check_envelope, sign_envelope
 from lethe.certificates.statement import Subject, build_statement
-from lethe.certificates.verify import STEP_NAMES, verify_certificate
+from lethe.certificates.verify import STEP_NAMES, Step, Verdict, verify_certificate
 from lethe.log.checkpoint import Checkpoint, format_checkpoint, parse_checkpoint
+from lethe.log.cosigner import Cosigner
 from lethe.log.note import COSIGNATURE, ML_DSA_44, NoteVerifier, sign_note
+from lethe.log.policy import parse_policy
 from lethe.log.spelling import format_base64
 from tests.lethe.certificates.build import (
     BEFORE,
@@ -437,3 +439,68 @@ def test_a_threshold_that_cannot_be_met_is_a_bug_of_the_caller(threshold: int) -
             issuer=CERTIFIED.issuer,
             threshold=threshold,
         )
+
+
+# --- a policy in place of witnesses -----------------------------------------------------
+
+FIRST, SECOND, THIRD = (
+    Cosigner(f"w{number}.example", Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32))
+    for number in (1, 2, 3)
+)
+TWO_OF_THREE = (
+    f"log {CERTIFIED.log.vkey}\n"
+    f"witness A {FIRST.verifier.vkey}\n"
+    f"witness B {SECOND.verifier.vkey}\n"
+    f"witness C {THIRD.verifier.vkey}\n"
+    "group G 2 A B C\nquorum G\n"
+)
+
+
+def cosigned(*by: Cosigner) -> bytes:
+    return changed(
+        note(lambda c: c + "".join(one.line(text_of(c), 1_790_000_000) for one in by))
+    )
+
+
+def with_policy(data: bytes, text: str) -> Verdict:
+    return CERTIFIED.verify(data, policy=parse_policy(text.encode()))
+
+
+def test_a_quorum_of_a_policy_passes_and_less_fails_at_step_6() -> None:
+    passed = with_policy(cosigned(FIRST, THIRD), TWO_OF_THREE)
+    assert passed.result == "PASS"
+    assert passed.steps[5].detail == "2 of 3 witnesses of the policy signed, its quorum"
+    failed = with_policy(cosigned(SECOND), TWO_OF_THREE).failed
+    assert failed is not None
+    assert (failed.number, failed.detail) == (
+        6,
+        "1 of 3 witnesses of the policy signed, which is not its quorum",
+    )
+    none = with_policy(CERTIFIED.bundle, TWO_OF_THREE.replace("quorum G", "quorum none"))
+    assert none.steps[5].detail == "0 of 3 witnesses of the policy signed, and it requires none"
+
+
+def test_a_policy_of_other_logs_fails_and_one_without_logs_accepts_the_given_one() -> None:
+    data, log = cosigned(FIRST, SECOND), f"log {CERTIFIED.log.vkey}\n"
+    other = f"log {log_signer('other.example', b'other').verifier.vkey}\n"
+    failed = with_policy(data, TWO_OF_THREE.replace(log, other)).failed
+    assert failed is not None
+    assert (failed.number, failed.detail) == (6, "the policy lists other logs than this one")
+    assert with_policy(data, TWO_OF_THREE.replace(log, other + log)).result == "PASS"
+    assert with_policy(data, TWO_OF_THREE.replace(log, "")).result == "PASS"
+
+
+def test_a_wrong_or_repeated_line_of_a_policys_witness_is_refused() -> None:
+    elsewhere = "another.example\n1\n" + format_base64(bytes(32)) + "\n"
+    wrong = changed(note(lambda c: c + FIRST.line(elsewhere, 1_790_000_000)))
+    assert with_policy(wrong, TWO_OF_THREE).failed == Step(
+        6, "witness policy", False, "the note carries a wrong signature by a known key"
+    )
+    twice = with_policy(cosigned(FIRST, FIRST), TWO_OF_THREE).failed
+    assert twice is not None
+    assert twice.detail == "a key signed the checkpoint twice"
+
+
+def test_a_policy_and_witnesses_are_one_too_many() -> None:
+    with pytest.raises(ValueError, match="policy"):
+        CERTIFIED.verify(witnesses=[WITNESS], policy=parse_policy(TWO_OF_THREE.encode()))

@@ -10,6 +10,7 @@ const { removal } = await import("../../../lethe/web/certificate.mjs");
 const { checkRemoval, retainedLeaf, retainedNode } = await import("../../../lethe/web/removal.mjs");
 const { Refused, canonical, parse, count, hash, members } =
   await import("../../../lethe/web/shape.mjs");
+const { isMet, parsePolicy } = await import("../../../lethe/web/policy.mjs");
 const { readKeys, verify } = await import("../../../lethe/web/verify.mjs");
 const { verifyMlDsa44 } = await import("../../../lethe/web/mldsa44.mjs");
 const { hex } = await import("../../../lethe/web/bytes.mjs");
@@ -19,8 +20,8 @@ const unhex = (text) => new Uint8Array(Buffer.from(text, "hex"));
 const state = members({ root: hash, count });
 
 const OPERATIONS = {
-  async verify({ bundle, log, issuer, issuerKeyid, model, evidence, witnesses, threshold }) {
-    const keys = await readKeys(log, issuer, witnesses);
+  async verify({ bundle, log, issuer, issuerKeyid, model, evidence, witnesses, threshold, policy }) {
+    const keys = await readKeys(log, issuer, witnesses, bytes(policy));
     const options = { issuerKeyid, model: bytes(model), evidence: bytes(evidence), threshold };
     const { result, steps, statement } = await verify(bytes(bundle), keys, options);
     return { result, steps, statement };
@@ -30,6 +31,11 @@ const OPERATIONS = {
   },
   vkey: ({ vkey }) => parseVkey(vkey).keyId,
   logVkey: ({ vkey }) => parseLogVkey(vkey).keyId,
+  policy({ data, signed }) {
+    const policy = parsePolicy(bytes(data));
+    const keys = policy.witnesses.map((one) => one.key).filter((_, at) => signed.includes(at));
+    return isMet(policy, keys);
+  },
   checkpoint({ text }) {
     const { origin, size, root } = parseCheckpoint(text);
     return [origin, String(size), hex(root)];

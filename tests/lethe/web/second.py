@@ -17,6 +17,7 @@ import pytest
 
 from lethe.certificates.verify import Verdict, verify_certificate
 from lethe.errors import LetheError
+from lethe.log.policy import Policy, parse_policy
 from lethe.signing.keys import public_pem
 
 HARNESS = Path(__file__).parent / "harness.mjs"
@@ -63,10 +64,26 @@ def verify_both(bundle: bytes, **options: Any) -> Verdict:
         evidence=base64(options.get("evidence")),
         witnesses=[key.vkey for key in options.get("witnesses", ())],
         threshold=options.get("threshold", 0),
+        policy=base64(_file_of(options.get("policy"))),
     )
     assert {name: second[name] for name in ("result", "steps")} == first.to_json()
     assert (second["statement"] is None) == (first.statement is None)
     return first
+
+
+def _file_of(policy: Policy | None) -> bytes | None:
+    """Return a file that says what a policy says."""
+    if policy is None:
+        return None
+    lines = [
+        *(f"log {log.key.vkey}" for log in policy.logs),
+        *(f"witness {one.name} {one.key.vkey}" for one in policy.witnesses),
+        *(f"group {one.name} {one.least} {' '.join(one.members)}" for one in policy.groups),
+        f"quorum {policy.quorum}",
+    ]
+    data = "".join(f"{line}\n" for line in lines).encode()
+    assert parse_policy(data) == policy
+    return data
 
 
 def both(

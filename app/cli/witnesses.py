@@ -1,0 +1,57 @@
+"""`lethe log witnesses`: how the witnesses of this installation's log stand."""
+
+import click
+from sqlmodel import Session
+
+from app.ledger.startup import open_ledger, require_schema
+from app.settings import Settings
+from app.witnesses.gather import end as end_witnessing
+from app.witnesses.policy import load_policy
+from app.witnesses.rows import Rows
+from app.witnesses.standing import contradictions, standings
+from lethe.cli.options import print_table
+from models.database.session import opened_engine, reading
+
+
+@click.command()
+@click.option(
+    "--end", is_flag=True, help="Wait for them no longer; certificates that wait are issued."
+)
+def witnesses(end: bool) -> None:
+    """Show what each witness cosigned last, and what keeps it from more.
+
+    Exits with 1 if one holds proof that the log's key signed another tree.
+    """
+    settings = Settings()
+    with opened_engine(settings.resolved_database_url) as engine:
+        require_schema(engine)
+        ledger = open_ledger(settings, engine)
+        if end:
+            if load_policy(settings, ledger.verifier) is not None:
+                raise click.UsageError(
+                    "unset LETHE_WITNESS_POLICY for all processes first, or they begin again"
+                )
+            ended = end_witnessing(ledger)
+            click.echo("ended" if ended else "nothing to end, or no entry since: try again")
+            return
+        with Session(reading(engine)) as session:
+            rows, latest = standings(session), ledger.latest()
+            quorum = Rows(ledger).last_of(session, "quorum")
+            forked = set(contradictions(session, ledger))
+    seen = 0 if quorum is None else quorum.size
+    click.echo(f"{latest.size} entries, {seen} of them cosigned by a quorum")
+    print_table(
+        ("witness", "cosigned", "at", "problem", "since"),
+        [
+            (
+                row.witness,
+                str(row.size) if row.cosigned_at else "",
+                f"{row.cosigned_at:%Y-%m-%d %H:%M:%SZ}" if row.cosigned_at else "",
+                "forked" if row.witness in forked else row.problem or "",
+                f"{row.since:%Y-%m-%d %H:%M:%SZ}" if row.since else "",
+            )
+            for row in rows
+        ],
+    )
+    if forked:
+        raise SystemExit(1)

@@ -1,0 +1,41 @@
+"""The witnesses that this installation asks: LETHE_WITNESS_POLICY."""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from app.settings import Settings, SettingsError
+from lethe.log.note import NoteVerifier
+from lethe.log.policy import MAX_POLICY, NONE, Policy, PolicyError, parse_policy
+
+
+def load_policy(settings: Settings, log: NoteVerifier) -> Policy | None:
+    """Return the policy, None if none is set.
+
+    Raises:
+        SettingsError: The file is missing or no policy, names no quorum or another log, or a
+            witness has no http(s) URL to be asked at.
+    """
+    if not settings.witness_policy:
+        return None
+    try:
+        with Path(settings.witness_policy).open("rb") as file:
+            policy = parse_policy(file.read(MAX_POLICY + 1))
+    except OSError as error:
+        raise SettingsError(
+            f"LETHE_WITNESS_POLICY: the file cannot be read: {error.strerror}"
+        ) from None
+    except PolicyError as error:
+        raise SettingsError(f"LETHE_WITNESS_POLICY: {error.detail}") from None
+    if policy.quorum == NONE:
+        raise SettingsError("LETHE_WITNESS_POLICY: its quorum is none: unset it, or name one")
+    if not policy.accepts(log):
+        raise SettingsError(
+            f"LETHE_WITNESS_POLICY: it lists other logs than this one, whose key is {log.vkey}"
+        )
+    for witness in policy.witnesses:
+        parts = urlsplit(witness.url or "")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise SettingsError(
+                "LETHE_WITNESS_POLICY: each witness needs its http(s) URL, where it is asked"
+            )
+    return policy

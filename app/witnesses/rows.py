@@ -1,0 +1,122 @@
+"""Which checkpoint a certificate carries: the first stored here that covers its entry.
+
+Rows are only ever added, in growing order of size, so the answer for an entry never changes.
+A certificate of before witnesses were asked, or after, carries what it always did: the
+smallest published checkpoint. In between it waits for a row: one with a quorum or, where the
+installation fails open, one without after some time.
+
+Each row has a MAC under a key derived from `entries.key`: who writes the database can add none.
+"""
+
+from hmac import compare_digest, digest
+from typing import Literal
+
+from sqlalchemy import Select
+from sqlalchemy import select as columns
+from sqlmodel import Session, col
+
+from app.ledger.sequencer import Ledger, Transaction
+from app.problems import NotWitnessedError
+from lethe import canonical
+from models import WitnessedCheckpoint
+
+Kind = Literal["began", "quorum", "without", "ended"]
+WAITING = "the certificate waits for witnesses to cosign its checkpoint"
+
+
+class Rows:
+    """The rows of one ledger's installation."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        assert ledger.entry_key is not None, "a ledger without it is for looking only"
+        self._ledger = ledger
+        self._key = ledger.entry_key.derive("lethe witnessed checkpoints 1")
+
+    def is_authentic(self, row: WitnessedCheckpoint) -> bool:
+        """Return whether this installation wrote the row."""
+        return compare_digest(str(row.mac).encode(), self._mac(row).encode())
+
+    def last(self, session: Session) -> WitnessedCheckpoint | None:
+        """Return the row of the largest size."""
+        return self._first(session, _ROWS.order_by(col(WitnessedCheckpoint.size).desc()))
+
+    def last_of(self, session: Session, kind: Kind) -> WitnessedCheckpoint | None:
+        """Return the row of the largest size of one kind."""
+        query = _ROWS.where(col(WitnessedCheckpoint.kind) == kind)
+        return self._first(session, query.order_by(col(WitnessedCheckpoint.size).desc()))
+
+    def of_size(self, session: Session, size: int) -> WitnessedCheckpoint | None:
+        """Return the row of a size."""
+        return self._first(session, _ROWS.where(col(WitnessedCheckpoint.size) == size))
+
+    def note_for(self, session: Session, index: int) -> str | None:
+        """Return the note that the certificate with entry `index` carries.
+
+        None means that of the smallest published checkpoint over the entry.
+
+        Raises:
+            NotWitnessedError: It waits for a row.
+        """
+        query = _ROWS.where(col(WitnessedCheckpoint.size) > index)
+        found = self._first(session, query.order_by(col(WitnessedCheckpoint.size)))
+        if found is not None:
+            return None if found.kind == "began" else found.note
+        if self.are_asked(session):
+            raise NotWitnessedError(WAITING)
+        return None
+
+    def waits(self, session: Session, index: int) -> bool:
+        """Return whether the certificate with entry `index` waits for witnesses."""
+        try:
+            self.note_for(session, index)
+        except NotWitnessedError:
+            return True
+        return False
+
+    def are_asked(self, session: Session) -> bool:
+        """Return whether witnesses are asked, by what is stored."""
+        last = self.last(session)
+        return last is not None and last.kind != "ended"
+
+    def add(self, kind: Kind, size: int, note: str) -> bool:
+        """Store a row, unless there is one of this size or a larger one; return whether.
+
+        Of a beginning, unless the last one says that witnesses are asked already; of an end,
+        unless it says that they are not.
+        """
+
+        def effect(tx: Transaction) -> bool:
+            last = self.last(tx.session)
+            if (kind == "began") == self.are_asked(tx.session):
+                return False
+            if last is not None and last.size >= size:
+                return False
+            row = WitnessedCheckpoint(size=size, kind=kind, note=note, mac="")
+            row.mac = self._mac(row)
+            row.stored_at = tx.now
+            tx.session.add(row)
+            return True
+
+        return self._ledger.transact(effect, checkpoint=False)
+
+    def _first(
+        self, session: Session, query: Select[int, str, str, str]
+    ) -> WitnessedCheckpoint | None:
+        """Return the first row of a query that this installation wrote."""
+        for row in session.connection().execute(query.execution_options(yield_per=100)):
+            found = WitnessedCheckpoint(**row._mapping)
+            if self.is_authentic(found):
+                return found
+        return None
+
+    def _mac(self, row: WitnessedCheckpoint) -> str:
+        said = [self._ledger.origin, str(row.size), str(row.kind), str(row.note)]
+        return digest(self._key, canonical.encode(said), "sha256").hex()
+
+
+_ROWS = columns(
+    col(WitnessedCheckpoint.size),
+    col(WitnessedCheckpoint.kind),
+    col(WitnessedCheckpoint.note),
+    col(WitnessedCheckpoint.mac),
+)

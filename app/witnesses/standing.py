@@ -1,0 +1,102 @@
+"""How each witness stands: what it did last, and whether it holds proof against this log."""
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+
+from sqlmodel import Session, col, select
+
+from app.ledger import storage
+from app.ledger.sequencer import Ledger
+from lethe.errors import LetheError
+from lethe.log.checkpoint import open_checkpoint
+from lethe.log.policy import Policy
+from models import WitnessStanding
+from models.database.clock import clock
+
+FORKED = "forked"  # the log's own key signed another tree: the one problem that proves itself
+CONTRADICTED = (
+    "holds a checkpoint that the key of this log signed and that this log does not extend: a "
+    "copy of this installation runs or ran, or its database was put back: docs/witnesses.md"
+)
+
+
+def label_of(vkey: str) -> str:
+    """Return name+key id, by which metrics and people know a witness."""
+    return "+".join(vkey.split("+")[:2])
+
+
+def labels_of(policy: Policy) -> dict[str, str]:
+    """Return {URL: label of the first key that is asked there}."""
+    found: dict[str, str] = {}
+    for witness in policy.witnesses:
+        found.setdefault(witness.url or "", label_of(witness.key.vkey))
+    return found
+
+
+def note_cosigned(ledger: Ledger, witness: str, size: int) -> None:
+    """Store that a witness cosigned a checkpoint. Proof against the log stays."""
+
+    def change(row: WitnessStanding, now: datetime) -> None:
+        row.size, row.cosigned_at = size, now
+        if row.problem != FORKED:
+            row.problem = row.since = None
+
+    _change(ledger, witness, change)
+
+
+def note_problem(
+    ledger: Ledger, witness: str, problem: str, evidence: str | None = None
+) -> bool:
+    """Store why a witness did not cosign; return whether it is another reason than before."""
+    before: list[str | None] = []
+
+    def change(row: WitnessStanding, now: datetime) -> None:
+        before.append(row.problem)
+        if row.problem not in (problem, FORKED):
+            row.problem, row.since = problem, now
+        row.evidence = evidence or row.evidence
+
+    _change(ledger, witness, change)
+    return before != [problem]
+
+
+def standings(session: Session) -> list[WitnessStanding]:
+    """Return the rows of all witnesses that were ever asked, by their labels."""
+    query = select(WitnessStanding).order_by(col(WitnessStanding.witness))
+    return list(session.exec(query))
+
+
+def contradicts(session: Session, ledger: Ledger, note: str) -> bool:
+    """Return whether the log's key signed `note` and the log does not extend its tree."""
+    try:
+        held = open_checkpoint(note, ledger.verifier)
+    except LetheError:
+        return False
+    if held.size > storage.read_size(session):
+        return True
+    return storage.NodeTable(session).root_at(held.size) != held.root
+
+
+def contradictions(session: Session, ledger: Ledger) -> Iterator[str]:
+    """Yield the label of each witness that holds proof against the log, verified anew."""
+    for row in standings(session):
+        if row.evidence is not None and contradicts(session, ledger, row.evidence):
+            yield row.witness
+
+
+def are_up(rows: Iterable[WitnessStanding]) -> dict[tuple[str, ...], float]:
+    """Return by label whether a witness cosigned when it was asked last."""
+    return {(row.witness,): float(row.problem is None) for row in rows}
+
+
+def _change(
+    ledger: Ledger, witness: str, change: Callable[[WitnessStanding, datetime], None]
+) -> None:
+    def effect() -> None:
+        with Session(ledger.engine) as session:
+            row = session.get(WitnessStanding, witness) or WitnessStanding(witness=witness)
+            change(row, clock(session))
+            session.add(row)
+            session.commit()
+
+    ledger.beside(effect)

@@ -1,0 +1,79 @@
+"""`lethe witness`: make and run a witness of logs (C2SP tlog-witness)."""
+
+import logging
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from lethe.log.note import NoteError, parse_log_vkey
+
+_Directory = click.Path(file_okay=False, path_type=Path)
+
+
+@click.group()
+def witness() -> None:
+    """Cosign the checkpoints of logs that only ever grew."""
+
+
+@witness.command()
+@click.argument("directory", type=_Directory)
+@click.option("--name", required=True, help="The witness's name: a URL without its scheme.")
+@click.option(
+    "--log", "logs", multiple=True, help="A log's vkey, or a file with it; repeatable."
+)
+def init(directory: Path, name: str, logs: tuple[str, ...]) -> None:
+    """Make a witness in DIRECTORY and print its two verifier keys.
+
+    The name is part of the keys and never changes. Later logs are lines of DIRECTORY/logs.
+    """
+    from lethe.witness.home import create
+
+    try:
+        keys = [parse_log_vkey(_text(one)) for one in logs]
+    except NoteError as error:
+        raise NoteError(f"--log is neither a vkey nor a file: {error.detail}") from None
+    for cosigner in create(directory, name, keys):
+        click.echo(cosigner.verifier.vkey)
+
+
+@witness.command()
+@click.argument("directory", type=_Directory)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option("--port", default=7380, show_default=True, help="0: any free one.")
+def serve(directory: Path, host: str, port: int) -> None:
+    """Answer logs and monitors until SIGTERM or Ctrl-C.
+
+    Prints its address once it listens. TLS is a reverse proxy's.
+    """
+    from lethe.witness.home import load
+    from lethe.witness.server import Server
+
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    loaded = load(directory)
+    try:
+        server = Server((host, port), loaded)
+    except (OSError, OverflowError) as error:
+        raise click.UsageError(f"cannot listen there: {error}") from None
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        threading.Thread(target=server.shutdown, daemon=True).start()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    bound = server.server_address
+    click.echo(f"witness at http://{bound[0]!s}:{bound[1]}/")
+    sys.stdout.flush()
+    with server:
+        server.serve_forever(poll_interval=0.1)
+    loaded.heads.close()
+
+
+def _text(file_or_text: str) -> str:
+    try:
+        return Path(file_or_text).read_text(encoding="utf-8").removesuffix("\n")
+    except (OSError, ValueError):  # no such file, too long for a file name, or not text
+        return file_or_text

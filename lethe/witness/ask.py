@@ -1,0 +1,186 @@
+"""Asking a witness for cosignatures, as a log does (C2SP tlog-witness).
+
+A witness is a remote machine of somebody else: it may be down, slow, endless or lie. Whatever
+it does, the caller gets lines that verify or an error that says which of these it was.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+
+from lethe.errors import LetheError
+from lethe.log.checkpoint import Checkpoint, CheckpointError, open_checkpoint
+from lethe.log.cosignature import split_cosignature
+from lethe.log.note import NoteError, NoteVerifier, SignatureLine, read_note, split_note
+from lethe.records import dataclass
+from lethe.witness.heads import origin_hash
+from lethe.witness.protocol import (
+    PATH,
+    AddCheckpoint,
+    RequestError,
+    format_add_checkpoint,
+    parse_size,
+)
+
+TIMEOUT_S = 5.0  # for each connect, read and write
+WHOLE_S = 15.0  # for the body of an answer
+MAX_ANSWER = 64 * 1024  # bytes; ten ML-DSA-44 lines have 33,000
+SKEW_S = 300.0  # a cosignature's time may be this far from the clock here
+PATIENCE = 3  # calls in one asking: others may have the witness go on meanwhile
+
+Prove = Callable[[int, int], Sequence[bytes]]  # (old size, new size) -> consistency proof
+
+
+class WitnessFailureError(LetheError):
+    """A witness that gave no cosignature. `slug` is one word for metrics."""
+
+    title = "A witness did not cosign"
+    status = 502
+
+
+class DownError(WitnessFailureError):
+    """It does not answer, or not in time, or answers with a server's error."""
+
+    slug = "down"
+
+
+class LyingError(WitnessFailureError):
+    """It answers what no honest witness answers: a wrong signature, time, size or status."""
+
+    slug = "lying"
+
+
+class RefusingError(WitnessFailureError):
+    """It does not know this log or its key."""
+
+    slug = "refusing"
+
+
+class ContradictingError(WitnessFailureError):
+    """It says that it cosigned what this log does not extend. `members["size"]`: of what."""
+
+    slug = "contradicting"
+
+
+@dataclass(frozen=True, slots=True)
+class Cosigned:
+    """The lines of known keys over the checkpoint that was sent, and these keys."""
+
+    lines: tuple[SignatureLine, ...]
+    vkeys: tuple[str, ...]
+
+
+class Asker:
+    """Asks the witness below one URL, whose keys are known; remembers its last size."""
+
+    def __init__(
+        self, url: str, keys: Sequence[NoteVerifier], clock: Callable[[], float] = time.time
+    ) -> None:
+        import httpx2
+
+        self._url, self._keys, self._clock = url.rstrip("/"), tuple(keys), clock
+        self._client = httpx2.Client(timeout=TIMEOUT_S, follow_redirects=False)
+        self._errors = (httpx2.HTTPError, httpx2.InvalidURL)
+        self._size = 0
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def cosign(self, note: str, checkpoint: Checkpoint, prove: Prove) -> Cosigned:
+        """Return the witness's lines over a checkpoint's note.
+
+        Raises:
+            WitnessFailureError: There are none; see the classes.
+        """
+        for _ in range(PATIENCE):
+            if self._size > checkpoint.size:
+                size, self._size = self._size, 0
+                raise ContradictingError(
+                    f"it cosigned {size} entries, and this log has {checkpoint.size}",
+                    size=size,
+                )
+            proof = prove(self._size, checkpoint.size) if self._size else ()
+            request = AddCheckpoint(self._size, tuple(proof), note)
+            status, body = self._call("POST", PATH, format_add_checkpoint(request))
+            match status:
+                case HTTPStatus.OK:
+                    found = self._lines(note, body)
+                    self._size = checkpoint.size
+                    return found
+                case HTTPStatus.CONFLICT:
+                    self._size = self._other_size(body)
+                case HTTPStatus.UNPROCESSABLE_ENTITY:
+                    size, self._size = self._size, 0
+                    raise ContradictingError(
+                        f"it does not accept the proof from {size} entries", size=size
+                    )
+                case HTTPStatus.FORBIDDEN | HTTPStatus.NOT_FOUND:
+                    raise RefusingError(
+                        f"it answers {status}: is this log's vkey in its list of logs?"
+                    )
+                case _ if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                    raise DownError(f"it answers {status}")
+                case _:
+                    raise LyingError(f"it answers {status}, which no witness does")
+        raise LyingError("it names another size each time")
+
+    def last(self, log: NoteVerifier) -> str | None:
+        """Return the note of the checkpoint that the witness holds, if `log` signed it.
+
+        What the log signed proves what the witness says. Never raises for what it answers.
+        """
+        try:
+            status, body = self._call("GET", f"{origin_hash(log.name)}/checkpoint", None)
+            if status == HTTPStatus.OK:
+                open_checkpoint(note := body.decode(), log)
+                return note
+        except (WitnessFailureError, NoteError, CheckpointError, UnicodeDecodeError):
+            return None
+        return None
+
+    def _other_size(self, body: bytes) -> int:
+        try:
+            size = parse_size(body)
+        except RequestError as error:
+            raise LyingError(error.detail) from None
+        if size == self._size:
+            raise LyingError("it refuses the size that it names itself")
+        return size
+
+    def _lines(self, note: str, body: bytes) -> Cosigned:
+        """Return the lines of the witness's keys, each verified."""
+        now = self._clock()
+        text, _ = split_note(note)
+        try:
+            answer = f"{text}\n{body.decode()}"
+            verified = read_note(answer, self._keys).verified
+            _, lines = split_note(answer)
+        except (NoteError, UnicodeDecodeError):
+            raise LyingError("its answer is not a cosignature by its key") from None
+        known = {(key.name, key.key_id): key.vkey for key in self._keys}
+        own = [line for line in lines if (line.name, line.key_id) in known]
+        if len({known[line.name, line.key_id] for line in own}) != len(own):
+            raise LyingError("it signed twice with one key")
+        for line in own:
+            signed_at, _ = split_cosignature(line.signature)
+            if abs(signed_at - now) > SKEW_S:
+                raise LyingError(
+                    "the time of its cosignature is not now: its clock or ours is wrong"
+                )
+        return Cosigned(tuple(own), tuple(key.vkey for key in verified))
+
+    def _call(self, method: str, path: str, content: bytes | None) -> tuple[int, bytes]:
+        until, data = time.monotonic() + WHOLE_S, b""
+        url = f"{self._url}/{path}"
+        try:
+            with self._client.stream(method, url, content=content) as answer:
+                for chunk in answer.iter_raw():
+                    data += chunk
+                    if len(data) > MAX_ANSWER:
+                        raise LyingError("its answer is larger than any can be")
+                    if time.monotonic() > until:
+                        raise DownError("its answer takes too long")
+                return answer.status_code, data
+        except self._errors as error:
+            raise DownError(f"it cannot be reached: {type(error).__name__}") from None

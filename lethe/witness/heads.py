@@ -1,0 +1,143 @@
+"""What a witness remembers of each log, in files that are durable before it signs.
+
+heads/<SHA-256 of origin>.json     size, root and time of the last head, to be signed
+heads/<SHA-256 of origin>.note     the last checkpoint with the lines it was answered with
+evidence/<SHA-256 of origin>-<…>   requests that the log signed and that contradict the head
+
+A kill between head and answer leaves a head that nobody has a cosignature of: the log asks
+again and gets one. It never leaves an answer without its head.
+"""
+
+import fcntl
+import os
+from hashlib import sha256
+from pathlib import Path
+
+from lethe import canonical
+from lethe.errors import LetheError
+from lethe.files import write_durably
+from lethe.log.cosignature import MAX_TIME
+from lethe.log.spelling import format_base64, parse_base64
+from lethe.log.tree import HASH_SIZE, MAX_SIZE
+from lethe.records import dataclass
+
+MOST_EVIDENCE = 16  # requests kept of one log: one proves enough
+
+
+class StateError(LetheError):
+    """The witness's memory is missing, damaged or in use by another process."""
+
+    slug = "witness-state"
+    title = "The witness may not sign"
+    status = 503
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The largest tree of a log that the witness cosigned; time in seconds since 1970."""
+
+    origin: str
+    size: int
+    root: bytes
+    time: int
+
+
+class Heads:
+    """The heads below one directory, which one process at a time may use."""
+
+    def __init__(self, directory: Path) -> None:
+        self._heads, self._evidence = directory / "heads", directory / "evidence"
+        if not self._heads.is_dir():
+            raise StateError(
+                f"{self._heads} is missing: a witness that forgot what it cosigned could "
+                "cosign a fork. Restore it; if it is lost, retire this witness and make "
+                "another with `lethe witness init`"
+            )
+        self._lock = os.open(self._heads, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise StateError(
+                f"another process uses {self._heads}: end it before you start this one"
+            ) from None
+
+    @staticmethod
+    def create(directory: Path) -> None:
+        """Make the directories of a new witness."""
+        (directory / "heads").mkdir(mode=0o700)
+        (directory / "evidence").mkdir(mode=0o700)
+
+    def close(self) -> None:
+        """Let another process use the directory."""
+        os.close(self._lock)
+
+    def read(self, origin: str) -> Head | None:
+        """Return the last head, None if the log is new.
+
+        Raises:
+            StateError: The file is damaged.
+        """
+        path = self._path(origin, "json")
+        try:
+            return _parse(path.read_bytes(), origin)
+        except FileNotFoundError:
+            return None
+        except (LetheError, LookupError, TypeError, ValueError):
+            raise StateError(
+                f"{path} is damaged: restore it, or retire this witness for its log"
+            ) from None
+
+    def write(self, head: Head) -> None:
+        """Remember a head; it is durable when this returns, and may then be signed."""
+        write_durably(self._path(head.origin, "json"), _format(head))
+
+    def answered(self, origin: str, note: str) -> None:
+        """Keep the note of the last head with the lines that were answered."""
+        write_durably(self._path(origin, "note"), note.encode(), mode=0o644)
+
+    def note(self, origin_hash: str) -> bytes | None:
+        """Return the last answered note of the log whose origin has this SHA-256 in hex."""
+        try:
+            return (self._heads / f"{origin_hash}.note").read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def keep(self, origin: str, request: bytes) -> None:
+        """Keep a request that the log signed, as evidence; the same one is kept once."""
+        prefix = origin_hash(origin)
+        kept = list(self._evidence.glob(f"{prefix}-*"))
+        path = self._evidence / f"{prefix}-{sha256(request).hexdigest()[:16]}"
+        if path not in kept and len(kept) < MOST_EVIDENCE:
+            write_durably(path, request)
+
+    def _path(self, origin: str, kind: str) -> Path:
+        return self._heads / f"{origin_hash(origin)}.{kind}"
+
+
+def origin_hash(origin: str) -> str:
+    """Return SHA-256 of an origin in hex, by which a witness serves its last checkpoint."""
+    return sha256(origin.encode()).hexdigest()
+
+
+def _format(head: Head) -> bytes:
+    value = {
+        "origin": head.origin,
+        "root": format_base64(head.root),
+        "size": str(head.size),
+        "time": str(head.time),
+    }
+    return canonical.encode(value) + b"\n"
+
+
+def _parse(data: bytes, origin: str) -> Head:
+    value = canonical.decode(data.removesuffix(b"\n"))
+    head = Head(
+        value["origin"], int(value["size"]), parse_base64(value["root"]), int(value["time"])
+    )
+    sound = 0 <= head.size <= MAX_SIZE and 0 < head.time <= MAX_TIME
+    if not sound or len(head.root) != HASH_SIZE or head.origin != origin:
+        raise ValueError("not a head")
+    if _format(head) != data:
+        raise ValueError("more than a head")
+    return head

@@ -1,0 +1,129 @@
+"""A witness over HTTP (C2SP tlog-witness), from the standard library.
+
+POST /add-checkpoint            cosignature lines, or the status of the refusal
+GET /<origin hash>/checkpoint   the last cosigned checkpoint
+"""
+
+import logging
+import re
+import threading
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import SHUT_RDWR, socket
+from typing import Any
+
+from lethe.errors import LetheError
+from lethe.witness.protocol import MAX_BODY, PATH, SIZE_TYPE, format_size
+from lethe.witness.witness import OldSizeError, Witness
+
+log = logging.getLogger(__name__)
+
+IDLE_S = 10.0  # longest wait for bytes of a request
+CONNECTION_S = 60.0  # longest connection, whatever it sends
+MOST_CONNECTIONS = 64
+TEXT = "text/plain; charset=utf-8"
+_CHECKPOINT = re.compile(r"/([0-9a-f]{64})/checkpoint")
+
+
+class Server(ThreadingHTTPServer):
+    """Listens at once; `serve_forever` answers. No address of a client is logged."""
+
+    daemon_threads = True
+    request_queue_size = MOST_CONNECTIONS
+
+    def __init__(self, address: tuple[str, int], witness: Witness) -> None:
+        self.witness = witness
+        self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        super().__init__(address, Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread of its own, or hang up where too many are at work."""
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # no thread left
+            self._free.release()
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer one connection, and end it after CONNECTION_S."""
+        ender = threading.Timer(CONNECTION_S, _hang_up, [request])
+        ender.daemon = True
+        ender.start()
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            ender.cancel()
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Name an error without its text, which may hold what was sent."""
+        log.warning("a connection of the witness ended with an error")
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    server: Server
+    timeout = IDLE_S
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "lethe-witness", ""
+
+    def do_POST(self) -> None:
+        """Cosign a checkpoint."""
+        if self.path != f"/{PATH}":
+            self.close_connection = True  # the body stays unread
+            self._answer(404, b"the one path to post to is /add-checkpoint\n")
+            return
+        length = self.headers.get("content-length", "")
+        if not re.fullmatch("[0-9]{1,9}", length):
+            self.close_connection = True
+            self._answer(411, b"a Content-Length is required\n")
+            return
+        if int(length) > MAX_BODY:
+            self.close_connection = True
+            self._answer(413, b"the body is larger than any such request\n")
+            return
+        body = self.rfile.read(int(length))
+        if len(body) < int(length):
+            self.close_connection = True
+            return
+        try:
+            lines = self.server.witness.add_checkpoint(body)
+        except OldSizeError as error:
+            self._answer(error.status, format_size(error.size), SIZE_TYPE)
+        except LetheError as error:
+            self._answer(error.status, f"{error.detail}\n".encode())
+        except OSError as error:
+            log.error("the witness cannot write: %s", error.strerror)
+            self._answer(503, b"the witness cannot remember the checkpoint\n")
+        else:
+            self._answer(200, lines.encode())
+
+    def do_GET(self) -> None:
+        """Serve the last cosigned checkpoint of a log."""
+        found = _CHECKPOINT.fullmatch(self.path)
+        note = self.server.witness.heads.note(found[1]) if found else None
+        if note is None:
+            self._answer(404, b"no checkpoint was cosigned for this log\n")
+        else:
+            self._answer(200, note)
+
+    def _answer(self, status: int, body: bytes, kind: str = TEXT) -> None:
+        self.send_response(HTTPStatus(status))
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log no call: it would name the client's address."""
+
+
+def _hang_up(connection: socket) -> None:
+    try:
+        connection.shutdown(SHUT_RDWR)
+    except OSError:
+        return  # it has ended already

@@ -1,0 +1,87 @@
+"""`lethe witness init`, and what it refuses."""
+
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from lethe.cli.witness import witness
+from lethe.errors import LetheError
+from lethe.log.note import parse_vkey
+from tests.lethe.certificates.build import log_signer
+from tests.lethe.cli.certificates import bundle_in, run_as_main
+
+LOG = log_signer().verifier.vkey
+
+
+def run(*arguments: object) -> Result:
+    """Run `lethe witness` as `main` does: an error of Lethe's is a line and exit code 2."""
+
+    @click.command()
+    def main() -> None:
+        try:
+            witness([str(argument) for argument in arguments], standalone_mode=False)
+        except LetheError as error:
+            raise click.UsageError(error.detail) from error
+
+    return CliRunner().invoke(main, [])
+
+
+def test_init_makes_two_keys_and_knows_the_logs_of_either_spelling(tmp_path: Path) -> None:
+    (tmp_path / "log.vkey").write_text(f"{LOG}\n")
+    second = log_signer("second.example", b"second").verifier.vkey
+    place = tmp_path / "w"
+    made = run(
+        "init", place, "--name", "w.example", "--log", tmp_path / "log.vkey", "--log", second
+    )
+    assert made.exit_code == 0, made.output
+    keys = [parse_vkey(line) for line in made.output.splitlines()]
+    assert [(key.name, key.kind) for key in keys] == [
+        ("w.example", b"\x04"),
+        ("w.example", b"\x06"),
+    ]
+    assert (place / "logs").read_text().splitlines()[1:] == [LOG, second]
+    assert (place / "witness.key").stat().st_mode & 0o077 == 0
+    again = run("init", place, "--name", "w.example")
+    assert again.exit_code == 2
+    assert "not empty" in again.output
+
+
+REFUSED: dict[str, list[str]] = {
+    "a name with a space": ["--name", "w example"],
+    "a name that is too long": ["--name", "w" * 256],
+    "no log": ["--name", "w.example", "--log", "log.vkey"],
+    "a witness as a log": ["--name", "w.example", "--log", "w.example+00000000+BA=="],
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_makes_nothing(tmp_path: Path, name: str) -> None:
+    assert run("init", tmp_path / "w", *REFUSED[name]).exit_code == 2
+    assert not (tmp_path / "w").exists()
+
+
+def test_a_directory_that_is_none_does_not_serve(tmp_path: Path) -> None:
+    refused = run("serve", tmp_path)
+    assert refused.exit_code == 2
+    assert "lethe witness init" in refused.output
+
+
+def test_a_port_that_is_taken_or_none(tmp_path: Path) -> None:
+    run("init", tmp_path / "w", "--name", "w.example")
+    refused = run("serve", tmp_path / "w", "--port", "70000")
+    assert refused.exit_code == 2
+    assert "cannot listen" in refused.output
+
+
+def test_verify_takes_a_policy_and_no_witness_beside_it(files: Path) -> None:
+    policy = files / "witness.policy"
+    given = ["verify", bundle_in(files), "--keys", files / "keys", "--policy", policy]
+    policy.write_text("quorum none\n")
+    assert run_as_main(*given).exit_code == 0
+    assert run_as_main(*given, "--threshold", "0").exit_code == 2
+    policy.write_text(f"witness A {LOG}\nquorum A\n")
+    refused = run_as_main(*given)
+    assert refused.exit_code == 2  # a log's key is no witness's
+    assert "line 1 of the policy" in refused.output

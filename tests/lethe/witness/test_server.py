@@ -1,0 +1,88 @@
+"""The witness over HTTP: statuses of the specification, and bounds."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from lethe.witness import server
+from lethe.witness.heads import Heads, origin_hash
+from lethe.witness.protocol import MAX_BODY, SIZE_TYPE
+from tests.lethe.certificates.build import log_signer
+from tests.lethe.witness.logs import Log, serving, witness_in
+
+LOG, FORK = Log(20), Log(20, "other ")
+PLACE = f"/{origin_hash(LOG.signer.name)}/checkpoint"
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[httpx2.Client]:
+    witness_in(tmp_path / "w", LOG)
+    with serving(tmp_path / "w") as url, httpx2.Client(base_url=url) as made:
+        yield made
+
+
+def test_statuses_of_the_specification(client: httpx2.Client) -> None:
+    def post(body: bytes) -> httpx2.Response:
+        return client.post("/add-checkpoint", content=body)
+
+    assert client.get(PLACE).status_code == 404
+    assert post(LOG.request(0, 5)).status_code == 200
+    conflict = post(LOG.request(0, 20))
+    assert (conflict.status_code, conflict.content) == (409, b"5\n")
+    assert conflict.headers["content-type"] == SIZE_TYPE
+    assert post(FORK.request(5, 20)).status_code == 422
+    assert post(b"old\n").status_code == 400
+    assert post(Log(5, signer=log_signer("x.example")).request(0, 5)).status_code == 404
+    forger = Log(5, signer=log_signer(LOG.signer.name, b"forger"))
+    assert post(forger.request(0, 5)).status_code == 403
+    cosigned = post(LOG.request(5, 20))
+    assert cosigned.status_code == 200
+    assert client.get(PLACE).content == LOG.note(20).encode() + cosigned.content
+
+
+def test_other_calls_and_other_paths(client: httpx2.Client) -> None:
+    assert client.post("/other", content=b"x").status_code == 404
+    assert client.get("/").status_code == 404
+    assert client.get(PLACE.upper()).status_code == 404
+    assert client.put("/add-checkpoint", content=b"x").status_code == 501
+    chunked = client.post("/add-checkpoint", content=iter([b"x"]))
+    assert chunked.status_code == 411
+    address = (client.base_url.host, client.base_url.port)
+    with socket.create_connection(address, timeout=10) as huge:
+        length = f"content-length: {MAX_BODY + 1}"
+        huge.sendall(f"POST /add-checkpoint HTTP/1.1\r\n{length}\r\n\r\n".encode())
+        assert huge.recv(100).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_full_disk_is_said(client: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Heads, "write", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+    assert client.post("/add-checkpoint", content=LOG.request(0, 5)).status_code == 503
+
+
+def test_a_body_that_is_cut_short_and_a_silent_client_hold_nothing(
+    client: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "CONNECTION_S", 0.05)
+    address = (client.base_url.host, client.base_url.port)
+    with socket.create_connection(address, timeout=10) as silent:
+        assert silent.recv(1) == b""  # hung up
+    with socket.create_connection(address, timeout=10) as cut:
+        cut.sendall(b"POST /add-checkpoint HTTP/1.1\r\ncontent-length: 10\r\n\r\nold")
+        assert cut.recv(1) == b""
+    assert client.get(PLACE).status_code == 404
+
+
+def test_no_more_than_so_many_connections_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 1)
+    witness_in(tmp_path / "w", LOG)
+    with serving(tmp_path / "w") as url:
+        parts = httpx2.URL(url)
+        with socket.create_connection((parts.host, parts.port), timeout=10) as first:
+            first.sendall(b"GET / HTTP/1.1\r\n")
+            with socket.create_connection((parts.host, parts.port), timeout=10) as second:
+                assert second.recv(1) == b""
