@@ -8,20 +8,18 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from app.schemas.base import Wire
-from app.schemas.models import FamilyManifest, Name
+from app.schemas.models import Name
+from app.schemas.tables import TableManifest, Word
 from lethe.catalogue import CLASSIFIERS, REGRESSORS, TRANSFORMERS, RecipeClass, RecipeMethod
 
 Parameter = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z][a-zA-Z0-9_]{0,39}$")]
 # RFC 8785 has no larger integers.
 Whole = Annotated[int, Field(ge=-(2**53) + 1, le=2**53 - 1)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Word = Annotated[str, StringConstraints(max_length=200)]
 Value = bool | Whole | Finite | Word | None
 Values = Annotated[
     list[Value | Annotated[list[Value], Field(max_length=1000)]], Field(max_length=1000)
 ]
-
-Categories = Annotated[list[Word], Field(min_length=1, max_length=10_000)]
 
 
 def _plain(value: Any) -> Any:
@@ -95,51 +93,32 @@ def check_classes(recipe: RecipeDocument, classes: list[str]) -> None:
         raise ValueError("classes: name each once")
 
 
-class NewRecipe(FamilyManifest):
+class NewRecipe(TableManifest):
     """The "manifest" part of POST /v1/models for a recipe.
 
-    classes: names, of a classifier; none of a regressor, whose labels are numbers. columns: of
-    a row's features; features: their names, if they have some. categories: of features that
-    are texts, by their names, the values in the order of the numbers 0, 1, … that the recipe
-    sees. weighted: whether each row has a weight. An erasure fits the recipe again on the
-    retained rows.
+    classes: names, of a classifier; none of a regressor, whose labels are numbers. An erasure
+    fits the recipe again on the retained rows.
     """
 
     family: Literal["recipe"]
     method: RecipeMethod = "refit"
     classes: list[Name] = Field(default_factory=list, max_length=10_000)
-    columns: int = Field(ge=1, le=10_000)
-    features: list[Word] = Field(default_factory=list, max_length=10_000)
-    categories: dict[Word, Categories] = Field(default_factory=dict, max_length=1000)
-    weighted: bool = False
     recipe: RecipeDocument
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         check_classes(self.recipe, self.classes)
-        if self.features and len(self.features) != self.columns:
-            raise ValueError("features: name every column, or none")
-        if len(set(self.features)) != len(self.features):
-            raise ValueError("features: name each once")
-        for name, values in self.categories.items():
-            if name not in self.features:
-                raise ValueError(f"categories: {name} is not among the features")
-            if len(set(values)) != len(values):
-                raise ValueError(f"categories: {name} names a value twice")
         return self
 
     def pinned(self) -> dict[str, Any]:
         """Return what the log holds the model to, by its digest."""
-        config: dict[str, Any] = {
-            "family": self.family,
-            "data": "rows",
-            "columns": self.columns,
-            "recipe": self.recipe.spelled(),
-        }
-        more = ("features", "categories", "weighted")
-        config |= {name: getattr(self, name) for name in more if getattr(self, name)}
         return {
-            "config": config,
+            "config": {
+                "family": self.family,
+                "data": "rows",
+                **self.pinned_columns(),
+                "recipe": self.recipe.spelled(),
+            },
             "classes": self.classes,
             "method": self.method,
             "extractor": {},

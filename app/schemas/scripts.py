@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from app.schemas.base import Wire
-from app.schemas.models import FamilyManifest, Name, Sha256Hex
+from app.schemas.models import Name, Sha256Hex
+from app.schemas.tables import TableManifest
 from lethe.catalogue import ScriptMethod
 
 _PART = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}"
@@ -67,17 +68,16 @@ def check_names(classes: list[str]) -> None:
         raise ValueError("classes: name at least two, each once, or none for numbers")
 
 
-class NewScript(FamilyManifest):
+class NewScript(TableManifest):
     """The "manifest" part of POST /v1/models for a program of the operator's.
 
-    classes: names of labels, or none where they are numbers. columns: of a row's features. An
-    erasure runs the program again on the retained rows.
+    classes: names of labels, or none where they are numbers. An erasure runs the program again
+    on the retained rows.
     """
 
     family: Literal["script"]
     method: ScriptMethod = "rerun"
     classes: list[Name] = Field(default_factory=list, max_length=10_000)
-    columns: int = Field(ge=1, le=10_000)
     script: ScriptDocument
 
     @model_validator(mode="after")
@@ -90,7 +90,7 @@ class NewScript(FamilyManifest):
         config = {
             "family": self.family,
             "data": "rows",
-            "columns": self.columns,
+            **self.pinned_columns(),
             "classes": len(self.classes),
             "script": self.script.pinned(),
         }

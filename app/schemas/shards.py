@@ -5,9 +5,10 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from app.schemas.base import Wire
-from app.schemas.models import FamilyManifest, Name
+from app.schemas.models import Name
 from app.schemas.recipes import RecipeDocument, check_classes
 from app.schemas.scripts import ScriptDocument, check_names
+from app.schemas.tables import TableManifest
 from lethe.catalogue import ShardsMethod
 
 # Classifiers without probabilities, and the losses with which SGDClassifier has them.
@@ -28,17 +29,16 @@ class ShardOptions(Wire):
     aggregate: Literal["mean", "vote", "apart"] = "mean"
 
 
-class NewShards(FamilyManifest):
+class NewShards(TableManifest):
     """The "manifest" part of POST /v1/models for shards of a recipe or of a script.
 
-    classes: names, or none where labels are numbers. columns: of a row's features. An erasure
-    fits the recipe again, or runs the program, in the shards that held the records.
+    classes: names, or none where labels are numbers. An erasure fits the recipe again, or runs
+    the program, in the shards that held the records.
     """
 
     family: Literal["shards"]
     method: ShardsMethod = "refit-shards"
     classes: list[Name] = Field(default_factory=list, max_length=10_000)
-    columns: int = Field(ge=1, le=10_000)
     recipe: RecipeDocument | None = None
     script: ScriptDocument | None = None
     shards: ShardOptions
@@ -74,7 +74,7 @@ class NewShards(FamilyManifest):
         config: dict[str, Any] = {
             "family": self.family,
             "data": "rows",
-            "columns": self.columns,
+            **self.pinned_columns(),
             "shards": self.shards.model_dump(),
         }
         if self.recipe is not None:

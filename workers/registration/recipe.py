@@ -132,21 +132,23 @@ def prepare_recipe(
     recipe: the JSON file; its `categories` are registered with the names of the features.
     """
     document = dict(recipe)
-    categories = document.pop("categories", {})
-    manifest = {
-        "family": "recipe",
-        "ref": ref,
+    columns = columns_of(rows, document.pop("categories", {}))
+    return pack(rows, {"family": "recipe", "ref": ref, **columns, "recipe": document})
+
+
+def columns_of(rows: RecipeRows, categories: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members of a manifest that say what a row is."""
+    found: dict[str, Any] = {
         "classes": list(rows.classes),
         "columns": rows.features.shape[1],
-        "recipe": document,
     }
     if rows.names:
-        manifest["features"] = list(rows.names)
+        found["features"] = list(rows.names)
     if categories:
-        manifest["categories"] = categories
+        found["categories"] = categories
     if rows.weights is not None:
-        manifest["weighted"] = True
-    return pack(rows, manifest)
+        found["weighted"] = True
+    return found
 
 
 def contributed(rows: RecipeRows, manifest: Mapping[str, Any]) -> bytes:

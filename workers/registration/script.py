@@ -7,7 +7,13 @@ from typing import Any
 
 from lethe import canonical
 from workers.errors import RefusedError
-from workers.registration.recipe import RecipeRegistration, RecipeRows, pack, read_recipe
+from workers.registration.recipe import (
+    RecipeRegistration,
+    RecipeRows,
+    columns_of,
+    pack,
+    read_recipe,
+)
 
 DESCRIPTION = "script.json"
 LOCAL = ("files", "numbers")  # members of the description that are not sent as they are
@@ -59,17 +65,13 @@ def prepare_script(
 ) -> RecipeRegistration:
     """Pack the rows that are not held out, with the manifest for them.
 
+    document: of `read_script`; its `categories` are registered with the names of the features.
     weights: of a model that was trained elsewhere; its digest is registered.
     """
     script = dict(document)
+    columns = columns_of(rows, script.pop("categories", {}))
     if weights is not None:
         script["weights"] = hashlib.sha256(weights).hexdigest()
-    manifest = {
-        "family": "script",
-        "ref": ref,
-        "classes": list(rows.classes),
-        "columns": rows.features.shape[1],
-        "script": script,
-    }
+    manifest = {"family": "script", "ref": ref, **columns, "script": script}
     canonical.encode(manifest)  # a text that is no Unicode is found here
     return pack(rows, manifest)

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.errors import RefusedError
 from workers.registration.recipe import RecipeRegistration, RecipeRows, prepare_recipe
 from workers.training.recipes import process
 from workers.training.recipes.files import decode
@@ -20,14 +19,8 @@ from workers.training.shards.predict import ShardedModel
 def prepare_shards(
     rows: RecipeRows, recipe: Mapping[str, Any], options: Mapping[str, Any], *, ref: str
 ) -> RecipeRegistration:
-    """Pack the rows that are not held out, with the manifest for them; as `in_shards`.
-
-    Raises:
-        RefusedError: Rows have weights, or the recipe categories.
-    """
-    if rows.weights is not None or "categories" in recipe:
-        raise RefusedError("recipes in shards have no sample weights and no categories")
-    return in_shards(prepare_recipe(replace(rows, names=()), recipe, ref=ref), options)
+    """Pack the rows that are not held out, with the manifest for them; as `in_shards`."""
+    return in_shards(prepare_recipe(rows, recipe, ref=ref), options)
 
 
 def in_shards(prepared: RecipeRegistration, options: Mapping[str, Any]) -> RecipeRegistration:
@@ -58,7 +51,9 @@ def predict_unsharded(
     In a process of its own. Raises RefusedError.
     """
     train = ~rows.is_test
-    table = FitRows(np.ascontiguousarray(rows.features[train]), rows.labels[train])
+    weights = None if rows.weights is None else rows.weights[train]
+    known = np.ascontiguousarray(rows.features[train])
+    table = FitRows(known, rows.labels[train], weights)
     return decode(process.fit(recipe, table, process.threads_of(recipe), limits)).predict(
         features
     )

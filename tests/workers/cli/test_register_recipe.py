@@ -145,6 +145,22 @@ def weighted(folder: Path, **changes: Any) -> Path:
     return path
 
 
+def test_a_column_with_holes_is_named_before_rows_are_sent(
+    tmp_path: Path, service: Service
+) -> None:
+    words = ("--label", "kind", "--features", "f*")
+    bayes = {"estimator": "sklearn.naive_bayes.GaussianNB"}
+    for more in ((), ("--shards", 3)):
+        refused = register(tmp_path, bayes, table(tmp_path), *words, *more)
+        assert "f1: 17 of 150 values are missing, and sklearn.naive_bayes.GaussianNB" in said(
+            refused
+        )
+        assert service.manifest == {}
+    imputed = {"steps": [{"estimator": "sklearn.impute.SimpleImputer"}, bayes]}
+    found = register(tmp_path, imputed, table(tmp_path), *words)
+    assert found.exit_code == 0, found.output
+
+
 def test_categories_and_weights_reach_the_fit(tmp_path: Path, service: Service) -> None:
     """The oracle is the library, fitted on numbers that are written out here."""
     data = weighted(tmp_path)

@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
-from safetensors.numpy import save, save_file
+from safetensors.numpy import load, save, save_file
 
 from app.schemas.scripts import NewScript
+from tests.workers.jobs.test_held_out_families import PREDICT
 from tests.workers.training.programs.small import script
 from workers.cli.models import command as model
 from workers.families.script.family import FAMILY
@@ -93,6 +96,71 @@ def test_the_program_travels_and_given_weights_are_compared(
     theirs.write_bytes(b"no model")
     refused = register(tmp_path, None, "--weights", theirs)
     assert "--weights: the program's file is not a safetensors file" in str(refused.exception)
+
+
+def test_a_run_and_given_weights_are_measured_on_held_out_rows(
+    tmp_path: Path, service: Service
+) -> None:
+    """By the program's own `predict`, here; the oracle is numpy on the same rows."""
+    (tmp_path / "predict.py").write_text(PREDICT)
+    document = {name: value for name, value in script().items() if name != "files"}
+    named = {**document, "predict": "predict.py"}
+    plain = register(tmp_path)
+    assert "not measured: the script names no file to predict by" in plain.output
+    theirs, given = tmp_path / "theirs.safetensors", np.array([-1.0, 0.5, 0.5])
+    save_file({"weights": given, "seed": np.array([7])}, theirs)
+    found = register(tmp_path, named, "--send-holdout", "--weights", theirs)
+    assert found.exit_code == 0, found.output
+    features, labels = (service.arrays[f"held_out_{one}"] for one in ("features", "labels"))
+    mine, other = (
+        (features @ weights > 0.5).astype(np.int64)
+        for weights in (load(service.file)["weights"], given)
+    )
+    share, rest = (f"{float(np.mean(one == labels)):.3f}" for one in (mine, other))
+    assert f"the program's run: accuracy on 6 held-out rows: {share}" in found.output
+    assert f"the given weights: accuracy on 6 held-out rows: {rest}" in found.output
+    assert f"their answers differ on {(mine != other).sum()} rows" in found.output
+    assert (mine != other).any()
+    (tmp_path / "predict.py").write_text("raise SystemExit(3)")
+    broken = register(tmp_path, named)
+    assert broken.exit_code == 0
+    assert "not measured on held-out rows: predict.py ended with status 3" in broken.output
+
+
+def test_weights_and_categories_of_a_table(tmp_path: Path, service: Service) -> None:
+    path, document = tmp_path / "rows.parquet", script()
+    for name, text in document.pop("files").items():
+        (tmp_path / name).write_text(text)
+    file = tmp_path / "script.json"
+    table = {
+        "y": ["no", "yes"] * 20,
+        "x": np.arange(40.0),
+        "plan": ["small", "large", "large", "small"] * 10,
+        "w": np.arange(1.0, 41.0),
+    }
+    pq.write_table(pa.table(table), path)
+    words = [*("register", "--url", "http://x", "--ref", "m", path, "--script", tmp_path)]
+    words += [*("--label", "y", "--sample-weight", "w")]
+
+    def run_with(categories: Any) -> Result:
+        file.write_text(json.dumps({**document, "categories": categories}))
+        return CliRunner().invoke(model.model, [str(word) for word in words])
+
+    for wrong, said in (
+        ({"plan": ["small"]}, "plan: 20 of 40 values are not among its categories"),
+        ({"size": ["small"]}, "categories: size is not among the features"),
+        ({"plan": []}, "categories.plan: List should have at least 1 item"),
+    ):
+        refused = run_with(wrong)
+        assert refused.exit_code != 0
+        assert said in f"{refused.output} {refused.exception}"
+        assert service.config == {}
+    found = run_with({"plan": ["small", "large"]})
+    assert found.exit_code == 0, found.output
+    assert service.config["features"] == ["x", "plan"]
+    assert service.config["categories"] == {"plan": ["small", "large"]}
+    assert service.config["weighted"] is True
+    assert service.arrays["weights"].tolist() == (service.arrays["features"][:, 0] + 1).tolist()
 
 
 @pytest.mark.parametrize(

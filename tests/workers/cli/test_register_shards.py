@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from app.schemas.shards import NewShards
@@ -38,10 +40,12 @@ class ShardService(Service):
         features, labels = self.rows["features"], self.rows["labels"]
         shards = self.wanted.shards.count
         of = np.arange(len(labels)) % (shards - 1)
-        files = [
-            fit(recipe, FitRows(features[of == own], labels[of == own]), 1)
-            for own in range(shards)
+        weights = self.rows.get("weights")
+        parts = [
+            FitRows(features[own], labels[own], None if weights is None else weights[own])
+            for own in (of == shard for shard in range(shards))
         ]
+        files = [fit(recipe, one, 1) for one in parts]
         digests = [hashlib.sha256(b"").hexdigest()] * shards
         manifest_of = container.manifest_of(self.wanted.shards.aggregate, files, digests)
         self.file = container.encode(manifest_of, files)
@@ -70,6 +74,36 @@ def test_shards_are_measured_beside_one_model(tmp_path: Path, service: ShardServ
     found = register(tmp_path, TREES, data, *words, "--aggregate", "apart")
     assert "each record is in one" in found.output
     assert "shard 2: accuracy on 15 held-out rows: 0.000" in found.output  # it has no row
+
+
+def test_weights_and_categories_reach_the_shards_and_the_whole_model(
+    tmp_path: Path, service: ShardService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rows.parquet"
+    columns = {
+        "kind": ["a", "b"] * 30,
+        "fx": np.arange(60.0),
+        "fplan": ["small", "large", "small"] * 20,
+        "w": np.arange(1.0, 61.0),
+    }
+    pq.write_table(pa.table(columns), path)
+    whole: list[FitRows] = []
+
+    def fit_all(recipe: Recipe, tables: Sequence[FitRows], *_: object) -> list[bytes]:
+        whole.extend(tables)
+        return [fit(recipe, one, 1) for one in tables]
+
+    monkeypatch.setattr(process, "fit_all", fit_all)
+    recipe = {**TREES, "categories": {"fplan": ["small", "large"]}}
+    words = ("--label", "kind", "--features", "f*", "--shards", 3, "--sample-weight", "w")
+    found = register(tmp_path, recipe, path, *words)
+    assert found.exit_code == 0, found.output
+    assert (service.wanted.weighted, service.wanted.features) == (True, ["fx", "fplan"])
+    assert service.wanted.categories == {"fplan": ["small", "large"]}
+    assert service.rows["weights"].tolist() == (service.rows["features"][:, 0] + 1).tolist()
+    (one,) = whole
+    assert one.weights is not None
+    assert one.weights.tolist() == service.rows["weights"].tolist()
 
 
 def test_numbers_and_votes(tmp_path: Path, service: ShardService) -> None:

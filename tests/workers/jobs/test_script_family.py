@@ -44,14 +44,19 @@ def database_url(sqlite_url: str) -> str:
     return sqlite_url
 
 
-def register(installation: Installation, document: dict[str, Any]) -> None:
+def register(
+    installation: Installation,
+    document: dict[str, Any],
+    arrays: dict[str, Any] | None = None,
+    **columns: Any,
+) -> None:
     """Register a program and run it."""
-    manifest = {**MANIFEST, "script": document}
+    manifest = {**MANIFEST, "script": document, **columns}
     assert installation.caller.register_key().status_code in (200, 201)
     answer = installation.caller.operator(
         "POST",
         "/v1/models",
-        files={"data": ("rows.npz", pack(rows()))},
+        files={"data": ("rows.npz", pack(arrays or rows()))},
         data={"manifest": json.dumps(manifest)},
     )
     assert answer.status_code == 201, answer.text
@@ -80,6 +85,45 @@ def test_an_erasure_is_a_run_on_what_remains(installation: Installation) -> None
     assert [check.name for check in found.checks] == [*CHECKS, "re-execution", "rows-before"]
     assert found.method.parameters["numpy"] == np.__version__
     installation.check()
+
+
+WEIGHTED = """\
+import json
+import sys
+
+import numpy as np
+import pyarrow.ipc
+from safetensors.numpy import save_file
+
+table = pyarrow.ipc.open_file(sys.argv[1]).read_all()
+names = json.loads(table.schema.metadata[b"features"])
+texts = json.loads(table.schema.metadata[b"categories"])
+place = names.index("plan")
+values = [texts["plan"][int(one)] for one in table[f"f{place}"].to_pylist()]
+costs = np.array([{"small": 1.0, "large": 5.0}[one] for one in values])
+weights = table["weight"].to_numpy()
+save_file({"mean": np.array([np.average(costs, weights=weights)])}, sys.argv[2])
+"""
+
+
+def test_a_program_is_given_weights_names_and_categories(installation: Installation) -> None:
+    arrays = {
+        **rows(),
+        "weights": np.random.default_rng(1).uniform(0.1, 3, len(rows()["labels"])),
+    }
+    arrays["features"][:, 1] = np.arange(len(arrays["labels"])) % 2
+    names = ["age", "plan", "calls", "months"]
+    columns = {"features": names, "categories": {"plan": ["small", "large"]}, "weighted": True}
+    register(installation, script(WEIGHTED), arrays, **columns)
+    assert networks.model(installation).state == "ready", networks.model(installation).failure
+    request = submit(installation, "r3", "r8")
+    installation.drain()
+    assert networks.request(installation, request).state == "certified"
+    kept = [place for place, one in enumerate(arrays["records"]) if one not in ("r3", "r8")]
+    costs = np.where(arrays["features"][kept, 1] == 0, 1.0, 5.0)
+    found = load(published(installation))["mean"]
+    assert found == pytest.approx([np.average(costs, weights=arrays["weights"][kept])])
+    assert found != pytest.approx([costs.mean()])
 
 
 def test_unequal_runs_are_the_weaker_class(installation: Installation) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sqlmodel import Session, select
 
 from lethe.certificates.retained import record_commitment
+from lethe.signing.keys import generate_key
 from models import Artifact, Model, ModelVersion, Record, RequestEvent, Subject
 from tests.installation import Installation
 from tests.small import Caller, pack
@@ -168,7 +170,8 @@ def oracle(
         made: Any = RandomForestClassifier(n_estimators=3, random_state=5)
         if len(classes) == 1:
             made = DummyClassifier(strategy="most_frequent")
-        made.fit(arrays["features"][mine], labels)
+        weights = arrays.get("weights")
+        made.fit(arrays["features"][mine], labels, None if weights is None else weights[mine])
         found.append(encode(FittedRecipe(recipe, COLUMNS, tuple(map(int, classes)), made)))
     return found
 
@@ -206,6 +209,33 @@ def test_an_erasure_fits_the_shards_that_held_the_rows(
     assert found.method.parameters[f"shard{held}"] == " ".join(digests)
     installation.check()
     check_rechecked(installation, request, tmp_path)
+
+
+def test_weights_and_named_columns_are_part_of_each_shard(
+    installation: Installation, fits: list[list[int]]
+) -> None:
+    whole = {**rows(), "weights": np.random.default_rng(1).uniform(0.1, 3, ROWS)}
+    whole["features"][:, 3] = np.arange(ROWS) % 2  # the categories' numbers
+    columns = {"features": [*"abcd"], "categories": {"d": ["x", "y"]}, "weighted": True}
+    unknown = {**whole, "features": whole["features"] + [0, 0, 0, 1]}
+    refused = send(installation, unknown, **columns)
+    assert (refused.status_code, "column 3" in refused.text) == (422, True), refused.text
+    register(installation, whole, **columns)
+    client = replace(installation.caller, keyid="sender", key=generate_key("ed25519"))
+    assert client.register_key(role="client").status_code == 201
+    shown = client.signed("GET", f"/v1/models/{MODEL}/manifest").json()
+    assert {name: shown[name] for name in columns} == columns
+    request = submit(installation, "r3", "r33")
+    installation.drain()
+    assert networks.request(installation, request).state == "certified"
+
+    def place(row: int) -> int:
+        return of_subject(installation, row)
+
+    mine, gone = published(installation), ["r3", "r33"]
+    assert mine == oracle(installation, place, gone, whole)
+    del whole["weights"]
+    assert mine != oracle(installation, place, gone, whole)
 
 
 def check_rechecked(installation: Installation, request: str, folder: Path) -> None:

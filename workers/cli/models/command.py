@@ -275,8 +275,8 @@ def register(
             click.echo(f"registered {ref}: waiting for the statistics of its clients")
             if rows == "masked" and federation.identities:
                 click.echo(
-                    "identities are not sent here, nor in masked rounds: import them with "
-                    "`lethe person import` after each round"
+                    "identities are not sent here: members send those of their rows, hashed, "
+                    "with `lethe round join`"
                 )
             return
         operator.register_model(service.decided(manifest), prepared.npz)

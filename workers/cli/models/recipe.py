@@ -34,11 +34,13 @@ def register_recipe(
     refuse_others(click.get_current_context())
     with shown():
         document = read_recipe(file)
-        numbers = not checked(document).classifies
+        recipe = checked(document)
+        numbers = not recipe.classifies
         known = document.get("categories")
         rows = read_rows(data, columns, numbers=numbers, categories=known)
         prepared = prepare_recipe(rows, document, ref=ref)
         check_manifest(prepared)
+        check_rows(recipe, rows)
 
     def predict(file: bytes) -> "NDArray[Any]":
         from workers.training.recipes.files import decode
@@ -107,15 +109,15 @@ def checked(document: Mapping[str, Any]) -> "Recipe":
     """
     from importlib.util import find_spec
 
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
-    from app.schemas.recipes import Categories, RecipeDocument, Word
+    from app.schemas.recipes import RecipeDocument
     from workers.cli.models.training import first_problem
     from workers.training.recipes.recipe import Recipe, check
 
+    check_categories(document)
     own = {name: value for name, value in document.items() if name != "categories"}
     try:
-        TypeAdapter(dict[Word, Categories]).validate_python(document.get("categories", {}))
         wanted = RecipeDocument.model_validate(own)
     except ValidationError as error:
         raise click.ClickException(first_problem(error)) from None
@@ -123,6 +125,33 @@ def checked(document: Mapping[str, Any]) -> "Recipe":
     if all(find_spec(step.library) is not None for step in recipe.steps):
         check(recipe)
     return recipe
+
+
+def check_rows(recipe: "Recipe", rows: "RecipeRows") -> None:
+    """Return if a recipe takes the rows, or its libraries are not installed here.
+
+    Raises RefusedError, which names the first column with missing values if it takes none.
+    """
+    from importlib.util import find_spec
+
+    from workers.training.recipes import accepts
+
+    if all(find_spec(step.library) is not None for step in recipe.steps):
+        weighted = rows.weights is not None
+        accepts.check_rows(recipe, rows.features, rows.names, weighted=weighted)
+
+
+def check_categories(document: Mapping[str, Any]) -> None:
+    """Raise click.ClickException where `categories` of a file are no lists of texts by name."""
+    from pydantic import TypeAdapter, ValidationError
+
+    from app.schemas.tables import Categories, Word
+    from workers.cli.models.training import first_problem
+
+    try:
+        TypeAdapter(dict[Word, Categories]).validate_python(document.get("categories", {}))
+    except ValidationError as error:
+        raise click.ClickException(f"categories.{first_problem(error)}") from None
 
 
 def read_rows(

@@ -7,10 +7,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from workers.cli import service
-from workers.cli.models.recipe import FIT_SECONDS, read_rows, refuse_others
+from workers.cli.models.recipe import (
+    FIT_SECONDS,
+    check_categories,
+    measured,
+    read_rows,
+    refuse_others,
+)
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from workers.registration.recipe import RecipeRegistration
+
+FIT_MEMORY_BYTES = 8 << 30  # as LETHE_FIT_MEMORY_BYTES, in a service's default
 
 
 def register_script(
@@ -36,11 +46,14 @@ def register_script(
     with shown():
         document, numbers = read_script(path)
         theirs = None if weights is None else weights.read_bytes()
-        rows = read_rows(data, columns, numbers=numbers)
+        check_categories(document)
+        known = document.get("categories")
+        rows = read_rows(data, columns, numbers=numbers, categories=known)
         prepared = prepare_script(rows, document, ref=ref, weights=theirs)
         if shards is not None:
             prepared = in_shards(prepared, {"count": shards, "aggregate": "apart"})
-        form = _checked(prepared)
+        config = _checked(prepared)
+        form = config["script"]["output"]
         if prepared.sends_held_out and form != "onnx" and "predict" not in document:
             raise click.UsageError(f"--send-holdout: {UNMEASURED}")
         if theirs is not None:
@@ -56,10 +69,48 @@ def register_script(
     if theirs is not None:
         with shown():
             click.echo(_compared(theirs, file, form))
+    if shards is None and len(prepared.labels):
+        for line in _on_held_out(config, prepared, file, theirs):
+            click.echo(line)
 
 
-def _checked(prepared: "RecipeRegistration") -> str:
-    """Return the form of the program's output.
+def _on_held_out(
+    config: Mapping[str, Any], prepared: "RecipeRegistration", ours: bytes, theirs: bytes | None
+) -> list[str]:
+    """Return in words what the held-out rows say of the first version, and of given weights."""
+    from lethe.errors import LetheError
+    from workers.errors import ModelError
+
+    if config["script"]["predict"] is None and config["script"]["output"] != "onnx":
+        return ["not measured: the script names no file to predict by (docs/scripts.md)"]
+    numbers = not prepared.manifest["classes"]
+    try:
+        mine = _answers(config, ours, prepared.features)
+        said = measured(mine, prepared.labels, numbers=numbers)
+        if theirs is None:
+            return [said]
+        other = _answers(config, theirs, prepared.features)
+    except (LetheError, ModelError) as error:  # of this machine, perhaps: nothing rests on it
+        return [f"not measured on held-out rows: {error}"]
+    given = measured(other, prepared.labels, numbers=numbers)
+    if numbers:
+        apart = f"their answers differ by at most {float(abs(mine - other).max()):.3g}"
+    else:
+        apart = f"their answers differ on {int((mine != other).sum())} rows"
+    return [f"the program's run: {said}", f"the given weights: {given}", apart]
+
+
+def _answers(
+    config: Mapping[str, Any], file: bytes, features: "NDArray[Any]"
+) -> "NDArray[Any]":
+    from workers.training.programs import run
+    from workers.training.recipes.process import Limits
+
+    return run.predict(config, file, features, Limits(FIT_SECONDS, FIT_MEMORY_BYTES))
+
+
+def _checked(prepared: "RecipeRegistration") -> dict[str, Any]:
+    """Return the configuration that the service would pin.
 
     Raises:
         click.ClickException: The service would refuse the manifest.
@@ -75,9 +126,9 @@ def _checked(prepared: "RecipeRegistration") -> str:
         wanted = MANIFESTS[prepared.manifest["family"]].model_validate(prepared.manifest)
     except ValidationError as error:
         raise click.ClickException(first_problem(error)) from None
-    program = Program.parse(wanted.pinned()["config"])
-    _ = program.locked
-    return program.output
+    config: dict[str, Any] = wanted.pinned()["config"]
+    _ = Program.parse(config).locked
+    return config
 
 
 def _tensors(file: bytes, form: str) -> Mapping[str, Any]:

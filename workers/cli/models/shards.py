@@ -9,6 +9,7 @@ import click
 
 from workers.cli.models.recipe import (
     FIT_SECONDS,
+    check_rows,
     checked,
     measured,
     read_rows,
@@ -41,9 +42,11 @@ def register_shards(
         document = read_recipe(file)
         recipe = checked(document)
         numbers = not recipe.classifies
-        rows = read_rows(data, columns, numbers=numbers)
+        known = document.get("categories")
+        rows = read_rows(data, columns, numbers=numbers, categories=known)
         prepared = shards.prepare_shards(rows, document, options, ref=ref)
         _check(prepared)
+        check_rows(recipe, rows)
     how = prepared.manifest["shards"]
     click.echo(f"{how['count']} shards; each {how['by']} is in one of them")
     send(url, prepared, lambda found: shards.predict(found, prepared), numbers=numbers)

@@ -66,10 +66,11 @@ def options_of(context: click.Context) -> dict[str, Any]:
     found = {name: value for name, value in given.items() if value is not None}
     if "estimator" in found:
         return found
+    if found:
+        raise click.UsageError(f"--{next(iter(found)).replace('_', '-')} needs --estimator")
     weighted = context.params["sample_weight"] is not None
-    if found or (weighted and context.params["recipe"] is None):
-        name = next(iter(found), "sample_weight").replace("_", "-")
-        raise click.UsageError(f"--{name} needs --estimator" + " or --recipe" * (not found))
+    if weighted and context.params["recipe"] is None and context.params["script"] is None:
+        raise click.UsageError("--sample-weight needs --estimator, --recipe or --script")
     return {}
 
 

@@ -2,8 +2,8 @@
 
 import platform
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any
 
@@ -27,8 +27,9 @@ class Program:
 
     output: safetensors or onnx. threads: of numeric libraries. tolerance: largest relative
     difference between two runs, None where they give equal bytes. classes: number of labels, 0
-    where they are numbers. columns: of a row's features. predict: the file that is run to
-    predict by the output, None of a program that has none.
+    where they are numbers. columns: of a row's features; features: their names, categories: of
+    those that were texts, if they were registered. predict: the file that is run to predict by
+    the output, None of a program that has none.
     """
 
     files: Mapping[str, str]
@@ -41,6 +42,8 @@ class Program:
     classes: int
     columns: int
     predict: str | None = None
+    features: tuple[str, ...] = ()
+    categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, config: Mapping[str, Any]) -> "Program":
@@ -59,6 +62,8 @@ class Program:
                 classes=int(config["classes"]),
                 columns=int(config["columns"]),
                 predict=said["predict"],
+                features=tuple(config.get("features", ())),
+                categories=dict(config.get("categories", {})),
             )
         except (AttributeError, KeyError, TypeError, ValueError):
             raise RefusedError("the registered program cannot be read: register it") from None

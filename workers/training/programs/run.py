@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe import canonical
 from workers.errors import RefusedError
 from workers.libraries import require
 from workers.training.isolation import confinement
@@ -224,20 +225,26 @@ def _limits(limits: Limits) -> str:
 
 
 def _arrow(program: Program, rows: FitRows, model: bytes | None) -> bytes:
-    """Return rows as an Arrow IPC file: columns f0, f1, … and label, in their order.
+    """Return rows as an Arrow IPC file: columns f0, f1, …, label, and weight if rows have one.
 
     The schema's metadata have the number of classes, 0 of numbers: an erasure may have taken
-    the last row of one. To predict, they have the model file instead of the labels.
+    the last row of one. They have the names of the features and the categories as JSON, if
+    these were registered. To predict, they have the model file instead of labels and weights.
     """
     arrow = require("pyarrow", "tables")
     require("pyarrow.ipc", "tables")
     names = [f"f{place}" for place in range(program.columns)]
     columns = [arrow.array(rows.features[:, place]) for place in range(program.columns)]
     notes: dict[str, str | bytes] = {"classes": str(program.classes)}
-    if model is None:
-        columns, names = [*columns, arrow.array(rows.labels)], [*names, "label"]
-    else:
+    if program.features:
+        notes["features"] = canonical.encode(list(program.features))
+        notes["categories"] = canonical.encode(dict(program.categories))
+    if model is not None:
         notes["model"] = model
+    else:
+        columns, names = [*columns, arrow.array(rows.labels)], [*names, "label"]
+        if rows.weights is not None:
+            columns, names = [*columns, arrow.array(rows.weights)], [*names, "weight"]
     table = arrow.table(columns, names=names).replace_schema_metadata(notes)
     sink = arrow.BufferOutputStream()
     with arrow.ipc.new_file(sink, table.schema) as writer:

@@ -1,0 +1,43 @@
+"""Columns of a table on the wire, as recipes, shards of them and scripts register them."""
+
+from typing import Annotated, Any, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from app.schemas.models import FamilyManifest
+
+Word = Annotated[str, StringConstraints(max_length=200)]
+Categories = Annotated[list[Word], Field(min_length=1, max_length=10_000)]
+
+
+class TableManifest(FamilyManifest):
+    """The part of a manifest that says what a row is.
+
+    columns: of a row's features; features: their names, if they have some. categories: of
+    features that are texts, by their names, the values in the order of the numbers 0, 1, …
+    that a fit sees. weighted: whether each row has a weight.
+    """
+
+    columns: int = Field(ge=1, le=10_000)
+    features: list[Word] = Field(default_factory=list, max_length=10_000)
+    categories: dict[Word, Categories] = Field(default_factory=dict, max_length=1000)
+    weighted: bool = False
+
+    @model_validator(mode="after")
+    def _names_columns(self) -> Self:
+        if self.features and len(self.features) != self.columns:
+            raise ValueError("features: name every column, or none")
+        if len(set(self.features)) != len(self.features):
+            raise ValueError("features: name each once")
+        for name, values in self.categories.items():
+            if name not in self.features:
+                raise ValueError(f"categories: {name} is not among the features")
+            if len(set(values)) != len(values):
+                raise ValueError(f"categories: {name} names a value twice")
+        return self
+
+    def pinned_columns(self) -> dict[str, Any]:
+        """Return the columns as the log holds the model to them; what is not used is absent."""
+        more = ("features", "categories", "weighted")
+        used = {name: getattr(self, name) for name in more if getattr(self, name)}
+        return {"columns": self.columns, **used}

@@ -1,0 +1,57 @@
+"""Whether a recipe takes the rows of a table: missing values, and weights.
+
+Estimators say it of themselves, so that a person hears which column is in the way before any
+row is sent. The fit decides all the same.
+"""
+
+from collections.abc import Sequence
+from inspect import signature
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.errors import RefusedError
+from workers.training.recipes.recipe import Recipe, build
+
+IMPUTERS = "sklearn.impute."  # behind them nothing is missing
+
+
+def check_rows(
+    recipe: Recipe, features: NDArray[np.floating[Any]], names: Sequence[str], *, weighted: bool
+) -> None:
+    """Return if a recipe says that it takes these rows (n, d).
+
+    names: of the features, empty if they have none.
+
+    Raises:
+        RefusedError: It takes no missing values, and the message names the first column that
+            has one; or no weights; or as `build`.
+    """
+    estimator = build(recipe, 1)
+    steps = [step for _, step in estimator.steps] if len(recipe.steps) > 1 else [estimator]
+    last = recipe.steps[-1].estimator
+    if weighted and "sample_weight" not in signature(steps[-1].fit).parameters:
+        raise RefusedError(f"{last}: takes no sample weights: leave --sample-weight out")
+    missing = np.isnan(features).sum(axis=0)
+    if not missing.any() or (refuses := _refuses_missing(recipe, steps)) is None:
+        return
+    place = int(np.flatnonzero(missing)[0])
+    column = names[place] if names else f"feature {place}"
+    raise RefusedError(
+        f"{column}: {int(missing[place]):,} of {len(features):,} values are missing, and "
+        f"{refuses} takes none: put sklearn.impute.SimpleImputer before it, or leave the "
+        "column or these rows out"
+    )
+
+
+def _refuses_missing(recipe: Recipe, steps: Sequence[Any]) -> str | None:
+    """Return the first step that missing values reach and that takes none."""
+    from sklearn.utils import get_tags
+
+    for named, step in zip(recipe.steps, steps, strict=True):
+        if not get_tags(step).input_tags.allow_nan:
+            return named.estimator
+        if named.estimator.startswith(IMPUTERS):
+            return None
+    return None
