@@ -7,12 +7,13 @@ for no other: `--url` of another one must not receive it.
 import json
 import os
 import stat
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import click
 
 from lethe.errors import LetheError
+from lethe.records import dataclass
 
 ENVIRONMENT = "LETHE_CONFIG"
 
