@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter
 
 from app.api.deps import After, Limit, Operator, ServicesDep
 from app.api.strict import StrictRoute
@@ -90,11 +90,10 @@ def enable(webhook: str, services: ServicesDep) -> WebhookView:
     return _view(endpoints.enable(services, webhook))
 
 
-@router.delete("/{webhook}", status_code=204, operation_id="removeWebhook")
-def remove(webhook: str, services: ServicesDep) -> Response:
-    """Remove an endpoint and its secrets."""
-    endpoints.remove(services, webhook)
-    return Response(status_code=204)
+@router.delete("/{webhook}", operation_id="removeWebhook")
+def remove(webhook: str, services: ServicesDep) -> WebhookView:
+    """Remove an endpoint and its secrets; answers as it was."""
+    return _view(endpoints.remove(services, webhook))
 
 
 def _view(row: Webhook) -> WebhookView:

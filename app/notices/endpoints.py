@@ -110,16 +110,17 @@ def enable(services: Services, webhook: str) -> Webhook:
     return _change(services, webhook, change)
 
 
-def remove(services: Services, webhook: str) -> None:
-    """Forget an endpoint and its secrets. Raises NotFoundError: there is none."""
+def remove(services: Services, webhook: str) -> Webhook:
+    """Forget an endpoint and its secrets; return it. Raises NotFoundError: there is none."""
 
-    def effect(session: Session) -> None:
+    def effect(session: Session) -> Webhook:
         row = find(session, webhook)
         key_rows(session).revoke(row)  # first: what is lost of it now can be done again
         for one in session.exec(select(Webhook).where(col(Webhook.row) == row.row)).all():
             session.delete(one)
+        return row
 
-    write(services, effect)
+    return write(services, effect)
 
 
 def _change(

@@ -20,6 +20,7 @@ BASE = {
     "person": "lethe.cli.person:person",
     "report": "lethe.cli.report:report",
     "request": "lethe.cli.request:request",
+    "webhook": "lethe.cli.webhook:webhook",
 }
 
 
