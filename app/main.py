@@ -26,6 +26,7 @@ from app.api import (
     requests,
     rounds,
     verification,
+    webhooks,
 )
 from app.api.calls import Calls
 from app.api.limits import BodyLimit, PlainTargets
@@ -44,6 +45,7 @@ ROUTES = (
     releases,
     rounds,
     keys,
+    webhooks,
     models,
     audits,
     log,

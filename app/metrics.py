@@ -36,7 +36,7 @@ from app.service.review import PAUSED
 from app.witnesses.rows import Rows
 from app.witnesses.standing import FORKED, are_up, standings
 from lethe.errors import LetheError
-from models import Certificate, ErasureRequest, Job
+from models import Certificate, Delivery, ErasureRequest, Job
 from models.database.clock import clock
 
 if TYPE_CHECKING:
@@ -177,6 +177,10 @@ def _database(services: Services) -> list[Family]:
         leases = columns(func.count()).where(
             col(Job.lease_until) > now, col(Job.done_at).is_(None)
         )
+        notices = _grouped(
+            session,
+            columns(col(Delivery.state), func.count()).group_by(col(Delivery.state)),
+        )
         # The oldest job is the head of its queue, or waits for one of it that was begun.
         oldest = columns(func.min(col(Job.created_at))).where(
             col(Job.done_at).is_(None), col(Job.stage) != PARKED
@@ -218,6 +222,13 @@ def _database(services: Services) -> list[Family]:
                 "lethe_queue_oldest_seconds",
                 "Age of the oldest unfinished job that waits for no answer from outside.",
                 0.0 if since is None else (now - since).total_seconds(),
+            ),
+            Family(
+                "lethe_deliveries",
+                "gauge",
+                "Notices by state, of the last 30 days: waiting, delivered, failed, dropped.",
+                {("waiting",): 0.0, ("failed",): 0.0, **notices},
+                ("state",),
             ),
             _gauge("lethe_log_entries", "Entries of the log.", float(size)),
             _gauge(

@@ -2,6 +2,8 @@
 
 import base64
 import binascii
+import re
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
@@ -266,6 +268,17 @@ class Settings(BaseSettings):
     witness_seconds: int = Field(
         default=5, gt=0, description="How often witnesses are asked, in seconds."
     )
+    webhook_allow: str = Field(
+        default="",
+        description="Hosts and networks, by commas, that webhooks may reach though not public.",
+    )
+    notice_mail: str = Field(
+        default="",
+        description="Addresses of officers, by commas, who get the daily digest and alarms.",
+    )
+    notice_language: Literal["en", "de", "fr"] = Field(
+        default="en", description="Language of mail to persons and officers."
+    )
     fault: str = Field(
         default="",
         description="Development only: STEP[@N]=kill|raise|freeze plants a fault at a step.",
@@ -302,6 +315,22 @@ class Settings(BaseSettings):
             )
         if not self.mail_from:
             raise ValueError("LETHE_MAIL_FROM: set the address that mail is sent from")
+        return self
+
+    @model_validator(mode="after")
+    def _refuse_unreadable_notices(self) -> Self:
+        for one in _listed(self.webhook_allow):
+            if "/" in one:
+                try:
+                    ip_network(one)
+                except ValueError:
+                    raise ValueError(
+                        "LETHE_WEBHOOK_ALLOW: no network; write 10.1.0.0/16, or a host's name"
+                    ) from None
+        if any(not re.fullmatch(r"[^\s@<>]+@[^\s@<>]+", one) for one in self.officers):
+            raise ValueError("LETHE_NOTICE_MAIL: separate bare e-mail addresses by commas")
+        if self.officers and not self.smtp_url.get_secret_value():
+            raise ValueError("LETHE_NOTICE_MAIL needs a mail server: set LETHE_SMTP_URL")
         return self
 
     @model_validator(mode="after")
@@ -357,6 +386,21 @@ class Settings(BaseSettings):
         return url.render_as_string(hide_password=False)
 
     @property
+    def officers(self) -> list[str]:
+        """The addresses of LETHE_NOTICE_MAIL."""
+        return _listed(self.notice_mail)
+
+    @property
+    def webhook_allow_hosts(self) -> list[str]:
+        """The hosts of LETHE_WEBHOOK_ALLOW."""
+        return [one.lower() for one in _listed(self.webhook_allow) if "/" not in one]
+
+    @property
+    def webhook_allow_networks(self) -> list[IPv4Network | IPv6Network]:
+        """The networks of LETHE_WEBHOOK_ALLOW."""
+        return [ip_network(one) for one in _listed(self.webhook_allow) if "/" in one]
+
+    @property
     def keys_dir(self) -> Path:
         """Where the log key, the issuer key and the master key lie."""
         return self.data_dir / "keys"
@@ -366,6 +410,10 @@ def _complaint(error: dict[str, Any]) -> str:
     # pydantic's messages of our field types name what is allowed, never what was given.
     message = str(error["msg"]).removeprefix("Value error, ")
     return ": ".join([*(f"LETHE_{name}".upper() for name in error["loc"]), message])
+
+
+def _listed(text: str) -> list[str]:
+    return [one.strip() for one in text.split(",") if one.strip()]
 
 
 def _password(url: str) -> str:

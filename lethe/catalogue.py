@@ -899,3 +899,20 @@ def check_event(about: About, name: str, payload: Mapping[str, Any]) -> None:
     assert name in EVENTS, f"no event is called {name}: add it to lethe/catalogue.py"
     assert EVENTS[name].about == about, name
     EVENTS[name].check(payload)
+
+
+# --- notices: what webhooks subscribe to -----------------------------------------------------
+NOTICES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "request.received": "an erasure request was accepted",
+        "request.confirmed": "an operator logged how the identity of its person was checked",
+        "request.decided": "an officer or operator decided; `decision` says what",
+        "request.extended": "an officer extended its deadline; `due_at` is the new one",
+        "request.certified": "its certificate is in the log",
+        "request.withdrawn": "it was withdrawn",
+        "request.failed": "it ended with an error",
+        "request.overdue": "its deadline has passed and it is still open",
+        "version.ready": "a version of a model was published",
+        "key.alarm": "the service found something that its keys do not vouch for; see `alarm`",
+    }
+)

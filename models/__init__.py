@@ -14,6 +14,7 @@ from models.job import Job
 from models.log import LogCheckpoint, LogEntry, LogNode
 from models.model import Model
 from models.model_version import ModelVersion
+from models.notice import Delivery, NoticeCursor, Webhook
 from models.person import Case, PeopleSums, Person
 from models.record import FeatureBlock, Record, RetainedPage
 from models.release import Release
@@ -32,6 +33,7 @@ __all__ = [
     "Case",
     "Certificate",
     "Contribution",
+    "Delivery",
     "ErasureRequest",
     "FeatureBlock",
     "Job",
@@ -40,6 +42,7 @@ __all__ = [
     "LogNode",
     "Model",
     "ModelVersion",
+    "NoticeCursor",
     "PeopleSums",
     "Person",
     "Record",
@@ -54,6 +57,7 @@ __all__ = [
     "Tombstone",
     "UsedNonce",
     "Verification",
+    "Webhook",
     "WitnessStanding",
     "WitnessedCheckpoint",
 ]

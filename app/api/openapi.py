@@ -17,6 +17,7 @@ from app.ledger.group_commit import CommitterClosedError
 from app.ledger.guard import GuardError
 from app.ledger.sequencer import LogMissingError
 from app.metrics import MEDIA_TYPE as METRICS_TYPE
+from app.notices.guard import TargetError
 from app.reconcile.people import PeopleChangedError
 from app.schemas.manifests import MANIFESTS
 from app.schemas.requests import NewRequest
@@ -149,6 +150,16 @@ RAISED: dict[str, tuple[Problem, ...]] = {
         p.ReleaseMismatchError,
     ),
     "listReleases": (),
+    "addWebhook": (TargetError, p.ConflictError),
+    "listWebhooks": (),
+    "getWebhook": (p.NotFoundError,),
+    "listDeliveries": (p.NotFoundError, p.BadCursorError),
+    "replayWebhook": (p.NotFoundError, p.ConflictError),
+    "testWebhook": (p.NotFoundError, p.ConflictError),
+    "rotateWebhook": (p.NotFoundError,),
+    "disableWebhook": (p.NotFoundError,),
+    "enableWebhook": (p.NotFoundError,),
+    "removeWebhook": (p.NotFoundError,),
     "dropRelease": (p.NotFoundError, p.ReleaseClosedError),
     "openRound": (
         p.ModelDeletedError,

@@ -1,6 +1,6 @@
-"""Which rows of `requester_keys` and `bearer_tokens` this installation wrote.
+"""Which rows of `requester_keys`, `bearer_tokens` and `webhooks` this installation wrote.
 
-Whoever may write the database may put a key, a token or other rights there, or take a
+Whoever may write the database may put a key, a token, a target or other rights there, or take a
 revocation back. Each row has a MAC under a key derived from `entries.key`. A MAC does not tell
 an older row from the newest, so revocations are also listed in a file beside the keys: it holds
 one keyed tag a line, is durable before the row says so, and is only ever appended to.
@@ -24,12 +24,12 @@ from app.ledger.entry_macs import EntryKey, KeyMissingError
 from lethe import canonical
 from lethe.errors import LetheError
 from lethe.files import write_durably
-from models import BearerToken, RequesterKey
+from models import BearerToken, RequesterKey, Webhook
 from models.database.sealed import UnsealedError
 
 FILE = "revoked.list"
-Row = RequesterKey | BearerToken
-T = TypeVar("T", RequesterKey, BearerToken)
+Row = RequesterKey | BearerToken | Webhook
+T = TypeVar("T", RequesterKey, BearerToken, Webhook)
 log = getLogger(__name__)
 
 
@@ -62,9 +62,9 @@ class KeyRows:
 
     def is_believed(self, row: Row) -> bool:
         """Return whether the row was written here and is no older than its revocation."""
-        return self.is_written_here(row) and (
-            row.revoked_at is not None or self.tag(row) not in self.revoked()
-        )
+        # A webhook's row that gave way to a newer one is deleted: it says nothing itself.
+        says_so = not isinstance(row, Webhook) and row.revoked_at is not None
+        return self.is_written_here(row) and (says_so or self.tag(row) not in self.revoked())
 
     def tag(self, row: Row) -> str:
         """Return what the list names a key or token by."""

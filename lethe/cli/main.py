@@ -22,6 +22,7 @@ BASE = {
     "report": "lethe.cli.report:report",
     "request": "lethe.cli.request:request",
     "witness": "lethe.cli.witness:witness",
+    "webhook": "lethe.cli.webhook:webhook",
 }
 
 

@@ -214,6 +214,28 @@ def register_key(
     return chosen, _post("/v1/keys", canonical.encode(document), JSON, "token", None)
 
 
+def add_webhook(wanted: Mapping[str, Any]) -> Call:
+    """POST an endpoint for notices: the fields of NewWebhook."""
+    return _post("/v1/webhooks", canonical.encode(dict(wanted)), JSON, "token", None)
+
+
+def act_on_webhook(webhook: str, act: str) -> Call:
+    """POST rotate, disable, enable or test."""
+    path = _path("v1", "webhooks", webhook, act)
+    return Call("POST", path, "token", headers={"Accept": JSON})
+
+
+def replay_webhook(webhook: str, delivery: str | None) -> Call:
+    """POST that one delivery, or all that failed, be sent again."""
+    body = canonical.encode({"delivery": delivery})
+    return _post(_path("v1", "webhooks", webhook, "replay"), body, JSON, "token", None)
+
+
+def remove_webhook(webhook: str) -> Call:
+    """DELETE an endpoint."""
+    return Call("DELETE", _path("v1", "webhooks", webhook), "token", headers={"Accept": JSON})
+
+
 def delete_model(ref: str) -> Call:
     """DELETE a model."""
     return Call("DELETE", _path("v1", "models", ref), "token", headers={"Accept": JSON})

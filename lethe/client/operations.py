@@ -363,6 +363,38 @@ class Operations(Core):
         """Delete a model with its rows, keys and files; its log and certificates remain."""
         return self.document(calls.delete_model(ref))
 
+    def add_webhook(self, wanted: Mapping[str, Any]) -> Conversation[Document]:
+        """Add an endpoint for notices, the fields of NewWebhook; its secret is shown once."""
+        return self.document(calls.add_webhook(wanted))
+
+    def webhooks(self) -> Listing[Document]:
+        """Iterate over the endpoints of notices; needs an operator's token."""
+        return Listing(calls.operator_get("webhooks"), as_it_is)
+
+    def webhook(self, webhook: str) -> Conversation[Document]:
+        """Return one endpoint."""
+        return self.document(calls.operator_get("webhooks", webhook))
+
+    def deliveries(self, webhook: str) -> Listing[Document]:
+        """Iterate over what was or will be delivered to an endpoint, newest first."""
+        return Listing(calls.operator_get("webhooks", webhook, "deliveries"), as_it_is)
+
+    def act_on_webhook(
+        self, webhook: str, act: Literal["rotate", "disable", "enable", "test"]
+    ) -> Conversation[Document]:
+        """Give an endpoint a new secret, stop or resume it, or send a test notice."""
+        return self.document(calls.act_on_webhook(webhook, act))
+
+    def replay_webhook(
+        self, webhook: str, delivery: str | None = None
+    ) -> Conversation[Document]:
+        """Have one delivery, or all that failed, sent again."""
+        return self.document(calls.replay_webhook(webhook, delivery))
+
+    def remove_webhook(self, webhook: str) -> Conversation[Document]:
+        """Remove an endpoint."""
+        return self.document(calls.remove_webhook(webhook))
+
     def releases(self) -> Listing[Document]:
         """Iterate over what clients are asked and have not sent; needs an operator's token."""
         return Listing(calls.operator_get("releases"), as_it_is)

@@ -1,11 +1,13 @@
 """The sweep: find and resume what a crash or a lost message left behind."""
 
 from datetime import datetime, timedelta
+from functools import partial
 
 from sqlalchemy import delete
 from sqlmodel import Session, col, select
 
 from app.ledger.sequencer import Transaction
+from app.notices import outbox
 from app.purge.retention import end_retention, forget_bindings
 from app.service import review
 from app.service.context import Services
@@ -39,7 +41,7 @@ def run(services: Services) -> int:
     releases.escalate_silence(services)
     releases.wake(services)
     review.end_cooling_off(services)
-    reminders.remind(services)
+    reminders.remind(services, owe=partial(outbox.owe_overdue, services))
     for kind in family.every():
         kind.sweep(services)
     silo_table.sweep(services)

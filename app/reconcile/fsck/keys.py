@@ -7,7 +7,7 @@ from sqlmodel import Session, col, select
 
 from app.ledger.key_rows import KeyRows, T, known_rows, loaded
 from app.reconcile.findings import FsckReport
-from models import BearerToken, RequesterKey
+from models import BearerToken, RequesterKey, Webhook
 from models.database.sealed import UnsealedError
 
 FOREIGN = "has a row that is not as this installation wrote it"
@@ -25,6 +25,11 @@ def check_keys(session: Session, report: FsckReport) -> None:
         return
     for identity in session.exec(select(BearerToken.digest)).all():
         _check(session, rows, BearerToken, identity, "token", report)
+    try:
+        for name in session.exec(select(Webhook.row).order_by(col(Webhook.row))):
+            _check(session, rows, Webhook, name, "webhook", report)
+    except UnsealedError:
+        return
     for identity in session.exec(select(RequesterKey.keyid).order_by(col(RequesterKey.keyid))):
         try:
             _check(session, rows, RequesterKey, identity, "key", report)
@@ -49,7 +54,11 @@ def _check(
             if again is None or not rows.is_believed(again):
                 report.add(check, f"{table.__tablename__} {RETURNED}")
     # Listed first, then stored: what is revoked meanwhile is in the list, read after the row.
-    elif row.revoked_at is not None and rows.tag(row) not in rows.revoked():
+    elif (
+        not isinstance(row, Webhook)
+        and row.revoked_at is not None
+        and rows.tag(row) not in rows.revoked()
+    ):
         report.add(check, f"{table.__tablename__} {UNLISTED}")
     if row is not None:
         session.expunge(row)

@@ -19,12 +19,14 @@ AT_ONCE = 100  # requests in one transaction
 
 
 def remind(
-    services: Services, notify: Callable[[ErasureRequest, int], None] | None = None
+    services: Services,
+    notify: Callable[[ErasureRequest, int], None] | None = None,
+    owe: Callable[[Session, ErasureRequest], None] | None = None,
 ) -> int:
     """Tell of open requests with REMIND_DAYS left, once of each threshold; return how many.
 
     notify: gets each request and the days left, once the reminder is stored; the service's log
-    is written without it.
+    is written without it. owe: gets each that is overdue, in the transaction of the reminder.
     """
     with services.reading() as session:
         if not _due(session, clock(session)):
@@ -34,6 +36,8 @@ def remind(
         due = _due(tx.session, tx.now)
         for request, left in due:
             request.reminded = left
+            if owe is not None and left < 0:
+                owe(tx.session, request)
         tx.session.flush()
         return due
 

@@ -1,0 +1,204 @@
+"""Send what is owed: take a lease, send while holding no connection, record the answer.
+
+A sender that is killed leaves a lease that ends; the next one sends again under the same
+webhook-id, by which receivers know what they have seen. Retries follow the schedule of Standard
+Webhooks ("Retry schedule"), 410 disables an endpoint, and a redirect is a failure.
+"""
+
+import logging
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import update
+from sqlmodel import Session, col, or_, select
+
+from app.notices import endpoints, events, letters, mail, post
+from app.notices.guard import TargetError
+from app.notices.notice import NoNoticeError, compose, is_authentic
+from app.notices.signatures import sign
+from app.notices.writing import write
+from app.problems import NotFoundError
+from app.service.context import Services
+from lethe.errors import LetheError
+from models import Delivery
+from models.database.clock import clock
+
+log = logging.getLogger(__name__)
+
+# Seconds after each failure: ten attempts in three days and a half.
+SCHEDULE = (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400)
+LEASE_S = 60  # longer than an attempt: `post.WHOLE_S`, or four answers of a mail server
+AT_ONCE, EACH = 200, 25  # deliveries looked at, and of them for each receiver
+THREADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of an attempt. state: None to try again, after `wait` seconds at least."""
+
+    answer: str
+    state: str | None
+    wait: int = 0
+    reached: bool = True  # the receiver answered: the next notice for it can be tried now
+
+
+def run(services: Services) -> int:
+    """Attempt what is due, each receiver's in turn; return how many attempts were made."""
+    with services.reading() as session:
+        now = clock(session)
+        free = or_(col(Delivery.lease_until).is_(None), col(Delivery.lease_until) < now)
+        query = (
+            select(Delivery.receiver, Delivery.id)
+            .where(Delivery.state == events.WAITING, col(Delivery.next_at) <= now, free)
+            .order_by(col(Delivery.next_at))
+            .limit(AT_ONCE)
+        )
+        due: dict[str, list[str]] = defaultdict(list)
+        for receiver, delivery in session.exec(query):
+            if len(due[receiver]) < EACH:
+                due[receiver].append(delivery)
+    if not due:
+        return 0
+    with ThreadPoolExecutor(THREADS) as pool:
+        return sum(pool.map(lambda ids: _in_turn(services, ids), due.values()))
+
+
+def _in_turn(services: Services, deliveries: list[str]) -> int:
+    made = 0
+    for delivery in deliveries:
+        outcome = attempt(services, delivery)
+        if outcome is None:
+            continue
+        made += 1
+        if not outcome.reached:  # the others wait for the next time, not for its time-out
+            break
+    return made
+
+
+def attempt(services: Services, delivery: str) -> Outcome | None:
+    """Attempt a delivery, unless another sender has it; return what came of it."""
+    taken = write(services, lambda session: _take(session, delivery))
+    if taken is None:
+        return None
+    outcome = _outcome(services, taken)
+    write(services, lambda session: _record(session, taken, outcome))
+    if outcome.answer == "410":
+        endpoints.disable(services, taken.receiver, endpoints.GONE)
+    return outcome
+
+
+def _take(session: Session, delivery: str) -> Delivery | None:
+    now = clock(session)
+    free = or_(col(Delivery.lease_until).is_(None), col(Delivery.lease_until) < now)
+    taken = session.connection().execute(
+        update(Delivery)
+        .where(
+            col(Delivery.id) == delivery,
+            col(Delivery.state) == events.WAITING,
+            col(Delivery.next_at) <= now,
+            free,
+        )
+        .values(
+            lease_until=now + timedelta(seconds=LEASE_S),
+            lease_token=col(Delivery.lease_token) + 1,
+        )
+    )
+    return session.get_one(Delivery, delivery) if taken.rowcount == 1 else None
+
+
+def _record(session: Session, taken: Delivery, outcome: Outcome) -> None:
+    now = clock(session)
+    attempts = taken.attempts + 1
+    state = outcome.state
+    if state is None and attempts > len(SCHEDULE):
+        state = events.FAILED
+    wait = 0 if state else max(SCHEDULE[attempts - 1], outcome.wait)
+    session.connection().execute(
+        update(Delivery)
+        .where(
+            col(Delivery.id) == taken.id,
+            col(Delivery.lease_token) == taken.lease_token,
+        )
+        .values(
+            state=state or events.WAITING,
+            attempts=attempts,
+            next_at=now + timedelta(seconds=wait),
+            lease_until=None,
+            answer=outcome.answer[:40],
+            ended_at=now if state else None,
+        )
+    )
+
+
+def _outcome(services: Services, taken: Delivery) -> Outcome:
+    """Send it. An error that nobody thought of ends this attempt, and is named in the log."""
+    try:
+        if not is_authentic(services, taken):
+            log.warning("a row of deliveries was not written here and is not sent")
+            return Outcome("not written here", events.DROPPED)
+        if taken.receiver == events.PERSON or taken.receiver.startswith(events.OFFICER):
+            mail.send(services.settings, letters.write(services, taken))
+            return Outcome("accepted", events.DELIVERED)
+        return _post(services, taken)
+    except NoNoticeError as error:
+        return Outcome(str(error), events.DROPPED)
+    except TargetError:
+        return Outcome("target refused", None, reached=False)
+    except post.UnreachableError as error:
+        return Outcome(str(error), None, reached=False)
+    except mail.MailError as error:
+        return Outcome("mail refused", events.FAILED if error.permanent else None)
+    except LetheError as error:
+        return Outcome(error.slug, None)
+    except Exception as error:  # whatever a driver raises: the next notice must be sent
+        log.error("a notice was not sent (%s)", type(error).__name__)
+        return Outcome(type(error).__name__, None)
+
+
+def _post(services: Services, taken: Delivery) -> Outcome:
+    with services.reading() as session:
+        try:
+            hook = endpoints.find(session, taken.receiver)
+        except NotFoundError:
+            raise NoNoticeError("webhook removed") from None
+        if hook.disabled is not None:
+            return Outcome("webhook disabled", events.FAILED)
+        if taken.event not in (*hook.events, events.TEST):
+            raise NoNoticeError("not subscribed")
+        notice = compose(services, session, taken.event, taken.about)
+        now = clock(session)
+    if hook.model is not None and notice.model not in (None, hook.model):
+        raise NoNoticeError("not subscribed")
+    body, stamp = notice.body, int(now.timestamp())
+    headers = {
+        "webhook-id": taken.id,
+        "webhook-timestamp": str(stamp),
+        "webhook-signature": sign(hook.secrets, now, taken.id, stamp, body),
+    }
+    answer = post.post(services.settings, hook.url, headers, body)
+    if 200 <= answer.status < 300:
+        return Outcome(str(answer.status), events.DELIVERED)
+    if answer.status == 410:
+        return Outcome("410", events.FAILED)
+    return Outcome(str(answer.status), None, answer.retry_after)
+
+
+def forget(services: Services, kept: timedelta, now: datetime) -> None:
+    """Delete deliveries that ended longer ago than `kept`."""
+
+    def effect(session: Session) -> None:
+        old = select(Delivery).where(col(Delivery.ended_at) < now - kept).limit(1000)
+        for row in session.exec(old).all():
+            session.delete(row)
+
+    with services.reading() as session:
+        if (
+            session.exec(
+                select(Delivery.id).where(col(Delivery.ended_at) < now - kept).limit(1)
+            ).first()
+            is None
+        ):
+            return
+    write(services, effect)

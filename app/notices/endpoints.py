@@ -1,0 +1,158 @@
+"""Endpoints of webhooks: add, list, rotate, disable, enable, remove.
+
+Whoever writes the table must not get notices sent to an address of theirs. So each row has a
+MAC, and a change makes a new row and lists the old one as revoked (`app.ledger.key_rows`): an
+older target, an older secret or a removed endpoint cannot be put back.
+"""
+
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from sqlmodel import Session, col, select
+
+from app.ledger.key_rows import believed, key_rows
+from app.notices import post
+from app.notices.signatures import Kind, is_in_use, new_secret
+from app.notices.writing import write
+from app.problems import ConflictError, NotFoundError
+from app.service.context import Services
+from models import Webhook
+from models.database.clock import clock
+
+MOST = 100
+OVERLAP = timedelta(hours=24)  # both secrets sign after a rotation
+BY_OPERATOR, GONE = "by an operator", "410 Gone"
+
+
+def add(
+    services: Services,
+    url: str,
+    events: Sequence[str],
+    model: str | None,
+    kind: Kind,
+    operator: str,
+) -> Webhook:
+    """Store an endpoint with a fresh secret.
+
+    Raises:
+        TargetError: It may not be called.
+        ConflictError: There are MOST already.
+    """
+    post.check(services.settings, url)
+    made = Webhook(
+        row="",
+        id=f"wh_{uuid.uuid4().hex[:24]}",
+        generation=0,
+        url=url,
+        events=sorted(set(events)),
+        model=model,
+        secrets=[new_secret(kind)],
+        created_by=operator,
+    )
+
+    def effect(session: Session) -> Webhook:
+        if len(current(session)) >= MOST:
+            raise ConflictError(f"there are {MOST} webhooks already: remove one")
+        made.created_at = clock(session)
+        return _store(session, made)
+
+    return write(services, effect)
+
+
+def current(session: Session) -> list[Webhook]:
+    """Return the newest row of each endpoint, of the rows that this installation wrote."""
+    names = session.exec(select(Webhook.row)).all()
+    rows = [believed(session, Webhook, name) for name in names]
+    newest: dict[str, Webhook] = {}
+    for row in sorted((one for one in rows if one is not None), key=lambda one: one.generation):
+        newest[row.id] = row
+    return sorted(newest.values(), key=lambda one: (one.created_at, one.id))
+
+
+def find(session: Session, webhook: str) -> Webhook:
+    """Return an endpoint. Raises NotFoundError: there is none that this installation wrote."""
+    names = session.exec(select(Webhook.row).where(Webhook.id == webhook)).all()
+    rows = [believed(session, Webhook, name) for name in names]
+    found = max((one for one in rows if one), key=lambda one: one.generation, default=None)
+    if found is None:
+        raise NotFoundError("no webhook has this id: see `lethe webhook list`")
+    return found
+
+
+def rotate(services: Services, webhook: str) -> Webhook:
+    """Give an endpoint a fresh secret; the one before signs too, for OVERLAP."""
+
+    def change(row: Webhook, now: datetime) -> None:
+        until = (now + OVERLAP).isoformat()
+        kept = [one for one in row.secrets if is_in_use(one, now)][:1]
+        fresh = new_secret(row.secrets[0]["kind"])
+        row.secrets = [fresh, *({**one, "until": until} for one in kept)]
+
+    return _change(services, webhook, change)
+
+
+def disable(services: Services, webhook: str, why: str = BY_OPERATOR) -> Webhook:
+    """Send nothing more to an endpoint; what waits for it fails, and can be replayed."""
+
+    def change(row: Webhook, _now: datetime) -> None:
+        row.disabled = row.disabled or why
+
+    return _change(services, webhook, change)
+
+
+def enable(services: Services, webhook: str) -> Webhook:
+    """Send to an endpoint again, what happens from now on."""
+
+    def change(row: Webhook, _now: datetime) -> None:
+        row.disabled = None
+
+    return _change(services, webhook, change)
+
+
+def remove(services: Services, webhook: str) -> Webhook:
+    """Forget an endpoint and its secrets; return it. Raises NotFoundError: there is none."""
+
+    def effect(session: Session) -> Webhook:
+        row = find(session, webhook)
+        key_rows(session).revoke(row)  # first: what is lost of it now can be done again
+        for one in session.exec(select(Webhook).where(col(Webhook.row) == row.row)).all():
+            session.delete(one)
+        return row
+
+    return write(services, effect)
+
+
+def _change(
+    services: Services, webhook: str, change: Callable[[Webhook, datetime], None]
+) -> Webhook:
+    """Put a changed row in the place of an endpoint's, and list the old one as revoked.
+
+    The list comes after the commit: the other way round, a failed commit would lose the
+    endpoint. Raises NotFoundError: there is none.
+    """
+    old: list[Webhook] = []
+
+    def effect(session: Session) -> Webhook:
+        row = find(session, webhook)
+        fields = row.model_dump()
+        session.delete(row)
+        session.flush()
+        session.expunge(row)
+        old.append(Webhook(**fields))
+        changed = Webhook(**{**fields, "generation": row.generation + 1})
+        change(changed, clock(session))
+        return _store(session, changed)
+
+    made = write(services, effect)
+    with services.reading() as session:
+        key_rows(session).revoke(old[0])
+    return made
+
+
+def _store(session: Session, row: Webhook) -> Webhook:
+    row.row = f"{row.id}.{row.generation}"
+    key_rows(session).seal(row)
+    session.add(row)
+    session.flush()
+    return row

@@ -1,0 +1,140 @@
+"""Which targets a webhook may have: public addresses, over HTTPS.
+
+A target is chosen by whoever holds an operator's token, or who controls its name in the DNS.
+Without this, the service could be made to call what only it can reach: a database, a cloud's
+metadata, the operator's own network (OWASP, "Server-Side Request Forgery Prevention"). A name
+is resolved once; what was checked is what is connected to (`app.notices.post`), so a name that
+resolves to another address the second time gains nothing.
+"""
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from app.settings import Settings
+from lethe.errors import LetheError
+
+MAX_URL = 2000
+FREE_PORTS = 1024  # below, TLS would knock at mail, SSH and other servers
+NAT64 = ipaddress.ip_network("64:ff9b::/96")  # RFC 6052
+# Addresses with another address inside, which no public receiver has: 6to4, Teredo, NAT64 of
+# a local network, IPv4-compatible; and site-local ones, which RFC 3879 ended.
+REFUSED = tuple(
+    ipaddress.ip_network(one)
+    for one in ("2002::/16", "2001::/32", "64:ff9b:1::/48", "::/96", "fec0::/10")
+)
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class TargetError(LetheError):
+    """A webhook's target is none that this service may call."""
+
+    slug, title, status = "webhook-target", "Webhook target refused", 422
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A target whose URL was read.
+
+    usual: it is HTTPS at a port that no other service has. allowed: its host is named in
+    LETHE_WEBHOOK_ALLOW.
+    """
+
+    host: str
+    port: int
+    usual: bool
+    allowed: bool
+
+
+def parse_target(settings: Settings, url: str) -> Target:
+    """Read a URL.
+
+    Raises:
+        TargetError: It is malformed or too long, or has credentials or a fragment.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise TargetError("the target is no URL: give https://HOST/PATH") from None
+    plain = url.isascii() and url.isprintable() and " " not in url and "\\" not in url
+    if parts.scheme not in ("https", "http") or not parts.hostname or not plain:
+        raise TargetError("the target must be a URL such as https://hooks.example.org/lethe")
+    if len(url) > MAX_URL:
+        raise TargetError(f"the target's URL has more than {MAX_URL} characters")
+    if "@" in parts.netloc:
+        raise TargetError("the target's URL has credentials: signatures authenticate notices")
+    if "#" in url:
+        raise TargetError("the target's URL has a fragment, which is never sent: leave it out")
+    allowed = parts.hostname in settings.webhook_allow_hosts
+    port = port or (443 if parts.scheme == "https" else 80)
+    usual = parts.scheme == "https" and (port == 443 or port >= FREE_PORTS)
+    return Target(parts.hostname, port, usual, allowed)
+
+
+async def resolve(settings: Settings, target: Target) -> list[str]:
+    """Return the addresses of a target; each of them may be connected to.
+
+    Raises:
+        TargetError: One of them is not public and not allowed, there is none, or it is not
+            HTTPS at a usual port and not allowed.
+    """
+    try:
+        found = await lookup(target.host, target.port)
+    except (OSError, UnicodeError):
+        found = []
+    if not found:
+        raise TargetError("the target's host has no address: check its name")
+    if target.allowed:
+        return found
+    inside = [_in_allowed(settings, one) for one in found]
+    if not target.usual and not all(inside):
+        raise TargetError(
+            f"the target must be https:// at port 443 or from {FREE_PORTS} on, or the operator "
+            "name its host or network in LETHE_WEBHOOK_ALLOW"
+        )
+    if not all(own or is_public(one) for own, one in zip(inside, found, strict=True)):
+        raise TargetError(
+            "the target has an address of this machine or a private network: use a public one, "
+            "or have the operator name the host or network in LETHE_WEBHOOK_ALLOW"
+        )
+    return found
+
+
+async def lookup(host: str, port: int) -> list[str]:
+    """Return the addresses of a host by the system's resolver, without duplicates."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(one[4][0]) for one in found))
+
+
+def is_public(text: str) -> bool:
+    """Return whether an address is one that everybody reaches, and nobody's own network."""
+    try:
+        return _is_public(ipaddress.ip_address(text))
+    except ValueError:
+        return False
+
+
+def _is_public(address: Address) -> bool:
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.scope_id is not None or any(address in one for one in REFUSED):
+            return False
+        if address.ipv4_mapped is not None:
+            return _is_public(address.ipv4_mapped)
+        if address in NAT64:
+            return _is_public(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+    return address.is_global and not address.is_multicast and not address.is_reserved
+
+
+def _in_allowed(settings: Settings, text: str) -> bool:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    networks: Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network]
+    networks = settings.webhook_allow_networks
+    return any(address in one for one in networks if one.version == address.version)

@@ -1,0 +1,106 @@
+"""The delivery log of an endpoint, replay, and a test notice."""
+
+import uuid
+
+from sqlalchemy import update
+from sqlmodel import Session, col, select
+
+from app.notices import deliver, endpoints, events
+from app.notices.notice import delivery_id, today
+from app.notices.writing import put, write
+from app.problems import ConflictError, NotFoundError
+from app.service.context import Services
+from app.service.paging import format_cursor, parse_cursor
+from models import Delivery
+from models.database.clock import clock
+
+
+def page(
+    services: Services, webhook: str, after: str | None, limit: int
+) -> tuple[list[Delivery], str | None]:
+    """Return an endpoint's deliveries, newest first, and the cursor of the next page.
+
+    Raises:
+        NotFoundError: No such endpoint.
+        BadCursorError: The cursor did not come from this list.
+    """
+    with services.reading() as session:
+        endpoints.find(session, webhook)
+        query = (
+            select(Delivery)
+            .where(Delivery.receiver == webhook)
+            .order_by(col(Delivery.created_at).desc(), col(Delivery.id))
+            .limit(limit + 1)
+        )
+        if after is not None:
+            at, last = parse_cursor(after)
+            older = (col(Delivery.created_at) < at) | (
+                (col(Delivery.created_at) == at) & (col(Delivery.id) > last)
+            )
+            query = query.where(older)
+        rows = list(session.exec(query).all())
+    more = None
+    if len(rows) > limit:
+        more = format_cursor(rows[limit - 1].created_at, rows[limit - 1].id)
+    return rows[:limit], more
+
+
+def replay(services: Services, webhook: str, delivery: str | None) -> int:
+    """Have a delivery sent again, or all that failed; return how many.
+
+    The id stays the same: a receiver that has handled it ignores it.
+
+    Raises:
+        NotFoundError: No such endpoint, or it has no such delivery.
+        ConflictError: The endpoint is disabled, or the delivery still waits.
+    """
+
+    def effect(session: Session) -> int:
+        if endpoints.find(session, webhook).disabled is not None:
+            raise ConflictError("the webhook is disabled: enable it first")
+        again = update(Delivery).where(col(Delivery.receiver) == webhook)
+        if delivery is None:
+            again = again.where(col(Delivery.state) == events.FAILED)
+        else:
+            row = session.get(Delivery, delivery)
+            if row is None or row.receiver != webhook:
+                raise NotFoundError("the webhook has no delivery of this id")
+            if row.state == events.WAITING:
+                raise ConflictError("this delivery waits to be sent already")
+            again = again.where(col(Delivery.id) == delivery)
+        done = session.connection().execute(
+            again.values(
+                state=events.WAITING,
+                attempts=0,
+                next_at=clock(session),
+                lease_until=None,
+                answer=None,
+                ended_at=None,
+            )
+        )
+        return done.rowcount
+
+    return write(services, effect)
+
+
+def send_test(services: Services, webhook: str) -> Delivery:
+    """Send a test notice now and return its delivery, whatever came of it.
+
+    Raises:
+        NotFoundError: No such endpoint.
+        ConflictError: It is disabled.
+    """
+    owed: list[tuple[str, str, str]] = []
+
+    def effect(session: Session) -> None:
+        if endpoints.find(session, webhook).disabled is not None:
+            raise ConflictError("the webhook is disabled: enable it first")
+        about = f"test-{uuid.uuid4().hex[:12]}@{today(session)}"
+        owed.append((webhook, events.TEST, about))
+        put(services, session, owed)
+
+    write(services, effect)
+    name = delivery_id(services, *owed[0])
+    deliver.attempt(services, name)
+    with services.reading() as session:
+        return session.get_one(Delivery, name)

@@ -1,0 +1,101 @@
+"""Which mail is owed: to people of cases, and to officers."""
+
+import hmac
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from sqlmodel import Session, col, select
+
+from app.ledger.entry_macs import EntryRow
+from app.notices import events, mail
+from app.notices.notice import LABEL, delivery_id
+from app.notices.writing import put, write
+from app.service.context import Services
+from app.service.deadlines import zone_of
+from app.service.desk.parts import ERASING
+from models import Case, Delivery, ErasureRequest
+from models.database.clock import clock
+
+# What may end the last part of a case: whether it did is looked at when the mail is written.
+ENDS = ("request.certified", "request.refused", "request.withdrawn")
+DIGEST_HOUR = 6  # of the time zone in which deadlines are counted
+SEARCHED = 2000  # newest cases among which those of new entries are looked for
+
+
+def are_on(services: Services) -> bool:
+    """Return whether mail is sent at all."""
+    return mail.is_configured(services.settings)
+
+
+def officers(services: Services) -> dict[str, str]:
+    """Return the addresses of officers by the receiver that stands for them in a delivery."""
+    assert services.ledger.entry_key is not None
+    key = services.ledger.entry_key.derive(LABEL)
+    return {
+        events.OFFICER + hmac.digest(key, b"officer\0" + one.encode(), "sha256").hex()[:24]: one
+        for one in services.settings.officers
+    }
+
+
+def owe_digest(services: Services) -> None:
+    """Store the digest of this day for each officer, once, from DIGEST_HOUR on."""
+    if not (are_on(services) and services.settings.officers):
+        return
+    with services.reading() as session:
+        local = clock(session).astimezone(zone_of(services.settings))
+        if local.hour < DIGEST_HOUR:
+            return
+        day = local.date().isoformat()
+        wanted = [(one, events.DIGEST_MAIL, day) for one in officers(services)]
+        ids = [delivery_id(services, *one) for one in wanted]
+        known = select(Delivery.id).where(col(Delivery.id).in_(ids))
+        if len(session.exec(known).all()) == len(ids):
+            return
+    write(services, lambda session: put(services, session, wanted))
+
+
+def owed(
+    services: Services, session: Session, entries: Sequence[EntryRow]
+) -> list[tuple[str, str, str]]:
+    """Return (receiver, event, about) of mail that entries owe to people of cases."""
+    found = [(events.PERSON, event, about) for event, about in _of_cases(session, entries)]
+    refs = {str(one.ref) for one in entries if one.event in (*ENDS, "request.extended")}
+    cases = {
+        ref: case
+        for ref, case in session.exec(
+            select(ErasureRequest.ref, ErasureRequest.case_ref).where(
+                col(ErasureRequest.ref).in_(refs), col(ErasureRequest.case_ref).is_not(None)
+            )
+        ).all()
+    }
+    for one in entries:
+        if (case := cases.get(str(one.ref))) is None:
+            continue
+        if one.event == "request.extended":
+            found.append((events.PERSON, events.EXTENDED_MAIL, f"{case}/{one.index}"))
+        elif one.event in ENDS:
+            found.append((events.PERSON, events.ANSWERED_MAIL, f"{case}/{one.index}"))
+    return found
+
+
+def _of_cases(session: Session, entries: Sequence[EntryRow]) -> list[tuple[str, str]]:
+    """Return what cases that these entries opened owe: each once, however many parts."""
+    wanted = {one.index: one.day for one in entries if one.event == "case.opened"}
+    if not wanted:
+        return []
+    since = datetime.fromisoformat(min(wanted.values())).replace(tzinfo=UTC)
+    newest = (
+        select(Case)
+        .where(
+            col(Case.received_at) >= since - timedelta(days=1), col(Case.contact).is_not(None)
+        )
+        .order_by(col(Case.received_at).desc())
+        .limit(SEARCHED)
+    )
+    found = []
+    for case in session.exec(newest):
+        if any(part["log_index"] in wanted for part in case.parts):
+            found.append((events.RECEIVED_MAIL, case.ref))
+            if all(part["found"] != ERASING for part in case.parts):  # nothing to wait for
+                found.append((events.ANSWERED_MAIL, f"{case.ref}/0"))
+    return found

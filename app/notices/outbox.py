@@ -1,0 +1,130 @@
+"""The outbox: which notices are owed, read from the log by a cursor.
+
+Nothing is added where requests are accepted or certified. A sender reads the entries after the
+cursor, and in one transaction writes the deliveries owed and moves the cursor: a crash loses
+nothing, and of several senders one commits. Entries without a MAC are no entries (ADR 0032).
+"""
+
+from collections.abc import Sequence
+
+from sqlalchemy import update
+from sqlmodel import Session, col, select
+
+from app.ledger import storage
+from app.ledger.entry_macs import EntryRow
+from app.notices import endpoints, events, mailings
+from app.notices.notice import today
+from app.notices.writing import Owed, put, write
+from app.service.context import Services
+from models import ErasureRequest, Model, NoticeCursor, Webhook
+from models.database.session import chunks
+
+PAGE = 500  # entries in one transaction
+CURSOR = 1
+
+
+def read_on(services: Services) -> bool:
+    """Write the deliveries that the next entries owe; return whether there may be more."""
+    key = services.ledger.entry_key
+    assert key is not None
+    with services.reading() as session:
+        cursor = session.get(NoticeCursor, CURSOR)
+        size = storage.read_size(session)
+        if cursor is not None and cursor.next_index >= size:
+            return False
+        hooks = [one for one in endpoints.current(session) if one.disabled is None]
+        mail = mailings.are_on(services)
+        start = size if cursor is None else cursor.next_index
+        end = min(size, start + PAGE) if hooks or mail else size
+        read = storage.read_entries(session, start, end) if hooks or mail else {}
+        owed: list[Owed] = []
+        foreign = False
+        for index in range(start, end) if read else ():
+            if index not in read or not key.is_authentic(read[index]):
+                # The log goes on once it is repaired, at this index; so do notices.
+                owed += alarms(services, hooks, f"log-entry-{index}", session)
+                end, foreign = index, True
+                break
+        authentic = [read[index] for index in range(start, end) if index in read]
+        owed += _of_webhooks(session, hooks, authentic)
+        if mail:
+            owed += mailings.owed(services, session, authentic)
+
+    def effect(session: Session) -> bool:
+        if cursor is None:
+            session.add(NoticeCursor(id=CURSOR, next_index=end))
+            session.flush()  # of two that begin, one fails and tries again
+        elif end > start and not _move(session, start, end):
+            return False  # another sender wrote these
+        put(services, session, owed)
+        return True
+
+    return write(services, effect) and not foreign and end < size
+
+
+def _move(session: Session, start: int, end: int) -> bool:
+    moved = session.connection().execute(
+        update(NoticeCursor)
+        .where(col(NoticeCursor.id) == CURSOR, col(NoticeCursor.next_index) == start)
+        .values(next_index=end)
+    )
+    return moved.rowcount == 1
+
+
+def _of_webhooks(
+    session: Session, hooks: Sequence[Webhook], entries: Sequence[EntryRow]
+) -> list[Owed]:
+    told = [
+        (entry, events.OF_LOG[entry.event])
+        for entry in entries
+        if entry.event is not None and entry.event in events.OF_LOG
+    ]
+    narrow = any(hook.model is not None for hook in hooks)
+    models = _models(session, [entry for entry, _ in told]) if narrow else {}
+    return [
+        (hook.id, event, str(entry.index))
+        for entry, event in told
+        for hook in hooks
+        if event in hook.events and hook.model in (None, models.get(entry.index))
+    ]
+
+
+def _models(session: Session, entries: Sequence[EntryRow]) -> dict[int, str]:
+    """Return whose model each entry is, as the tables have it: the notice is compared again."""
+    refs = {str(one.ref) for one in entries if (one.event or "").startswith("request.")}
+    known: dict[str, str] = {}
+    for part in chunks(sorted(refs)):
+        query = (
+            select(ErasureRequest.ref, Model.ref)
+            .join(Model, col(Model.id) == col(ErasureRequest.model_id))
+            .where(col(ErasureRequest.ref).in_(part))
+        )
+        known.update(session.exec(query).all())
+    return {
+        one.index: known.get(str(one.ref), "") if str(one.ref) in refs else str(one.ref)
+        for one in entries
+    }
+
+
+def alarms(
+    services: Services, hooks: Sequence[Webhook], alarm: str, session: Session
+) -> list[Owed]:
+    """Return what an alarm owes: one notice a day for each receiver."""
+    about = f"{alarm}@{today(session)}"
+    told = [hook.id for hook in hooks if events.ALARM in hook.events]
+    owed: list[Owed] = [(one, events.ALARM, about) for one in told]
+    if mailings.are_on(services):
+        owed += [(one, events.ALARM_MAIL, about) for one in mailings.officers(services)]
+    return owed
+
+
+def owe_overdue(services: Services, session: Session, request: ErasureRequest) -> None:
+    """Store what an overdue request owes, in the transaction that stores its reminder."""
+    model = session.get_one(Model, request.model_id).ref
+    hooks = [one for one in endpoints.current(session) if one.disabled is None]
+    told = [
+        hook.id
+        for hook in hooks
+        if events.OVERDUE in hook.events and hook.model in (None, model)
+    ]
+    put(services, session, [(one, events.OVERDUE, str(request.log_index)) for one in told])

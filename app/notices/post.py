@@ -1,0 +1,118 @@
+"""One POST to a webhook, at the address that was checked. Of the answer the head is read."""
+
+import asyncio
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import httpx2
+
+import lethe
+from app.notices import guard
+from app.settings import Settings
+
+WHOLE_S = 15.0  # of all: resolving, connecting, sending, and the head of the answer
+STEP_S = 8.0
+MOST_ADDRESSES = 3
+LONGEST_WAIT_S = 86_400
+
+
+class UnreachableError(Exception):
+    """No answer; the message is a word that may be stored and shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a receiver answered. retry_after: seconds that it asked for, or 0."""
+
+    status: int
+    retry_after: int
+
+
+def post(settings: Settings, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    """Send `body` and return the answer's status. Redirects are not followed.
+
+    Raises:
+        TargetError: The target may not be called; nothing was sent.
+        UnreachableError: There was no answer in time.
+    """
+    return asyncio.run(_post(settings, url, headers, body))
+
+
+def check(settings: Settings, url: str) -> None:
+    """Raise TargetError unless a notice could be sent to `url` now."""
+
+    async def resolve() -> None:
+        target = guard.parse_target(settings, url)
+        async with asyncio.timeout(STEP_S):
+            await guard.resolve(settings, target)
+
+    try:
+        asyncio.run(resolve())
+    except TimeoutError:
+        raise guard.TargetError("the target's host was not resolved in time") from None
+
+
+async def _post(
+    settings: Settings, url: str, headers: Mapping[str, str], body: bytes
+) -> Answer:
+    target = guard.parse_target(settings, url)
+    try:
+        async with asyncio.timeout(WHOLE_S):
+            addresses = await guard.resolve(settings, target)
+            return await _first(addresses[:MOST_ADDRESSES], target, url, headers, body)
+    except TimeoutError:
+        raise UnreachableError("timeout") from None
+
+
+async def _first(
+    addresses: list[str],
+    target: guard.Target,
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes,
+) -> Answer:
+    """Ask the first address that can be connected to."""
+    for address in addresses[:-1]:
+        try:
+            return await _to(address, target, url, headers, body)
+        except UnreachableError as error:
+            if str(error) != "connection":
+                raise
+    return await _to(addresses[-1], target, url, headers, body)
+
+
+async def _to(
+    address: str, target: guard.Target, url: str, headers: Mapping[str, str], body: bytes
+) -> Answer:
+    parsed = httpx2.URL(url)
+    sent = {
+        **headers,
+        "host": parsed.netloc.decode("ascii"),
+        "content-type": "application/json",
+        "user-agent": f"lethe/{lethe.__version__}",
+    }
+    # The certificate is checked against the name, the connection made to the address. No
+    # proxy of the environment: it would resolve the name again.
+    client = httpx2.AsyncClient(
+        verify=ssl.create_default_context(), trust_env=False, timeout=STEP_S
+    )
+    where = parsed.copy_with(host=address)
+    asked = client.build_request(
+        "POST", where, headers=sent, content=body, extensions={"sni_hostname": target.host}
+    )
+    try:
+        async with client:
+            answer = await client.send(asked, stream=True, follow_redirects=False)
+            await answer.aclose()
+    except httpx2.TimeoutException:
+        raise UnreachableError("timeout") from None
+    except httpx2.ConnectError as error:
+        reason = "tls" if "SSL" in str(error) or "certificate" in str(error) else "connection"
+        raise UnreachableError(reason) from None
+    except httpx2.HTTPError:
+        raise UnreachableError("no-answer") from None
+    asked_for = answer.headers.get("retry-after", "")
+    seconds = int(asked_for) if re.fullmatch("[0-9]{1,8}", asked_for) else 0
+    return Answer(answer.status_code, min(seconds, LONGEST_WAIT_S))

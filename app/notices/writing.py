@@ -1,0 +1,52 @@
+"""Transactions of notices, beside those of the log."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlmodel import Session
+
+from app.notices import events
+from app.notices.notice import delivery_id
+from app.service.context import Services
+from models import Delivery
+from models.database.clock import clock
+
+T = TypeVar("T")
+Owed = tuple[str, str, str]  # receiver, event, about
+AT_ONCE = 50  # rows of one statement, of nine values each
+
+
+def write(services: Services, effect: Callable[[Session], T]) -> T:
+    """Run `effect` in a transaction of its own; what it returns stays readable."""
+
+    def run() -> T:
+        with Session(services.engine, expire_on_commit=False) as session:
+            result = effect(session)
+            session.commit()
+            return result
+
+    return services.ledger.beside(run)
+
+
+def put(services: Services, session: Session, owed: Iterable[Owed]) -> None:
+    """Store deliveries that wait, but those that are known."""
+    now = clock(session)
+    rows = {
+        delivery_id(services, *one): {
+            "receiver": one[0],
+            "event": one[1],
+            "about": one[2],
+            "created_at": now,
+            "state": events.WAITING,
+            "attempts": 0,
+            "next_at": now,
+            "lease_token": 0,
+        }
+        for one in owed
+    }
+    dialect = sqlite if session.get_bind().dialect.name == "sqlite" else postgresql
+    made = [{"id": name, **row} for name, row in rows.items()]
+    for at in range(0, len(made), AT_ONCE):
+        some = dialect.insert(Delivery).values(made[at : at + AT_ONCE])
+        session.connection().execute(some.on_conflict_do_nothing())

@@ -1,0 +1,222 @@
+"""`lethe webhook`: endpoints of notices, what was delivered to them, and replay."""
+
+import json
+import sys
+from collections.abc import Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lethe.catalogue import NOTICES
+from lethe.cli.options import as_json, count, plain, print_json, print_table, service_url
+from lethe.cli.saved import token_for
+
+if TYPE_CHECKING:
+    from lethe.client import Client
+
+_id = click.argument("webhook_id", metavar="ID")
+
+
+@click.group()
+def webhook() -> None:
+    """Send signed notices (Standard Webhooks) to an endpoint of yours.
+
+    Needs an operator's token in LETHE_TOKEN.
+    """
+
+
+@webhook.command()
+@service_url
+@click.argument("target", metavar="TARGET")
+@click.option(
+    "--event",
+    "events",
+    multiple=True,
+    type=click.Choice(tuple(NOTICES)),
+    metavar="EVENT",
+    help=f"Repeatable. Default: all. One of {', '.join(NOTICES)}.",
+)
+@click.option("--model", help="Only notices of this model. Default: of all models.")
+@click.option(
+    "--signature",
+    type=click.Choice(["v1", "v1a"]),
+    default="v1",
+    show_default=True,
+    help="v1: HMAC-SHA256 with a shared secret. v1a: Ed25519; you get a public key.",
+)
+@as_json
+def add(
+    url: str,
+    target: str,
+    events: tuple[str, ...],
+    model: str | None,
+    signature: str,
+    as_json: bool,
+) -> None:
+    """Send notices to the HTTPS URL TARGET. Prints its secret, once."""
+    wanted = {
+        "url": target,
+        "events": list(events or NOTICES),
+        "model": model,
+        "signature": signature,
+    }
+    with _client(url) as operator:
+        _print_made(operator.add_webhook(wanted), as_json)
+
+
+@webhook.command("list")
+@service_url
+@as_json
+def list_(url: str, as_json: bool) -> None:
+    """List endpoints."""
+    with _client(url) as operator:
+        found = list(operator.webhooks())
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (one["id"], one["disabled"] or "in use", one["model"] or "all models", one["url"])
+        for one in found
+    ]
+    print_table(("id", "state", "model", "target"), rows)
+
+
+@webhook.command()
+@service_url
+@_id
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    help="Most deliveries, newest first.",
+)
+@as_json
+def show(url: str, webhook_id: str, limit: int, as_json: bool) -> None:
+    """Show the endpoint ID and its deliveries: event, attempts, state, next attempt."""
+    with _client(url) as operator:
+        found = operator.webhook(webhook_id)
+        sent = list(islice(operator.deliveries(webhook_id), limit))
+    if as_json:
+        print_json({**found, "deliveries": sent})
+        return
+    _print(found)
+    rows = [
+        (
+            one["id"],
+            one["event"],
+            one["about"],
+            one["state"],
+            str(one["attempts"]),
+            one["answer"] or "-",
+            one["next_at"] or one["ended_at"] or "-",
+        )
+        for one in sent
+    ]
+    heads = ("delivery", "event", "about", "state", "attempts", "answer", "next or ended")
+    print_table(heads, rows)
+
+
+@webhook.command()
+@service_url
+@_id
+@click.option("--delivery", metavar="DELIVERY", help="Only this one. Default: all that failed.")
+def replay(url: str, webhook_id: str, delivery: str | None) -> None:
+    """Send to the endpoint ID again what failed; each notice keeps its webhook-id."""
+    with _client(url) as operator:
+        done = operator.replay_webhook(webhook_id, delivery)
+    words = count(done["waiting"], "notice")
+    click.echo(f"{words} will be sent again")
+
+
+@webhook.command()
+@service_url
+@_id
+@as_json
+def test(url: str, webhook_id: str, as_json: bool) -> None:
+    """Send a notice of the type webhook.test to the endpoint ID now.
+
+    Exits with 1 if it was not taken.
+    """
+    with _client(url) as operator:
+        done = operator.act_on_webhook(webhook_id, "test")
+    if as_json:
+        print_json(done)
+    else:
+        click.echo(
+            plain(f"{done['state']}: {done['answer'] or 'another attempt is under way'}")
+        )
+    if done["state"] != "delivered":
+        sys.exit(1)
+
+
+@webhook.command()
+@service_url
+@_id
+@as_json
+def rotate(url: str, webhook_id: str, as_json: bool) -> None:
+    """Make a new secret for the endpoint ID and print it; the old one signs for 24 h more."""
+    with _client(url) as operator:
+        _print_made(operator.act_on_webhook(webhook_id, "rotate"), as_json)
+
+
+@webhook.command()
+@service_url
+@_id
+def disable(url: str, webhook_id: str) -> None:
+    """Send nothing to the endpoint ID until it is enabled; what waits for it fails."""
+    with _client(url) as operator:
+        _print(operator.act_on_webhook(webhook_id, "disable"))
+
+
+@webhook.command()
+@service_url
+@_id
+def enable(url: str, webhook_id: str) -> None:
+    """Send to the endpoint ID again; `replay` sends what failed meanwhile."""
+    with _client(url) as operator:
+        _print(operator.act_on_webhook(webhook_id, "enable"))
+
+
+@webhook.command()
+@service_url
+@_id
+def remove(url: str, webhook_id: str) -> None:
+    """Remove the endpoint ID and its secrets."""
+    with _client(url) as operator:
+        gone = operator.remove_webhook(webhook_id)
+    click.echo(plain(f"removed {gone['id']}"))
+
+
+def _print_made(made: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(made))
+        return
+    _print(made)
+    click.echo(plain(f"{made['secret']}"))
+    what = (
+        "the public key to verify with" if made["secret"].startswith("whpk_") else "the secret"
+    )
+    click.echo(f"This is {what}. It is not shown again.", err=True)
+
+
+def _print(found: Mapping[str, Any]) -> None:
+    rows = [
+        ("id", found["id"]),
+        ("target", found["url"]),
+        ("state", found["disabled"] or "in use"),
+        ("model", found["model"] or "all models"),
+        ("events", ", ".join(found["events"])),
+    ]
+    for one in found["secrets"]:
+        until = f", until {one['until']}" if one["until"] else ""
+        rows.append(("signature", f"{one['signature']}{until}"))
+    for label, value in rows:
+        click.echo(plain(f"{label:10} {value}"))
+
+
+def _client(url: str) -> "Client":
+    from lethe.client import Client
+
+    return Client(url, token=token_for(url))

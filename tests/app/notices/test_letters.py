@@ -1,0 +1,230 @@
+"""Mail to persons and officers: real cases, a real SMTP server, and no address anywhere else."""
+
+import string
+from collections.abc import Iterator
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from sqlmodel import Session, select
+
+from app.notices import alarms, letters, mailings
+from app.notices.sender import Sender
+from app.reconcile.model_events import model_events
+from models import Case, ErasureRequest
+from tests.app.notices.conftest import rows, turn
+from tests.app.notices.test_mail import FROM, Inbox, server
+from tests.installation import Installation
+from tests.workers.jobs.test_cases import opened, shown
+from tests.workers.jobs.test_people import ANN, EVE, named
+from tests.workers.jobs.test_people import ready as registered
+
+ADDRESS, OFFICER, SECOND = "ann@example.com", "dpo@example.org", "deputy@example.org"
+
+
+@pytest.fixture
+def inbox() -> Inbox:
+    return Inbox()
+
+
+@pytest.fixture
+def mail(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    monkeypatch.setattr(mailings, "DIGEST_HOUR", 24)  # no digest, whatever the time is
+    with server(inbox) as port:
+        yield {
+            "smtp_url": f"smtp+plain://127.0.0.1:{port}",
+            "mail_from": FROM,
+            "notice_mail": f"{OFFICER}, {SECOND}",
+        }
+
+
+def read(inbox: Inbox) -> list[EmailMessage]:
+    """Return what came since the last call."""
+    found = [message_from_bytes(one.content, policy=policy.default) for one in inbox.taken]
+    inbox.taken.clear()
+    return found
+
+
+def reviewed(installation: Installation) -> None:
+    """Fit a model whose requests wait for an officer."""
+    assert installation.caller.register_key().status_code == 201
+    made = installation.caller.register_model(named(), ref="one", decide="review")
+    assert made.status_code == 201, made.text
+    installation.drain()
+
+
+def test_a_person_hears_of_receipt_and_answer_and_the_log_of_each_use_of_the_address(
+    installation: Installation, inbox: Inbox
+) -> None:
+    registered(installation, "one", "two", r99=EVE)
+    turn(installation)
+    case = opened(installation, ANN, contact=ADDRESS).json()
+    turn(installation)
+    [received] = read(inbox)
+    assert (received["To"], received["From"]) == (ADDRESS, FROM)
+    assert case["ref"] in received["Subject"]
+    assert case["due_at"][:10] in received.get_content()
+    installation.drain()
+    turn(installation)
+    [answered] = read(inbox)
+    said = answered.get_content()
+    done = shown(installation, case["ref"]).json()
+    for part in done["parts"]:
+        [end] = [
+            item["log_index"]
+            for item in done["timeline"]
+            if (item["model"], item["event"]) == (part["model"], "request.certified")
+        ]
+        assert f"Model {part['model']}: erased; the certificate is entry {end}" in said
+    assert "http://testserver/verify" in said
+    turn(installation)
+    assert read(inbox) == []
+    services = installation.services
+    assert len(model_events(services.ledger, case["parts"][0]["model"], "case.contact")) == 2
+    with services.engine.connect() as connection:
+        stored = str(connection.execute(text("SELECT * FROM deliveries")).all())
+    assert ADDRESS not in stored
+    assert OFFICER not in stored
+    installation.check()
+
+
+def test_an_extension_and_a_refusal_come_with_reason_and_remedies(
+    installation: Installation, inbox: Inbox
+) -> None:
+    reviewed(installation)
+    turn(installation)
+    case = opened(installation, ANN, contact=ADDRESS).json()
+    turn(installation)
+    read(inbox)
+    for what, reason in (("extend", "complexity"), ("refuse", "legal-claims")):
+        path = f"/v1/cases/{case['ref']}/{what}"
+        answer = installation.caller.operator("POST", path, json={"reason": reason})
+        assert answer.status_code == 200, answer.text
+        turn(installation)
+    extended, refused = [one.get_content() for one in read(inbox)]
+    timeline = shown(installation, case["ref"]).json()["timeline"]
+    [due] = [one["detail"]["due_at"] for one in timeline if one["event"] == "request.extended"]
+    assert "the complexity of the request (GDPR Art. 12(3))" in extended
+    assert due > case["due_at"]
+    assert due[:10] in extended
+    assert "refused. Reason: legal claims (GDPR Art. 17(3)(e))" in refused
+    for said in (extended, refused):
+        assert "supervisory authority" in said
+        assert "test " not in said.lower().replace("testserver", "")  # no officer's name
+
+
+def test_who_is_not_found_is_answered_at_once(installation: Installation, inbox: Inbox) -> None:
+    registered(installation, "one")
+    turn(installation)
+    opened(installation, "x@y.z", contact=ADDRESS)
+    turn(installation)
+    [answered] = read(inbox)
+    assert "nothing about you was found" in answered.get_content()
+    assert {(row.event, row.answer) for row in rows(installation)} == {
+        ("mail.received", "answered"),
+        ("mail.answered", "accepted"),
+    }
+
+
+def test_a_contact_that_is_no_address_or_was_destroyed_gets_nothing(
+    installation: Installation, inbox: Inbox
+) -> None:
+    registered(installation, "one", "two")
+    turn(installation)
+    opened(installation, ANN)  # a street
+    closed = opened(installation, "x@y.z", contact=ADDRESS).json()
+    path = f"/v1/cases/{closed['ref']}/close"
+    assert installation.caller.operator("POST", path).status_code == 200
+    turn(installation)
+    assert read(inbox) == []
+    answers = {row.answer for row in rows(installation)}
+    assert "no e-mail address" in answers
+    assert not model_events(installation.services.ledger, "one", "case.contact")
+
+
+def test_an_address_that_somebody_else_wrote_gets_nothing(
+    installation: Installation, inbox: Inbox
+) -> None:
+    registered(installation, "one")
+    turn(installation)
+    opened(installation, ANN, contact=ADDRESS)
+    with Session(installation.services.engine) as session:
+        case = session.exec(select(Case)).one()
+        case.contact = "thief@example.net"
+        session.add(case)
+        session.commit()
+    turn(installation)
+    assert read(inbox) == []
+    [row] = rows(installation)
+    assert (row.state, row.answer) == ("waiting", "people-changed")
+
+
+def test_officers_get_one_digest_a_day_if_there_is_something(
+    installation: Installation, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reviewed(installation)
+    monkeypatch.setattr(mailings, "DIGEST_HOUR", 0)
+    case = opened(installation, ANN).json()
+    for _ in range(2):
+        turn(installation)
+    found = read(inbox)
+    assert {one["To"] for one in found} == {OFFICER, SECOND}
+    assert len(found) == 2
+    said = found[0].get_content()
+    assert "Awaiting review: 1" in said
+    with Session(installation.services.engine) as session:
+        ref = session.exec(select(ErasureRequest.ref)).one()
+    assert f"{ref}  awaiting-review, due {case['due_at'][:10]}" in said
+
+
+def test_no_digest_of_nothing_and_none_for_who_left(
+    installation: Installation, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mailings, "DIGEST_HOUR", 0)
+    turn(installation)
+    assert read(inbox) == []
+    assert {row.answer for row in rows(installation)} == {"nothing to say"}
+
+
+@pytest.mark.parametrize("language", letters.LANGUAGES)
+def test_alarms_come_at_once_and_once_a_day(
+    installation: Installation, inbox: Inbox, monkeypatch: pytest.MonkeyPatch, language: str
+) -> None:
+    object.__setattr__(installation.services.settings, "notice_language", language)
+    with installation.services.engine.begin() as connection:
+        connection.execute(text("UPDATE bearer_tokens SET scope = 'auditor'"))
+    for _ in range(2):
+        Sender(installation.services).turn()
+    found = read(inbox)
+    assert sorted(one["To"] for one in found) == sorted((OFFICER, SECOND))
+    assert "bearer-tokens-row" in found[0].get_content()
+
+
+def test_a_recipient_who_is_refused_for_good_is_not_asked_again(
+    installation: Installation, inbox: Inbox
+) -> None:
+    inbox.reply = "550 no such user"
+    registered(installation, "one")
+    turn(installation)
+    opened(installation, ANN, contact=ADDRESS)
+    turn(installation)
+    [row] = rows(installation)
+    assert (row.state, row.answer, row.attempts) == ("failed", "mail refused", 1)
+
+
+def places(template: str) -> set[str]:
+    return {name for _, name, _, _ in string.Formatter().parse(template) if name}
+
+
+@pytest.mark.parametrize("language", letters.LANGUAGES)
+def test_every_language_says_the_same(language: str) -> None:
+    english, other = letters.words("en"), letters.words(language)
+    assert {name: set(section) for name, section in english.items()} == {
+        name: set(section) for name, section in other.items()
+    }
+    for name, section in english.items():
+        for key, template in section.items():
+            assert places(other[name][key]) == places(template), (name, key)
+    assert {*alarms.ROWS.values(), alarms.GUARD} <= set(other["alarm"])
