@@ -10,6 +10,7 @@ from models.certificate import Certificate
 from models.contribution import Contribution
 from models.credentials import BearerToken, RequesterKey, UsedNonce
 from models.erasure_request import ErasureRequest
+from models.intake import IntakeChallenge, IntakeCode, IntakeProof
 from models.job import Job
 from models.log import LogCheckpoint, LogEntry, LogNode
 from models.model import Model
@@ -33,6 +34,9 @@ __all__ = [
     "Contribution",
     "ErasureRequest",
     "FeatureBlock",
+    "IntakeChallenge",
+    "IntakeCode",
+    "IntakeProof",
     "Job",
     "LogCheckpoint",
     "LogEntry",

@@ -13,10 +13,10 @@ LANGUAGES: tuple[Language, ...] = get_args(Language)
 class Texts:
     """The texts of one language by section and name."""
 
-    def __init__(self, language: Language) -> None:
-        """Read them."""
+    def __init__(self, language: Language, package: str = "lethe.words") -> None:
+        """Read them from the files of a package."""
         self.language = language
-        source = files("lethe.words") / f"{language}.toml"
+        source = files(package) / f"{language}.toml"
         self.sections: Mapping[str, Mapping[str, Any]] = tomllib.loads(
             source.read_text(encoding="utf-8")
         )

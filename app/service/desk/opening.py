@@ -2,7 +2,7 @@
 
 import secrets
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -69,8 +69,15 @@ def _find(services: Services, person: Identity, refs: Sequence[str] | None) -> l
     return [people.find(services, model, person) for model in models]
 
 
-def open_case(services: Services, wanted: NewCase, operator: str) -> CaseView:
+def open_case(
+    services: Services,
+    wanted: NewCase,
+    operator: str,
+    also: Callable[[Transaction, Case], None] | None = None,
+) -> CaseView:
     """Look a person up, submit a request for each model that has records, and log both.
+
+    also: what else the transaction does once the case is stored; if it raises, nothing is.
 
     Raises:
         PeopleChangedError: The identities of a model are not those of the log.
@@ -105,6 +112,8 @@ def open_case(services: Services, wanted: NewCase, operator: str) -> CaseView:
         case.parts = parts
         tx.session.add(case)
         tx.session.flush()
+        if also is not None:
+            also(tx, case)
         return case.ref, jobs
 
     ref, jobs = services.ledger.transact(effect)
