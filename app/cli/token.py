@@ -10,7 +10,7 @@ from sqlmodel import Session, col, select
 
 from app.ledger.key_rows import key_rows
 from app.ledger.startup import open_ledger, require_schema
-from app.service.intake.opening import REQUESTER
+from app.reconcile.fsck.intake import REQUESTER
 from app.settings import Settings
 from lethe.errors import LetheError
 from models import BearerToken

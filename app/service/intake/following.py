@@ -7,6 +7,7 @@ from sqlmodel import Session, col, select
 
 from app.ledger.sequencer import Transaction
 from app.problems import NotFoundError, NotWithdrawableError
+from app.reconcile.fsck.intake import REQUESTER
 from app.reconcile.model_events import model_events
 from app.schemas.people import CaseView
 from app.service.context import Services
@@ -15,7 +16,6 @@ from app.service.desk.cases import show
 from app.service.desk.parts import find_case
 from app.service.intake.asked import salt_of
 from app.service.intake.errors import IntakeCaseError, IntakeChangedError
-from app.service.intake.opening import REQUESTER
 from app.service.requests import CLOSED
 from lethe.certificates.intake_receipt import (
     EVENT,

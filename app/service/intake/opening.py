@@ -11,6 +11,7 @@ from app.problems import (
     ScopeChangedError,
     ScopeTooLargeError,
 )
+from app.reconcile.fsck.intake import REQUESTER
 from app.schemas.people import NewCase, PersonIdentity
 from app.service.context import Services
 from app.service.desk.opening import open_case
@@ -31,7 +32,6 @@ from lethe.signing.errors import SignatureInvalidError
 from lethe.signing.keys import fingerprint, load_public_key
 from models import Case, IntakeProof
 
-REQUESTER = "intake"  # who opened the case; no token may have this name
 NO_KEY = "no key of the browser signed"
 # The operators' business, and nothing that the person could do anything about.
 LATER = (
