@@ -95,6 +95,12 @@ def create_app(services: Services | None = None) -> FastAPI:
     problems.install(app)
     app.add_middleware(Calls)  # the outermost: what the others answer has an id too
     _route(app)
+    if opened.settings.intake:
+        from app.intake.limits import Limits
+        from app.intake.routes import router as intake
+
+        app.state.intake_limits = Limits()
+        app.include_router(intake)
     return app
 
 

@@ -878,6 +878,9 @@ _EVENTS = (
     _model(
         "case.opened", "an operator looked a person up and opened a case", "contact", "part"
     ),
+    _model(
+        "case.intake", "a person opened it on the intake page, and how they proved it", "proof"
+    ),
     _model("case.contact", "an operator opened the contact address of a case", "part"),
     _model("case.closed", "an operator closed a case; its contact is destroyed", "part"),
     _model("contribution.received", "rows or statistics were contributed", "addBack"),

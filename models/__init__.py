@@ -10,6 +10,7 @@ from models.certificate import Certificate
 from models.contribution import Contribution
 from models.credentials import BearerToken, RequesterKey, UsedNonce
 from models.erasure_request import ErasureRequest
+from models.intake import IntakeChallenge, IntakeCode, IntakeProof
 from models.job import Job
 from models.log import LogCheckpoint, LogEntry, LogNode
 from models.model import Model
@@ -36,6 +37,9 @@ __all__ = [
     "Delivery",
     "ErasureRequest",
     "FeatureBlock",
+    "IntakeChallenge",
+    "IntakeCode",
+    "IntakeProof",
     "Job",
     "LogCheckpoint",
     "LogEntry",

@@ -10,6 +10,7 @@ from sqlmodel import Session, col, select
 
 from app.ledger.key_rows import key_rows
 from app.ledger.startup import open_ledger, require_schema
+from app.reconcile.fsck.intake import REQUESTER
 from app.service.roles import SCOPES
 from app.settings import Settings
 from lethe.errors import LetheError
@@ -67,10 +68,13 @@ def mint(session: Session, scope: str, name: str) -> str:
     """Store the hash of a fresh token and return the token, `lethe_<scope>_<43 characters>`.
 
     Raises:
-        TokenNameError: A living token has this name, or the name is empty or too long.
+        TokenNameError: A living token or the intake page has this name, or the name is empty
+            or too long.
     """
     if not 0 < len(name) <= 80 or not name.isprintable():
         raise TokenNameError("a token's name has 1 to 80 printable characters")
+    if name.casefold() == REQUESTER:
+        raise TokenNameError("cases of the intake page have this name: choose another")
     if _living(session, name) is not None:
         raise TokenNameError("a living token has this name: revoke it or choose another")
     secret = f"lethe_{scope}_{secrets.token_urlsafe(SECRET_BYTES)}"

@@ -16,6 +16,7 @@ import click
 from click.decorators import FC
 
 from lethe.catalogue import EXTENSIONS, PAUSES, REFUSALS
+from lethe.cli.case_receipt import verify_receipt
 from lethe.cli.options import count, plain, service_url
 from lethe.cli.saved import token_for
 from lethe.cli.waiting import Waiting
@@ -251,6 +252,9 @@ def case() -> None:
 
     Needs an operator's token in LETHE_TOKEN.
     """
+
+
+case.add_command(verify_receipt)
 
 
 @case.command("list")

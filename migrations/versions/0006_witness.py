@@ -1,7 +1,7 @@
 """Checkpoints with the lines of witnesses, and how each witness stands.
 
 Revision ID: 0006
-Revises: 0003
+Revises: 0004
 
 `witnessed_checkpoints` decides which checkpoint a certificate carries for ever: it is
 append-only, as the log is.
@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0006"
-down_revision = "0003"
+down_revision = "0004"
 branch_labels = None
 depends_on = None
 

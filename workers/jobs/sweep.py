@@ -15,6 +15,7 @@ from app.service.desk import (
     cases,
     reminders,
 )
+from app.service.intake import following as intake
 from app.service.queue import head_of_queue, is_held_back
 from app.vault.scrub import scrub
 from models import Artifact, Job, UsedNonce
@@ -63,6 +64,7 @@ def run(services: Services) -> int:
     forget_bindings(services)
     end_retention(services)
     cases.forget(services)
+    intake.forget(services)
     for job_id, stage in found:
         services.dispatcher.nudge(job_id, stage)
     audits = audit_sweep.sweep(services)

@@ -16,6 +16,7 @@ from app.ledger.sequencer import Ledger
 from app.reconcile.audit_rows import check_audits
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck.approvals import check_approvals
+from app.reconcile.fsck.intake import check_intake
 from app.reconcile.fsck.keys import check_keys
 from app.reconcile.fsck.models import check_models
 from app.reconcile.fsck.requests import check_certificates, check_openings, check_requests
@@ -65,6 +66,8 @@ def fsck(
             check_approvals(session, report, first)
         with sealed_rows(report, "certificates"):
             check_certificates(session, issuers or {}, report, first)
+        with sealed_rows(report, "cases of the intake page"):
+            check_intake(session, report)
         with sealed_rows(report, "audits"):
             check_audits(session, report)
         with sealed_rows(report, "models and records"):

@@ -2,7 +2,7 @@
 
 import secrets
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -70,11 +70,16 @@ def _find(services: Services, person: Identity, refs: Sequence[str] | None) -> l
 
 
 def open_case(
-    services: Services, wanted: NewCase, operator: str, named: str | None = None
+    services: Services,
+    wanted: NewCase,
+    operator: str,
+    named: str | None = None,
+    also: Callable[[Transaction, Case], None] | None = None,
 ) -> CaseView:
     """Look a person up, submit a request for each model that has records, and log both.
 
     named: the ref that the case gets; one that exists is shown and nothing is submitted.
+    also: what else the transaction does once the case is stored; if it raises, nothing is.
 
     Raises:
         PeopleChangedError: The identities of a model are not those of the log.
@@ -111,6 +116,8 @@ def open_case(
         case.parts = parts
         tx.session.add(case)
         tx.session.flush()
+        if also is not None:
+            also(tx, case)
         return case.ref, jobs
 
     ref, jobs = services.ledger.transact(effect)

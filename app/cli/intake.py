@@ -1,0 +1,52 @@
+"""`lethe intake`: codes for people whose identity an operator checked."""
+
+import click
+from sqlmodel import Session
+
+from app.ledger.startup import open_ledger, require_schema
+from app.service.intake.codes import LIFE_DAYS, MAX_CHECKED, issue
+from app.settings import Settings
+from app.vault.master import MasterKey
+from lethe.errors import LetheError
+from models.database.session import opened_engine
+
+
+class CheckedError(LetheError):
+    """No text of how an identity was checked."""
+
+    slug = "checked-invalid"
+    title = "Not a description"
+    status = 422
+
+
+@click.group()
+def intake() -> None:
+    """Codes for the intake page, where people ask for the erasure of their data."""
+
+
+@intake.command()
+@click.option("--kind", required=True, help="Kind of the identity: email, customer, phone, …")
+@click.option(
+    "--value",
+    prompt="Address or number",
+    hide_input=True,
+    help="Asked for without an echo if it is not given, and then in no shell history.",
+)
+@click.option("--checked", required=True, help="How you checked who the person is.")
+def code(kind: str, value: str, checked: str) -> None:
+    """Print a code for one person, once. It proves this identity on /intake for 14 days.
+
+    The database keeps neither the code nor the identity.
+    """
+    if not 0 < len(checked) <= MAX_CHECKED or not checked.isprintable():
+        raise CheckedError(f"--checked: 1 to {MAX_CHECKED} printable characters")
+    settings = Settings()
+    master = MasterKey.load(settings)
+    with opened_engine(settings.resolved_database_url) as engine:
+        require_schema(engine)
+        open_ledger(settings, engine)  # whose key seals the columns
+        with Session(engine) as session:
+            text = issue(session, master, kind, value, checked)
+            session.commit()
+    click.echo(text)
+    click.echo(f"valid once, for {LIFE_DAYS} days: give it to that person only", err=True)

@@ -1,0 +1,1 @@
+"""The intake page: people without tools ask for the erasure of their data, and follow it."""

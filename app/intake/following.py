@@ -1,0 +1,178 @@
+"""/intake/case: follow a case by its code, save its files, withdraw it.
+
+The code travels in the body of forms alone. In the address that the receipt shows it stands
+behind `#`, which no browser sends.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+import segno
+from fastapi import Request, Response
+
+from app.api.deps import ServicesDep
+from app.intake.forms import IntakeForm, Posted, address_of
+from app.intake.limits import CODES, Limits, client_key
+from app.intake.reasons import reason_code
+from app.intake.render import chosen, language_of, render
+from app.intake.route import router
+from app.problems import NotFoundError
+from app.schemas.people import CaseView, PartView
+from app.service import certificates, documents
+from app.service.context import Services
+from app.service.desk import answer
+from app.service.intake import following
+from app.service.intake.case_code import case_code, read_case_code
+from app.service.intake.errors import IntakeCaseError
+
+routes = router()
+DECIDED = ("request.refused", "request.extended", "request.paused")
+TIMELINE = 200  # items on the page; each attempt of a worker may add some
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An event as the person reads it."""
+
+    at: datetime
+    event: str
+    model: str
+    reason: str | None
+    reason_code: str | None
+    due_at: str | None
+
+
+def steps_of(case: CaseView) -> list[Step]:
+    """Return the timeline, from the day of the case on: it may follow an earlier request."""
+    found: list[Step] = []
+    opened = False
+    for item in case.timeline:
+        if item.at < case.received_at:
+            continue
+        if item.event == "case.opened":
+            if opened:
+                continue
+            opened = True
+        reason = item.detail.get("reason") if item.event in DECIDED else None
+        code = None if reason is None else reason_code(case.regulation, reason)
+        found.append(
+            Step(item.at, item.event, item.model, reason, code, item.detail.get("due_at"))
+        )
+    return found[:TIMELINE]
+
+
+def case_page(
+    request: Request, services: Services, ref: str, *, received: bool = False
+) -> Response:
+    """Return the page of a case whose code was given, or that was opened just now."""
+    case = following.follow(services, ref)
+    code = case_code(services.master, ref)
+    root = request.scope.get("root_path", "")
+    address = f"{address_of(request, services)}{root}/intake/case#{code}"
+    return render(
+        request,
+        "case.html",
+        case=case,
+        code=code,
+        received=received,
+        picture=_picture(address),
+        steps=steps_of(case),
+        several=len(case.parts) > 1,
+        can_withdraw=case.state == "open" and following.can_withdraw(services, ref),
+        paused={one.state for one in case.parts if one.outcome == "in progress"} == {"paused"},
+        datetime=datetime,
+    )
+
+
+def _picture(address: str) -> str:
+    """Return a QR code as SVG; no attribute of it needs a style that the policy forbids."""
+    code = segno.make(address, error="m")
+    return str(code.svg_inline(border=4, light="#fff", omitsize=True, svgclass=None))
+
+
+@routes.get("/case", operation_id="intakeFind")
+def find(request: Request) -> Response:
+    """Ask for the code of a case; the script takes it from behind the `#`."""
+    return render(request, "find.html")
+
+
+@routes.post("/case", operation_id="intakeCase")
+def show(request: Request, services: ServicesDep, form: Posted) -> Response:
+    """Show a case to whoever has its code."""
+    return case_page(request, services, _case_of(request, services, form))
+
+
+@routes.post("/withdraw", operation_id="intakeWithdraw")
+def withdraw(request: Request, services: ServicesDep, form: Posted) -> Response:
+    """Withdraw a case; sent again it does nothing more."""
+    ref = _case_of(request, services, form)
+    following.withdraw(services, ref)
+    return case_page(request, services, ref)
+
+
+@routes.post("/file", operation_id="intakeFile")
+def file(request: Request, services: ServicesDep, form: Posted) -> Response:
+    """Download the receipt, the signed answer, or a certificate of a case."""
+    ref = _case_of(request, services, form)
+    return _file(request, services, ref, form.of("file"), form.of("part"))
+
+
+def _case_of(request: Request, services: Services, form: IntakeForm) -> str:
+    """Return the case of the code in a form. Raises IntakeCaseError, counted by client."""
+    request.state.language = chosen(form.of("language"))
+    limits: Limits = request.app.state.intake_limits
+    client = client_key(request.client.host if request.client else None)
+    limits.check(CODES, client)
+    try:
+        return read_case_code(services.master, form.of("code"))
+    except IntakeCaseError:
+        limits.take((CODES, client))
+        raise
+
+
+def _file(request: Request, services: Services, ref: str, name: str, part: str) -> Response:
+    if name == "receipt":
+        return _saved(following.receipt(services, ref), "application/json", "receipt.json")
+    case = following.follow(services, ref)
+    if name == "answer" and case.state != "open":
+        return _saved(answer.summary(services, ref), "application/json", "answer.json")
+    request_id = _certified(case, part).request
+    assert request_id is not None
+    language = language_of(request)
+    made: dict[str, tuple[Callable[[], bytes], str, str]] = {
+        "html": (
+            lambda: documents.html(services, request_id, language),
+            "text/html; charset=utf-8",
+            "certificate.html",
+        ),
+        "pdf": (
+            lambda: documents.pdf(services, request_id, language),
+            "application/pdf",
+            "certificate.pdf",
+        ),
+        "certificate": (
+            lambda: certificates.bundle(services, request_id),
+            "application/json",
+            "certificate.sigstore.json",
+        ),
+    }
+    if name not in made:
+        raise NotFoundError("the page has no such file")
+    make, kind, filename = made[name]
+    return _saved(make(), kind, filename)
+
+
+def _certified(case: CaseView, part: str) -> PartView:
+    """Return a part, by its place, that has a certificate. Raises NotFoundError."""
+    found = {
+        str(place): one for place, one in enumerate(case.parts) if one.certificate is not None
+    }
+    if part not in found:
+        raise NotFoundError("the case has no such certificate")
+    return found[part]
+
+
+def _saved(data: bytes, kind: str, name: str) -> Response:
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return Response(data, media_type=kind, headers=headers)

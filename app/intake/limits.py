@@ -1,0 +1,105 @@
+"""How often the page may be used: by client, by identity, by challenge, and in total.
+
+Counted in the memory of each API process, where nobody who writes the database can reset it:
+with four processes each bound is four times as wide, and a restart begins anew. Keys are HMACs
+under a key of the process, so that a dump of its memory lists no addresses.
+"""
+
+import hmac
+import secrets
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address
+from math import ceil
+from threading import Lock
+
+from lethe.errors import LetheError
+
+HOUR = 3600.0
+MOST_KEYS = 20_000  # in memory, about 300 bytes each; the one unused for longest is forgotten
+
+
+class IntakeLimitError(LetheError):
+    """Too many calls; `wait` is in how many seconds the next one is accepted."""
+
+    slug, title, status = "intake-limit", "Too many attempts", 429
+
+    def __init__(self, wait: float) -> None:
+        self.wait = max(1, ceil(wait))
+        super().__init__("too many attempts: try again later", wait=self.wait)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """At most this many in so many seconds."""
+
+    name: str
+    most: int
+    seconds: float = HOUR
+
+
+BY_CLIENT = Bound("client", 10)  # codes that are asked for
+BY_IDENTITY = Bound("identity", 3)
+TRIES = Bound("tries", 5, 900.0)  # of one challenge
+CODES = Bound("codes", 60)  # wrong codes, of challenges and cases, by client
+
+
+class Limits:
+    """The counts of one process."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._lock = clock, Lock()
+        self._secret = secrets.token_bytes(32)
+        self._seen: OrderedDict[bytes, deque[float]] = OrderedDict()
+
+    def take(self, *bounds: tuple[Bound, str]) -> None:
+        """Count one call under each bound and key, or under none if one is reached.
+
+        Raises:
+            IntakeLimitError: One is; which one is not said.
+        """
+        with self._lock:
+            now = self._clock()
+            found = [(bound, self._times(bound, key, now)) for bound, key in bounds]
+            waits = [
+                times[0] + bound.seconds - now
+                for bound, times in found
+                if len(times) >= bound.most
+            ]
+            if waits:
+                raise IntakeLimitError(max(waits))
+            for _, times in found:
+                times.append(now)
+
+    def check(self, bound: Bound, key: str) -> None:
+        """Raise IntakeLimitError if a bound is reached; count nothing."""
+        with self._lock:
+            now = self._clock()
+            times = self._times(bound, key, now)
+            if len(times) >= bound.most:
+                raise IntakeLimitError(times[0] + bound.seconds - now)
+
+    def _times(self, bound: Bound, key: str, now: float) -> deque[float]:
+        place = hmac.digest(self._secret, f"{bound.name}\0{key}".encode(), "sha256")
+        times = self._seen.setdefault(place, deque())
+        self._seen.move_to_end(place)
+        while times and times[0] <= now - bound.seconds:
+            times.popleft()
+        while len(self._seen) > MOST_KEYS:
+            self._seen.popitem(last=False)
+        return times
+
+
+def client_key(host: str | None) -> str:
+    """Return what a client is counted by: its address, of IPv6 the /64 network."""
+    try:
+        address = ip_address((host or "").partition("%")[0])
+    except ValueError:
+        return "unknown"
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is not None:
+            return str(address.ipv4_mapped)
+        return address.exploded[:19]
+    return str(address)

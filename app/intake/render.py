@@ -1,0 +1,96 @@
+"""Pages of the intake: templates, texts of the reader's language, headers of every page."""
+
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from app.api.deps import get_services
+from app.intake import forms
+from app.service.deadlines import zone_of
+from lethe.words.texts import LANGUAGES, Language, Texts, accepted
+
+NAMES = {"en": "English", "de": "Deutsch", "fr": "Français"}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    # With no-referrer a browser would not say where a form comes from (Fetch, section 3.2).
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+@cache
+def words(language: Language) -> Texts:
+    """Return the texts of a language."""
+    return Texts(language, "app.intake.words")
+
+
+def chosen(text: str | None) -> Language | None:
+    """Return the language of this name, if there is one."""
+    return next((one for one in LANGUAGES if one == text), None)
+
+
+def language_of(request: Request) -> Language:
+    """Return the language of the form or the address, or else that the browser asks for."""
+    named: Language | None = getattr(request.state, "language", None)
+    named = named or chosen(request.query_params.get("language"))
+    return named or accepted(request.headers.get("accept-language"))
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("app.intake"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def render(request: Request, template: str, /, status: int = 200, **values: Any) -> Response:
+    """Return a page; its forms are bound to the cookie of the browser, which it sets."""
+    services = get_services(request)
+    session, fresh = forms.begin(request, services)
+    texts = words(language_of(request))
+    zone = zone_of(services.settings)
+
+    def day(at: datetime) -> str:
+        local = at.astimezone(zone)
+        month = texts.sections["page"]["months"][local.month - 1]
+        return texts.of("page", "day", day=local.day, month=month, year=local.year)
+
+    def said(section: str, name: str) -> str:
+        return str(texts.sections[section].get(name, ""))
+
+    root = request.scope.get("root_path", "")
+    text = (
+        _environment()
+        .get_template(template)
+        .render(
+            base=f"{root}/intake",
+            root=root,
+            t=texts.of,
+            n=texts.count,
+            said=said,
+            day=day,
+            w=texts.sections,
+            language=texts.language,
+            languages=NAMES,
+            form_token=lambda: forms.form_token(services, session),
+            **values,
+        )
+    )
+    response = HTMLResponse(text, status)
+    if fresh is not None:
+        forms.set_cookie(response, request, services, fresh)
+    return response

@@ -1,0 +1,60 @@
+"""Routes whose problems are pages in plain words."""
+
+import logging
+from collections.abc import Callable, Coroutine
+from math import ceil
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
+
+from app.counters import REFUSED
+from app.intake.limits import IntakeLimitError
+from app.intake.render import HEADERS, language_of, render, words
+from lethe.errors import LetheError
+
+log = logging.getLogger(__name__)
+
+
+class IntakeRoute(APIRoute):
+    """A route of the page."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler; what it raises becomes a page."""
+        handle = super().get_route_handler()
+
+        async def page(request: Request) -> Response:
+            try:
+                response = await handle(request)
+            except LetheError as error:
+                response = await run_in_threadpool(refusal, request, error)
+            for name, value in HEADERS.items():
+                response.headers.setdefault(name, value)
+            return response
+
+        return page
+
+
+def refusal(request: Request, error: LetheError) -> Response:
+    """Return an error as a page; the operator's log has its slug, and nobody."""
+    REFUSED.add(error.slug)
+    if error.status >= 500:
+        cause = error.__cause__
+        slug = cause.slug if isinstance(cause, LetheError) else error.slug
+        log.warning("the intake page could not answer: %s", slug)
+    texts = words(language_of(request)).sections["errors"]
+    title, text = texts.get(error.slug, texts["other"])
+    retry = error.retry_after
+    if isinstance(error, IntakeLimitError):
+        retry = error.wait
+        text = text.format(wait=ceil(error.wait / 60))
+    response = render(request, "problem.html", error.status, heading=title, text=text)
+    if retry is not None:
+        response.headers["retry-after"] = str(retry)
+    return response
+
+
+def router() -> APIRouter:
+    """Return a router of pages."""
+    return APIRouter(prefix="/intake", include_in_schema=False, route_class=IntakeRoute)

@@ -1,0 +1,45 @@
+"""fsck of cases that people opened on the intake page: each began as the log has it."""
+
+import hmac
+
+from sqlmodel import Session, col, select
+
+from app.reconcile.findings import FsckReport
+from lethe.certificates.intake_receipt import EVENT, read_record, record_commitment
+from lethe.errors import LetheError
+from lethe.log.entries import Leaf, parse_leaf
+from models import Case, IntakeProof, LogEntry
+
+CHECK = "intake"
+REQUESTER = "intake"  # who opened such a case; no token has this name
+UNLOGGED = "how a case of the intake page began is not what the log commits to"
+MISSING = "a case of the intake page has no row of how it began"
+
+
+def check_intake(session: Session, report: FsckReport) -> None:
+    """Compare how each case of the page began with its entry, until its retention has ended."""
+    opened = select(Case, IntakeProof).join(
+        IntakeProof, col(IntakeProof.case_ref) == col(Case.ref), isouter=True
+    )
+    of_page = (Case.opened_by == REQUESTER) | col(IntakeProof.case_ref).is_not(None)
+    for case, proof in session.exec(opened.where(of_page)):
+        if case.key is None:
+            continue
+        if proof is None or proof.record is None or proof.key is None:
+            report.add(CHECK, MISSING)
+        elif case.opened_by != REQUESTER or not _is_logged(session, case, proof):
+            report.add(CHECK, UNLOGGED, proof.log_index)
+
+
+def _is_logged(session: Session, case: Case, proof: IntakeProof) -> bool:
+    entry = session.get(LogEntry, proof.log_index)
+    if entry is None or proof.key is None:
+        return False
+    try:
+        leaf: Leaf = parse_leaf(entry.leaf)
+        record = read_record(proof.record)
+    except LetheError:
+        return False
+    digest = leaf.digests.get("proof", "")
+    same = hmac.compare_digest(digest, record_commitment(proof.key, record))
+    return same and leaf.event == EVENT and record.case == case.ref

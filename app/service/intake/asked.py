@@ -1,0 +1,69 @@
+"""What a person asks on the intake page: which identity, under which regulation, how proven."""
+
+import hmac
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, cast
+
+from app.schemas.requests import Regulation
+from app.vault.master import MasterKey
+from lethe.certificates.intake_receipt import (
+    STATEMENT_TYPE,
+    IntakeStatement,
+    Proven,
+    person_digest,
+)
+
+BY_MAIL: Final = "code by e-mail"
+BY_OPERATOR: Final = "code of an operator"
+EMAIL = "email"
+LIFE = timedelta(minutes=15)  # of a code that was sent
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Asked:
+    """It has no repr, so that no traceback prints the value."""
+
+    kind: str
+    value: str
+    regulation: Regulation
+    proven: Proven
+
+    def as_json(self) -> dict[str, str]:
+        """Return it as it is sealed."""
+        return {
+            "kind": self.kind,
+            "value": self.value,
+            "regulation": self.regulation,
+            "proven": self.proven,
+        }
+
+
+def asked_of(document: dict[str, Any]) -> Asked:
+    """Return what `as_json` made."""
+    return Asked(
+        document["kind"],
+        document["value"],
+        cast(Regulation, document["regulation"]),
+        cast(Proven, document["proven"]),
+    )
+
+
+def salt_of(master: MasterKey, ref: str) -> bytes:
+    """Return the salt under which a statement names its person; the receipt has it."""
+    return hmac.digest(master.derive("intake/salt"), ref.encode(), "sha256")
+
+
+def statement_of(
+    master: MasterKey, ref: str, asked: Asked, expires: datetime, service: str
+) -> IntakeStatement:
+    """Return what the browser's key signs. service: the address of the page's site."""
+    return IntakeStatement(
+        STATEMENT_TYPE,
+        "erasure",
+        service,
+        person_digest(salt_of(master, ref), asked.kind, asked.value),
+        asked.regulation,
+        (expires - LIFE).replace(microsecond=0),
+        ref,
+    )

@@ -1,0 +1,57 @@
+"""Codes that operators give to people whose identity they checked themselves."""
+
+import hmac
+import secrets
+from datetime import UTC, datetime, timedelta
+
+from sqlmodel import Session
+
+from app.service.intake.case_code import grouped, plain, spell
+from app.vault.master import MasterKey
+from lethe import canonical
+from lethe.identity import digests
+from models import IntakeCode
+from models.database.types import utcnow
+
+BITS = 80  # 16 letters and digits
+LIFE_DAYS = 14
+MAX_CHECKED = 300  # characters
+
+
+def issue(session: Session, master: MasterKey, kind: str, value: str, checked: str) -> str:
+    """Store a new code for an identity and return it, once. checked: how it was checked.
+
+    Raises:
+        IdentityError: The value is none of its kind.
+    """
+    code = spell(secrets.token_bytes(BITS // 8))
+    row = IntakeCode(
+        tag=tag_of(master, kind, value, code),
+        checked=checked,
+        expires_at=utcnow() + timedelta(days=LIFE_DAYS),
+        mac="",
+    )
+    row.mac = _mac(master, row)
+    session.add(row)
+    session.flush()
+    return grouped(code)
+
+
+def tag_of(master: MasterKey, kind: str, value: str, code: str) -> str:
+    """Return what the code of an identity is found by. Raises IdentityError as `digests`."""
+    said = canonical.encode([kind, digests(kind, value)["sha256"].hex(), plain(code)])
+    return hmac.digest(master.derive("intake/code"), said, "sha256").hex()
+
+
+def find(session: Session, master: MasterKey, tag: str, now: datetime) -> IntakeCode | None:
+    """Return a code that was issued here, and has not expired or been used."""
+    row = session.get(IntakeCode, tag)
+    if row is None or row.expires_at <= now:
+        return None
+    return row if hmac.compare_digest(row.mac.encode(), _mac(master, row).encode()) else None
+
+
+def _mac(master: MasterKey, row: IntakeCode) -> str:
+    expires = row.expires_at.astimezone(UTC).isoformat()
+    said = canonical.encode([row.tag, row.checked, expires])
+    return hmac.digest(master.derive("intake/code-row"), said, "sha256").hex()

@@ -1,0 +1,163 @@
+"""What a person does with their case: follow it, keep its receipt, withdraw it."""
+
+import hmac
+
+from sqlalchemy import delete, or_
+from sqlmodel import Session, col, select
+
+from app.ledger.sequencer import Transaction
+from app.problems import NotFoundError, NotWithdrawableError
+from app.reconcile.fsck.intake import REQUESTER
+from app.reconcile.model_events import model_events
+from app.schemas.people import CaseView
+from app.service.context import Services
+from app.service.desk import decisions
+from app.service.desk.cases import show
+from app.service.desk.parts import find_case
+from app.service.intake.asked import salt_of
+from app.service.intake.errors import IntakeCaseError, IntakeChangedError
+from app.service.requests import CLOSED
+from lethe.certificates.intake_receipt import (
+    EVENT,
+    RECEIPT_TYPE,
+    IntakeEntry,
+    IntakeReceipt,
+    IntakeRecord,
+    encode_receipt,
+    read_record,
+    record_commitment,
+)
+from lethe.errors import LetheError
+from models import Case, IntakeChallenge, IntakeCode, IntakeProof
+from models.database.clock import clock
+
+GONE = "no case has this code, or it ended so long ago that it was forgotten"
+
+
+def follow(services: Services, ref: str) -> CaseView:
+    """Return a case that was opened on the page, once the log says so too.
+
+    Raises:
+        IntakeCaseError: There is none, or its retention has ended.
+        IntakeChangedError: The database has how it began otherwise than the log.
+        PeopleChangedError: Its parts are not those that the log commits to.
+    """
+    _proof(services, ref)
+    return show(services, ref)
+
+
+def receipt(services: Services, ref: str) -> bytes:
+    """Return the receipt of a case; `lethe case verify-receipt` checks it offline.
+
+    Raises as `follow`, and UnpublishedError: no checkpoint covers the entry yet.
+    """
+    record, key, index = _proof(services, ref)
+    entry = services.ledger.receipt(index)
+    return encode_receipt(
+        IntakeReceipt(
+            RECEIPT_TYPE,
+            record,
+            key,
+            salt_of(services.master, record.statement.nonce),
+            IntakeEntry(index, entry.tree_size, entry.leaf, entry.hashes, entry.checkpoint),
+        )
+    )
+
+
+def withdraw(services: Services, ref: str) -> None:
+    """Withdraw what of a case has not begun.
+
+    Raises:
+        NotWithdrawableError: Nothing of it can be withdrawn any more.
+        As `follow`.
+    """
+    _proof(services, ref)
+    with services.reading() as session:
+        # Those that were submitted with the case: it may follow another's besides.
+        own = decisions.requests_of(services, session, ref)
+    late = None
+    for request in own:
+        if request.state in CLOSED:
+            continue
+        try:
+            decisions.withdraw(services, request.id, REQUESTER)
+        except NotWithdrawableError as error:
+            late = error
+    if late is not None:
+        raise late
+
+
+def can_withdraw(services: Services, ref: str) -> bool:
+    """Return whether something of a case may still be withdrawn, as far as its rows say."""
+    with services.reading() as session:
+        own = decisions.requests_of(services, session, ref)
+        return any(one.state not in (*CLOSED, "failed", "executing") for one in own)
+
+
+def _proof(services: Services, ref: str) -> tuple[IntakeRecord, bytes, int]:
+    """Return how a case began, what opens its commitment, and the entry's index."""
+    with services.reading() as session:
+        row = session.get(IntakeProof, ref)
+        if row is None or row.record is None or row.key is None:
+            raise IntakeCaseError(GONE)
+        try:
+            case = find_case(session, ref)
+        except NotFoundError:
+            raise IntakeCaseError(GONE) from None
+        opened_by, model = case.opened_by, case.parts[0]["model"]
+    changed = IntakeChangedError(
+        "the database has how the case began otherwise than the log: run `lethe log fsck`"
+    )
+    try:
+        record = read_record(row.record)
+    except LetheError:
+        raise changed from None
+    logged = model_events(services.ledger, model, EVENT)
+    place = logged.before(row.log_index)
+    if place >= len(logged) or logged[place][0] != row.log_index:
+        raise changed
+    digest = logged[place][1].digests.get("proof", "")
+    committed = record_commitment(row.key, record)
+    same = hmac.compare_digest(digest.encode(), committed.encode())
+    if not same or record.case != ref or opened_by != REQUESTER:
+        raise changed
+    return record, row.key, row.log_index
+
+
+def forget(services: Services) -> int:
+    """Destroy challenges and codes that are over, and proofs of cases after their retention.
+
+    Returns how many rows changed.
+    """
+
+    def count(session: Session, *, do: bool) -> int:
+        now = clock(session)
+        over = 0
+        for table in (IntakeChallenge, IntakeCode):
+            late = col(table.expires_at) <= now
+            found = session.exec(select(table.expires_at).where(late)).all()
+            over += len(found)
+            if do and found:
+                session.connection().execute(delete(table).where(late))
+        ended = (
+            select(IntakeProof)
+            .join(Case, col(Case.ref) == col(IntakeProof.case_ref), isouter=True)
+            .where(col(Case.key).is_(None))
+            .where(or_(col(IntakeProof.record).is_not(None), col(IntakeProof.key).is_not(None)))
+        )
+        for row in session.exec(ended):
+            over += 1
+            if do:
+                row.record = row.key = None
+        return over
+
+    with services.reading() as session:
+        if not count(session, do=False):
+            return 0
+
+    def effect(tx: Transaction) -> int:
+        changed = count(tx.session, do=True)
+        tx.session.flush()
+        return changed
+
+    return services.ledger.transact(effect, checkpoint=False)

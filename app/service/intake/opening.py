@@ -1,0 +1,139 @@
+"""From a proven identity to a case: one transaction, whose log entry says how it was proven."""
+
+import secrets
+
+from app.ledger.journal import record_model_event
+from app.ledger.sequencer import Transaction
+from app.problems import (
+    ConflictError,
+    ContributionPendingError,
+    ModelNotReadyError,
+    ScopeChangedError,
+    ScopeTooLargeError,
+)
+from app.reconcile.fsck.intake import REQUESTER
+from app.schemas.people import NewCase, PersonIdentity
+from app.service.context import Services
+from app.service.desk.opening import open_case
+from app.service.intake import challenge
+from app.service.intake.asked import EMAIL, Asked, statement_of
+from app.service.intake.challenge import Answered
+from app.service.intake.errors import IntakeLaterError, IntakeSignatureError
+from lethe.certificates.intake_receipt import (
+    EVENT,
+    BrowserSignature,
+    IntakeRecord,
+    check_statement,
+    record_commitment,
+    record_document,
+)
+from lethe.identity import digests
+from lethe.signing.errors import SignatureInvalidError
+from lethe.signing.keys import fingerprint, load_public_key
+from models import Case, IntakeProof
+
+NO_KEY = "no key of the browser signed"
+# The operators' business, and nothing that the person could do anything about.
+LATER = (
+    ConflictError,
+    ContributionPendingError,
+    ModelNotReadyError,
+    ScopeChangedError,
+    ScopeTooLargeError,
+)
+
+
+class _RacedError(Exception):
+    """Another call concluded the challenge meanwhile."""
+
+
+def confirm(
+    services: Services,
+    ref: str,
+    session: str,
+    code: str,
+    signed: BrowserSignature | None,
+    service: str,
+) -> str:
+    """Open the case of a challenge that the code answers; return its reference.
+
+    Sent again it returns the same case. signed: of the browser's key, if it can make one.
+
+    Raises:
+        IntakeExpiredError, IntakeCodeError: As `challenge.answer`.
+        IntakeSignatureError: The key did not sign the statement.
+        IntakeLaterError: The case cannot be opened now; the code stays valid.
+        PeopleChangedError: The database and the log disagree.
+    """
+    found = challenge.answer(services, ref, session, code)
+    if found.case is not None:
+        return found.case
+    try:
+        return _open(services, found, signed, service)
+    except _RacedError:
+        again = challenge.answer(services, ref, session, code)
+        if again.case is None:
+            raise challenge.expired() from None
+        return again.case
+    except LATER as error:
+        raise IntakeLaterError(
+            f"the case cannot be opened now ({error.slug}): try again later"
+        ) from error
+
+
+def _open(
+    services: Services, found: Answered, signed: BrowserSignature | None, service: str
+) -> str:
+    asked = found.asked
+    assert asked is not None
+    statement = statement_of(services.master, found.ref, asked, found.expires, service)
+
+    try:
+        check_statement(statement, signed)
+    except SignatureInvalidError as error:
+        raise IntakeSignatureError(
+            "the browser's key did not sign what the page showed: ask for another code"
+        ) from error
+
+    def record_of(case: Case) -> IntakeRecord:
+        return IntakeRecord(
+            case.ref,
+            case.received_at.replace(microsecond=0),
+            case.due_at.replace(microsecond=0),
+            asked.proven,
+            statement,
+            signed,
+            {part["model"]: part["log_index"] for part in case.parts},
+        )
+
+    def also(tx: Transaction, case: Case) -> None:
+        if not challenge.conclude(services, tx, found, case.ref):
+            raise _RacedError
+        record, key = record_of(case), secrets.token_bytes(32)
+        said = {"proof": record_commitment(key, record)}
+        index = record_model_event(tx, case.parts[0]["model"], EVENT, said)
+        tx.session.add(
+            IntakeProof(
+                case_ref=case.ref, record=record_document(record), key=key, log_index=index
+            )
+        )
+        tx.session.flush()
+
+    return open_case(services, _wanted(asked, found, signed), REQUESTER, also=also).ref
+
+
+def _wanted(asked: Asked, found: Answered, signed: BrowserSignature | None) -> NewCase:
+    digest = {name: value.hex() for name, value in digests(asked.kind, asked.value).items()}
+    key = (
+        NO_KEY
+        if signed is None
+        else f"signed by the browser's key {fingerprint(load_public_key(signed.key.encode()))}"
+    )
+    checked = "" if found.checked is None else f" ({found.checked})"
+    return NewCase(
+        person=PersonIdentity(kind=asked.kind, **digest),
+        regulation=asked.regulation,
+        ticket=REQUESTER,
+        checked=f"intake page: {asked.proven}{checked}; {key}",
+        contact=asked.value if asked.kind == EMAIL else None,
+    )

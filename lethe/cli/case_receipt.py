@@ -1,0 +1,61 @@
+"""`lethe case verify-receipt`: the receipt of the intake page, offline."""
+
+import hmac
+import sys
+from pathlib import Path
+
+import click
+
+from lethe.cli.options import plain
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+MAX_RECEIPT = 1 << 20  # bytes
+
+
+@click.command("verify-receipt")
+@click.argument("file", type=_FILE)
+@click.option("--log-key", type=_FILE, required=True, help="The log's verifier key (vkey).")
+@click.option("--identity", metavar="KIND=VALUE", help="Also check whom the receipt is about.")
+def verify_receipt(file: Path, log_key: Path, identity: str | None) -> None:
+    """Verify the receipt that a person saved on the intake page, offline.
+
+    Exits with 0 if it verifies, 1 if it does not, 2 if a file cannot be used.
+    """
+    from lethe.certificates.intake_receipt import check_receipt, person_digest
+    from lethe.certificates.keys import read_log_key
+    from lethe.errors import LetheError
+    from lethe.signing.keys import fingerprint, load_public_key
+
+    verifier = read_log_key(log_key)
+    try:
+        with file.open("rb") as opened:
+            receipt = check_receipt(opened.read(MAX_RECEIPT + 1), verifier)
+        record = receipt.record
+        if identity is not None:
+            kind, _, value = identity.partition("=")
+            named = person_digest(receipt.salt, kind, value)
+            if not hmac.compare_digest(named, record.statement.person):
+                click.echo("FAIL  the receipt is about another person")
+                sys.exit(1)
+    except LetheError as error:
+        click.echo(f"FAIL  {error.detail}")
+        sys.exit(1)
+    click.echo(
+        "PASS  the log that its key signed holds the entry, which commits to this record"
+    )
+    if identity is not None:
+        click.echo("      it is about this person")
+    key = "none"
+    if record.signed is not None:
+        key = f"{fingerprint(load_public_key(record.signed.key.encode()))}, its signature holds"
+    for label, text in (
+        ("case", record.case),
+        ("received", record.received_at.isoformat()),
+        ("due", record.due_at.isoformat()),
+        ("regulation", record.statement.regulation),
+        ("proven by", record.proven),
+        ("key", key),
+        ("service", record.statement.service),
+        ("log entry", f"{receipt.entry.log_index} of {receipt.entry.tree_size}"),
+    ):
+        click.echo(plain(f"{label:12} {text}"))

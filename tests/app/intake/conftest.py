@@ -1,0 +1,47 @@
+"""An installation that serves the intake page, with two models and a mail server."""
+
+from collections.abc import Iterator
+
+import pytest
+from starlette.routing import BaseRoute
+
+from app.ledger.sequencer import Ledger
+from app.settings import Settings
+from tests import installation
+from tests.app.intake.people import Mailbox, Visitor, mail_server
+from tests.installation import Installation, install
+from tests.workers.jobs.conftest import chance as chance
+from tests.workers.jobs.test_people import EVE, ready
+
+ROUTES: list[BaseRoute] = []  # compiled once, as those of other installations
+
+
+@pytest.fixture
+def box() -> Iterator[Mailbox]:
+    """Where codes arrive."""
+    with mail_server() as made:
+        yield made
+
+
+@pytest.fixture
+def page(
+    settings: Settings, ledger: Ledger, box: Mailbox, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Installation]:
+    """An installation whose models `one` and `two` know Ann and Bob, and Eve as held out."""
+    monkeypatch.setattr(installation, "_routes", ROUTES)
+    changes = {
+        "intake": True,
+        "intake_kinds": "customer",
+        "smtp_url": box.url,
+        "mail_from": "privacy@example.com",
+        "decide": "review",
+    }
+    with install(Settings(**{**settings.model_dump(), **changes})) as made:
+        ready(made, "one", "two", r99=EVE)
+        yield made
+
+
+@pytest.fixture
+def visitor(page: Installation) -> Visitor:
+    """Somebody's browser."""
+    return Visitor(page.caller.http)
