@@ -29,7 +29,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Curve:
     """Values in their order. ticks: heights with their values."""
 
     points: tuple[Point, ...]
@@ -61,7 +61,7 @@ def number(text: str) -> float | None:
     return value if isfinite(value) else None
 
 
-def line(values: Sequence[tuple[str, str]]) -> Line | None:
+def line(values: Sequence[tuple[str, str]]) -> Curve | None:
     """Return labelled values as a line, None where there are less than two numbers."""
     found = [(label, text, number(text)) for label, text in values]
     known = [(label, text, value) for label, text, value in found if value is not None]
@@ -77,7 +77,7 @@ def line(values: Sequence[tuple[str, str]]) -> Line | None:
         Point(LEFT, _height(at, low, high), f"{at:.4g}", f"{at:.4g}")
         for at in (low, (low + high) / 2, high)
     )
-    return Line(points, ticks)
+    return Curve(points, ticks)
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
