@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Thread
 from time import monotonic, sleep
@@ -15,8 +15,10 @@ from sqlmodel import Session
 
 from app.cli.token import mint
 from app.ledger.startup import init_log
+from app.main import create_app
 from app.settings import Settings
 from models.database.session import make_engine
+from tests.app.console.provider import CLIENT, SECRET, provider
 from tests.installation import Installation, install
 from tests.workers.jobs.test_cases import person
 from tests.workers.jobs.test_people import ANN, BOB, EVE, named
@@ -256,3 +258,31 @@ def test_another_site_sends_no_form(office: Office, browser: Any) -> None:
     frames = [one.url for one in evil.frames if one is not evil.main_frame]
     assert not any(one.startswith(office.address) for one in frames)
     context.close()
+
+
+def test_the_session_of_oidc_survives_the_way_back_from_another_site(
+    office: Office, browser: Any
+) -> None:
+    with provider() as made:
+        made.issuer = made.issuer.replace("127.0.0.1", "localhost")  # another site for browsers
+        changes = {
+            "oidc_issuer": made.issuer,
+            "oidc_client_id": CLIENT,
+            "oidc_client_secret": SECRET,
+            "oidc_roles": "officer=dpo",
+        }
+        services = office.installation.services
+        settings = Settings(**{**services.settings.model_dump(), **changes})
+        with serving(create_app(replace(services, settings=settings))) as address:
+            context = browser.new_context(locale="en-US")
+            tab = context.new_page()
+            tab.goto(f"{address}/console/cases/{office.waiting}")
+            tab.click("text=Sign in with your organisation's account")
+            tab.wait_for_url(f"**/console/cases/{office.waiting}")
+            assert "sso:u-17" in tab.inner_text("header")
+            assert tab.locator("text=Approve…").count() == 1
+            cookies = {one["name"]: one for one in context.cookies()}
+            assert cookies["lethe-console"]["sameSite"] == "Strict"
+            assert cookies["lethe-console"]["httpOnly"]
+            assert "lethe-oidc" not in cookies
+            context.close()
