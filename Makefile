@@ -7,7 +7,7 @@ STAMPS := .stamps
 # The tests start hundreds of processes: without bytecode each compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo federated demo-federated test coverage test-full test-repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness bench bench-check flower-check gpu-check demos-check attacks-check red-team site lock clean
+.PHONY: help demo federated demo-federated test coverage test-browser test-full test-repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness bench bench-check flower-check gpu-check demos-check attacks-check red-team site lock clean
 
 demo: $(STAMPS)/demo ## the demonstration: every certificate is verified; options in ARGS
 	$(BIN)/lethe demo $(ARGS)
@@ -42,6 +42,14 @@ BY_FILE := --dist loadfile --no-loadscope-reorder
 test-full: export LETHE_TEST_SIZE = full
 test-full: $(STAMPS)/dev ## what `make test` leaves out: the second database, processes, demonstrations
 	$(BIN)/python -m pytest -n 3 $(BY_FILE) -m "(full or thorough) and not repeats and not slow and not redteam" $(ARGS)
+
+# The console and the verification page in Chromium. Debian's own browser: playwright would
+# download another one.
+test-browser: $(STAMPS)/dev $(STAMPS)/browser ## the pages in a browser, axe too; root gets Chromium by apt
+	@command -v chromium > /dev/null || command -v google-chrome > /dev/null || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -qq && apt-get install -qq -y chromium; } || \
+	  { echo "install Chromium first: apt-get install chromium"; exit 1; }
+	$(BIN)/python -m pytest -m "full or not full" tests/browser $(ARGS)
 
 test-repeats: $(STAMPS)/dev ## every case on the second database: half an hour, not in .ci/run
 	$(BIN)/python -m pytest -n 2 $(BY_FILE) -m "repeats and not slow and not redteam" $(ARGS)
@@ -138,7 +146,7 @@ site: $(STAMPS)/docs ## the documentation as a site in build/site
 # Rewrites the pinned set from what pyproject.toml allows today.
 lock: ## rewrite constraints.txt from what pyproject.toml allows today
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
-	build/lock/bin/python -m pip install --quiet '.[dev,text,vision]'
+	build/lock/bin/python -m pip install --quiet '.[browser,dev,text,vision]'
 	build/lock/bin/python -m pip freeze --exclude lethe-ledger | sed 's/+[a-z0-9.]*$$//' > constraints.txt
 
 help: ## list the targets

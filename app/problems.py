@@ -139,6 +139,18 @@ class ForbiddenError(LetheError):
     slug, title, status = "scope-insufficient", "Not allowed", 403
 
 
+class SignInError(LetheError):
+    """The OpenID Connect provider, or what it answered, signs nobody in."""
+
+    slug, title, status = "sign-in-refused", "Sign-in refused", 403
+
+
+class OidcMissingError(LetheError):
+    """Sign-in by OpenID Connect is not configured, or its library is not installed."""
+
+    slug, title, status = "oidc-not-available", "No such sign-in here", 501
+
+
 class FormRefusedError(LetheError):
     """A form of the console that was not sent from its page, once. Nothing was stored."""
 

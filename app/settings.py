@@ -293,6 +293,30 @@ class Settings(BaseSettings):
         gt=0,
         description="Codes that each API process sends from /intake in an hour, to everybody.",
     )
+    oidc_issuer: str = Field(
+        default="",
+        pattern=r"^(https?://\S+)?$",
+        description="OpenID Connect issuer that the console signs people in at; empty: tokens.",
+    )
+    oidc_client_id: str = Field(
+        default="", description="The console's client id at that issuer."
+    )
+    oidc_client_secret: SecretStr = Field(
+        default=SecretStr(""), description="Its secret; empty for a public client."
+    )
+    oidc_name_claim: str = Field(
+        default="sub",
+        min_length=1,
+        description="Claim that names people in the log; its values must never be reused.",
+    )
+    oidc_role_claim: str = Field(
+        default="groups", min_length=1, description="Claim with the values that give roles."
+    )
+    oidc_roles: str = Field(
+        default="",
+        pattern=r"^((operator|officer|auditor)=[^,=]+(,(operator|officer|auditor)=[^,=]+)*)?$",
+        description="Role of each value: operator=VALUE,officer=VALUE,auditor=VALUE.",
+    )
     fault: str = Field(
         default="",
         description="Development only: STEP[@N]=kill|raise|freeze plants a fault at a step.",
@@ -348,6 +372,15 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _refuse_half_an_issuer(self) -> Self:
+        if self.oidc_issuer and not (self.oidc_client_id and self.oidc_roles):
+            raise ValueError(
+                "LETHE_OIDC_ISSUER: set LETHE_OIDC_CLIENT_ID and LETHE_OIDC_ROLES too, such as "
+                "officer=data-protection"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _refuse_half_a_batch(self) -> Self:
         if (self.batch_min_requests > 1) != (self.batch_max_wait_seconds > 0):
             raise ValueError(
@@ -363,6 +396,7 @@ class Settings(BaseSettings):
         secrets = {
             "LETHE_MASTER_KEY": self.master_key.get_secret_value(),
             "LETHE_DATABASE_PASSWORD": self.database_password.get_secret_value(),
+            "LETHE_OIDC_CLIENT_SECRET": self.oidc_client_secret.get_secret_value(),
             "the password in LETHE_DATABASE_URL": _password(self.database_url),
             "the password in LETHE_BROKER_URL": _password(self.broker_url),
             "the password in LETHE_SMTP_URL": _password(self.smtp_url.get_secret_value()),
@@ -375,6 +409,8 @@ class Settings(BaseSettings):
                 f"LETHE_MASTER_KEY must be base64 of {MASTER_KEY_BYTES} random bytes: "
                 "`openssl rand -base64 32`"
             )
+        if self.oidc_issuer.startswith("http://"):
+            raise ValueError("LETHE_OIDC_ISSUER: use https, or anybody on the way can sign in")
         if self.fault:
             raise ValueError("LETHE_FAULT is for development only: unset it")
         if self.origin.startswith("localhost"):

@@ -10,6 +10,7 @@ from sqlmodel import Session, col, select
 
 from app.ledger.key_rows import key_rows
 from app.ledger.startup import open_ledger, require_schema
+from app.reconcile.approval import FROM_OIDC
 from app.reconcile.fsck.intake import REQUESTER
 from app.service.roles import SCOPES
 from app.settings import Settings
@@ -75,6 +76,10 @@ def mint(session: Session, scope: str, name: str) -> str:
         raise TokenNameError("a token's name has 1 to 80 printable characters")
     if name.casefold() == REQUESTER:
         raise TokenNameError("cases of the intake page have this name: choose another")
+    if name.casefold().startswith(FROM_OIDC):
+        raise TokenNameError(
+            f"names that begin with {FROM_OIDC} are of people who sign in by OIDC"
+        )
     if _living(session, name) is not None:
         raise TokenNameError("a living token has this name: revoke it or choose another")
     secret = f"lethe_{scope}_{secrets.token_urlsafe(SECRET_BYTES)}"

@@ -102,17 +102,14 @@ CONFIRMED = ("approve", "refuse", "extend", "pause", "close", "contact")
 @routes.get("/cases/{ref}", operation_id="consoleCase")
 def page(ref: str, request: Request, services: ServicesDep, visitor: SignedIn) -> Response:
     """Show a case: its parts, deadline and timeline."""
-    return _page(request, services, cases.show(services, ref))
-
-
-def _page(request: Request, services: Services, case: CaseView) -> Response:
+    case = cases.show(services, ref)
     fitting = [name for name, action in ACTIONS.items() if action.fits(case)]
     return render(
         request,
         "case.html",
         case=case,
         fitting=fitting,
-        officers=decisions.assignable(services) if "assign" in fitting else [],
+        officers=sorted({*decisions.assignable(services), visitor.name}),
         is_case=case.ref not in {part.request_ref for part in case.parts},
     )
 

@@ -49,7 +49,7 @@ def page(ref: str, request: Request, services: ServicesDep, visitor: SignedIn) -
         checks=[(one, plots.interval(one)) for one in predicate.checks],
         span=(plots.SPAN, plots.SPAN_HEIGHT),
         measured=measured,
-        size=(plots.WIDTH, plots.HEIGHT),
+        attacks=plots.attacks(predicate.checks),
         digest=sha256(file).hexdigest(),
     )
 

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
-from app.api.deps import ServicesDep
+from app.api.deps import ServicesDep, get_services
 from app.console import session as sessions
 from app.console.forms import Posted
 from app.console.render import LANGUAGE_COOKIE, redirect, render
@@ -64,7 +64,8 @@ def sign_in(request: Request, services: ServicesDep, form: Posted) -> Response:
 def _ask(
     request: Request, following: str, status: int = 200, error: str | None = None
 ) -> Response:
-    return render(request, "sign_in.html", status, following=following, error=error, oidc=False)
+    oidc = bool(get_services(request).settings.oidc_issuer)
+    return render(request, "sign_in.html", status, following=following, error=error, oidc=oidc)
 
 
 @routes.post("/sign-out", operation_id="consoleSignOut")

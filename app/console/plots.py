@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 
+from lethe.catalogue import ATTACKS
 from lethe.certificates.statement import CheckPart
 
 WIDTH, HEIGHT = 640, 220
@@ -29,7 +30,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Curve:
     """Values in their order. ticks: heights with their values."""
 
     points: tuple[Point, ...]
@@ -61,7 +62,7 @@ def number(text: str) -> float | None:
     return value if isfinite(value) else None
 
 
-def line(values: Sequence[tuple[str, str]]) -> Line | None:
+def line(values: Sequence[tuple[str, str]]) -> Curve | None:
     """Return labelled values as a line, None where there are less than two numbers."""
     found = [(label, text, number(text)) for label, text in values]
     known = [(label, text, value) for label, text, value in found if value is not None]
@@ -77,7 +78,7 @@ def line(values: Sequence[tuple[str, str]]) -> Line | None:
         Point(LEFT, _height(at, low, high), f"{at:.4g}", f"{at:.4g}")
         for at in (low, (low + high) / 2, high)
     )
-    return Line(points, ticks)
+    return Curve(points, ticks)
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
@@ -100,7 +101,7 @@ def interval(check: CheckPart) -> Interval | None:
     low, high = map(number, check.interval)
     if low is None or high is None:
         return None
-    value = number(check.value)
+    value = _leading(check.value)
     texts = [] if check.threshold is None else _limits(check.threshold)
     limits = [one for one in map(number, texts) if one is not None]
     seen = [low, high, *limits, *([] if value is None else [value])]
@@ -118,6 +119,41 @@ def interval(check: CheckPart) -> Interval | None:
         tuple(place(one) for one in limits),
         check.interval,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """How well an attack tells erased rows from unseen ones: AUC from 0 to 1, with its band."""
+
+    name: str
+    is_after: bool
+    value: float
+    low: float
+    high: float
+
+
+def attacks(checks: Sequence[CheckPart]) -> list[Attack]:
+    """Return the attacks of a certificate, each before (its control) and after the erasure."""
+    found = []
+    for check in checks:
+        begins, _, ends = check.name.partition(":")
+        is_after = begins in ATTACKS and ends == "auc"
+        name = begins if is_after else ends
+        if not is_after and not (begins == "control" and ends in ATTACKS):
+            continue
+        value = _leading(check.value)
+        low, high = map(number, check.interval or ("", ""))
+        if value is None or low is None or high is None:
+            continue
+        if 0 <= low <= value <= high <= 1:
+            found.append(Attack(name, is_after, value, low, high))
+    return sorted(found, key=lambda one: (one.name, one.is_after))
+
+
+def _leading(value: str) -> float | None:
+    """Return the number that a value begins with: "0.5131 (40 forget, 40 unseen rows)"."""
+    found = _NUMBER.match(value)
+    return None if found is None else number(found[0])
 
 
 def _limits(threshold: str) -> list[str]:

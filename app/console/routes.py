@@ -11,10 +11,11 @@ from app.console import (
     log,
     models,
     nowhere,
+    oidc,
     queue,
 )
 
 router = APIRouter()
 router.include_router(entrance.home)
-for part in (entrance, queue, cases, certificates, models, log, audits, health, nowhere):
+for part in (entrance, oidc, queue, cases, certificates, models, log, audits, health, nowhere):
     router.include_router(part.routes)

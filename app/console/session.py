@@ -30,6 +30,7 @@ from models import BearerToken, UsedNonce
 PURPOSE = "console/session"
 IDLE = timedelta(minutes=30)  # without a page, a session ends
 LONGEST = timedelta(hours=10)  # a working day
+LONGEST_OIDC = timedelta(hours=1)  # then the provider is asked again, who may have left
 AGAIN = timedelta(minutes=1)  # a cookie older than this is written anew
 ENDED = "/console/session"  # as a keyid, which never has a slash
 MOST_COOKIE = 4096  # characters
@@ -116,7 +117,8 @@ def visitor_of(services: Services, request: Request) -> Visitor | None:
     times = {name: datetime.fromisoformat(said[name]) for name in ("begun", "seen")}
     visitor = Visitor(said["name"], said["role"], said["session"], said["token"], **times)
     now = datetime.now(UTC)
-    if visitor.seen + IDLE < now or visitor.begun + LONGEST < now:
+    longest = LONGEST if visitor.token else LONGEST_OIDC
+    if visitor.seen + IDLE < now or visitor.begun + longest < now:
         return None
     with services.reading() as session:
         if _has_ended(session, visitor):

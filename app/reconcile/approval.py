@@ -10,6 +10,9 @@ ON_BEHALF = "request.on-behalf"
 _DECISIONS = (APPROVED, REFUSED, PAUSE, RESUMED, HELD_BACK)
 
 
+FROM_OIDC = "sso:"  # before the name of a person whom the OpenID Connect provider named
+
+
 def last_decision(events: Sequence[Event]) -> Event | None:
     """Return the newest decision of an officer that says whether a request is executed."""
     return next((one for one in reversed(events) if one.event in _DECISIONS), None)
@@ -35,11 +38,16 @@ def permission(events: Sequence[Event], model: str, decide: str) -> Event | None
 
 
 def submitters(events: Sequence[Event]) -> set[str]:
-    """Return who submitted a request: names of keys and tokens in the log, casefolded."""
+    """Return who submitted a request by the log: keys, tokens and people, as `person`."""
     named = (
         one.payload.get(field)
         for one in events
         for event, field in ((RECEIVED, "keyid"), (ON_BEHALF, "by"))
         if one.event == event
     )
-    return {str(name).casefold() for name in named if name is not None}
+    return {person(str(name)) for name in named if name is not None}
+
+
+def person(name: str) -> str:
+    """Return whom a name stands for: case never counts, nor by which way they signed in."""
+    return name.casefold().removeprefix(FROM_OIDC)

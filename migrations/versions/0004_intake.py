@@ -1,7 +1,7 @@
 """Tables of the intake page.
 
 Revision ID: 0004
-Revises: 0002
+Revises: 0003
 """
 
 import sqlalchemy as sa

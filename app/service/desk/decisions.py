@@ -15,7 +15,7 @@ from app.ledger.journal import record_request_event
 from app.ledger.key_rows import key_rows
 from app.ledger.sequencer import Transaction
 from app.problems import ConflictError, ForbiddenError, NotFoundError
-from app.reconcile.approval import APPROVED, ON_BEHALF, PAUSE, RESUMED, submitters
+from app.reconcile.approval import APPROVED, ON_BEHALF, PAUSE, RESUMED, person, submitters
 from app.reconcile.judgement import Event, opened
 from app.reconcile.model_events import CLOSED, request_events
 from app.reconcile.people import PeopleChangedError
@@ -67,7 +67,7 @@ def approve(services: Services, ref: str, operator: str) -> None:
     """
 
     def act(tx: Transaction, found: _Open) -> None:
-        if operator.casefold() in submitters(found.events):
+        if person(operator) in submitters(found.events):
             raise ForbiddenError(
                 "nobody approves their own submission: have another operator approve it, with "
                 "a token of another name"
@@ -196,7 +196,7 @@ def note(services: Services, ref: str, operator: str, text: str) -> None:
 
 
 def assign(services: Services, ref: str, operator: str, to: str) -> None:
-    """Name the operator who looks after an open request.
+    """Name who looks after an open request: an operator or officer, or whoever says so.
 
     Raises:
         NotFoundError: No case and no request has this ref, or no token of an operator or
@@ -206,7 +206,7 @@ def assign(services: Services, ref: str, operator: str, to: str) -> None:
     """
 
     def act(tx: Transaction, found: _Open) -> None:
-        if to not in _deciding(tx.session):
+        if to != operator and to not in _deciding(tx.session):
             raise NotFoundError(
                 "no token of an operator or officer has this name: see `lethe token list`"
             )

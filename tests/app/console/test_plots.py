@@ -59,3 +59,26 @@ def test_what_is_no_interval_is_not_drawn(interval: tuple[str, str] | None) -> N
     words = plots.interval(check("low", ("0", "1"), None))
     assert words is not None
     assert words.value is None
+
+
+def named(name: str, value: str, interval: tuple[str, str] | None) -> CheckPart:
+    return CheckPart(1, name, "AUC", value, interval, None, True)
+
+
+def test_attacks_are_drawn_before_and_after() -> None:
+    checks = [
+        named("retained-set", "10", None),
+        named("yeom:auc", "0.5131 (40 forget, 40 unseen rows)", ("0.4", "0.6")),
+        named("control:yeom", "0.9 (40 forget)", ("0.8", "0.95")),
+        named("control:canary", "0.9", ("0.8", "0.95")),
+        named("yeom:tail", "0.1", ("0", "0.2")),
+        named("lira:auc", "not measured", None),
+        named("shokri:auc", "0.7", ("0.8", "0.9")),  # not inside its own interval
+        named("song:auc", "1.5", ("0.8", "1.9")),
+    ]
+    found = plots.attacks(checks)
+    assert [(one.name, one.is_after, one.value) for one in found] == [
+        ("yeom", False, 0.9),
+        ("yeom", True, 0.5131),
+    ]
+    assert plots.attacks([]) == []

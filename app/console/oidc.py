@@ -1,0 +1,164 @@
+"""Sign in at an OpenID Connect provider: authorization code with PKCE, state and nonce.
+
+OpenID Connect Core 1.0 section 3.1.2, RFC 7636, RFC 9207. The provider says who somebody is and
+which groups they are in; settings say which role each group has. Nothing that it says is stored
+but the name, which stands in the log beside decisions.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from hmac import compare_digest
+from secrets import token_urlsafe
+from typing import Annotated, Any
+
+from fastapi import Query, Request, Response
+from fastapi.responses import RedirectResponse
+
+from app.api.deps import ServicesDep
+from app.console import provider
+from app.console import session as sessions
+from app.console.provider import ASK_AGAIN
+from app.console.render import render
+from app.console.route import own_page, router
+from app.problems import ForbiddenError, SignInError
+from app.reconcile.approval import FROM_OIDC
+from app.service.context import Services
+from app.service.roles import ROLES
+from app.settings import Settings
+from lethe.signing.errors import SignatureReplayedError
+
+routes = router()
+PURPOSE = "console/oidc"
+STARTED = "/console/oidc"  # as a keyid, which never has a slash
+CALLBACK = "/console/oidc/callback"
+LIFE = timedelta(minutes=10)  # of one sign-in
+MOST_NAME = 80 - len(FROM_OIDC)  # characters
+
+Text = Annotated[str, Query(max_length=4096)]
+
+
+@routes.get("/oidc", operation_id="consoleOidc")
+def start(
+    request: Request,
+    services: ServicesDep,
+    following: Annotated[str, Query(alias="next", max_length=300)] = "",
+) -> Response:
+    """Send somebody to the provider.
+
+    Raises:
+        OidcMissingError: It is not configured or not installed.
+        SignInError: The provider does not answer.
+    """
+    known = provider.metadata(services.settings)
+    said = {
+        "state": token_urlsafe(16),
+        "nonce": token_urlsafe(16),
+        "verifier": token_urlsafe(48),
+        "next": own_page(following),
+        "until": (datetime.now(UTC) + LIFE).isoformat(),
+    }
+    with provider.client(services.settings, _callback(request, services)) as client:
+        address, _ = client.create_authorization_url(
+            provider.endpoint(services.settings, known, "authorization_endpoint"),
+            state=said["state"],
+            nonce=said["nonce"],
+            code_verifier=said["verifier"],
+        )
+    response = RedirectResponse(address, 303)
+    # The provider's answer comes from another site, which a strict cookie would not survive.
+    sealed = sessions.pack(services, PURPOSE, said)
+    sessions.set_cookie(
+        services,
+        response,
+        _cookie(services),
+        sealed,
+        samesite="lax",
+        max_age=int(LIFE.total_seconds()),
+    )
+    return response
+
+
+@routes.get("/oidc/callback", operation_id="consoleOidcCallback")
+def callback(
+    request: Request,
+    services: ServicesDep,
+    state: Text = "",
+    code: Text = "",
+    iss: Text = "",
+    error: Text = "",
+) -> Response:
+    """Begin the session of whom the provider names.
+
+    Raises:
+        OidcMissingError: It is not configured or not installed.
+        SignInError: The answer is not of a sign-in that this browser started, or is not signed
+            by the provider, for this client, now.
+        ForbiddenError: The person has none of the roles.
+    """
+    settings = services.settings
+    known = provider.metadata(services.settings)
+    said = _started(services, request, state)
+    if error or not code:
+        raise SignInError(f"the provider signed nobody in: {ASK_AGAIN}")
+    if iss and iss != known["issuer"]:  # RFC 9207: a mix-up of providers
+        raise SignInError(f"the answer is another provider's: {ASK_AGAIN}")
+    own = _callback(request, services)
+    token = provider.redeem(settings, known, own, code, said["verifier"])
+    claims = provider.claims_of(settings, known, token, said["nonce"])
+    visitor = sessions.begin(_name(settings, claims), _role(settings, claims))
+    # The first address of the session is this site's own: the cookie is not sent to one that
+    # another site leads to.
+    response = render(request, "signed_in.html", following=said["next"])
+    sessions.write_cookie(services, response, visitor)
+    sessions.set_cookie(services, response, _cookie(services), "", samesite="lax", max_age=0)
+    return response
+
+
+def _callback(request: Request, services: Services) -> str:
+    # In production there always is a public address: a Host header is its sender's choice.
+    public = services.settings.public_url.rstrip("/") or str(request.base_url).rstrip("/")
+    return f"{public}{CALLBACK}"
+
+
+def _cookie(services: Services) -> str:
+    return sessions.cookie_name(services).replace("console", "oidc")
+
+
+def _started(services: Services, request: Request, state: str) -> Mapping[str, str]:
+    """Return what this browser's sign-in began with; each can be finished once."""
+    said = sessions.unpack(services, PURPOSE, request.cookies.get(_cookie(services), ""))
+    if said is None or not compare_digest(said["state"].encode(), state.encode()):
+        raise SignInError(f"this browser began no such sign-in: {ASK_AGAIN}")
+    until = datetime.fromisoformat(said["until"])
+    if until < datetime.now(UTC):
+        raise SignInError(f"the sign-in took too long: {ASK_AGAIN}")
+    try:
+        services.nonces.spend(sessions.spendable(STARTED, state, until))
+    except SignatureReplayedError:
+        raise SignInError(f"this sign-in was finished before: {ASK_AGAIN}") from None
+    return said
+
+
+def _name(settings: Settings, claims: Mapping[str, Any]) -> str:
+    name = claims.get(settings.oidc_name_claim)
+    if not isinstance(name, str) or not 0 < len(name) <= MOST_NAME or not name.isprintable():
+        raise SignInError(
+            f"the claim that names people is missing or not 1 to {MOST_NAME} printable "
+            "characters: see LETHE_OIDC_NAME_CLAIM"
+        )
+    return f"{FROM_OIDC}{name}"
+
+
+def _role(settings: Settings, claims: Mapping[str, Any]) -> str:
+    """Return the role that may most, of those that the person's groups have."""
+    given = claims.get(settings.oidc_role_claim)
+    groups = {given} if isinstance(given, str) else set(map(str, given or ()))
+    pairs = [one.split("=", 1) for one in settings.oidc_roles.split(",")]
+    roles = {role for role, value in pairs if value in groups}
+    for role in ROLES:
+        if role in roles:
+            return role
+    raise ForbiddenError(
+        "none of your groups has a role here: ask an operator, who finds the groups in "
+        "LETHE_OIDC_ROLES"
+    )

@@ -1,0 +1,144 @@
+"""The OpenID Connect provider: what it says of itself, its tokens, and whether it signed them.
+
+OpenID Connect Core 1.0 section 3.1.3, Discovery 1.0 section 4. Authlib is imported at the first
+sign-in: it is an extra, and takes half a second.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from ssl import SSLContext, create_default_context
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from app.problems import OidcMissingError, SignInError
+from app.settings import Settings
+from lethe.install import with_extra
+
+if TYPE_CHECKING:
+    from authlib.integrations.httpx_client import OAuth2Client
+
+TIMEOUT_S = 10
+LEEWAY_S = 60  # between the provider's clock and ours
+# Signed with the provider's private key. With HS256 the client's secret could sign, and a
+# provider that lists "none" is believed in nothing.
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA")
+ASK_AGAIN = "start the sign-in again from the console"
+
+
+def client(settings: Settings, callback: str) -> "OAuth2Client":
+    """Return the client of a sign-in. callback: the address that the provider answers to."""
+    from authlib.integrations.httpx_client import OAuth2Client
+
+    secret = settings.oidc_client_secret.get_secret_value()
+    return OAuth2Client(
+        settings.oidc_client_id,
+        secret or None,
+        token_endpoint_auth_method="client_secret_basic" if secret else "none",
+        scope="openid profile",
+        redirect_uri=callback,
+        code_challenge_method="S256",
+        timeout=TIMEOUT_S,
+        follow_redirects=False,
+        verify=_trusted(),
+    )
+
+
+def metadata(settings: Settings) -> dict[str, Any]:
+    """Return what the issuer says of itself.
+
+    Raises:
+        OidcMissingError: None is configured, or Authlib is not installed.
+        SignInError: It does not answer, or names itself otherwise.
+    """
+    issuer = settings.oidc_issuer
+    if not issuer:
+        raise OidcMissingError("no provider is configured: sign in with a token")
+    try:
+        import authlib.integrations.httpx_client  # noqa: F401
+    except ImportError:
+        raise OidcMissingError(f"sign-in by OIDC needs Authlib; {with_extra('oidc')}") from None
+    found = _get(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+    if not isinstance(found, dict) or found.get("issuer") != issuer:
+        raise SignInError("the provider names itself otherwise than LETHE_OIDC_ISSUER does")
+    return found
+
+
+@cache
+def _trusted() -> SSLContext:
+    """Return the authorities of the system; reading them takes longer than a request."""
+    return create_default_context()
+
+
+def _get(address: str) -> Any:
+    import httpx2
+
+    try:
+        answer = httpx2.get(address, timeout=TIMEOUT_S, verify=_trusted())
+        answer.raise_for_status()
+        return answer.json()
+    except (httpx2.HTTPError, ValueError):
+        raise SignInError("the provider does not answer: try later, or use a token") from None
+
+
+def endpoint(settings: Settings, provider: Mapping[str, Any], name: str) -> str:
+    """Return an address of the provider. Raises SignInError: it is less protected than ours."""
+    address = str(provider.get(name, ""))
+    if urlsplit(address).scheme not in ("https", urlsplit(settings.oidc_issuer).scheme):
+        raise SignInError(f"the provider's {name} is missing or not https")
+    return address
+
+
+def redeem(
+    settings: Settings, provider: Mapping[str, Any], callback: str, code: str, verifier: str
+) -> Mapping[str, Any]:
+    """Return the tokens of a code. Raises SignInError: the provider gives none."""
+    import httpx2
+    from authlib.integrations.base_client import OAuthError
+
+    with client(settings, callback) as asking:
+        try:
+            token: Mapping[str, Any] = asking.fetch_token(
+                endpoint(settings, provider, "token_endpoint"),
+                code=code,
+                code_verifier=verifier,
+            )
+        except (OAuthError, httpx2.HTTPError, ValueError):
+            raise SignInError(f"the provider did not take its own code: {ASK_AGAIN}") from None
+    return token
+
+
+def claims_of(
+    settings: Settings, provider: Mapping[str, Any], token: Mapping[str, Any], nonce: str
+) -> Mapping[str, Any]:
+    """Return what the ID token says (section 3.1.3.7).
+
+    Raises:
+        SignInError: It is not signed by the provider, for this client, now, with this nonce.
+    """
+    from authlib.oidc.core import CodeIDToken
+    from joserfc import jwt
+    from joserfc.errors import JoseError
+    from joserfc.jwk import KeySet
+
+    keys = _get(endpoint(settings, provider, "jwks_uri"))
+    own = settings.oidc_client_id
+    wanted = {
+        "iss": {"essential": True, "value": provider["issuer"]},
+        "aud": {"essential": True, "value": own},
+    }
+    params = {"nonce": nonce, "client_id": own, "access_token": token.get("access_token")}
+    try:
+        signed = jwt.decode(
+            str(token.get("id_token", "")),
+            KeySet.import_key_set(keys),
+            algorithms=[*ALGORITHMS],
+        )
+        claims = CodeIDToken(signed.claims, signed.header, wanted, params)
+        claims.validate(leeway=LEEWAY_S)
+    except (JoseError, ValueError, TypeError, KeyError, AttributeError):
+        raise SignInError(
+            "the provider's answer is not signed by it for this client, or not of this sign-in "
+            f"and time: {ASK_AGAIN}"
+        ) from None
+    found: Mapping[str, Any] = claims
+    return found
