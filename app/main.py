@@ -30,6 +30,7 @@ from app.api import (
 from app.api.calls import Calls
 from app.api.limits import BodyLimit, PlainTargets
 from app.api.parsing import Parsing
+from app.protocols.drp import routes as drp
 from app.protocols.opendsr import routes as opendsr
 from app.protocols.opendsr.processor import load_processor
 from app.service import keys as keys_service
@@ -53,6 +54,7 @@ ROUTES = (
     metrics,
     reference,
     opendsr,
+    drp,
 )
 
 

@@ -228,6 +228,12 @@ class Settings(BaseSettings):
         pattern=r"^(\S+:[0-9]{1,5})?$",
         description="HOST:PORT where a worker answers /metrics, to everybody; empty: nowhere.",
     )
+    drp_business_id: str = Field(
+        default="",
+        max_length=128,
+        pattern=r"^[A-Za-z0-9._:-]*$",
+        description="business-id in the Data Rights Protocol's directory; empty: /drp is off.",
+    )
     opendsr_domain: str = Field(
         default="",
         pattern=r"^([a-z0-9-]+(\.[a-z0-9-]+)*)?$",

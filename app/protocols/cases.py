@@ -126,6 +126,12 @@ def withdraw_all(services: Services, asked: Asked) -> list[CaseView]:
     return show_all(services, asked)
 
 
+def ticket_of_all(services: Services, asked: Asked) -> str | None:
+    """Return the ticket of an agent's request, None at the end of its retention."""
+    with services.reading() as session:
+        return next((case.ticket for case in _cases(session, asked).values()), None)
+
+
 def outcomes(views: Sequence[CaseView]) -> set[str]:
     """Return what the parts of cases have come to."""
     return {part.outcome for view in views for part in view.parts}
