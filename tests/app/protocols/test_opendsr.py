@@ -23,7 +23,7 @@ from models import Case, ErasureRequest
 from tests.app.api.test_requests import problem
 from tests.app.protocols.conftest import DOMAIN, certificate_of, write_processor
 from tests.installation import Installation, make_token
-from tests.workers.jobs.test_people import ANN, BOB, named
+from tests.workers.jobs.test_people import ANN, BOB, named, write
 
 # The example of section 7.2, but for its callback and for who is in the models here.
 EXAMPLE: dict[str, Any] = {
@@ -317,6 +317,16 @@ def test_a_case_that_is_taken_away_is_missed(serving: Installation) -> None:
     error(stored(pending), 500, "people-changed")
     error(stored(nothing), 404, "not-found")
     error(stored(nothing, {**nothing, "ref": pending["ref"]}), 500, "people-changed")
+
+
+@pytest.mark.parametrize("state", ["certified", "withdrawn", "refused"])
+def test_a_state_that_the_log_has_not_is_not_signed(serving: Installation, state: str) -> None:
+    controller = Controller(serving)
+    controller.ask()
+    write(serving, f"UPDATE erasure_requests SET state = '{state}'")
+    error(controller.call("GET", f"/requests/{ID}"), 500, "people-changed")
+    write(serving, "UPDATE erasure_requests SET state = 'received'")
+    assert controller.status() == "pending"
 
 
 def test_it_is_off_unless_it_is_configured(ready: Installation) -> None:
