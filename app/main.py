@@ -32,6 +32,7 @@ from app.api.calls import Calls
 from app.api.limits import BodyLimit, PlainTargets
 from app.api.parsing import Parsing
 from app.console import routes as console
+from app.protocols.drp import routes as drp
 from app.protocols.opendsr import routes as opendsr
 from app.protocols.opendsr.processor import load_processor
 from app.service import keys as keys_service
@@ -57,6 +58,7 @@ ROUTES = (
     reference,
     console,
     opendsr,
+    drp,
 )
 
 

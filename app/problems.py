@@ -127,6 +127,18 @@ class NotWitnessedError(LetheError):
     retry_after = 10
 
 
+class DrpError(LetheError):
+    """A request over the Data Rights Protocol that is refused; sent again, it is again."""
+
+    slug, title, status = "drp", "Request refused", 400
+
+
+class DrpAgentError(DrpError):
+    """A message, or a token, that is not this agent's for this business."""
+
+    slug, title, status = "drp-agent", "Not this agent's", 403
+
+
 class UnauthorizedError(LetheError):
     """No bearer token, or one that is unknown or revoked."""
 

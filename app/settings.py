@@ -242,6 +242,12 @@ class Settings(BaseSettings):
         max_length=254,
         description="Address that mail is sent from; required with LETHE_SMTP_URL.",
     )
+    drp_business_id: str = Field(
+        default="",
+        max_length=128,
+        pattern=r"^[A-Za-z0-9._:-]*$",
+        description="business-id in the Data Rights Protocol's directory; empty: /drp is off.",
+    )
     opendsr_domain: str = Field(
         default="",
         pattern=r"^([a-z0-9-]+(\.[a-z0-9-]+)*)?$",

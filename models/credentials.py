@@ -16,7 +16,7 @@ class RequesterKey(SQLModel, table=True):
     keyid: str = Field(primary_key=True, max_length=128)
     algorithm: str = Field(max_length=32)
     public_key: str  # PEM, SubjectPublicKeyInfo
-    role: str = Field(max_length=16)  # requester | client
+    role: str = Field(max_length=16)  # requester | client | agent
     client: str | None = Field(
         default=None, sa_type=SealedText("requester_keys.client")
     )  # entitled to this client only
@@ -44,7 +44,7 @@ class BearerToken(SQLModel, table=True):
     __tablename__ = "bearer_tokens"
 
     digest: str = Field(primary_key=True, max_length=64)
-    scope: str = Field(max_length=16)  # operator | officer | auditor | agent
+    scope: str = Field(max_length=16)  # operator | officer | auditor | agent | drp
     name: str = Field(max_length=80)
     created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
     revoked_at: datetime | None = Field(default=None, sa_type=UTCDateTime)

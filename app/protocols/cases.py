@@ -15,17 +15,22 @@ from sqlmodel import Session, col, select
 
 from app.problems import ConflictError, NotFoundError, NotWithdrawableError
 from app.reconcile.people import PeopleChangedError
-from app.schemas.people import CaseView, NewCase, PersonIdentity
+from app.schemas.people import CaseView, NewCase, PartView, PersonIdentity
 from app.schemas.requests import Regulation
 from app.service.context import Services
 from app.service.desk.cases import show
 from app.service.desk.decisions import withdraw
 from app.service.desk.opening import open_case
-from app.service.desk.parts import UNLOGGED
+from app.service.desk.parts import UNLIKE, UNLOGGED
 from lethe import canonical
-from models import Case
+from lethe.log.checkpoint import open_checkpoint
+from lethe.log.entries import ERASURE_EVENT, parse_leaf
+from lethe.log.proofs import check_inclusion
+from lethe.log.tree import leaf_hash
+from models import Case, RequestEvent
 
 MOST = 10  # identities of a person in one request
+LOGGED = ("certified", "refused", "withdrawn")  # ends that are said to others, and final
 WAITING = ("received", "awaiting-review", "cooling-off", "paused")
 
 
@@ -85,7 +90,8 @@ def show_all(services: Services, asked: Asked) -> list[CaseView]:
 
     Raises:
         NotFoundError: This agent has made no request of this id.
-        PeopleChangedError: A case is missing, or not as it was logged.
+        PeopleChangedError: A case is missing, or not as it was logged, or has not ended as its
+            rows say.
     """
     with services.reading() as session:
         known = _cases(session, asked)
@@ -95,7 +101,35 @@ def show_all(services: Services, asked: Asked) -> list[CaseView]:
     refs = [asked.ref(totals[0], number) for number in range(totals[0])]
     if len(totals) > 1 or not known.keys() >= set(refs):
         raise PeopleChangedError(UNLOGGED)
-    return [show(services, ref) for ref in refs]
+    views = [show(services, ref) for ref in refs]
+    for part in (part for view in views for part in view.parts):
+        _confirm(services, part)
+    return views
+
+
+def _confirm(services: Services, part: PartView) -> None:
+    """Return if the log has a part as ended as its row says, for what is said is signed.
+
+    Raises:
+        PeopleChangedError: No signed entry of its request says so.
+    """
+    if part.outcome not in LOGGED or part.request is None:
+        return
+    event = f"request.{part.outcome}"
+    query = select(RequestEvent.log_index).where(
+        RequestEvent.request_id == part.request, RequestEvent.event == event
+    )
+    with services.reading() as session:
+        places = list(session.exec(query))
+    for index in places:
+        entry = services.ledger.receipt(index)
+        signed = open_checkpoint(entry.checkpoint, services.ledger.verifier)
+        hashed = leaf_hash(entry.leaf)
+        check_inclusion(index, signed.size, hashed, entry.hashes, signed.root)
+        leaf = parse_leaf(entry.leaf)
+        if (leaf.kind, leaf.event, leaf.ref) == (ERASURE_EVENT, event, part.request_ref):
+            return
+    raise PeopleChangedError(UNLIKE)
 
 
 def is_waiting(views: Sequence[CaseView]) -> bool:
@@ -124,6 +158,12 @@ def withdraw_all(services: Services, asked: Asked) -> list[CaseView]:
     for request in {part.request for part in parts if part.request is not None}:
         withdraw(services, request, asked.agent)
     return show_all(services, asked)
+
+
+def ticket_of_all(services: Services, asked: Asked) -> str | None:
+    """Return the ticket of an agent's request, None at the end of its retention."""
+    with services.reading() as session:
+        return next((case.ticket for case in _cases(session, asked).values()), None)
 
 
 def outcomes(views: Sequence[CaseView]) -> set[str]:

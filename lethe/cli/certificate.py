@@ -234,6 +234,40 @@ def report(
 
 
 @certificate.command()
+@click.argument("file", type=_File)
+@click.option("--keys", type=_Directory, required=True, help="log.vkey and issuer.pem.")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Output file. Default: CERTIFICATE_ID.cdx.json.",
+)
+def cyclonedx(file: Path, keys: Path, out: Path | None) -> None:
+    """Write a CycloneDX 1.6 declaration that names the certificate FILE by its digest.
+
+    The certificate is verified first; of one that does not verify nothing is written.
+    """
+    from lethe.certificates.bundle import MAX_BUNDLE
+    from lethe.certificates.keys import ISSUER_KEY, LOG_KEY, read_issuer, read_log_key
+    from lethe.certificates.verify import verify_certificate
+    from lethe.protocols.cyclonedx import UnverifiedError, declaration
+
+    log = read_log_key(_key_file(None, keys, LOG_KEY, "--keys"))
+    issuer = read_issuer(_key_file(None, keys, ISSUER_KEY, "--keys"))
+    with file.open("rb") as opened:
+        data = opened.read(MAX_BUNDLE + 1)
+    verdict = verify_certificate(data, log=log, issuer=issuer)
+    if verdict.result != "PASS" or verdict.statement is None:
+        raise UnverifiedError(
+            "the certificate does not verify with these keys: `lethe certificate verify` names "
+            "the step"
+        )
+    made = declaration(data, verdict.statement, log.name)
+    path = out or Path(f"{verdict.statement.predicate.certificate_id}.cdx.json")
+    _write(path, made)
+    click.echo(str(path))
+
+
+@certificate.command()
 @click.argument("request_id", metavar="ID", type=click.UUID)
 @service_url
 @click.option(

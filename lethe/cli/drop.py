@@ -6,6 +6,7 @@ who is found gets a case, as with `lethe request submit --person`.
 
 import csv
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 CASES, PENDING = "cases.csv", "pending.csv"
 WORDS = {EXEMPTED: "exempted", DELETED: "deleted", NOT_FOUND: "not found"}
+# A line of cases.csv: work item, case and, once it is final, status. Any other was cut.
+_NOTED = re.compile(r"([0-9A-Za-z]{12}),([0-9a-f-]{36}(?:,[0-9])?)")
 Kinds = Mapping[str, str]
 
 
@@ -126,13 +129,14 @@ def _process(operator: "Client", lists: Lists, kinds: Kinds, out: Path) -> int:
                 )
                 seen["pending" if status is None else WORDS[status]] += 1
                 if status is None:
-                    waiting.append((row.item, name, state, known.get(row.item, "")))
+                    waiting.append((row.item, name, state, _ref(known, row.item)))
                 else:
                     written.write(f"{row.item},{status}\n")
             write_durably(out / name, written.getvalue().encode())
             _print(name, seen)
-        withdrawn = sorted(known.keys() & lists.removed)
-        waiting += [(item, "", "withdrawn by the consumer", known[item]) for item in withdrawn]
+        for item in sorted(known.keys() & lists.removed):
+            if "," not in known[item]:  # what is erased is erased
+                waiting.append((item, "", "withdrawn by the consumer", _ref(known, item)))
     table = StringIO()
     csv.writer(table, lineterminator="\n").writerows(waiting)
     write_durably(out / PENDING, table.getvalue().encode())
@@ -151,7 +155,14 @@ def _one(
     from lethe.client import ProblemError
 
     if row.item in known:
-        return status_of_case(operator.case(known[row.item]))
+        ref, _, told = known[row.item].partition(",")
+        if told:
+            return int(told), ""
+        status, state = status_of_case(operator.case(ref))
+        if status is not None:
+            operator.case_summary(ref)  # refused unless the log has the case as it was shown
+            _note(opened, known, row.item, f"{ref},{status}")
+        return status, state
     status = status_of_found(operator.find_person(person))
     if status is not None:
         return status, ""
@@ -166,26 +177,32 @@ def _one(
         if error.status != 409:  # 409: rows are still being learned, or claimed just now
             raise
         return None, error.slug
-    known[row.item] = case["ref"]
-    opened.write(f"{row.item},{case['ref']}\n")
-    opened.flush()
     # If this is lost, the next run opens a second case, which follows the first one's requests.
+    _note(opened, known, row.item, case["ref"])
+    return _one(operator, person, name, row, known, opened)
+
+
+def _ref(known: Mapping[str, str], item: str) -> str:
+    return known.get(item, "").partition(",")[0]
+
+
+def _note(opened: TextIO, known: dict[str, str], item: str, noted: str) -> None:
+    """Add a work item's case, or case and status, durably; the last line of an item counts."""
+    known[item] = noted
+    opened.write(f"{item},{noted}\n")
+    opened.flush()
     os.fsync(opened.fileno())
-    return status_of_case(case)
 
 
 @contextmanager
 def _cases(path: Path) -> Iterator[tuple[dict[str, str], TextIO]]:
-    """Yield the cases of earlier runs by work item, and the open file that gets new ones."""
-    known = {}
+    """Yield cases and statuses of earlier runs by work item, and the file for new ones."""
     path.touch(mode=0o600)
-    lines = path.read_text("ascii").splitlines(keepends=True)
-    for line in lines:
-        item, _, ref = line.rstrip("\n").partition(",")
-        if line.endswith("\n") and ref:
-            known[item] = ref
+    text = path.read_text("ascii")
+    found = (_NOTED.fullmatch(line) for line in text.splitlines())
+    known = {match[1]: match[2] for match in found if match is not None}
     with path.open("a", encoding="ascii") as opened:
-        if lines and not lines[-1].endswith("\n"):
+        if text and not text.endswith("\n"):
             opened.write("\n")  # a crash cut the line: the next must not continue it
         yield known, opened
 

@@ -103,10 +103,10 @@ def new(algorithm: Algorithm, out: str, keyid: str | None) -> None:
 @click.option("--keyid", callback=_check_keyid, help="Default: the key's fingerprint.")
 @click.option(
     "--role",
-    type=click.Choice(["requester", "client"]),
+    type=click.Choice(["requester", "client", "agent"]),
     default="requester",
     show_default=True,
-    help="A requester asks for erasure; a client also contributes rows.",
+    help="A requester asks for erasure; a client also contributes rows; an agent uses /drp.",
 )
 @click.option("--client", help="The only client whose data the key may erase.")
 @click.option("--subject", help="The only subject whose data the key may erase.")

@@ -16,6 +16,7 @@ from tests.installation import Installation, install
 from tests.workers.jobs.test_people import ready
 
 DOMAIN = "processor.example"
+BUSINESS = "A_BUSINESS"
 
 
 @pytest.fixture(scope="session")
@@ -53,9 +54,9 @@ def write_processor(keys: Path, key: RSAPrivateKey, certificate: bytes | None = 
 def serving(
     settings: Settings, ledger: Ledger, processor_key: RSAPrivateKey
 ) -> Iterator[Installation]:
-    """A service that speaks the protocols, with two models that know Ann and Bob."""
+    """A service that speaks the protocols, with a model that knows Ann and Bob."""
     write_processor(settings.keys_dir, processor_key)
-    spoken = settings.model_copy(update={"opendsr_domain": DOMAIN})
+    spoken = settings.model_copy(update={"opendsr_domain": DOMAIN, "drp_business_id": BUSINESS})
     with install(spoken) as made:
-        ready(made, "one", "two")
+        ready(made, "one")
         yield made

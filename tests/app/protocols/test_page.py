@@ -11,6 +11,9 @@ from pathlib import Path
 
 import uvicorn
 
+from lethe.signing.keys import private_pem
+from tests.app.protocols.conftest import BUSINESS
+from tests.app.protocols.test_drp import Agent
 from tests.docs.markdown import blocks
 from tests.installation import Installation, make_token
 from tests.workers.jobs.test_people import ANN
@@ -66,3 +69,17 @@ def test_opendsr_by_curl_and_openssl(serving: Installation, tmp_path: Path) -> N
     ]
     assert [one.get("request_status") for one in answers] == [None, None, "pending", None]
     assert answers[-1]["subject_request_id"] == answers[1]["subject_request_id"]
+
+
+def test_the_data_rights_protocol_by_curl_and_openssl(
+    serving: Installation, tmp_path: Path
+) -> None:
+    agent = Agent(serving)
+    agent.register()
+    (tmp_path / "agent.key").write_text(private_pem(agent.key))
+    commands = block("drp").replace("johndoe@example.com", ANN)
+    with listening(serving) as url:
+        said = run(commands, tmp_path, URL=url, BUSINESS=BUSINESS)
+    answers = [json.loads(one) for one in said.replace("}{", "}\n{").splitlines()]
+    assert [one["status"] for one in answers] == ["in_progress", "in_progress", "revoked"]
+    assert {one["agent_request_id"] for one in answers} == {"foo"}

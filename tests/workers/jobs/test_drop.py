@@ -13,7 +13,7 @@ from lethe.client import Client
 from lethe.identity import digests
 from tests.installation import Installation
 from tests.workers.jobs.test_cases import shown
-from tests.workers.jobs.test_people import ANN, BOB, EVE, ready
+from tests.workers.jobs.test_people import ANN, BOB, EVE, ready, write
 
 EMAIL, PHONE = "20260801_4821_Email.csv", "20260801_4821_Phone.csv"
 LISTED = {"AAAAAAAAAAA1": ANN, "AAAAAAAAAAA2": "nobody@example.org", "AAAAAAAAAAA3": EVE}
@@ -59,7 +59,7 @@ def run(file: Path, out: Path, *more: str) -> Result:
 def cases_of(out: Path) -> dict[str, str]:
     """Return the case of each work item."""
     lines = (out / "cases.csv").read_text().splitlines()
-    return dict(line.split(",", 1) for line in lines if line)
+    return {line.split(",")[0]: line.split(",")[1] for line in lines if line}
 
 
 def test_a_list_is_answered_and_answered_again(broker: Installation, tmp_path: Path) -> None:
@@ -89,7 +89,19 @@ def test_a_list_is_answered_and_answered_again(broker: Installation, tmp_path: P
     assert run(file, out).exit_code == 1
     assert (out / EMAIL).read_text() == "Id,Status\nAAAAAAAAAAA1,3\nAAAAAAAAAAA2,5\n"
     assert cases_of(out) == refs
+    assert f"AAAAAAAAAAA1,{refs['AAAAAAAAAAA1']},3\n" in (out / "cases.csv").read_text()
     broker.check()
+
+
+def test_a_state_that_the_log_has_not_is_no_status(
+    broker: Installation, tmp_path: Path
+) -> None:
+    file, out = zipped(tmp_path / "x.zip", Email=csv({"AAAAAAAAAAA1": ANN})), tmp_path / "out"
+    run(file, out)
+    write(broker, "UPDATE erasure_requests SET state = 'certified'")
+    refused = run(file, out)
+    assert "disagree" in str(refused.exception)
+    assert (out / EMAIL).read_text() == "Id,Status\n"
 
 
 def test_without_its_notes_nothing_is_erased_twice(

@@ -1,0 +1,76 @@
+"""Agents of the Data Rights Protocol: a registered key of role `agent`, and a token for it.
+
+The agent's keyid is its agent-id in the directory. Pairing, which is signed, gives it a token;
+a new token replaces the one before, and a message pairs once.
+"""
+
+from datetime import datetime, timedelta
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from sqlmodel import Session
+
+from app.ledger.key_rows import believed
+from app.ledger.sequencer import Transaction
+from app.problems import DrpAgentError, DrpError
+from app.service.context import Services
+from app.service.keys import authorise
+from app.service.tokens import TokenNameError, living_token, mint, revoke_named
+from lethe.signing.keys import load_public_key
+from models import RequesterKey, UsedNonce
+
+SCOPE = "drp"
+KEPT = timedelta(minutes=11)  # a nonce, after its message expired, as those of signed calls
+
+
+def key_of(session: Session, agent: str) -> Ed25519PublicKey:
+    """Return the key of a registered agent.
+
+    Raises:
+        DrpAgentError: No good key is registered for this agent.
+    """
+    row = believed(session, RequesterKey, agent)
+    if row is not None and row.role == "agent" and row.revoked_at is None:
+        key = load_public_key(row.public_key.encode())
+        if isinstance(key, Ed25519PublicKey):
+            return key
+    raise DrpAgentError("the agent is not registered here")
+
+
+def name_of(agent: str) -> str:
+    """Return the name of an agent's token, which nobody else's can have by chance."""
+    return f"drp:{agent}"
+
+
+def agent_of(services: Services, header: str | None) -> tuple[str, Ed25519PublicKey]:
+    """Return the agent whose token this is, and its key.
+
+    Raises:
+        UnauthorizedError: No token, or one that is unknown or was replaced.
+        ForbiddenError: A token of another scope.
+        DrpAgentError: The agent's key was revoked.
+    """
+    with services.reading() as session:
+        agent = authorise(session, header, (SCOPE,)).name.removeprefix(name_of(""))
+        return agent, key_of(session, agent)
+
+
+def pair(services: Services, agent: str, digest: str, expires: datetime) -> str:
+    """Return a new token for an agent, once for each message; the one before is revoked.
+
+    Raises:
+        DrpError: The message was used before, or the agent's name is too long.
+    """
+
+    def effect(tx: Transaction) -> str:
+        nonce = f"{SCOPE}:{digest}"
+        if tx.session.get(UsedNonce, (agent, nonce)) is not None:
+            raise DrpError("this message was used before: sign another")
+        tx.session.add(UsedNonce(keyid=agent, nonce=nonce, expires_at=expires + KEPT))
+        if living_token(tx.session, name_of(agent)) is not None:
+            revoke_named(tx.session, name_of(agent))
+        return mint(tx.session, SCOPE, name_of(agent))
+
+    try:
+        return services.ledger.transact(effect, checkpoint=False)
+    except TokenNameError:
+        raise DrpError("an agent-id has at most 76 characters here") from None

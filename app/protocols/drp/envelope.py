@@ -1,0 +1,85 @@
+"""The envelope of the Data Rights Protocol: base64 of an Ed25519 signature and JSON.
+
+The checks have the order that section 3.07 demands: base64, signature, agent-id, business-id,
+issued-at, expires-at. Nothing of the JSON is read before its signature verified.
+"""
+
+import binascii
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from app.problems import DrpAgentError, DrpError
+from lethe import canonical
+
+SIGNATURE = 64  # bytes
+LONGEST = timedelta(minutes=10)  # "no more than 10 minute time windows" (section 2.01)
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A message whose signature verified. digest: hex SHA-256 of signature and JSON."""
+
+    said: Mapping[str, Any]
+    digest: str
+
+
+def open_envelope(text: bytes, key: Ed25519PublicKey) -> Envelope:
+    """Return the message of an envelope that `key` signed.
+
+    Raises:
+        DrpError: Not base64, or what was signed is no JSON object, or has a name twice.
+        DrpAgentError: Signed by another key, or not at all.
+    """
+    try:
+        data = b64decode(text.strip(), validate=True)
+    except binascii.Error:
+        raise DrpError("the body is not base64 of a signature and a message") from None
+    try:
+        key.verify(data[:SIGNATURE], data[SIGNATURE:])
+    except InvalidSignature:
+        raise DrpAgentError("the message is not signed with the agent's key") from None
+    try:
+        said = canonical.loads(data[SIGNATURE:])
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict):
+        raise DrpError("the signed message is not a JSON object, or names a member twice")
+    return Envelope(said, sha256(data).hexdigest())
+
+
+def check_claims(said: Mapping[str, Any], agent: str, business: str, now: datetime) -> datetime:
+    """Return when a message expires, once it is this agent's, for this business and in time.
+
+    Raises:
+        DrpAgentError: Of another agent, or for another business.
+        DrpError: Not issued yet, expired, or for longer than LONGEST.
+    """
+    if said.get("agent-id") != agent:
+        raise DrpAgentError("agent-id is not the agent of the token or address")
+    if said.get("business-id") != business:
+        raise DrpAgentError("business-id is not this business")
+    issued, expires = _time(said, "issued-at"), _time(said, "expires-at")
+    if not issued < now:
+        raise DrpError("issued-at is in the future: compare the clocks")
+    if not now < expires:
+        raise DrpError("expires-at is over: sign the message again")
+    if expires - issued > LONGEST:
+        raise DrpError("expires-at is more than 10 minutes after issued-at")
+    return expires
+
+
+def _time(said: Mapping[str, Any], name: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(said[name])
+    except (KeyError, TypeError, ValueError):
+        at = None
+    if at is None or at.tzinfo is None:
+        raise DrpError(f"{name} is not an ISO 8601 time with its zone")
+    return at

@@ -1,0 +1,163 @@
+"""/drp: the Data Rights Protocol 1.0, as the endpoint of a Privacy Infrastructure Provider.
+
+The specification describes these routes, and OpenAPI does not.
+"""
+
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+from typing import Annotated, Any
+from uuid import UUID, uuid4
+
+from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+from pydantic import ValidationError
+
+from app.api import problems
+from app.api.deps import ServicesDep
+from app.counters import REFUSED
+from app.problems import DrpAgentError, DrpError, NotFoundError
+from app.protocols.cases import Asked, open_all, show_all, ticket_of_all, withdraw_all
+from app.protocols.drp import agents
+from app.protocols.drp.envelope import check_claims, open_envelope
+from app.protocols.drp.wire import Exercise, denial, denied, people_of, status_of, ticket_of
+from app.schemas.base import format_time
+from app.service.context import Services
+from lethe.errors import LetheError
+
+PROTOCOL = "DRP"
+
+
+class DrpRoute(APIRoute):
+    """A route whose errors are DRP's (section 3.06); without a business-id there is none."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler."""
+        handle = super().get_route_handler()
+
+        async def handled(request: Request) -> Response:
+            if not request.app.state.services.settings.drp_business_id:
+                return problems.answer(
+                    NotFoundError("the Data Rights Protocol is not configured here")
+                )
+            try:
+                return await handle(request)
+            except LetheError as error:
+                return refusal(error)
+            except ValidationError as error:
+                fields = ", ".join(str(one["loc"][0]) for one in error.errors() if one["loc"])
+                return refusal(DrpError(f"these members are not as specified: {fields}"))
+
+        return handled
+
+
+def refusal(error: LetheError) -> Response:
+    """Return DRP's error. fatal: sent again, it would be refused again."""
+    REFUSED.add(error.slug)
+    body: dict[str, Any] = {"code": str(error.status), "message": error.detail}
+    if isinstance(error, DrpError):
+        body["fatal"] = True
+    headers = {"retry-after": str(problems.RETRY_AFTER_S)} if error.status == 503 else {}
+    return JSONResponse(body, error.status, headers={"cache-control": "no-store", **headers})
+
+
+router = APIRouter(prefix="/drp/v1", route_class=DrpRoute, include_in_schema=False)
+
+
+async def read_body(request: Request) -> bytes:
+    """Read the envelope."""
+    return await request.body()
+
+
+Body = Annotated[bytes, Depends(read_body)]
+Token = Annotated[str | None, Header(alias="authorization")]
+
+
+@router.post("/agent/{agent_id}")
+def pair(agent_id: str, body: Body, services: ServicesDep) -> Response:
+    """Give an agent a token for a message that its registered key signed (section 2.05)."""
+    try:
+        with services.reading() as session:
+            key = agents.key_of(session, agent_id)
+        envelope = open_envelope(body, key)
+        expires = _checked(services, envelope.said, agent_id)
+        token = agents.pair(services, agent_id, envelope.digest, expires)
+    except DrpError as error:  # "403 Forbidden response with no response body"
+        REFUSED.add(error.slug)
+        return Response(status_code=403)
+    return _answer({"agent-id": agent_id, "token": token})
+
+
+@router.get("/agent/{agent_id}")
+def know(agent_id: str, services: ServicesDep, authorization: Token = None) -> Response:
+    """Say that a token is good (section 2.06)."""
+    agent, _ = agents.agent_of(services, authorization)
+    if agent != agent_id:
+        return Response(status_code=403)
+    return _answer({})
+
+
+@router.post("/data-rights-request")
+@router.post("/data-rights-request/")
+def exercise(body: Body, services: ServicesDep, authorization: Token = None) -> Response:
+    """Open cases for a person's verified identities (section 2.01).
+
+    The same envelope again is the same request: its id is computed from the envelope's hash.
+    """
+    agent, key = agents.agent_of(services, authorization)
+    envelope = open_envelope(body, key)
+    _checked(services, envelope.said, agent)
+    wanted = Exercise.model_validate(envelope.said)
+    if wanted.status_callback is not None:
+        raise DrpError("status_callback: nobody is called back here; ask for the status")
+    people = people_of(wanted)
+    if (why := denial(wanted, people)) is not None:
+        return _answer(denied(str(uuid4()), wanted, format_time(datetime.now(UTC)), why))
+    request = str(UUID(bytes=bytes.fromhex(envelope.digest)[:16], version=4))
+    asked = Asked(PROTOCOL, agents.name_of(agent), request)
+    open_all(services, asked, people, "ccpa", ticket_of(wanted))
+    return _status(services, asked)
+
+
+@router.get("/data-rights-request/{request_id}")
+def status(request_id: str, services: ServicesDep, authorization: Token = None) -> Response:
+    """Return the status of an agent's own request (section 2.02)."""
+    agent, _ = agents.agent_of(services, authorization)
+    return _status(services, Asked(PROTOCOL, agents.name_of(agent), request_id))
+
+
+@router.delete("/data-rights-request/{request_id}")
+def revoke(
+    request_id: str, body: Body, services: ServicesDep, authorization: Token = None
+) -> Response:
+    """Withdraw a request before a worker begins (section 2.04)."""
+    agent, key = agents.agent_of(services, authorization)
+    open_envelope(body, key)  # its reason may name the person, and is not kept
+    asked = Asked(PROTOCOL, agents.name_of(agent), request_id)
+    try:
+        withdraw_all(services, asked)
+    except NotFoundError:
+        raise _foreign() from None
+    return _status(services, asked)
+
+
+def _checked(services: Services, said: Any, agent: str) -> datetime:
+    business = services.settings.drp_business_id
+    return check_claims(said, agent, business, datetime.now(UTC))
+
+
+def _status(services: Services, asked: Asked) -> Response:
+    try:
+        views = show_all(services, asked)
+    except NotFoundError:
+        raise _foreign() from None
+    return _answer(status_of(asked.request, views, ticket_of_all(services, asked)))
+
+
+def _foreign() -> DrpAgentError:
+    # "If the requesting agent is not responsible …, SHALL respond with a 403 Forbidden".
+    return DrpAgentError("this agent has made no request of this id, or it was denied at once")
+
+
+def _answer(document: dict[str, Any]) -> Response:
+    return JSONResponse(document, headers={"cache-control": "no-store"})

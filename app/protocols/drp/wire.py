@@ -1,0 +1,153 @@
+"""What an agent asks for, and the Exercise Status that it gets (sections 2.01, 3.02 to 3.04).
+
+`agent-request-id` comes in, and `agent_request_id` goes out.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, StrictBool, StringConstraints
+
+from app.protocols.cases import outcomes
+from app.schemas.base import Wire, format_time
+from app.schemas.people import CaseView, PersonIdentity
+from lethe.catalogue import REFUSALS
+from lethe.identity import IdentityError, digests
+
+DELETION = "deletion"
+TICKET = "Data Rights Protocol"
+# Of a refusal, by its words in the log: what DRP has for it. Any other is `other`.
+_DENIALS = {
+    REFUSALS["ccpa"]["not-verified"]: "insuf_verification",
+    REFUSALS["ccpa"]["unfounded"]: "too_many_requests",
+} | {
+    text: "claim_not_covered"
+    for code, text in REFUSALS["ccpa"].items()
+    if code not in ("not-verified", "unfounded")
+}
+Document = dict[str, Any]
+
+
+class Exercise(Wire):
+    """A signed Data Rights Exercise request; it may have any other claims of a person."""
+
+    model_config = ConfigDict(extra="ignore", populate_by_name=False)
+
+    version: Literal["0.9.3", "0.9.4", "1.0"] = Field(alias="drp.version")
+    exercise: Literal[
+        "sale:opt-out",
+        "sale:opt_out",
+        "sale:opt-in",
+        "sale:opt_in",
+        "deletion",
+        "access",
+        "access:categories",
+        "access:specific",
+    ]
+    regime: Annotated[str, StringConstraints(max_length=64)] | None = None
+    agent_request_id: (
+        Annotated[
+            str,
+            StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$"),
+        ]
+        | None
+    ) = Field(default=None, alias="agent-request-id")
+    status_callback: str | None = None
+    email: str | None = None
+    email_verified: StrictBool = False
+    phone_number: str | None = None
+    phone_number_verified: StrictBool = False
+
+
+def denial(wanted: Exercise, people: Sequence[PersonIdentity]) -> tuple[str, str] | None:
+    """Return why a request is denied without a look at the models: DRP's word, and ours."""
+    if wanted.exercise != DELETION:
+        return "claim_not_covered", "only deletion can be exercised here"
+    if wanted.regime not in (None, "ccpa"):
+        return "outside_jurisdiction", "requests are taken under the CCPA, or voluntarily"
+    if not people:
+        return "insuf_verification", "no e-mail address or phone number is verified"
+    return None
+
+
+def people_of(wanted: Exercise) -> list[PersonIdentity]:
+    """Return the identities that the agent has verified; others prove nothing of a person.
+
+    Values are hashed here, and not kept. One that is none of its kind counts as missing.
+    """
+    claims = (
+        ("email", wanted.email, wanted.email_verified),
+        ("phone", wanted.phone_number, wanted.phone_number_verified),
+    )
+    found = []
+    for kind, value, verified in claims:
+        if value is None or not verified:
+            continue
+        try:
+            named = {name: one.hex() for name, one in digests(kind, value).items()}
+        except IdentityError:
+            continue
+        found.append(PersonIdentity.model_validate({"kind": kind, **named}))
+    return found
+
+
+def ticket_of(wanted: Exercise) -> str:
+    """Return the ticket of a request's cases, from which `status_of` has the agent's id."""
+    return TICKET if wanted.agent_request_id is None else f"{TICKET}: {wanted.agent_request_id}"
+
+
+def denied(request: str, wanted: Exercise, at: str, why: tuple[str, str]) -> Document:
+    """Return the status of a request that is denied at once."""
+    reason, words = why
+    return _document(
+        request, at, wanted.agent_request_id, ("denied", reason), {"processing_details": words}
+    )
+
+
+def status_of(request: str, views: Sequence[CaseView], ticket: str | None) -> Document:
+    """Return the Exercise Status of a request's cases."""
+    state = _state(views)
+    more = {}
+    if state[0] == "in_progress":
+        more["expected_by"] = format_time(max(view.due_at for view in views))
+    if any(item.event == "request.extended" for view in views for item in view.timeline):
+        more["processing_details"] = "the deadline was extended, as the law allows"
+    named = (ticket or "").removeprefix(TICKET).removeprefix(": ") or None
+    received = format_time(min(view.received_at for view in views))
+    return _document(request, received, named, state, more)
+
+
+def _state(views: Sequence[CaseView]) -> tuple[str, str | None]:
+    found = outcomes(views)
+    if found & {"in progress", "failed"}:  # an operator still has to decide on what failed
+        return "in_progress", None
+    if "withdrawn" in found:
+        return "revoked", None
+    if "refused" in found:
+        said = [
+            item.detail.get("reason", "")
+            for view in views
+            for item in view.timeline
+            if item.event == "request.refused"
+        ]
+        return "denied", _DENIALS.get(said[-1] if said else "", "other")
+    return ("denied", "no_match") if found == {"nothing found"} else ("fulfilled", None)
+
+
+def _document(
+    request: str,
+    received: str,
+    named: str | None,
+    state: tuple[str, str | None],
+    more: Document,
+) -> Document:
+    status, reason = state
+    said = {
+        "request_id": request,
+        "received_at": received,
+        "status": status,
+        "reason": reason,
+        "agent_request_id": named,
+        **more,
+    }
+    return {name: value for name, value in said.items() if value is not None}

@@ -1,0 +1,75 @@
+"""Bearer tokens: made, shown once, and revoked; the database keeps their hashes."""
+
+import hashlib
+import secrets
+
+from sqlmodel import Session, col, select
+
+from app.ledger.key_rows import key_rows
+from app.reconcile.approval import FROM_OIDC
+from app.reconcile.fsck.intake import REQUESTER
+from lethe.errors import LetheError
+from models import BearerToken
+from models.database.types import utcnow
+
+SECRET_BYTES = 32  # 43 characters of base64url; too many to guess, so a plain hash will do
+
+
+class TokenNameError(LetheError):
+    """A name that is taken, or that no living token has."""
+
+    slug = "token-name"
+    title = "Token name not available"
+    status = 409
+
+
+def mint(session: Session, scope: str, name: str) -> str:
+    """Store the hash of a fresh token and return the token, `lethe_<scope>_<43 characters>`.
+
+    Raises:
+        TokenNameError: A living token has this name, it is of the intake page or of people who
+            sign in by OIDC, or it is empty or too long.
+    """
+    if not 0 < len(name) <= 80 or not name.isprintable():
+        raise TokenNameError("a token's name has 1 to 80 printable characters")
+    if name.casefold() == REQUESTER:
+        raise TokenNameError("cases of the intake page have this name: choose another")
+    if name.casefold().startswith(FROM_OIDC):
+        raise TokenNameError(
+            f"names that begin with {FROM_OIDC} are of people who sign in by OIDC"
+        )
+    if living_token(session, name) is not None:
+        raise TokenNameError("a living token has this name: revoke it or choose another")
+    secret = f"lethe_{scope}_{secrets.token_urlsafe(SECRET_BYTES)}"
+    digest = hashlib.sha256(secret.encode()).hexdigest()
+    row = BearerToken(digest=digest, scope=scope, name=name)
+    key_rows(session).seal(row)
+    session.add(row)
+    session.flush()
+    return secret
+
+
+def revoke_named(session: Session, name: str) -> None:
+    """Revoke the living token of this name.
+
+    Raises:
+        TokenNameError: There is none.
+    """
+    row = living_token(session, name)
+    if row is None:
+        raise TokenNameError("no living token has this name: `lethe token list` shows them")
+    rows = key_rows(session)
+    rows.revoke(row)  # first: what is lost of it now can be done again
+    row.revoked_at = utcnow()
+    rows.seal(row)
+    session.add(row)
+    session.flush()
+
+
+def living_token(session: Session, name: str) -> BearerToken | None:
+    """Return the token of this name that was made here and is not revoked."""
+    query = select(BearerToken).where(
+        BearerToken.name == name, col(BearerToken.revoked_at).is_(None)
+    )
+    rows = key_rows(session)
+    return next((row for row in session.exec(query).all() if rows.is_written_here(row)), None)
