@@ -18,7 +18,7 @@ from lethe.client import Client
 from lethe.log.checkpoint import open_checkpoint
 from lethe.log.note import parse_log_vkey
 from tests.app.witnesses.three import two_lines
-from tests.e2e.harness import LETHE, Processes, until
+from tests.e2e.harness import LETHE, Processes
 from tests.lethe.witness.liars import lying, nowhere
 from tests.small import MODEL
 
@@ -64,11 +64,6 @@ def erase(processes: Processes, requester: Client, record: str) -> bytes:
     """Erase a record; return its certificate once it is witnessed."""
     receipt = requester.submit_erasure(MODEL, records=[record])
     assert requester.wait(receipt.id, timeout=60).state == "certified"
-    until(
-        lambda: requester.status(receipt.id).certificate is not None,
-        "the witnesses",
-        processes.worker,
-    )
     return requester.certificate(receipt.id)
 
 
