@@ -2,6 +2,8 @@
 
 import logging
 import shutil
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from app.witnesses import gather, standing
 from app.witnesses.gather import begin, end
 from app.witnesses.rows import Rows
 from lethe.log.note import read_note
+from lethe.witness.ask import Asker
 from models import WitnessedCheckpoint, WitnessStanding
 from tests.app.ledger.samples import append, entry
 from tests.app.witnesses.three import Three, gathering, three_witnesses
@@ -91,19 +94,19 @@ def test_a_witness_that_failed_is_left_alone_for_a_while(
     three: Three, ledger: Ledger, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    original = gather.Asker.cosign
+    original = Asker.cosign
 
-    def counted(self: gather.Asker, *given: Any) -> Any:
+    def counted(self: Asker, *given: Any) -> Any:
         asked.append(self._keys[0].name)
         return original(self, *given)
 
-    monkeypatch.setattr(gather.Asker, "cosign", counted)
+    monkeypatch.setattr(Asker, "cosign", counted)
     with gathering(ledger, three.write(settings, "both")) as gatherer:
         for number in (3, 4, 5):
             gatherer.round()
             append(ledger, entry(number))
         assert sorted(asked) == ["down.example", *["honest.example"] * 3, "liar.example"]
-        monkeypatch.setattr(gather.time, "monotonic", lambda: 1e12)
+        monkeypatch.setattr(time, "monotonic", lambda: 1e12)
         gatherer.round()
         assert asked.count("down.example") == 2
         assert asked.count("liar.example") == 2
@@ -112,17 +115,15 @@ def test_a_witness_that_failed_is_left_alone_for_a_while(
 def test_one_that_never_answers_holds_a_round_no_longer_than_its_bound(
     three: Three, ledger: Ledger, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import threading
-
     over = threading.Event()
-    original = gather.Asker.cosign
+    original = Asker.cosign
 
-    def cosign(self: gather.Asker, *given: Any) -> Any:
+    def cosign(self: Asker, *given: Any) -> Any:
         if self._keys[0].name == "down.example":
             over.wait(60)
         return original(self, *given)
 
-    monkeypatch.setattr(gather.Asker, "cosign", cosign)
+    monkeypatch.setattr(Asker, "cosign", cosign)
     monkeypatch.setattr(gather, "GRACE_S", 0.01)
     with gathering(ledger, three.write(settings, "both")) as gatherer:
         gatherer.round()
