@@ -103,10 +103,12 @@ class Rows:
         self, session: Session, query: Select[int, str, str, str]
     ) -> WitnessedCheckpoint | None:
         """Return the first row of a query that this installation wrote."""
-        for row in session.connection().execute(query.execution_options(yield_per=100)):
-            found = WitnessedCheckpoint(**row._mapping)
-            if self.is_authentic(found):
-                return found
+        streamed = query.execution_options(yield_per=100)  # planted rows may be many
+        with session.connection().execute(streamed) as rows:
+            for row in rows:
+                found = WitnessedCheckpoint(**row._mapping)
+                if self.is_authentic(found):
+                    return found
         return None
 
     def _mac(self, row: WitnessedCheckpoint) -> str:
