@@ -38,6 +38,12 @@ def erased(settings: Settings, key: PrivateKey) -> Iterator[tuple[Installation, 
         yield made, f"/v1/requests/{accepted.json()['id']}"
 
 
+def listed(made: Installation) -> list[str | None]:
+    token = {"authorization": f"Bearer {made.caller.token}"}
+    items = made.caller.http.get("/v1/requests", headers=token).json()["items"]
+    return [item["certificate"] for item in items]
+
+
 def verdict(made: Installation, data: bytes, policy: Policy) -> Verdict:
     issuer, keyid = issuer_key(made.services)
     return verify_certificate(
@@ -59,6 +65,7 @@ def test_closed_issues_nothing_before_a_quorum_and_then_the_same_bytes_for_ever(
         waiting = http.get(path).json()
         assert (waiting["state"], waiting["certificate"]) == ("certified", None)
         assert waiting["reason"] == WAITING
+        assert listed(made) == [None]
         refused = http.get(f"{path}/certificate")
         assert refused.status_code == 409
         assert refused.json()["type"] == "urn:lethe:problem:certificate-not-witnessed"
@@ -67,6 +74,7 @@ def test_closed_issues_nothing_before_a_quorum_and_then_the_same_bytes_for_ever(
         assert ask.round()
         shown = http.get(path).json()
         assert (shown["certificate"], shown["reason"]) == (f"{path}/certificate", None)
+        assert listed(made) == [f"{path}/certificate"]
         data = http.get(f"{path}/certificate").content
         passed = verdict(made, data, three.parsed("both"))
         assert passed.result == "PASS"
