@@ -270,3 +270,42 @@ def test_an_end_issues_what_waits_and_a_new_beginning_waits_again(
     with pytest.raises(NotWitnessedError):
         note_for(ledger, 4)
     assert [kind for _, kind in kinds(ledger)] == ["began", "ended", "began"]
+
+
+def test_rounds_go_on_after_one_that_failed(
+    three: Three,
+    ledger: Ledger,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class StopError(BaseException):
+        """Ends the thread's loop."""
+
+    done: list[bool] = []
+    pauses = iter([None, None])
+
+    def pause(seconds: float) -> None:
+        assert seconds == settings.witness_seconds
+        if next(pauses, StopError) is StopError:
+            raise StopError
+
+    with gathering(ledger, three.write(settings, "both")) as gatherer:
+        begin(ledger, three.parsed("both"))
+        append(ledger, entry(3))
+        rounds = iter([OSError("a row of somebody"), None, None])
+        original = gatherer.round
+
+        def one_round() -> bool:
+            if (error := next(rounds)) is not None:
+                raise error
+            done.append(original())
+            return done[-1]
+
+        monkeypatch.setattr(gatherer, "round", one_round)
+        monkeypatch.setattr(gather.time, "sleep", pause)  # type: ignore[attr-defined]
+        with pytest.raises(StopError):
+            gatherer._forever()
+    assert done == [True, False]
+    assert "witnesses were not asked (OSError)" in caplog.text
+    assert "somebody" not in caplog.text
