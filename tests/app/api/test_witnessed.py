@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from app.ledger.sequencer import Ledger
+from app.ledger.startup import create_ml_dsa
 from app.service.certificates import issuer_key
 from app.settings import Settings
 from app.witnesses.rows import WAITING
@@ -136,3 +137,26 @@ def test_what_was_issued_before_witnesses_were_asked_stays_as_it_is(
         assert made.caller.http.get(f"{path}/certificate").content == before
         ask.round()
         assert made.caller.http.get(f"{path}/certificate").content == before
+
+
+def test_a_certificate_has_both_signatures_of_the_log_and_the_lines_of_witnesses(
+    three: Three, settings: Settings, fitted: PrivateKey
+) -> None:
+    second = create_ml_dsa(settings).verifier
+    closed = three.write(settings, "both", witness_fail="closed")
+    with erased(closed, fitted) as (made, path), gathering(made.services.ledger, closed) as ask:
+        assert ask.round()
+        data = made.caller.http.get(f"{path}/certificate").content
+        issuer, keyid = issuer_key(made.services)
+        verdict = verify_certificate(
+            data,
+            log=made.services.ledger.verifier,
+            issuer=issuer,
+            issuer_keyid=keyid,
+            policy=three.parsed("both"),
+            log_ml_dsa=second,
+        )
+        assert verdict.result == "PASS"
+        assert verdict.steps[4].detail.startswith("Ed25519 and ML-DSA-44 by ")
+        assert verdict.steps[5].detail == "2 of 4 witnesses of the policy signed, its quorum"
+        made.check()
