@@ -7,7 +7,7 @@ STAMPS := .stamps
 # The tests start hundreds of processes: without bytecode each compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo federated demo-federated test coverage test-browser test-full test-repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness bench bench-check flower-check gpu-check demos-check attacks-check red-team site lock clean
+.PHONY: help demo federated demo-federated test coverage test-browser test-full test-repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness bench bench-check flower-check gpu-check demos-check attacks-check witness-check red-team site lock clean
 
 demo: $(STAMPS)/demo ## the demonstration: every certificate is verified; options in ARGS
 	$(BIN)/lethe demo $(ARGS)
@@ -130,6 +130,11 @@ red-team: $(STAMPS)/dev ## attack a running installation
 # statsmodels, ART, TensorFlow Privacy, PrivacyGuard), in an environment of their own.
 attacks-check: ## compare attacks and intervals with published implementations
 	PYTHON=$(PYTHON) tests/interop/attacks/check.sh $(ARGS)
+
+# Has aics-witness and aics-tlog, unmodified, witness and verify a running log, in an
+# environment of their own.
+witness-check: $(STAMPS)/dev ## witness and verify a running log with published implementations
+	PYTHON=$(PYTHON) tests/interop/witness/check.sh $(ARGS)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

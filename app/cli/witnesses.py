@@ -1,9 +1,9 @@
-"""`lethe log witnesses`: how the witnesses of this installation's log stand."""
+"""`lethe log witnesses` and `ml-dsa`: who signs this installation's checkpoints besides."""
 
 import click
 from sqlmodel import Session
 
-from app.ledger.startup import open_ledger, require_schema
+from app.ledger.startup import create_ml_dsa, open_ledger, require_schema
 from app.settings import Settings
 from app.witnesses.gather import end as end_witnessing
 from app.witnesses.policy import load_policy
@@ -55,3 +55,12 @@ def witnesses(end: bool) -> None:
     )
     if forked:
         raise SystemExit(1)
+
+
+@click.command("ml-dsa")
+def ml_dsa() -> None:
+    """Have checkpoints signed by ML-DSA-44 too, from the next start of all processes on.
+
+    Creates the key, or finds it, and prints its verifier key.
+    """
+    click.echo(create_ml_dsa(Settings()).verifier.vkey)

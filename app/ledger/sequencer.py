@@ -49,6 +49,7 @@ from app.ledger.tail import REMEDY, Tail, read_on, read_tail
 from app.steps import reached
 from lethe.errors import LetheError
 from lethe.log.checkpoint import Checkpoint, open_checkpoint, sign_checkpoint
+from lethe.log.cosigner import Cosigner
 from lethe.log.entries import Leaf
 from lethe.log.note import NoteError, NoteSigner, NoteVerifier
 from lethe.log.proofs import ProofError, consistency_proof, inclusion_proof
@@ -223,11 +224,12 @@ class Ledger:
         signer: NoteSigner,
         guard: SigningGuard,
         entry_key: EntryKey | None,
+        cosigner: Cosigner | None = None,
     ) -> None:
         self.engine = engine
         self.guard = guard
         self.entry_key = entry_key
-        self._signer = signer
+        self._signer, self._cosigner = signer, cosigner
         self.nodes = NodeCache()
         self._proved = 0  # entries that the log has at least
         self._recent: deque[Published] = deque(maxlen=RECENT)
@@ -255,7 +257,11 @@ class Ledger:
         if self.entry_key is None or other.entry_key is None:
             return False
         same = self.entry_key.same_as(other.entry_key)
-        return same and self.verifier.vkey == other.verifier.vkey
+        return same and self._vkeys() == other._vkeys()
+
+    def _vkeys(self) -> list[str]:
+        second = [] if self._cosigner is None else [self._cosigner.verifier.vkey]
+        return [self.verifier.vkey, *second]
 
     def transact(
         self,
@@ -375,7 +381,7 @@ class Ledger:
         """
         if self.guard.read() != checkpoint:
             raise ForkedError("only what the guard remembers is signed")
-        return sign_checkpoint(checkpoint, self._signer)
+        return sign_checkpoint(checkpoint, self._signer, self._cosigner)
 
     def size(self, session: Session) -> int:
         """Return how many entries the log has, published or not."""
@@ -580,7 +586,7 @@ class Ledger:
                 self._recent.append(Published(appended, size, note, tail.nodes))
 
     def _store(self, session: Session, checkpoint: Checkpoint) -> str:
-        note = sign_checkpoint(checkpoint, self._signer)
+        note = sign_checkpoint(checkpoint, self._signer, self._cosigner)
         row = {
             "size": checkpoint.size,
             "root": checkpoint.root,

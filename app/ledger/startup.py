@@ -3,6 +3,8 @@
 <data_dir>/keys/  log.key     Ed25519, signs checkpoints      log.vkey    its public half
                   issuer.key  ECDSA P-256, certificates       issuer.pem  its public half
                   master.key  wraps all data keys             log.guard.json
+                  log-mldsa.key  ML-DSA-44, signs checkpoints too, where `lethe log ml-dsa`
+                              made it                         log-mldsa.vkey
                   entries.key authenticates stored log entries (`app.ledger.entry_macs`),
                               keys and tokens (`app.ledger.key_rows`)
                   revoked.list  tags of revoked keys and tokens
@@ -12,8 +14,16 @@
 from contextlib import suppress
 from pathlib import Path
 
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from sqlalchemy import inspect, text
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError
@@ -34,6 +44,7 @@ from app.vault.master import MasterKey
 from lethe.errors import LetheError
 from lethe.files import write_durably
 from lethe.log.checkpoint import sign_checkpoint
+from lethe.log.cosigner import Cosigner
 from lethe.log.note import NoteSigner
 from lethe.signing.errors import KeyFormatError
 from lethe.signing.keys import (
@@ -48,6 +59,7 @@ from models.database.sealed import seal_columns
 from models.database.session import make_engine, reading
 
 LOG_KEY, LOG_VKEY, GUARD = "log.key", "log.vkey", "log.guard.json"
+ML_DSA_KEY, ML_DSA_VKEY = "log-mldsa.key", "log-mldsa.vkey"
 ENTRIES_KEY = "entries.key"
 ISSUER_KEY, ISSUER_PEM = "issuer.key", "issuer.pem"
 
@@ -127,7 +139,50 @@ def open_ledger(settings: Settings, engine: Engine, *, examine: bool = False) ->
         rows = KeyRows(entry_key, settings.keys_dir / REVOKED)
         rows.revoked()
         authenticate_rows(engine, rows)
-    return Ledger(engine, NoteSigner(settings.origin, key), guard, entry_key)
+    signer, cosigner = NoteSigner(settings.origin, key), load_ml_dsa(settings)
+    return Ledger(engine, signer, guard, entry_key, cosigner)
+
+
+def load_ml_dsa(settings: Settings) -> Cosigner | None:
+    """Return the log's ML-DSA-44 key, None if it has none.
+
+    Raises:
+        KeyMissingError: Its public half is there and it is not, or it is of another kind.
+    """
+    path = settings.keys_dir / ML_DSA_KEY
+    try:
+        key = load_pem_private_key(path.read_bytes(), password=None)
+        if not isinstance(key, MLDSA44PrivateKey):
+            raise ValueError
+    except FileNotFoundError:
+        if (settings.keys_dir / ML_DSA_VKEY).exists():
+            raise KeyMissingError(
+                f"{path} is missing, and {ML_DSA_VKEY} is there: restore the keys directory"
+            ) from None
+        return None
+    except (TypeError, ValueError, UnsupportedAlgorithm):
+        raise KeyMissingError(
+            f"{path} is not an ML-DSA-44 key: restore the keys directory"
+        ) from None
+    return Cosigner(settings.origin, key)
+
+
+def create_ml_dsa(settings: Settings) -> Cosigner:
+    """Create the log's ML-DSA-44 key, or return the one there is.
+
+    Raises:
+        KeyMissingError: As `load_ml_dsa`.
+    """
+    if (found := load_ml_dsa(settings)) is None:
+        made = MLDSA44PrivateKey.generate()
+        pem = made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        with suppress(FileExistsError):
+            write_durably(settings.keys_dir / ML_DSA_KEY, pem, replace=False)
+        found = load_ml_dsa(settings)
+    assert found is not None
+    vkey = f"{found.verifier.vkey}\n"
+    write_durably(settings.keys_dir / ML_DSA_VKEY, vkey.encode(), mode=0o644)
+    return found
 
 
 def last_signed(keys: Path) -> tuple[str, str]:

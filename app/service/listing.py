@@ -12,6 +12,7 @@ from app.service.context import Services
 from app.service.paging import format_cursor, in_utc, parse_cursor
 from app.service.requests import CLOSED, certificate_path, is_overdue
 from app.service.review import PAUSED
+from app.witnesses.rows import Rows
 from models import Certificate, ErasureRequest, Model
 
 
@@ -56,7 +57,7 @@ def list_requests(
     """
     now = datetime.now(UTC)
     query = (
-        select(ErasureRequest, Model.ref, Certificate.id)
+        select(ErasureRequest, Model.ref, Certificate.log_index)
         .join(Model, col(ErasureRequest.model_id) == col(Model.id))
         .join(Certificate, col(Certificate.request_id) == col(ErasureRequest.id), isouter=True)
         .order_by(col(ErasureRequest.received_at), col(ErasureRequest.ref))
@@ -89,6 +90,7 @@ def list_requests(
     with services.reading() as session:
         _check_named(session, wanted)
         rows = list(session.exec(query))
+        issued_below = Rows(services.ledger).issued_below(session)
     items = [
         RequestSummary(
             id=request.id if capabilities else None,
@@ -100,9 +102,11 @@ def list_requests(
             received_at=request.received_at,
             due_at=request.due_at,
             overdue=is_overdue(request, now),
-            certificate=certificate_path(request.id) if certificate and capabilities else None,
+            certificate=certificate_path(request.id)
+            if capabilities and index is not None and index < issued_below
+            else None,
         )
-        for request, model, certificate in rows[:limit]
+        for request, model, index in rows[:limit]
     ]
     more = len(rows) > limit
     last = rows[limit - 1][0] if more else None

@@ -57,8 +57,8 @@ class Gatherer:
         self._wait = timedelta(seconds=settings.witness_wait_seconds)
         self._seconds = settings.witness_seconds
         self._targets = [
-            _Target(label, Asker(url, [w.key for w in policy.witnesses if w.url == url]))
-            for url, label in standing.labels_of(policy).items()
+            _Target(standing.label_of(keys[0]), Asker(url, keys))
+            for url, keys in standing.asked_at(policy).items()
         ]
 
     def start(self) -> None:

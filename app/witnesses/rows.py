@@ -9,6 +9,7 @@ Each row has a MAC under a key derived from `entries.key`: who writes the databa
 """
 
 from hmac import compare_digest, digest
+from math import inf
 from typing import Literal
 
 from sqlalchemy import Select
@@ -67,16 +68,16 @@ class Rows:
 
     def waits(self, session: Session, index: int) -> bool:
         """Return whether the certificate with entry `index` waits for witnesses."""
-        try:
-            self.note_for(session, index)
-        except NotWitnessedError:
-            return True
-        return False
+        return index >= self.issued_below(session)
+
+    def issued_below(self, session: Session) -> float:
+        """Return the size below which certificates wait for no witness, infinity for all."""
+        last = self.last(session)
+        return inf if last is None or last.kind == "ended" else last.size
 
     def are_asked(self, session: Session) -> bool:
         """Return whether witnesses are asked, by what is stored."""
-        last = self.last(session)
-        return last is not None and last.kind != "ended"
+        return self.issued_below(session) < inf
 
     def add(self, kind: Kind, size: int, note: str) -> bool:
         """Store a row, unless there is one of this size or a larger one; return whether.
@@ -103,10 +104,12 @@ class Rows:
         self, session: Session, query: Select[int, str, str, str]
     ) -> WitnessedCheckpoint | None:
         """Return the first row of a query that this installation wrote."""
-        for row in session.connection().execute(query.execution_options(yield_per=100)):
-            found = WitnessedCheckpoint(**row._mapping)
-            if self.is_authentic(found):
-                return found
+        streamed = query.execution_options(yield_per=100)  # planted rows may be many
+        with session.connection().execute(streamed) as rows:
+            for row in rows:
+                found = WitnessedCheckpoint(**row._mapping)
+                if self.is_authentic(found):
+                    return found
         return None
 
     def _mac(self, row: WitnessedCheckpoint) -> str:

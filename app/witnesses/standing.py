@@ -9,6 +9,7 @@ from app.ledger import storage
 from app.ledger.sequencer import Ledger
 from lethe.errors import LetheError
 from lethe.log.checkpoint import open_checkpoint
+from lethe.log.note import NoteVerifier
 from lethe.log.policy import Policy
 from models import WitnessStanding
 from models.database.clock import clock
@@ -20,16 +21,16 @@ CONTRADICTED = (
 )
 
 
-def label_of(vkey: str) -> str:
+def label_of(key: NoteVerifier) -> str:
     """Return name+key id, by which metrics and people know a witness."""
-    return "+".join(vkey.split("+")[:2])
+    return f"{key.name}+{key.key_id.hex()}"
 
 
-def labels_of(policy: Policy) -> dict[str, str]:
-    """Return {URL: label of the first key that is asked there}."""
-    found: dict[str, str] = {}
+def asked_at(policy: Policy) -> dict[str, list[NoteVerifier]]:
+    """Return {URL: keys}: one witness may sign with several, and is asked once."""
+    found: dict[str, list[NoteVerifier]] = {}
     for witness in policy.witnesses:
-        found.setdefault(witness.url or "", label_of(witness.key.vkey))
+        found.setdefault((witness.url or "").rstrip("/"), []).append(witness.key)
     return found
 
 

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurv
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from lethe.errors import LetheError
-from lethe.log.note import NoteError, NoteVerifier, parse_log_vkey, parse_vkey
+from lethe.log.note import ML_DSA_44, NoteError, NoteVerifier, parse_log_vkey, parse_vkey
 
 LOG_KEY, ISSUER_KEY = "log.vkey", "issuer.pem"  # their files in an operator's key directory
 AGAIN = "get it again from the operator, over a channel you trust"
@@ -29,6 +29,19 @@ def read_log_key(path: Path) -> NoteVerifier:
         OSError: The file cannot be read.
     """
     return _read_vkey(path, log=True)
+
+
+def read_ml_dsa_key(path: Path, log: NoteVerifier) -> NoteVerifier:
+    """Return the log's ML-DSA-44 key from a file.
+
+    Raises:
+        PublicKeyError: It holds none, or one of another name than the log's.
+        OSError: The file cannot be read.
+    """
+    key = _read_vkey(path, log=False)
+    if key.kind != ML_DSA_44 or key.name != log.name:
+        raise PublicKeyError(f"{path.name} is not an ML-DSA-44 key of {log.name}: {AGAIN}")
+    return key
 
 
 def read_witness_key(path: Path) -> NoteVerifier:

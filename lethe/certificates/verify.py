@@ -135,6 +135,7 @@ def verify_certificate(
     witnesses: Sequence[NoteVerifier] = (),
     threshold: int = 0,
     policy: Policy | None = None,
+    log_ml_dsa: NoteVerifier | None = None,
 ) -> Verdict:
     """Verify a certificate file against the log's and the issuer's key.
 
@@ -143,6 +144,8 @@ def verify_certificate(
     `witnesses` must have signed the checkpoint, or in their place the quorum of `policy`, which
     must list the log if it lists any. Signature lines of other keys are ignored, as
     the note format demands, and step 6 names them: nothing notices a change in them.
+
+    With `log_ml_dsa` the log must have signed the checkpoint with this key of it as well.
 
     Never raises because of what `bundle`, `model` or `evidence` hold.
 
@@ -165,6 +168,7 @@ def verify_certificate(
         witnesses if policy is None else policy.keys,
         threshold,
         policy,
+        () if log_ml_dsa is None else (log_ml_dsa,),
     )
     steps: list[Step] = []
     failed = False
@@ -195,6 +199,7 @@ class _Run:
     witnesses: Sequence[NoteVerifier]
     threshold: int
     policy: Policy | None
+    second: tuple[NoteVerifier, ...]  # the log's key of ML-DSA-44, if it is asked for
     parsed: Bundle = field(init=False)
     statement: Statement = field(init=False)
 
@@ -238,16 +243,21 @@ class _Run:
         signed = open_checkpoint(proof.checkpoint.envelope, self.log)
         if (signed.size, signed.root) != (proof.tree_size, proof.root_hash):
             raise StepError("the checkpoint is of another tree than the inclusion proof")
-        return f"Ed25519 by {self.log.name}, size {signed.size}"
+        if not self.second:
+            return f"Ed25519 by {self.log.name}, size {signed.size}"
+        if len(read_note(proof.checkpoint.envelope, [self.log, *self.second]).verified) != 2:
+            raise StepError("the log did not sign the checkpoint once with each of both keys")
+        return f"Ed25519 and ML-DSA-44 by {self.log.name}, size {signed.size}"
 
     def witness_policy(self) -> str:
         note = self.parsed.entry.inclusion_proof.checkpoint.envelope
         # Refuses a wrong line of a witness, whether it is required or not.
-        opened = read_note(note, [self.log, *self.witnesses])
+        opened = read_note(note, [self.log, *self.second, *self.witnesses])
         lines = [(key.name, key.key_id) for key in opened.verified]
         if len(set(lines)) != len(lines):
             raise StepError("a key signed the checkpoint twice")
-        known, signed = len(self.witnesses), len(lines) - 1  # step 5 saw the log's line
+        # Step 5 saw the log's lines.
+        known, signed = len(self.witnesses), len(lines) - 1 - len(self.second)
         if self.policy is not None:
             if not self.policy.accepts(self.log):
                 raise StepError("the policy lists other logs than this one")

@@ -55,6 +55,7 @@ def certificate() -> None:
     type=click.IntRange(min=0),
     help="Minimum number of witnesses that signed. Default: all.",
 )
+@click.option("--log-mldsa-key", type=_File, help="The log's ML-DSA-44 key, required too.")
 @click.option("--policy", type=_File, help="A witness policy: its quorum must have signed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 def verify(
@@ -67,6 +68,7 @@ def verify(
     evidence: Path | None,
     witness: tuple[Path, ...],
     threshold: int | None,
+    log_mldsa_key: Path | None,
     policy: Path | None,
     as_json: bool,
 ) -> None:
@@ -81,6 +83,7 @@ def verify(
         LOG_KEY,
         read_issuer,
         read_log_key,
+        read_ml_dsa_key,
         read_witness_key,
     )
     from lethe.certificates.verify import verify_certificate
@@ -105,6 +108,7 @@ def verify(
         witnesses=[read_witness_key(path) for path in witness],
         threshold=required,
         policy=None if policy is None else parse_policy(policy.read_bytes()),
+        log_ml_dsa=None if log_mldsa_key is None else read_ml_dsa_key(log_mldsa_key, log),
     )
     if as_json:
         click.echo(json.dumps(verdict.to_json()))

@@ -107,8 +107,12 @@ class RequestStatus:
 
     @property
     def final(self) -> bool:
-        """Whether nothing more will happen without a person."""
-        return self.state in FINAL_STATES
+        """Whether nothing more will happen without a person.
+
+        A certificate may still wait for witnesses; then there is no path to it yet.
+        """
+        waits = self.state == "certified" and self.certificate is None
+        return self.state in FINAL_STATES and not waits
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,10 @@
 <extension lines, if any>
 """
 
+import time
+
 from lethe.errors import LetheError
+from lethe.log.cosigner import Cosigner
 from lethe.log.note import ED25519, NoteError, NoteSigner, NoteVerifier, open_note, sign_note
 from lethe.log.spelling import format_base64, parse_base64, parse_decimal
 from lethe.log.tree import EMPTY_ROOT, HASH_SIZE, MAX_SIZE
@@ -70,13 +73,17 @@ def parse_checkpoint(text: str) -> Checkpoint:
     return checkpoint
 
 
-def sign_checkpoint(checkpoint: Checkpoint, signer: NoteSigner) -> str:
-    """Return the checkpoint as a note signed by the log's key.
+def sign_checkpoint(
+    checkpoint: Checkpoint, signer: NoteSigner, cosigner: Cosigner | None = None
+) -> str:
+    """Return the checkpoint as a note signed by the log's key, and by `cosigner` with the time.
 
     The caller promises never to sign two checkpoints of which neither extends the other:
     whoever holds both can prove that the log forked.
     """
-    return sign_note(format_checkpoint(checkpoint), signer)
+    text = format_checkpoint(checkpoint)
+    line = "" if cosigner is None else cosigner.line(text, int(time.time()))
+    return sign_note(text, signer) + line
 
 
 def open_checkpoint(note: str, verifier: NoteVerifier, origin: str | None = None) -> Checkpoint:

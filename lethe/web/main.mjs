@@ -1,7 +1,8 @@
 // The second verifier as a command, for Node.js 18 or newer:
 //
 //   node main.mjs CERTIFICATE --keys DIRECTORY [--model FILE] [--evidence FILE]
-//        [--issuer-keyid ID] [--witness FILE]... [--threshold N] [--policy FILE] [--json]
+//        [--issuer-keyid ID] [--witness FILE]... [--threshold N] [--policy FILE]
+//        [--log-mldsa-key FILE] [--json]
 //
 // DIRECTORY has log.vkey and issuer.pem. Exits as `lethe certificate verify` does: with 0 if the
 // certificate verifies and its result is PASS, 1 if not, 2 if keys or files cannot be used.
@@ -23,6 +24,7 @@ const OPTIONS = {
   witness: { type: "string", multiple: true, default: [] },
   threshold: { type: "string" },
   policy: { type: "string" },
+  "log-mldsa-key": { type: "string" },
   json: { type: "boolean", default: false },
 };
 
@@ -56,6 +58,7 @@ async function main() {
     textOf(join(values.keys, "issuer.pem")),
     values.witness.map(textOf),
     bytesOf(values.policy),
+    values["log-mldsa-key"] === undefined ? null : textOf(values["log-mldsa-key"]),
   );
   const verdict = await verify(bytesOf(positionals[0]), keys, {
     issuerKeyid: values["issuer-keyid"] ?? null,

@@ -6,8 +6,8 @@
 import { equal, fromBase64, hex, sha256, sha256OfFile } from "./bytes.mjs";
 import { leafOf, parseBundle, parseEvidence, parseStatement, readEscalation, signedBytes }
   from "./certificate.mjs";
-import { checkInclusion, leafHash, notVerified, openCheckpoint, parseLogVkey, parseVkey, readNote }
-  from "./log.mjs";
+import { ML_DSA_44, checkInclusion, leafHash, notVerified, openCheckpoint, parseLogVkey, parseVkey,
+  readNote } from "./log.mjs";
 import { isMet, parsePolicy } from "./policy.mjs";
 import { checkRemoval } from "./removal.mjs";
 import { Refused, canonical, parse } from "./shape.mjs";
@@ -68,7 +68,7 @@ const STEPS = [
     checkInclusion(logIndex, treeSize, leafHash(entry.canonicalizedBody), hashes, rootHash);
     return `entry ${logIndex} of ${treeSize}`;
   }],
-  ["checkpoint signature and origin", async ({ parsed: { entry }, log }) => {
+  ["checkpoint signature and origin", async ({ parsed: { entry }, log, second }) => {
     if (!equal(entry.logId.keyId, log.logId)) {
       throw new Refused("the bundle names another log than the given log key");
     }
@@ -77,16 +77,21 @@ const STEPS = [
     if (signed.size !== proof.treeSize || !equal(signed.root, proof.rootHash)) {
       throw new Refused("the checkpoint is of another tree than the inclusion proof");
     }
-    return `Ed25519 by ${log.name}, size ${signed.size}`;
+    if (!second.length) return `Ed25519 by ${log.name}, size ${signed.size}`;
+    const both = await readNote(proof.checkpoint.envelope, [log, ...second]);
+    if (both.verified.length !== 2) {
+      throw new Refused("the log did not sign the checkpoint once with each of both keys");
+    }
+    return `Ed25519 and ML-DSA-44 by ${log.name}, size ${signed.size}`;
   }],
-  ["witness policy", async ({ parsed: { entry }, log, witnesses, threshold, policy }) => {
+  ["witness policy", async ({ parsed: { entry }, log, second, witnesses, threshold, policy }) => {
     // Refuses a wrong line of a witness, whether it is required or not.
     const note = entry.inclusionProof.checkpoint.envelope;
-    const opened = await readNote(note, [log, ...witnesses]);
+    const opened = await readNote(note, [log, ...second, ...witnesses]);
     if (new Set(opened.verified).size !== opened.verified.length) {
       throw new Refused("a key signed the checkpoint twice");
     }
-    const signed = opened.verified.length - 1; // step 5 saw the log's line
+    const signed = opened.verified.length - 1 - second.length; // step 5 saw the log's lines
     if (policy !== null) {
       if (policy.logs.length && !policy.logs.some((one) => equal(one.logId, log.logId))) {
         throw new Refused("the policy lists other logs than this one");
@@ -153,9 +158,12 @@ const STEPS = [
 export const STEP_NAMES = STEPS.map(([name]) => name);
 
 // The keys of a verification from the operator's files: texts of log.vkey, issuer.pem and of
-// witnesses' vkeys; or, in place of those, the bytes of a witness policy. Throws Refused where
-// a text does not hold the key it should, or the bytes are no policy.
-export async function readKeys(logVkey, issuerPem, witnessVkeys = [], policyFile = null) {
+// witnesses' vkeys; or, in place of those, the bytes of a witness policy; and of the log's
+// ML-DSA-44 vkey, if its signature is required. Throws Refused where a text does not hold the
+// key it should, or the bytes are no policy.
+export async function readKeys(
+  logVkey, issuerPem, witnessVkeys = [], policyFile = null, mlDsaVkey = null,
+) {
   const line = (vkey) => (vkey.endsWith("\n") ? vkey.slice(0, -1) : vkey);
   const policy = policyFile === null ? null : parsePolicy(policyFile);
   return {
@@ -164,7 +172,17 @@ export async function readKeys(logVkey, issuerPem, witnessVkeys = [], policyFile
     witnesses: policy?.witnesses.map((one) => one.key) ??
       witnessVkeys.map((vkey) => parseVkey(line(vkey))),
     policy,
+    second: mlDsaVkey === null ? [] : [parseMlDsaVkey(line(mlDsaVkey), line(logVkey))],
   };
+}
+
+function parseMlDsaVkey(vkey, logVkey) {
+  const key = parseVkey(vkey);
+  const { name } = parseLogVkey(logVkey);
+  if (key.kind !== ML_DSA_44 || key.name !== name) {
+    throw new Refused(`this is not an ML-DSA-44 key of ${name}`);
+  }
+  return key;
 }
 
 // Verify a certificate file (Uint8Array) with `readKeys`' answer.

@@ -32,6 +32,7 @@ from app.service.desk.parts import (
 )
 from app.service.requests import CLOSED, certificate_path, is_overdue
 from app.service.review import detail
+from app.witnesses.rows import Rows
 from lethe import canonical
 from models import Case, Certificate, ErasureRequest, RequestEvent
 from models.database.clock import clock
@@ -50,7 +51,8 @@ def show(services: Services, ref: str) -> CaseView:
     """
     with services.reading() as session:
         case, parts = load(services, session, ref)
-        views = [_view(session, part) for part in parts]
+        issued_below = Rows(services.ledger).issued_below(session)
+        views = [_view(session, part, issued_below) for part in parts]
         timeline = [item for part in parts for item in _timeline(session, case, part)]
         now = clock(session)
         opens = [
@@ -79,13 +81,14 @@ def show(services: Services, ref: str) -> CaseView:
     )
 
 
-def _view(session: Session, part: Part) -> PartView:
+def _view(session: Session, part: Part, issued_below: float) -> PartView:
     outcome, certificate = ENDED.get(part.found), None
     request = None if part.request is None else session.get(ErasureRequest, part.request)
     if outcome is None and request is not None:
         outcome = request.state if request.state in (*CLOSED, "failed") else "in progress"  # type: ignore[assignment]
-    if part.request is not None and session.get(Certificate, part.request) is not None:
-        certificate = certificate_path(part.request)
+    issued = None if part.request is None else session.get(Certificate, part.request)
+    if issued is not None and issued.log_index < issued_below:
+        certificate = certificate_path(issued.request_id)
     return PartView(
         model=part.model,
         outcome=outcome or "in progress",

@@ -5,9 +5,9 @@ from click.testing import CliRunner
 from sqlmodel import Session, select
 
 from app.cli.intake import CheckedError, intake
-from app.cli.token import TokenNameError, mint
 from app.ledger.sequencer import Ledger
 from app.service.intake.codes import find, tag_of
+from app.service.tokens import TokenNameError, mint
 from app.settings import Settings
 from app.vault.master import MasterKey
 from lethe.identity import IdentityError

@@ -6,9 +6,9 @@ from html import unescape
 import pytest
 from sqlmodel import Session
 
-from app.cli.token import revoke_named
 from app.console import session as sessions
 from app.console.forms import MOST_BYTES
+from app.service.tokens import revoke_named
 from tests.app.console.conftest import Desk
 from tests.app.console.reader import read
 from tests.installation import Installation, make_token

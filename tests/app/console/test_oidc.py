@@ -12,9 +12,9 @@ from joserfc.jwk import ECKey
 from sqlmodel import Session
 from starlette.testclient import TestClient
 
-from app.cli.token import TokenNameError, mint
 from app.console import oidc, provider, session
 from app.main import create_app
+from app.service.tokens import TokenNameError, mint
 from app.settings import Settings, SettingsError
 from tests.app.console.conftest import Desk
 from tests.app.console.provider import CLIENT, SECRET, Provider, signed_by_secret, unsigned

@@ -172,7 +172,8 @@ def _drop_triggers(session: Session) -> None:
         names = connection.execute(text(query)).scalars().all()
         statements = [f"DROP TRIGGER {name}" for name in names]
     else:
-        statements = [f"DROP TRIGGER {t}_append_only ON {t}" for t in LOG_TABLES]
+        tables = (*LOG_TABLES, "witnessed_checkpoints")
+        statements = [f"DROP TRIGGER {t}_append_only ON {t}" for t in tables]
         query = "SELECT count(*) FROM pg_trigger WHERE tgname LIKE '%_append_only'"
         if connection.execute(text(query)).scalar_one() == 0:
             statements = []

@@ -2,6 +2,8 @@
 
 import logging
 import shutil
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from app.witnesses import gather, standing
 from app.witnesses.gather import begin, end
 from app.witnesses.rows import Rows
 from lethe.log.note import read_note
+from lethe.witness.ask import Asker
 from models import WitnessedCheckpoint, WitnessStanding
 from tests.app.ledger.samples import append, entry
 from tests.app.witnesses.three import Three, gathering, three_witnesses
@@ -91,19 +94,19 @@ def test_a_witness_that_failed_is_left_alone_for_a_while(
     three: Three, ledger: Ledger, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    original = gather.Asker.cosign
+    original = Asker.cosign
 
-    def counted(self: gather.Asker, *given: Any) -> Any:
+    def counted(self: Asker, *given: Any) -> Any:
         asked.append(self._keys[0].name)
         return original(self, *given)
 
-    monkeypatch.setattr(gather.Asker, "cosign", counted)
+    monkeypatch.setattr(Asker, "cosign", counted)
     with gathering(ledger, three.write(settings, "both")) as gatherer:
         for number in (3, 4, 5):
             gatherer.round()
             append(ledger, entry(number))
         assert sorted(asked) == ["down.example", *["honest.example"] * 3, "liar.example"]
-        monkeypatch.setattr(gather.time, "monotonic", lambda: 1e12)
+        monkeypatch.setattr(time, "monotonic", lambda: 1e12)
         gatherer.round()
         assert asked.count("down.example") == 2
         assert asked.count("liar.example") == 2
@@ -112,17 +115,15 @@ def test_a_witness_that_failed_is_left_alone_for_a_while(
 def test_one_that_never_answers_holds_a_round_no_longer_than_its_bound(
     three: Three, ledger: Ledger, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import threading
-
     over = threading.Event()
-    original = gather.Asker.cosign
+    original = Asker.cosign
 
-    def cosign(self: gather.Asker, *given: Any) -> Any:
+    def cosign(self: Asker, *given: Any) -> Any:
         if self._keys[0].name == "down.example":
             over.wait(60)
         return original(self, *given)
 
-    monkeypatch.setattr(gather.Asker, "cosign", cosign)
+    monkeypatch.setattr(Asker, "cosign", cosign)
     monkeypatch.setattr(gather, "GRACE_S", 0.01)
     with gathering(ledger, three.write(settings, "both")) as gatherer:
         gatherer.round()
@@ -269,3 +270,42 @@ def test_an_end_issues_what_waits_and_a_new_beginning_waits_again(
     with pytest.raises(NotWitnessedError):
         note_for(ledger, 4)
     assert [kind for _, kind in kinds(ledger)] == ["began", "ended", "began"]
+
+
+def test_rounds_go_on_after_one_that_failed(
+    three: Three,
+    ledger: Ledger,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class StopError(BaseException):
+        """Ends the thread's loop."""
+
+    done: list[bool] = []
+    pauses = iter([None, None])
+
+    def pause(seconds: float) -> None:
+        assert seconds == settings.witness_seconds
+        if next(pauses, StopError) is StopError:
+            raise StopError
+
+    with gathering(ledger, three.write(settings, "both")) as gatherer:
+        begin(ledger, three.parsed("both"))
+        append(ledger, entry(3))
+        rounds = iter([OSError("a row of somebody"), None, None])
+        original = gatherer.round
+
+        def one_round() -> bool:
+            if (error := next(rounds)) is not None:
+                raise error
+            done.append(original())
+            return done[-1]
+
+        monkeypatch.setattr(gatherer, "round", one_round)
+        monkeypatch.setattr(gather.time, "sleep", pause)  # type: ignore[attr-defined]
+        with pytest.raises(StopError):
+            gatherer._forever()
+    assert done == [True, False]
+    assert "witnesses were not asked (OSError)" in caplog.text
+    assert "somebody" not in caplog.text

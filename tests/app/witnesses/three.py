@@ -32,7 +32,7 @@ class Three:
         (first, post_quantum), (down, _), (liar, _) = self.keys
         lines = [
             f"witness honest {first} {self.urls[0]}",
-            f"witness honest-pq {post_quantum} {self.urls[0]}",
+            f"witness honest-pq {post_quantum} {self.urls[0]}/",
             f"witness down {down} {self.urls[1]}",
             f"witness liar {liar} {self.urls[2]}",
             "group both all honest honest-pq",

@@ -501,6 +501,33 @@ def test_a_wrong_or_repeated_line_of_a_policys_witness_is_refused() -> None:
     assert twice.detail == "a key signed the checkpoint twice"
 
 
+LOG_TOO = Cosigner(CERTIFIED.log.name, MLDSA44PrivateKey.from_seed_bytes(bytes(32)))
+
+
+def test_the_logs_second_key_is_required_where_it_is_given() -> None:
+    both = cosigned(LOG_TOO)
+    key = LOG_TOO.verifier
+    passed = CERTIFIED.verify(both, log_ml_dsa=key)
+    assert passed.result == "PASS"
+    size = passed.steps[4].detail.rpartition(" ")[2]
+    assert passed.steps[4].detail == (
+        f"Ed25519 and ML-DSA-44 by {CERTIFIED.log.name}, size {size}"
+    )
+    assert passed.steps[5].detail == "none required, 0 known witnesses signed"
+    assert failed_at(CERTIFIED.bundle, log_ml_dsa=key) == 5  # stripped, or never signed
+    assert failed_at(cosigned(LOG_TOO, LOG_TOO), log_ml_dsa=key) == 5
+    elsewhere = "another.example\n1\n" + format_base64(bytes(32)) + "\n"
+    wrong = changed(note(lambda c: c + LOG_TOO.line(elsewhere, 1_790_000_000)))
+    assert failed_at(wrong, log_ml_dsa=key) == 5
+    # It is no witness of its own log.
+    named = CERTIFIED.verify(
+        cosigned(LOG_TOO, FIRST), log_ml_dsa=key, policy=parse_policy(TWO_OF_THREE.encode())
+    ).failed
+    assert named is not None
+    assert named.detail == "1 of 3 witnesses of the policy signed, which is not its quorum"
+    assert CERTIFIED.verify(both).result == "PASS"  # nobody asked
+
+
 def test_a_policy_and_witnesses_are_one_too_many() -> None:
     with pytest.raises(ValueError, match="policy"):
         CERTIFIED.verify(witnesses=[WITNESS], policy=parse_policy(TWO_OF_THREE.encode()))

@@ -5,9 +5,11 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner, Result
+from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
 
 from lethe.cli.witness import witness
 from lethe.errors import LetheError
+from lethe.log.cosigner import Cosigner
 from lethe.log.note import parse_vkey
 from tests.lethe.certificates.build import log_signer
 from tests.lethe.cli.certificates import bundle_in, run_as_main
@@ -85,3 +87,15 @@ def test_verify_takes_a_policy_and_no_witness_beside_it(files: Path) -> None:
     refused = run_as_main(*given)
     assert refused.exit_code == 2  # a log's key is no witness's
     assert "line 1 of the policy" in refused.output
+
+
+def test_the_logs_ml_dsa_key_is_a_file_with_one_of_its_name(files: Path) -> None:
+    given = ["verify", bundle_in(files), "--keys", files / "keys", "--log-mldsa-key"]
+    refused = run_as_main(*given, files / "keys/log.vkey")
+    assert refused.exit_code == 2
+    assert "is not an ML-DSA-44 key of lethe.example/log" in refused.output
+    key = Cosigner("lethe.example/log", MLDSA44PrivateKey.generate()).verifier.vkey
+    (files / "log-mldsa.vkey").write_text(f"{key}\n")
+    unsigned = run_as_main(*given, files / "log-mldsa.vkey")
+    assert unsigned.exit_code == 1
+    assert "did not sign the checkpoint once with each of both keys" in unsigned.output

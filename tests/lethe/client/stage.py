@@ -76,6 +76,6 @@ def shown(state: str) -> httpx2.Response:
             "scope": {},
             "due_at": DUE,
             "history": [],
-            "certificate": None,
+            "certificate": "/v1/requests/1/certificate" if state == "certified" else None,
         },
     )

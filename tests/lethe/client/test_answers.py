@@ -79,6 +79,11 @@ def test_a_status_is_read_and_what_is_new_is_kept() -> None:
     assert parse_status(answered(STATUS | {"certificate": None})).certificate is None
 
 
+def test_a_certificate_that_waits_for_witnesses_is_waited_for() -> None:
+    assert not parse_status(answered(STATUS | {"certificate": None})).final
+    assert parse_status(answered(STATUS | {"certificate": None, "state": "refused"})).final
+
+
 def changed(document: dict[str, Any], path: str, value: object) -> dict[str, Any]:
     """document with the value at a dotted path replaced, or removed if it is ..."""
     head, _, rest = path.partition(".")

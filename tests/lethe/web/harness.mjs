@@ -20,8 +20,10 @@ const unhex = (text) => new Uint8Array(Buffer.from(text, "hex"));
 const state = members({ root: hash, count });
 
 const OPERATIONS = {
-  async verify({ bundle, log, issuer, issuerKeyid, model, evidence, witnesses, threshold, policy }) {
-    const keys = await readKeys(log, issuer, witnesses, bytes(policy));
+  async verify({
+    bundle, log, issuer, issuerKeyid, model, evidence, witnesses, threshold, policy, mlDsa,
+  }) {
+    const keys = await readKeys(log, issuer, witnesses, bytes(policy), mlDsa);
     const options = { issuerKeyid, model: bytes(model), evidence: bytes(evidence), threshold };
     const { result, steps, statement } = await verify(bytes(bundle), keys, options);
     return { result, steps, statement };

@@ -64,6 +64,7 @@ def verify_both(bundle: bytes, **options: Any) -> Verdict:
         evidence=base64(options.get("evidence")),
         witnesses=[key.vkey for key in options.get("witnesses", ())],
         threshold=options.get("threshold", 0),
+        mlDsa=None if (second := options.get("log_ml_dsa")) is None else second.vkey,
         policy=base64(_file_of(options.get("policy"))),
     )
     assert {name: second[name] for name in ("result", "steps")} == first.to_json()

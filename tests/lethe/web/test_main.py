@@ -10,8 +10,19 @@ from typing import Any
 import pytest
 
 from lethe.certificates.statement import CheckPart
+from lethe.certificates.verify import verify_certificate
+from lethe.log.policy import parse_policy
 from tests.lethe.certificates.build import Office, log_signer
-from tests.lethe.certificates.test_verify import changed, line_by, note
+from tests.lethe.certificates.test_verify import (
+    FIRST,
+    LOG_TOO,
+    SECOND,
+    TWO_OF_THREE,
+    changed,
+    cosigned,
+    line_by,
+    note,
+)
 from tests.lethe.log.vectors import ROOT
 from tests.lethe.web.second import NODE, needs_node
 
@@ -108,3 +119,30 @@ def test_it_needs_no_package(tmp_path: Path, written: Path) -> None:
     assert NODE is not None
     command = [NODE, "--no-warnings", str(alone / "main.mjs"), *map(str, files(written))]
     assert subprocess.run(command, capture_output=True, cwd=alone, check=False).returncode == 0
+
+
+def test_a_policy_and_the_logs_second_key_are_taken_as_by_the_first(written: Path) -> None:
+    (path, *rest) = files(written)
+    second = written / "log-mldsa.vkey"
+    second.write_text(f"{LOG_TOO.verifier.vkey}\n")
+    (written / "policy").write_text(TWO_OF_THREE)
+    given = [path, *rest, "--policy", written / "policy", "--log-mldsa-key", second, "--json"]
+    data = cosigned(LOG_TOO, FIRST, SECOND)
+    path.write_bytes(data)
+    done = run(*given)
+    assert done.returncode == 0, done.stderr
+    policy = parse_policy(TWO_OF_THREE.encode())
+    steps = verify_certificate(
+        data,
+        log=CERTIFIED.log,
+        issuer=CERTIFIED.issuer,
+        policy=policy,
+        log_ml_dsa=LOG_TOO.verifier,
+    ).to_json()["steps"]
+    assert json.loads(done.stdout)["steps"] == steps
+    path.write_bytes(cosigned(LOG_TOO, FIRST))
+    assert run(*given).returncode == 1
+    assert run(*given, "--threshold", "1", "--witness", second).returncode == 2
+    second.write_text((written / "keys/log.vkey").read_text())
+    refused = run(*given)
+    assert (refused.returncode, "not an ML-DSA-44 key" in refused.stderr) == (2, True)
