@@ -155,7 +155,7 @@ class Program(Refitted):
     """A script, in which a deletion is a run in isolation, and a verdict another."""
 
     def __init__(self, features: Numbers, labels: Numbers) -> None:
-        script = {"output": "safetensors", "threads": 1, "tolerance": None}
+        script = {"output": "safetensors", "threads": 1, "tolerance": None, "predict": None}
         self.config = {
             "classes": 2,
             "columns": features.shape[1],
