@@ -7,7 +7,7 @@ STAMPS := .stamps
 # The tests start hundreds of processes: without bytecode each compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo federated demo-federated test coverage test-browser test-full test-repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness bench bench-check flower-check gpu-check demos-check attacks-check witness-check red-team site lock clean
+.PHONY: help demo federated demo-federated test coverage test-browser test-full test-repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness benchmarks-families bench bench-check flower-check gpu-check demos-check attacks-check witness-check red-team site lock clean
 
 demo: $(STAMPS)/demo ## the demonstration: every certificate is verified; options in ARGS
 	$(BIN)/lethe demo $(ARGS)
@@ -97,6 +97,11 @@ benchmarks-unlearning: $(STAMPS)/dev ## renew the tables of PUF and HF-KCU: hour
 
 benchmarks-soundness: $(STAMPS)/dev ## renew how often each verifier is fooled: an hour
 	$(BIN)/python -m benchmarks.soundness --out docs/benchmarks $(DATA:%=--data %) $(ARGS)
+
+# What each family of models costs, beside scikit-learn and FAISS: an hour or two on a quiet machine.
+# Interrupted, ARGS=--continue keeps what was measured. DATA: .npz files, or tables with ARGS.
+benchmarks-families: $(STAMPS)/dev ## renew docs/benchmarks/families.md: hours; ARGS=--continue
+	$(BIN)/python -m benchmarks.families --json docs/benchmarks/families.json --page docs/benchmarks/families.md $(DATA:%=--data %) $(ARGS)
 
 # The service under load and its start, beside floors of the same run. On a quiet machine.
 bench: $(STAMPS)/dev ## renew docs/benchmarks/service.md: a quarter of an hour

@@ -151,8 +151,13 @@ def sample(path: Path, rows: int) -> tuple[Numbers, Numbers]:
     """Return a random sample of a file, without classes that are too small to divide."""
     with np.load(path, allow_pickle=False) as file:
         features, labels = file["features"], file["labels"]
-    chosen = np.random.default_rng(0).permutation(len(labels))[:rows]
-    features, labels = features[chosen].astype(np.float64), labels[chosen]
+    return chosen(features, labels, rows)
+
+
+def chosen(features: Numbers, labels: Numbers, rows: int) -> tuple[Numbers, Numbers]:
+    """Return a random sample of rows, without classes that are too small to divide."""
+    drawn = np.random.default_rng(0).permutation(len(labels))[:rows]
+    features, labels = features[drawn].astype(np.float64), labels[drawn]
     kept = np.isin(labels, np.flatnonzero(np.bincount(labels) >= 2 * FOLDS))
     return features[kept], labels[kept]
 

@@ -50,7 +50,7 @@ class RecipeFamily(Family):
     rooms: tuple[str, ...] = ("families/recipe", "training/recipes")
     judge_rooms: tuple[str, ...] = ("judge", "training/recipes")
     audited = False
-    formats: tuple[str, ...] = ("onnx",)
+    formats: tuple[str, ...] = ("onnx", "skops")
     judges_together = True
     fitting = update.FITTING
 
@@ -134,10 +134,12 @@ class RecipeFamily(Family):
     def export(
         self, artifact: bytes, form: str, classes: Sequence[str], config: Mapping[str, Any]
     ) -> bytes:
-        """Return a version's file as ONNX. Raises RefusedError."""
+        """Return a version's file as ONNX or skops. Raises RefusedError."""
         self.check_here()
-        from workers.families.recipe import export
+        from workers.families.recipe import export, export_skops
 
+        if form == "skops":
+            return export_skops.export(artifact, classes)
         return export.export(artifact, classes)
 
     def registered(self, model: Model) -> dict[str, str]:

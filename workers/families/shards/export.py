@@ -11,6 +11,7 @@ import numpy as np
 
 from workers.errors import RefusedError
 from workers.families.recipe.export import NATIVE, Answer, RecipeGraph, answer, probabilities
+from workers.families.recipe.export_skops import dump
 from workers.libraries import require
 from workers.training.recipes.files import FittedRecipe
 from workers.training.shards.predict import ShardedModel
@@ -75,13 +76,11 @@ def to_skops(artifact: bytes, classes: Sequence[str]) -> bytes:
             an estimator.
         MissingLibraryError: A library is not installed.
     """
-    skops, ensemble = require("skops.io", "export"), require("sklearn.ensemble", "export")
+    ensemble = require("sklearn.ensemble", "export")
     model = ShardedModel.from_bytes(artifact)
     fitted = list(_fitted(model).values())
     if model.aggregate == "apart":
         raise RefusedError(f"shards that answer apart are no estimator: {NATIVE}, or ONNX")
-    if any(not type(one).__module__.startswith("sklearn.") for one in _steps(fitted)):
-        raise RefusedError(f"skops holds estimators of scikit-learn: {NATIVE}, or ONNX")
     named = [(f"shard-{place:03}", one.estimator) for place, one in enumerate(fitted)]
     if classes:
         if any(len(one.classes) < len(classes) for one in fitted):
@@ -98,14 +97,7 @@ def to_skops(artifact: bytes, classes: Sequence[str]) -> bytes:
         made = ensemble.VotingRegressor(named)
     made.estimators_ = [one.estimator for one in fitted]
     made.named_estimators_ = dict(named)
-    try:
-        data: bytes = skops.dumps(made)
-        # Trees are scikit-learn's own, and whoever loads them says that they trust the file.
-        if any(not one.startswith("sklearn.") for one in skops.get_untrusted_types(data=data)):
-            raise TypeError
-    except (TypeError, ValueError, NotImplementedError):
-        raise RefusedError(f"skops cannot hold this estimator: {NATIVE}, or ONNX") from None
-    return data
+    return dump(made, _steps(fitted))
 
 
 def _fitted(model: ShardedModel) -> dict[int, FittedRecipe]:
