@@ -102,9 +102,8 @@ def show_all(services: Services, asked: Asked) -> list[CaseView]:
     refs = [asked.ref(totals[0], number) for number in range(totals[0])]
     if len(totals) > 1 or not known.keys() >= set(refs):
         raise PeopleChangedError(UNLOGGED)
-    if any(
-        known[ref].key is None for ref in refs
-    ):  # whoever writes the database can end it too
+    # Whoever writes the database can end a retention too, and then exchange the parts.
+    if any(known[ref].key is None for ref in refs):
         raise ConflictError(
             "the request's retention has ended, and with it what proves its end"
         )
