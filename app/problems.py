@@ -139,6 +139,12 @@ class DrpAgentError(DrpError):
     slug, title, status = "drp-agent", "Not this agent's", 403
 
 
+class TokenNameError(LetheError):
+    """A name that is taken, or that no living token has."""
+
+    slug, title, status = "token-name", "Token name not available", 409
+
+
 class UnauthorizedError(LetheError):
     """No bearer token, or one that is unknown or revoked."""
 

@@ -9,6 +9,7 @@
                               keys and tokens (`app.ledger.key_rows`)
                   revoked.list  tags of revoked keys and tokens
                   erased.journal  tags of what was erased
+                  opendsr.key, opendsr.pem  an operator's, for `app.protocols.opendsr`
 """
 
 from contextlib import suppress

@@ -90,6 +90,7 @@ def show_all(services: Services, asked: Asked) -> list[CaseView]:
 
     Raises:
         NotFoundError: This agent has made no request of this id.
+        ConflictError: Its retention has ended, and with it what compares it with the log.
         PeopleChangedError: A case is missing, or not as it was logged, or has not ended as its
             rows say.
     """
@@ -101,6 +102,11 @@ def show_all(services: Services, asked: Asked) -> list[CaseView]:
     refs = [asked.ref(totals[0], number) for number in range(totals[0])]
     if len(totals) > 1 or not known.keys() >= set(refs):
         raise PeopleChangedError(UNLOGGED)
+    # Whoever writes the database can end a retention too, and then exchange the parts.
+    if any(known[ref].key is None for ref in refs):
+        raise ConflictError(
+            "the request's retention has ended, and with it what proves its end"
+        )
     views = [show(services, ref) for ref in refs]
     for part in (part for view in views for part in view.parts):
         _confirm(services, part)

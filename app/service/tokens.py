@@ -6,21 +6,13 @@ import secrets
 from sqlmodel import Session, col, select
 
 from app.ledger.key_rows import key_rows
+from app.problems import TokenNameError
 from app.reconcile.approval import FROM_OIDC
 from app.reconcile.fsck.intake import REQUESTER
-from lethe.errors import LetheError
 from models import BearerToken
 from models.database.types import utcnow
 
 SECRET_BYTES = 32  # 43 characters of base64url; too many to guess, so a plain hash will do
-
-
-class TokenNameError(LetheError):
-    """A name that is taken, or that no living token has."""
-
-    slug = "token-name"
-    title = "Token name not available"
-    status = 409
 
 
 def mint(session: Session, scope: str, name: str) -> str:

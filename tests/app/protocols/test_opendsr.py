@@ -310,6 +310,9 @@ def test_a_case_that_is_taken_away_is_missed(serving: Installation) -> None:
     error(stored(pending), 500, "people-changed")
     error(stored(nothing), 404, "not-found")
     error(stored(nothing, {**nothing, "ref": pending["ref"]}), 500, "people-changed")
+    # Without its key a case is not compared with the log.
+    forged = {**pending, "key": None, "parts": nothing["parts"]}
+    error(stored(nothing, forged), 400, "conflict")
 
 
 def test_a_state_that_the_log_has_not_is_not_signed(serving: Installation) -> None:

@@ -219,6 +219,7 @@ def test_a_certificate_has_commands_of_its_own_and_of_entry_points(installed: Pa
     names = re.findall(r"(?m)^  ([a-z]+) ", result.output.partition("Commands:")[2])
     assert names == [
         "catalogue",
+        "cyclonedx",
         "get",
         "hello",
         "page",
