@@ -214,11 +214,19 @@ def test_a_provider_that_is_down_or_another_is_said(joined: Joined) -> None:
         {"authorization_endpoint": ""},
     ):
         joined.provider.metadata = change
+        provider._described.clear()
         refused = browser.http.get("/console/oidc", follow_redirects=False)
         assert refused.status_code == 403
         assert "sign-in-refused" in read(refused).text
     joined.provider.metadata = {"jwks_uri": f"{joined.provider.issuer}/none"}
+    provider._described.clear()
     assert joined.signed_in(browser).status_code == 403
+
+
+def test_the_provider_is_not_asked_for_each_sign_in(joined: Joined) -> None:
+    for _ in range(5):
+        joined.answered(joined.browser())
+    assert joined.provider.asked.count("/.well-known/openid-configuration") == 1
 
 
 def test_without_a_provider_there_is_no_such_sign_in(
