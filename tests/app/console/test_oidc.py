@@ -174,6 +174,7 @@ def test_an_answer_is_for_the_browser_that_asked_once(joined: Joined) -> None:
             fresh.http.get("/console/oidc/callback", params={**sent, **change}).status_code
             == 403
         )
+    joined.provider.careless = True  # then it is only ourselves who remember
     kept = dict(browser.http.cookies)
     assert browser.http.get(back).status_code == 200
     again = joined.browser()
