@@ -48,10 +48,10 @@ class Action:
 
 
 def _reason(form: Mapping[str, str]) -> str:
-    return str(_valid(ReasonedDecision, reason=form.get("reason", "")).reason)
+    return str(valid(ReasonedDecision, reason=form.get("reason", "")).reason)
 
 
-def _valid(wire: type[Any], **fields: str) -> Any:
+def valid(wire: type[Any], **fields: Any) -> Any:
     """Return a body as the API takes it. Raises BadFieldError with what is wrong."""
     try:
         return wire.model_validate(fields)
@@ -85,13 +85,13 @@ ACTIONS: dict[str, Action] = {
     "resume": Action(lambda s, ref, by, _: decisions.resume(s, ref, by.name), (PAUSED,)),
     "note": Action(
         lambda s, ref, by, form: decisions.note(
-            s, ref, by.name, _valid(CaseNote, text=form.get("text", "")).text
+            s, ref, by.name, valid(CaseNote, text=form.get("text", "")).text
         ),
         None,
     ),
     "assign": Action(
         lambda s, ref, by, form: decisions.assign(
-            s, ref, by.name, _valid(Assignment, to=form.get("to", "")).to
+            s, ref, by.name, valid(Assignment, to=form.get("to", "")).to
         ),
         None,
     ),

@@ -70,8 +70,9 @@ def _check_site(request: Request, services: Services) -> None:
     site = request.headers.get("sec-fetch-site", "same-origin")
     origin = request.headers.get("origin")
     public = services.settings.public_url
-    own = urlsplit(public).netloc if public else request.headers.get("host", "")
-    foreign = origin is not None and urlsplit(origin).netloc != own
+    at = urlsplit(public or str(request.base_url))
+    own = f"{at.scheme}://{at.netloc}".lower()
+    foreign = origin is not None and origin.lower() != own
     if site not in OWN_SITES or foreign:
         raise FormRefusedError(
             "the form was sent from another site than the console's own address"
@@ -109,7 +110,15 @@ def _parse(body: bytes) -> dict[str, str]:
 def session_of(services: Services, request: Request) -> str:
     """Return what forms of this browser are bound to: its session, or a cookie before it."""
     visitor = visitor_of(services, request)
-    return visitor.session if visitor else request.cookies.get(start_name(services), "")
+    if visitor is not None:
+        return visitor.session
+    kept = request.cookies.get(start_name(services), "")
+    return kept and before(kept)
+
+
+def before(start: str) -> str:
+    """Return what forms are bound to before anybody signed in; no session is named like it."""
+    return f"start:{start}"
 
 
 def _spend(services: Services, request: Request, sent: str) -> None:

@@ -4,6 +4,7 @@ OpenID Connect Core 1.0 section 3.1.3, Discovery 1.0 section 4. Authlib is impor
 sign-in: it is an extra, and takes half a second.
 """
 
+import time
 from collections.abc import Mapping
 from functools import cache
 from ssl import SSLContext, create_default_context
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from authlib.integrations.httpx_client import OAuth2Client
 
 TIMEOUT_S = 10
+FRESH_S = 300.0  # anybody can start a sign-in: the provider is not asked for each
+_described: dict[str, tuple[float, dict[str, Any]]] = {}  # by issuer, and when
 LEEWAY_S = 60  # between the provider's clock and ours
 # Signed with the provider's private key. With HS256 the client's secret could sign, and a
 # provider that lists "none" is believed in nothing.
@@ -57,9 +60,13 @@ def metadata(settings: Settings) -> dict[str, Any]:
         import authlib.integrations.httpx_client  # noqa: F401
     except ImportError:
         raise OidcMissingError(f"sign-in by OIDC needs Authlib; {with_extra('oidc')}") from None
+    at, known = _described.get(issuer, (float("-inf"), {}))
+    if time.monotonic() - at < FRESH_S:
+        return known
     found = _get(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
     if not isinstance(found, dict) or found.get("issuer") != issuer:
         raise SignInError("the provider names itself otherwise than LETHE_OIDC_ISSUER does")
+    _described[issuer] = time.monotonic(), found
     return found
 
 

@@ -62,7 +62,7 @@ def page(
         chosen=filters,
         following=following,
         export=urlencode(filters),
-        **_choices(services),
+        **choices(services),
     )
 
 
@@ -84,7 +84,7 @@ def export(
 @routes.get("/search", operation_id="consoleSearchPage")
 def search_page(request: Request, services: ServicesDep, visitor: Deciding) -> Response:
     """Ask whom to search for."""
-    return render(request, "search.html", **_nothing(), **_choices(services))
+    return render(request, "search.html", **_nothing(), **choices(services))
 
 
 @routes.post("/search", operation_id="consoleSearch")
@@ -96,20 +96,21 @@ def search(
     What was typed is hashed here and not kept; further pages carry the digests.
     """
     filters = {name: form[name] for name in (*FILTERS, "requester") if form.get(name)}
-    person = _person(form)
+    person = identity(form)
     more: dict[str, Any] = {} if person is None else {"person": person}
     if (wanted := form.get("as")) in ("csv", "json"):
         return _file(wanted, _pages(services, _query(filters, limit=1000, **more)))
     found = queue.search(services, _query(filters, after=form.get("after") or None, **more))
     values = {**_nothing(), "items": found.items, "chosen": filters, "following": found.next}
-    return render(request, "search.html", **values | {"person": person}, **_choices(services))
+    return render(request, "search.html", **values | {"person": person}, **choices(services))
 
 
 def _nothing() -> dict[str, Any]:
     return {"items": None, "chosen": {}, "person": None, "following": None}
 
 
-def _choices(services: Services) -> dict[str, Any]:
+def choices(services: Services) -> dict[str, Any]:
+    """Return what forms let people choose from."""
     with services.reading() as session:
         refs = session.exec(select(Model.ref).order_by(col(Model.ref)).limit(MOST_MODELS))
         return {"models": list(refs), "states": STATES, "kinds": KINDS}
@@ -119,7 +120,7 @@ def _given(**filters: str) -> dict[str, str]:
     return {name: value for name, value in filters.items() if value}
 
 
-def _person(form: Mapping[str, str]) -> dict[str, str] | None:
+def identity(form: Mapping[str, str]) -> dict[str, str] | None:
     """Return the identity that a form names, by its digests.
 
     Raises:

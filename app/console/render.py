@@ -79,7 +79,8 @@ def render(request: Request, template: str, /, status: int = 200, **values: Any)
     services = get_services(request)
     visitor: Visitor | None = getattr(request.state, "visitor", None)
     visitor = visitor or visitor_of(services, request)
-    session = visitor.session if visitor else forms.start_of(services, request)
+    start = "" if visitor else forms.start_of(services, request)
+    session = visitor.session if visitor else forms.before(start)
     texts = words(language_of(request))
     root = request.scope.get("root_path", "")
     page = _environment().get_template(template)
@@ -98,7 +99,7 @@ def render(request: Request, template: str, /, status: int = 200, **values: Any)
     )
     response = HTMLResponse(text, status)
     if visitor is None:
-        forms.send_start(services, response, session)
+        forms.send_start(services, response, start)
     return response
 
 

@@ -12,10 +12,23 @@ from app.console import (
     models,
     nowhere,
     oidc,
+    opening,
     queue,
 )
 
 router = APIRouter()
 router.include_router(entrance.home)
-for part in (entrance, oidc, queue, cases, certificates, models, log, audits, health, nowhere):
+for part in (
+    entrance,
+    oidc,
+    opening,
+    queue,
+    cases,
+    certificates,
+    models,
+    log,
+    audits,
+    health,
+    nowhere,
+):
     router.include_router(part.routes)

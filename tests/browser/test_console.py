@@ -139,7 +139,17 @@ def pages(tab: Any, office: Office) -> list[str]:
     certificate = tab.locator("tbody a[href*=certificates]").get_attribute("href")
     waiting = f"/console/cases/{office.waiting}"
     own = [f"{waiting}/{name}" for name in ("approve", "refuse", "extend", "pause", "contact")]
-    rest = ["", "/search", "/models", "/models/small", "/log", "/log/3", "/audits", "/health"]
+    rest = [
+        "",
+        "/open",
+        "/search",
+        "/models",
+        "/models/small",
+        "/log",
+        "/log/3",
+        "/audits",
+        "/health",
+    ]
     return [
         case,
         f"{case}/close",

@@ -166,3 +166,36 @@ def test_every_language_has_the_same_texts(desk: Desk) -> None:
     assert "Fälle" in officer.get("/console").text
     french = desk.browser().http.get("/console", headers={"accept-language": "fr-CH, de;q=0.5"})
     assert '<html lang="fr">' in french.text
+
+
+def test_a_case_is_opened_for_a_person_and_approved_by_another(desk: Desk) -> None:
+    officer = desk.browser()
+    assert "/console/open" in officer.get("/console").links
+    fields = {
+        "kind": "email",
+        "value": BOB,
+        "regulation": "ccpa",
+        "ticket": "TICKET-9",
+        "contact": "by post",
+    }
+    asked = officer.send("/console/open", "/console/open", None, **fields)
+    assert asked.url.path.startswith("/console/cases/")
+    assert "Awaits review" in read(asked).text  # a requester's key has asked for it before
+    fields["value"] = "nobody@example.org"
+    opened = officer.send("/console/open", "/console/open", None, **fields)
+    page = read(opened)
+    assert opened.url.path.startswith("/console/cases/")
+    assert "Nothing found" in page.text
+    assert "CCPA" in page.text
+    for text in ("nobody@example.org", "TICKET-9", "by post"):
+        assert text not in opened.text
+        assert text not in str(opened.url)
+    for change in ({"ticket": ""}, {"value": ""}, {"regulation": "x"}, {"model": "../"}):
+        refused = officer.send("/console/open", "/console/open", None, **{**fields, **change})
+        assert refused.status_code == 422, change
+    unknown = officer.send(
+        "/console/open", "/console/open", None, **{**fields, "model": "none"}
+    )
+    assert unknown.status_code == 404
+    assert desk.browser("auditor").http.get("/console/open").status_code == 403
+    desk.installation.check()

@@ -175,6 +175,7 @@ def test_an_answer_is_for_the_browser_that_asked_once(joined: Joined) -> None:
             fresh.http.get("/console/oidc/callback", params={**sent, **change}).status_code
             == 403
         )
+    joined.provider.careless = True  # then it is only ourselves who remember
     kept = dict(browser.http.cookies)
     assert browser.http.get(back).status_code == 200
     again = joined.browser()
@@ -215,11 +216,19 @@ def test_a_provider_that_is_down_or_another_is_said(joined: Joined) -> None:
         {"authorization_endpoint": ""},
     ):
         joined.provider.metadata = change
+        provider._described.clear()
         refused = browser.http.get("/console/oidc", follow_redirects=False)
         assert refused.status_code == 403
         assert "sign-in-refused" in read(refused).text
     joined.provider.metadata = {"jwks_uri": f"{joined.provider.issuer}/none"}
+    provider._described.clear()
     assert joined.signed_in(browser).status_code == 403
+
+
+def test_the_provider_is_not_asked_for_each_sign_in(joined: Joined) -> None:
+    for _ in range(5):
+        joined.answered(joined.browser())
+    assert joined.provider.asked.count("/.well-known/openid-configuration") == 1
 
 
 def test_without_a_provider_there_is_no_such_sign_in(

@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from app.console import audits, cases, certificates, entrance, health, log, models, queue
+from app.console import (
+    audits,
+    cases,
+    certificates,
+    entrance,
+    health,
+    log,
+    models,
+    opening,
+    queue,
+)
 from app.console.render import words
 from lethe.report.certificate import Sheet
 from lethe.words.texts import LANGUAGES
@@ -15,7 +25,17 @@ from tests.app.console.conftest import Desk
 from tests.app.console.reader import Browser, read
 from tests.installation import Installation
 
-PAGES = ("", "/search", "/models", "/models/small", "/log", "/log/0", "/audits", "/health")
+PAGES = (
+    "",
+    "/open",
+    "/search",
+    "/models",
+    "/models/small",
+    "/log",
+    "/log/0",
+    "/audits",
+    "/health",
+)
 
 
 @pytest.fixture
@@ -173,7 +193,7 @@ def test_nobody_reads_a_page_without_signing_in(installation: Installation) -> N
 
 
 def all_routes() -> list[Any]:
-    parts = (entrance, queue, cases, certificates, models, log, audits, health)
+    parts = (entrance, opening, queue, cases, certificates, models, log, audits, health)
     return [route for part in parts for route in part.routes.routes]
 
 
