@@ -187,7 +187,7 @@ def _database(services: Services) -> list[Family]:
         )
         since = session.connection().execute(oldest).scalar_one()
         quorum = Rows(services.ledger).last_of(session, "quorum")
-        asked = standings(session) if services.policy is not None else []
+        witnesses = standings(session)
         unseen = 0 if services.policy is None else size - (quorum.size if quorum else 0)
         return [
             Family(
@@ -240,13 +240,13 @@ def _database(services: Services) -> list[Family]:
                 "lethe_witness_up",
                 "gauge",
                 "Whether a witness cosigned when it was asked last.",
-                are_up(asked),
+                are_up(witnesses, services.policy),
                 ("witness",),
             ),
             _gauge(
                 "lethe_witness_forks",
                 "Witnesses that hold another tree signed by this log's key.",
-                float(sum(row.problem == FORKED for row in asked)),
+                float(sum(row.problem == FORKED for row in witnesses)),
             ),
             _gauge(
                 "lethe_witnessed_lag_entries",

@@ -1,7 +1,6 @@
 """How each witness stands: what it did last, and whether it holds proof against this log."""
 
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
 
 from sqlmodel import Session, col, select
 
@@ -35,12 +34,12 @@ def asked_at(policy: Policy) -> dict[str, list[NoteVerifier]]:
 
 
 def note_cosigned(ledger: Ledger, witness: str, size: int) -> None:
-    """Store that a witness cosigned a checkpoint. Proof against the log stays."""
+    """Store that a witness cosigned a checkpoint. What proves a fork stays, as its problem."""
 
-    def change(row: WitnessStanding, now: datetime) -> None:
-        row.size, row.cosigned_at = size, now
-        if row.problem != FORKED:
-            row.problem = row.since = None
+    def change(session: Session, row: WitnessStanding) -> None:
+        row.size, row.cosigned_at = size, clock(session)
+        if row.evidence is None or not contradicts(session, ledger, row.evidence):
+            row.problem = row.since = row.evidence = None
 
     _change(ledger, witness, change)
 
@@ -48,17 +47,17 @@ def note_cosigned(ledger: Ledger, witness: str, size: int) -> None:
 def note_problem(
     ledger: Ledger, witness: str, problem: str, evidence: str | None = None
 ) -> bool:
-    """Store why a witness did not cosign; return whether it is another reason than before."""
-    before: list[str | None] = []
+    """Store why a witness did not cosign; return whether it stands otherwise than before."""
+    changed: list[str] = []
 
-    def change(row: WitnessStanding, now: datetime) -> None:
-        before.append(row.problem)
+    def change(session: Session, row: WitnessStanding) -> None:
         if row.problem not in (problem, FORKED):
-            row.problem, row.since = problem, now
+            row.problem, row.since = problem, clock(session)
+            changed.append(problem)
         row.evidence = evidence or row.evidence
 
     _change(ledger, witness, change)
-    return before != [problem]
+    return bool(changed)
 
 
 def standings(session: Session) -> list[WitnessStanding]:
@@ -85,18 +84,22 @@ def contradictions(session: Session, ledger: Ledger) -> Iterator[str]:
             yield row.witness
 
 
-def are_up(rows: Iterable[WitnessStanding]) -> dict[tuple[str, ...], float]:
-    """Return by label whether a witness cosigned when it was asked last."""
-    return {(row.witness,): float(row.problem is None) for row in rows}
+def are_up(
+    rows: Iterable[WitnessStanding], policy: Policy | None
+) -> dict[tuple[str, ...], float]:
+    """Return by label whether a witness of the policy cosigned when it was asked last."""
+    keys = [] if policy is None else asked_at(policy).values()
+    asked = {label_of(first) for first, *_ in keys}
+    return {(row.witness,): float(row.problem is None) for row in rows if row.witness in asked}
 
 
 def _change(
-    ledger: Ledger, witness: str, change: Callable[[WitnessStanding, datetime], None]
+    ledger: Ledger, witness: str, change: Callable[[Session, WitnessStanding], None]
 ) -> None:
     def effect() -> None:
         with Session(ledger.engine) as session:
             row = session.get(WitnessStanding, witness) or WitnessStanding(witness=witness)
-            change(row, clock(session))
+            change(session, row)
             session.add(row)
             session.commit()
 

@@ -160,3 +160,15 @@ def test_a_certificate_has_both_signatures_of_the_log_and_the_lines_of_witnesses
         assert verdict.steps[4].detail.startswith("Ed25519 and ML-DSA-44 by ")
         assert verdict.steps[5].detail == "2 of 4 witnesses of the policy signed, its quorum"
         made.check()
+
+
+def test_closed_issues_nothing_without_a_quorum_however_long_it_waits(
+    three: Three, settings: Settings, fitted: PrivateKey
+) -> None:
+    closed = three.write(settings, "three", witness_fail="closed")
+    with erased(closed, fitted) as (made, path), gathering(made.services.ledger, closed) as ask:
+        ask._wait = timedelta(seconds=-1)
+        assert not ask.round()
+        for form in ("", "/html"):
+            assert made.caller.http.get(f"{path}/certificate{form}").status_code == 409
+        made.check()

@@ -16,6 +16,8 @@ from app.service import health
 from app.service.context import Services
 from app.settings import Settings
 from app.vault.master import FILE, MasterKey
+from app.witnesses import standing
+from lethe.log.checkpoint import Checkpoint, sign_checkpoint
 from tests.app.ledger.samples import entry
 from tests.installation import install
 
@@ -167,3 +169,14 @@ def test_what_costs_something_is_asked_once_a_moment(
     for _ in range(5):
         health.ready(services)
     assert asked == [1]
+
+
+def test_proof_of_another_history_is_named_and_a_claim_is_not(services: Services) -> None:
+    ledger = services.ledger
+    standing.note_problem(ledger, "w", "contradicting", "no note")
+    services.seen.clear()
+    assert health.ready(services)["witnesses"] == "ok"
+    other = Checkpoint(ledger.origin, ledger.latest().size + 1, bytes(32))
+    shown = sign_checkpoint(other, ledger._signer)
+    standing.note_problem(ledger, "w", standing.FORKED, shown)
+    assert failed(services) == "witnesses"

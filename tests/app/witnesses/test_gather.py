@@ -18,6 +18,7 @@ from app.settings import Settings
 from app.witnesses import gather, standing
 from app.witnesses.gather import begin, end
 from app.witnesses.rows import Rows
+from lethe.log.checkpoint import Checkpoint, sign_checkpoint
 from lethe.log.note import read_note
 from lethe.witness.ask import Asker
 from models import WitnessedCheckpoint, WitnessStanding
@@ -309,3 +310,40 @@ def test_rounds_go_on_after_one_that_failed(
     assert done == [True, False]
     assert "witnesses were not asked (OSError)" in caplog.text
     assert "somebody" not in caplog.text
+
+
+def test_a_problem_is_said_once_and_a_fork_stays_while_it_is_proven(
+    ledger: Ledger, settings: Settings
+) -> None:
+    append(ledger, entry(1))
+    honest = ledger.latest().note
+    assert standing.note_problem(ledger, "w", "down")
+    assert not standing.note_problem(ledger, "w", "down")
+    assert standing.note_problem(ledger, "w", "lying")
+    append(ledger, entry(2))
+    assert standing.note_problem(ledger, "w", standing.FORKED, honest)
+    assert not standing.note_problem(ledger, "w", "down")
+    assert problems(ledger) == {"w": "forked"}
+    standing.note_cosigned(ledger, "w", 2)  # the log extends what was shown: no proof
+    assert problems(ledger) == {"w": None}
+
+    forged = sign_checkpoint(Checkpoint(ledger.origin, 2, bytes(32)), ledger._signer)
+    assert standing.note_problem(ledger, "w", standing.FORKED, forged)
+    standing.note_cosigned(ledger, "w", 2)
+    assert problems(ledger) == {"w": "forked"}
+    with Session(ledger.engine) as session:
+        assert list(standing.contradictions(session, ledger)) == ["w"]
+        rows = standing.standings(session)
+    assert standing.are_up(rows, None) == {}
+
+
+def test_a_witness_that_left_the_policy_raises_no_alarm(
+    three: Three, ledger: Ledger, settings: Settings
+) -> None:
+    policy = three.parsed("both")
+    label = standing.label_of(policy.keys[0])
+    standing.note_problem(ledger, label, "down")
+    standing.note_problem(ledger, "gone.example+00000000", "down")
+    with Session(ledger.engine) as session:
+        rows = standing.standings(session)
+    assert standing.are_up(rows, policy) == {(label,): 0.0}
