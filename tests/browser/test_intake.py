@@ -114,6 +114,9 @@ def test_a_person_asks_and_verifies_the_certificate(
     tab.click("text=Confirm and send my request")
     tab.wait_for_selector("#case-code")
     code = tab.inner_text("#case-code")
+    tab.reload()  # sends the form again
+    tab.wait_for_selector("#case-code")
+    assert tab.inner_text("#case-code") == code
     with tab.expect_download() as waiting:
         tab.click("button:has-text('Save the receipt')")
     waiting.value.save_as(tmp_path / "receipt.json")
