@@ -98,6 +98,20 @@ class Settings(BaseSettings):
         default="review",
         description="Whether officers approve requests of models registered without --decide.",
     )
+    intake: bool = Field(
+        default=False,
+        description="Serve /intake, where people ask for an erasure. It mails whom they name.",
+    )
+    intake_kinds: str = Field(
+        default="",
+        pattern=r"^([a-z][a-z0-9_-]{0,31}(,[a-z][a-z0-9_-]{0,31}){0,6})?$",
+        description="Identities beside email that /intake asks for, by commas: customer,phone.",
+    )
+    intake_hourly: int = Field(
+        default=200,
+        gt=0,
+        description="Codes that each API process sends from /intake in an hour, to everybody.",
+    )
     time_zone: str = Field(
         default="UTC",
         description="IANA name of the time zone whose calendar deadlines are counted in.",
@@ -239,20 +253,6 @@ class Settings(BaseSettings):
         pattern=r"^([^\s@<>,]+@[^\s@<>,]+)?$",
         max_length=254,
         description="Address that mail is sent from; required with LETHE_SMTP_URL.",
-    )
-    intake: bool = Field(
-        default=False,
-        description="Serve /intake, where people ask for an erasure. It mails whom they name.",
-    )
-    intake_kinds: str = Field(
-        default="",
-        pattern=r"^([a-z][a-z0-9_-]{0,31}(,[a-z][a-z0-9_-]{0,31}){0,6})?$",
-        description="Identities beside email that /intake asks for, by commas: customer,phone.",
-    )
-    intake_hourly: int = Field(
-        default=200,
-        gt=0,
-        description="Codes that each API process sends from /intake in an hour, to everybody.",
     )
     fault: str = Field(
         default="",

@@ -69,8 +69,9 @@ def case_page(
     """Return the page of a case whose code was given, or that was opened just now."""
     case = following.follow(services, ref)
     code = case_code(services.master, ref)
-    root = request.scope.get("root_path", "")
-    address = f"{address_of(request, services)}{root}/intake/case#{code}"
+    public = services.settings.public_url.rstrip("/")  # with the path before /intake, if any
+    own = f"{address_of(request, services)}{request.scope.get('root_path', '')}"
+    address = f"{public or own}/intake/case#{code}"
     return render(
         request,
         "case.html",

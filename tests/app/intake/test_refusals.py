@@ -1,16 +1,19 @@
 """Bad input: a clear page, nothing stored, nothing repeated, nothing of others."""
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 from sqlmodel import Session, select
 from starlette.testclient import TestClient
 
 from app.intake import forms
-from app.intake.limits import Limits
+from app.intake.limits import MOST_KEYS, Bound, IntakeLimitError, Limits, client_key
 from app.main import create_app
+from app.purge.search import search
 from app.service.intake import following
 from models import Case, IntakeChallenge, IntakeProof
 from tests.app.intake.people import Mailbox, Page, Visitor
@@ -177,6 +180,13 @@ def test_codes_are_limited_with_an_honest_answer(
     assert len(box.mails) == most == count(site, IntakeChallenge)
 
 
+def test_all_together_are_limited(site: Installation, box: Mailbox) -> None:
+    settings = site.services.settings.model_copy(update={"intake_hourly": 2})
+    app = create_app(replace(site.services, settings=settings))
+    answers = [Visitor(TestClient(app)).ask(f"a{n}@example.org") for n in range(3)]
+    assert [one.status_code for one in answers] == [200, 200, 429]
+
+
 def test_wrong_codes_of_cases_are_limited_and_right_ones_with_them(
     page: Installation, visitor: Visitor, box: Mailbox
 ) -> None:
@@ -188,8 +198,6 @@ def test_wrong_codes_of_cases_are_limited_and_right_ones_with_them(
 
 def test_the_page_is_off_unless_it_is_switched_on(site: Installation) -> None:
     settings = site.services.settings.model_copy(update={"intake": False})
-    from dataclasses import replace
-
     app = create_app(replace(site.services, settings=settings))
     http = TestClient(app)
     assert http.get("/intake").status_code == 404
@@ -199,10 +207,6 @@ def test_the_page_is_off_unless_it_is_switched_on(site: Installation) -> None:
 def test_without_mail_only_codes_of_operators_are_asked_for(
     site: Installation, box: Mailbox
 ) -> None:
-    from dataclasses import replace
-
-    from pydantic import SecretStr
-
     settings = site.services.settings.model_copy(update={"smtp_url": SecretStr("")})
     app = create_app(replace(site.services, settings=settings))
     visitor = Visitor(TestClient(app))
@@ -250,6 +254,9 @@ def test_nobody_is_named_outside_of_the_sealed_contact(
     for secret in (needle, needle.upper(), box.code(), code.replace("-", ""), code):
         assert [n for n, place in enumerate(places) if secret in place] == []
     assert needle not in answer.text
+    found = search(page.settings, [needle])
+    # What was asked for and not mailed is gone; what was proven is the contact alone.
+    assert set(found.leftovers) == {"cases.contact"}
     assert case_of(page).contact == needle  # it would have been found, were it not sealed
 
 
@@ -285,8 +292,6 @@ def test_the_cookie_is_locked_to_the_site(site: Installation) -> None:
     settings = site.services.settings.model_copy(
         update={"public_url": "https://erasure.example.org"}
     )
-    from dataclasses import replace
-
     app = create_app(replace(site.services, settings=settings))
     cookie = TestClient(app).get("/intake").headers["set-cookie"]
     assert cookie.startswith("__Host-lethe-intake=")
@@ -294,8 +299,6 @@ def test_the_cookie_is_locked_to_the_site(site: Installation) -> None:
 
 
 def test_limits_forget_and_are_bounded() -> None:
-    from app.intake.limits import MOST_KEYS, Bound, IntakeLimitError, client_key
-
     now = [0.0]
     limits, bound = Limits(lambda: now[0]), Bound("b", 2, 10.0)
     limits.take((bound, "x"))
