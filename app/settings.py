@@ -100,6 +100,20 @@ class Settings(BaseSettings):
         default="review",
         description="Whether officers approve requests of models registered without --decide.",
     )
+    intake: bool = Field(
+        default=False,
+        description="Serve /intake, where people ask for an erasure. It mails whom they name.",
+    )
+    intake_kinds: str = Field(
+        default="",
+        pattern=r"^([a-z][a-z0-9_-]{0,31}(,[a-z][a-z0-9_-]{0,31}){0,6})?$",
+        description="Identities beside email that /intake asks for, by commas: customer,phone.",
+    )
+    intake_hourly: int = Field(
+        default=200,
+        gt=0,
+        description="Codes that each API process sends from /intake in an hour, to everybody.",
+    )
     time_zone: str = Field(
         default="UTC",
         description="IANA name of the time zone whose calendar deadlines are counted in.",
@@ -284,20 +298,6 @@ class Settings(BaseSettings):
     )
     notice_language: Literal["en", "de", "fr"] = Field(
         default="en", description="Language of mail to persons and officers."
-    )
-    intake: bool = Field(
-        default=False,
-        description="Serve /intake, where people ask for an erasure. It mails whom they name.",
-    )
-    intake_kinds: str = Field(
-        default="",
-        pattern=r"^([a-z][a-z0-9_-]{0,31}(,[a-z][a-z0-9_-]{0,31}){0,6})?$",
-        description="Identities beside email that /intake asks for, by commas: customer,phone.",
-    )
-    intake_hourly: int = Field(
-        default=200,
-        gt=0,
-        description="Codes that each API process sends from /intake in an hour, to everybody.",
     )
     oidc_issuer: str = Field(
         default="",

@@ -7,8 +7,8 @@ behind `#`, which no browser sends.
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from importlib.util import find_spec
 
-import segno
 from fastapi import Request, Response
 
 from app.api.deps import ServicesDep
@@ -25,6 +25,7 @@ from app.service.desk import answer
 from app.service.intake import following
 from app.service.intake.case_code import case_code, read_case_code
 from app.service.intake.errors import IntakeCaseError
+from lethe.report.pdf import qr_code
 
 routes = router()
 DECIDED = ("request.refused", "request.extended", "request.paused")
@@ -68,27 +69,23 @@ def case_page(
     """Return the page of a case whose code was given, or that was opened just now."""
     case = following.follow(services, ref)
     code = case_code(services.master, ref)
-    root = request.scope.get("root_path", "")
-    address = f"{address_of(request, services)}{root}/intake/case#{code}"
+    public = services.settings.public_url.rstrip("/")  # with the path before /intake, if any
+    own = f"{address_of(request, services)}{request.scope.get('root_path', '')}"
+    address = f"{public or own}/intake/case#{code}"
     return render(
         request,
         "case.html",
         case=case,
         code=code,
         received=received,
-        picture=_picture(address),
+        picture=qr_code(address),
         steps=steps_of(case),
+        has_pdf=find_spec("weasyprint") is not None,  # of the extra `pdf`
         several=len(case.parts) > 1,
         can_withdraw=case.state == "open" and following.can_withdraw(services, ref),
         paused={one.state for one in case.parts if one.outcome == "in progress"} == {"paused"},
         datetime=datetime,
     )
-
-
-def _picture(address: str) -> str:
-    """Return a QR code as SVG; no attribute of it needs a style that the policy forbids."""
-    code = segno.make(address, error="m")
-    return str(code.svg_inline(border=4, light="#fff", omitsize=True, svgclass=None))
 
 
 @routes.get("/case", operation_id="intakeFind")

@@ -49,7 +49,7 @@ class IntakeForm:
 
 
 def address_of(request: Request, services: Services) -> str:
-    """Return scheme, host and path before /intake, as the person's browser has it."""
+    """Return the public URL, or else scheme and host as the caller has them."""
     public = services.settings.public_url.rstrip("/")
     return public or f"{request.url.scheme}://{request.url.netloc}"
 

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 import uvicorn
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from app.ledger.sequencer import Ledger
 from app.main import create_app
+from app.service.intake import following
 from app.settings import Settings
 from lethe.certificates.intake_receipt import check_receipt
+from lethe.signing.keys import load_public_key
 from tests.app.intake.people import Mailbox, mail_server
 from tests.app.intake.test_asking import approve, case_of
 from tests.installation import Installation, install
@@ -114,6 +117,9 @@ def test_a_person_asks_and_verifies_the_certificate(
     tab.click("text=Confirm and send my request")
     tab.wait_for_selector("#case-code")
     code = tab.inner_text("#case-code")
+    tab.reload()  # sends the form again
+    tab.wait_for_selector("#case-code")
+    assert tab.inner_text("#case-code") == code
     with tab.expect_download() as waiting:
         tab.click("button:has-text('Save the receipt')")
     waiting.value.save_as(tmp_path / "receipt.json")
@@ -140,6 +146,40 @@ def test_a_person_asks_and_verifies_the_certificate(
     assert not any(code in one or "ann" in one for one in asked)
     assert all(one.startswith((address, "about:", "blob:")) for one in asked)
     assert wrong == []
+    context.close()
+
+
+NO_ED25519 = """
+const make = crypto.subtle.generateKey.bind(crypto.subtle);
+crypto.subtle.generateKey = (kind, ...rest) =>
+  kind.name === "Ed25519" ? Promise.reject(new Error("unknown")) : make(kind, ...rest);
+"""
+NO_KEYS = "crypto.subtle.generateKey = () => Promise.reject(new Error('none'));"
+
+
+@pytest.mark.parametrize(
+    ("script", "curve"), [(NO_ED25519, EllipticCurvePublicKey), (NO_KEYS, None)]
+)
+def test_browsers_that_know_less_sign_otherwise_or_not_at_all(
+    site: tuple[str, Installation], browser: Any, box: Mailbox, script: str, curve: Any
+) -> None:
+    address, made = site
+    context = browser.new_context(locale="en-US")
+    context.add_init_script(script)
+    tab = context.new_page()
+    fill_in(tab, address, ANN)
+    said = "will sign" if curve else "signs nothing"
+    tab.wait_for_function("w => document.querySelector('#key').innerText.includes(w)", arg=said)
+    tab.fill("#code", box.code())
+    tab.click("text=Confirm and send my request")
+    tab.wait_for_selector("#case-code")
+    record = following.receipt(made.services, case_of(made).ref)
+    signed = check_receipt(record, made.services.ledger.verifier).record.signed
+    if curve is None:
+        assert signed is None
+    else:
+        assert signed is not None
+        assert isinstance(load_public_key(signed.key.encode()), curve)
     context.close()
 
 

@@ -21,7 +21,7 @@ def check_intake(session: Session, report: FsckReport) -> None:
     opened = select(Case, IntakeProof).join(
         IntakeProof, col(IntakeProof.case_ref) == col(Case.ref), isouter=True
     )
-    of_page = (Case.opened_by == REQUESTER) | col(IntakeProof.case_ref).is_not(None)
+    of_page = (col(Case.opened_by) == REQUESTER) | col(IntakeProof.case_ref).is_not(None)
     for case, proof in session.exec(opened.where(of_page)):
         if case.key is None:
             continue

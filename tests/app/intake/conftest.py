@@ -24,10 +24,10 @@ def box() -> Iterator[Mailbox]:
 
 
 @pytest.fixture
-def page(
+def site(
     settings: Settings, ledger: Ledger, box: Mailbox, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Installation]:
-    """An installation whose models `one` and `two` know Ann and Bob, and Eve as held out."""
+    """An installation without a model: what is refused needs none."""
     monkeypatch.setattr(installation, "_routes", ROUTES)
     changes = {
         "intake": True,
@@ -37,11 +37,17 @@ def page(
         "decide": "review",
     }
     with install(Settings(**{**settings.model_dump(), **changes})) as made:
-        ready(made, "one", "two", r99=EVE)
         yield made
 
 
 @pytest.fixture
-def visitor(page: Installation) -> Visitor:
+def page(site: Installation) -> Installation:
+    """One whose models `one` and `two` know Ann and Bob, and Eve as held out."""
+    ready(site, "one", "two", r99=EVE)
+    return site
+
+
+@pytest.fixture
+def visitor(site: Installation) -> Visitor:
     """Somebody's browser."""
-    return Visitor(page.caller.http)
+    return Visitor(site.caller.http)

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -10,6 +11,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from sqlmodel import Session, select
 
+from app.service.desk.opening import open_case
 from app.service.intake.codes import issue
 from lethe.certificates.intake_receipt import check_receipt
 from lethe.signing.keys import Algorithm, PrivateKey, generate_key
@@ -18,6 +20,8 @@ from tests.app.intake.people import Mailbox, Page, Visitor
 from tests.installation import Installation
 from tests.workers.jobs.test_cases import shown
 from tests.workers.jobs.test_people import ANN, EVE, write
+
+OPEN = "app.service.intake.opening.open_case"
 
 
 def approve(page: Installation, ref: str) -> None:
@@ -309,3 +313,23 @@ def test_what_cannot_be_opened_now_keeps_the_code(
     assert count(page, Case) == 0
     write(page, "UPDATE models SET state = 'ready' WHERE ref = 'one'")
     assert visitor.confirm(form, box.code()).status_code == 200
+
+
+def test_two_calls_at_once_open_one_case(
+    page: Installation, visitor: Visitor, box: Mailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    form = visitor.ask(ANN)
+    code = box.code()
+    codes: list[str] = []
+
+    def later(*arguments: Any) -> Any:
+        """Let another call with the same code be faster."""
+        monkeypatch.setattr(OPEN, open_case)
+        codes.append(Page(visitor.confirm(form, code)).case_code)
+        return open_case(*arguments)
+
+    monkeypatch.setattr(OPEN, later)
+    codes.append(Page(visitor.confirm(form, code)).case_code)
+    assert codes[0] == codes[1]
+    assert count(page, Case) == 1
+    page.check()

@@ -1,16 +1,19 @@
 """Bad input: a clear page, nothing stored, nothing repeated, nothing of others."""
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 from sqlmodel import Session, select
 from starlette.testclient import TestClient
 
 from app.intake import forms
-from app.intake.limits import Limits
+from app.intake.limits import MOST_KEYS, Bound, IntakeLimitError, Limits, client_key
 from app.main import create_app
+from app.purge.search import search
 from app.service.intake import following
 from models import Case, IntakeChallenge, IntakeProof
 from tests.app.intake.people import Mailbox, Page, Visitor
@@ -22,9 +25,9 @@ HIDDEN = {"regulation": "gdpr", "sure": "yes", "value": ANN}
 SCRIPT = "<script>alert(1)</script>"
 
 
-def nothing_stored(page: Installation, box: Mailbox) -> None:
+def nothing_stored(site: Installation, box: Mailbox) -> None:
     """Insist that nothing is stored and nobody was mailed."""
-    assert count(page, IntakeChallenge) == count(page, Case) == 0
+    assert count(site, IntakeChallenge) == count(site, Case) == 0
     assert box.mails == []
 
 
@@ -39,37 +42,37 @@ def nothing_stored(page: Installation, box: Mailbox) -> None:
     ],
 )
 def test_posts_of_other_sites_are_refused(
-    page: Installation, visitor: Visitor, box: Mailbox, headers: dict[str, str]
+    site: Installation, visitor: Visitor, box: Mailbox, headers: dict[str, str]
 ) -> None:
     hidden = visitor.get("/intake").fields("/intake/ask", kind="email") | HIDDEN
     answer = visitor.send("/intake/ask", hidden, **headers)
     assert answer.status_code == 403
     assert "This form can no longer be used" in Page(answer).text
-    nothing_stored(page, box)
+    nothing_stored(site, box)
 
 
 def test_posts_of_no_site_at_all_are_refused(
-    page: Installation, visitor: Visitor, box: Mailbox
+    site: Installation, visitor: Visitor, box: Mailbox
 ) -> None:
     hidden = visitor.get("/intake").fields("/intake/ask", kind="email") | HIDDEN
     assert visitor.http.post("/intake/ask", data=hidden).status_code == 403
-    nothing_stored(page, box)
+    nothing_stored(site, box)
 
 
 @pytest.mark.parametrize("form", ["", "x", "1.2.3", "9999999999.aa.bb", "²²²²²²²²²².a.b"])
 def test_forms_that_the_page_did_not_make_are_refused(
-    page: Installation, visitor: Visitor, box: Mailbox, form: str
+    site: Installation, visitor: Visitor, box: Mailbox, form: str
 ) -> None:
     hidden = visitor.get("/intake").fields("/intake/ask", kind="email") | HIDDEN
     assert visitor.send("/intake/ask", hidden | {"form": form}).status_code == 403
-    nothing_stored(page, box)
+    nothing_stored(site, box)
 
 
 def test_a_form_is_of_one_browser_and_of_a_day(
-    page: Installation, visitor: Visitor, box: Mailbox, monkeypatch: pytest.MonkeyPatch
+    site: Installation, visitor: Visitor, box: Mailbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hidden = visitor.get("/intake").fields("/intake/ask", kind="email") | HIDDEN
-    other = Visitor(page.caller.http)
+    other = Visitor(site.caller.http)
     assert other.send("/intake/ask", hidden).status_code == 403  # no cookie
     other.get("/intake")
     assert other.send("/intake/ask", hidden).status_code == 403  # another cookie
@@ -81,7 +84,7 @@ def test_a_form_is_of_one_browser_and_of_a_day(
 
     monkeypatch.setattr(forms, "datetime", Later)
     assert visitor.send("/intake/ask", hidden).status_code == 403
-    nothing_stored(page, box)
+    nothing_stored(site, box)
 
 
 @pytest.mark.parametrize(
@@ -108,14 +111,14 @@ def test_a_form_is_of_one_browser_and_of_a_day(
     ],
 )
 def test_what_is_no_identity_is_refused_and_not_repeated(
-    page: Installation, visitor: Visitor, box: Mailbox, changes: dict[str, str]
+    site: Installation, visitor: Visitor, box: Mailbox, changes: dict[str, str]
 ) -> None:
     hidden = visitor.get("/intake").fields("/intake/ask", kind="email") | HIDDEN
     answer = visitor.send("/intake/ask", hidden | changes)
     assert answer.status_code == 422
     assert "We cannot use what you entered" in Page(answer).text
     assert "alert(1)" not in answer.text
-    nothing_stored(page, box)
+    nothing_stored(site, box)
 
 
 @pytest.mark.parametrize(
@@ -133,16 +136,16 @@ def test_what_is_no_identity_is_refused_and_not_repeated(
 )
 @pytest.mark.parametrize("address", ["/intake/ask", "/intake/confirm", "/intake/file"])
 def test_what_is_no_form_is_refused(
-    page: Installation, visitor: Visitor, box: Mailbox, address: str, body: bytes, kind: str
+    site: Installation, visitor: Visitor, box: Mailbox, address: str, body: bytes, kind: str
 ) -> None:
     headers = visitor.headers | {"content-type": kind}
     answer = visitor.http.post(address, content=body, headers=headers)
     assert answer.status_code == (413 if len(body) > 8192 else 403)
     Page(answer)
-    nothing_stored(page, box)
+    nothing_stored(site, box)
 
 
-def test_a_huge_form_is_refused_unread(page: Installation, visitor: Visitor) -> None:
+def test_a_huge_form_is_refused_unread(site: Installation, visitor: Visitor) -> None:
     headers = visitor.headers | {"content-type": "application/x-www-form-urlencoded"}
     answer = visitor.http.post("/intake/ask", content=b"a" * 2_000_000, headers=headers)
     assert answer.status_code == 413
@@ -151,7 +154,7 @@ def test_a_huge_form_is_refused_unread(page: Installation, visitor: Visitor) -> 
 @pytest.mark.parametrize("challenge", ["", "0" * 32, "x" * 32, SCRIPT, "0" * 500])
 @pytest.mark.parametrize("code", ["12345678", SCRIPT, "é", "", "1" * 70])
 def test_codes_of_no_challenge_get_one_answer(
-    page: Installation, visitor: Visitor, box: Mailbox, challenge: str, code: str
+    site: Installation, visitor: Visitor, box: Mailbox, challenge: str, code: str
 ) -> None:
     hidden = visitor.get("/intake").fields("/intake/ask", kind="email")
     sent = hidden | {"challenge": challenge, "code": code}
@@ -159,7 +162,7 @@ def test_codes_of_no_challenge_get_one_answer(
     assert answer.status_code == 410
     assert "This code can no longer be used" in Page(answer).text
     assert "alert(1)" not in answer.text
-    assert count(page, Case) == 0
+    assert count(site, Case) == 0
 
 
 @pytest.mark.parametrize(
@@ -168,13 +171,20 @@ def test_codes_of_no_challenge_get_one_answer(
     ids=["by client", "by identity"],
 )
 def test_codes_are_limited_with_an_honest_answer(
-    page: Installation, visitor: Visitor, box: Mailbox, most: int, values: list[str]
+    site: Installation, visitor: Visitor, box: Mailbox, most: int, values: list[str]
 ) -> None:
     answers = [visitor.ask(value) for value in values]
     assert [one.status_code for one in answers] == [200] * most + [429]
     assert 3590 <= int(answers[-1].headers["retry-after"]) <= 3600
     assert "try again in 60 minutes" in Page(answers[-1]).text
-    assert len(box.mails) == most == count(page, IntakeChallenge)
+    assert len(box.mails) == most == count(site, IntakeChallenge)
+
+
+def test_all_together_are_limited(site: Installation, box: Mailbox) -> None:
+    settings = site.services.settings.model_copy(update={"intake_hourly": 2})
+    app = create_app(replace(site.services, settings=settings))
+    answers = [Visitor(TestClient(app)).ask(f"a{n}@example.org") for n in range(3)]
+    assert [one.status_code for one in answers] == [200, 200, 429]
 
 
 def test_wrong_codes_of_cases_are_limited_and_right_ones_with_them(
@@ -186,32 +196,26 @@ def test_wrong_codes_of_cases_are_limited_and_right_ones_with_them(
     assert visitor.follow(code).status_code == 429
 
 
-def test_the_page_is_off_unless_it_is_switched_on(page: Installation) -> None:
-    settings = page.services.settings.model_copy(update={"intake": False})
-    from dataclasses import replace
-
-    app = create_app(replace(page.services, settings=settings))
+def test_the_page_is_off_unless_it_is_switched_on(site: Installation) -> None:
+    settings = site.services.settings.model_copy(update={"intake": False})
+    app = create_app(replace(site.services, settings=settings))
     http = TestClient(app)
     assert http.get("/intake").status_code == 404
     assert http.post("/intake/ask").status_code == 404
 
 
 def test_without_mail_only_codes_of_operators_are_asked_for(
-    page: Installation, box: Mailbox
+    site: Installation, box: Mailbox
 ) -> None:
-    from dataclasses import replace
-
-    from pydantic import SecretStr
-
-    settings = page.services.settings.model_copy(update={"smtp_url": SecretStr("")})
-    app = create_app(replace(page.services, settings=settings))
+    settings = site.services.settings.model_copy(update={"smtp_url": SecretStr("")})
+    app = create_app(replace(site.services, settings=settings))
     visitor = Visitor(TestClient(app))
     shown = visitor.get("/intake")
     assert "This service sends no codes by e-mail." in shown.text
     hidden = shown.fields("/intake/ask", proof="operator")
     answer = visitor.send("/intake/ask", {**hidden, **HIDDEN, "kind": "email", "proof": ""})
     assert answer.status_code == 503
-    assert count(page, IntakeChallenge) == 0
+    assert count(site, IntakeChallenge) == 0
 
 
 def test_nobody_is_named_outside_of_the_sealed_contact(
@@ -250,6 +254,9 @@ def test_nobody_is_named_outside_of_the_sealed_contact(
     for secret in (needle, needle.upper(), box.code(), code.replace("-", ""), code):
         assert [n for n, place in enumerate(places) if secret in place] == []
     assert needle not in answer.text
+    found = search(page.settings, [needle])
+    # What was asked for and not mailed is gone; what was proven is the contact alone.
+    assert set(found.leftovers) == {"cases.contact"}
     assert case_of(page).contact == needle  # it would have been found, were it not sealed
 
 
@@ -281,21 +288,17 @@ def test_pages_say_their_language_and_load_nothing_from_elsewhere(visitor: Visit
     assert visitor.http.get("/intake/static/x").status_code == 404
 
 
-def test_the_cookie_is_locked_to_the_site(page: Installation) -> None:
-    settings = page.services.settings.model_copy(
+def test_the_cookie_is_locked_to_the_site(site: Installation) -> None:
+    settings = site.services.settings.model_copy(
         update={"public_url": "https://erasure.example.org"}
     )
-    from dataclasses import replace
-
-    app = create_app(replace(page.services, settings=settings))
+    app = create_app(replace(site.services, settings=settings))
     cookie = TestClient(app).get("/intake").headers["set-cookie"]
     assert cookie.startswith("__Host-lethe-intake=")
     assert {"Secure", "HttpOnly", "Path=/", "SameSite=lax"} <= set(cookie.split("; "))
 
 
 def test_limits_forget_and_are_bounded() -> None:
-    from app.intake.limits import MOST_KEYS, Bound, IntakeLimitError, client_key
-
     now = [0.0]
     limits, bound = Limits(lambda: now[0]), Bound("b", 2, 10.0)
     limits.take((bound, "x"))
