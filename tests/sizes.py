@@ -159,6 +159,9 @@ FULL = {
     "tests/workers/secure_sum/client/test_masked_model.py::test_several_requests_are_completed_by_one_round": "one request, in the same file",
     "tests/workers/secure_sum/client/test_masked_model.py::test_silence_until_the_deadline_goes_to_a_person": "tests/workers/jobs/test_stalled.py",
     "tests/workers/test_recipes.py": "the exercises of docs/development.md",
+    "tests/workers/training/recipes/test_prepared.py::test_one_of_another_process_is_not_used": "starts processes; another that starts one, in the same file",
+    "tests/workers/training/recipes/test_prepared.py::test_one_that_was_killed_is_started_again": "starts processes; another that starts one, in the same file",
+    "tests/workers/training/recipes/test_prepared.py::test_where_none_starts_a_process_is_started": "starts processes; test_while_it_is_in_use_a_process_is_started, in the same file",
     "tests/workers/training/fedavg/test_determinism.py::test_another_process_trains_the_same_model": "starts processes; test_rounds.py compares bits in one",
     "tests/workers/training/fedavg/test_losses.py::test_a_segmentation_network_learns_a_mask": "tests/workers/training/networks has its gradients",
     "tests/workers/jobs/test_forest_family.py::test_all_rows_may_leave": "everything can be erased, in test_stages.py; any history, in tests/lethe/estimators/forest",
@@ -223,6 +226,8 @@ ONE_CASE = {
     "tests/workers/training/fedavg/test_device.py::test_a_device_that_does_not_is_a_warning_or_an_error": "what the device gets wrong",
     "tests/workers/training/fedavg/test_rounds.py::test_equal_bits": "the optimiser",
     "tests/workers/training/fedavg/test_rounds.py::test_equal_bits_of_a_convolutional_network": "the optimiser",
+    "tests/workers/training/recipes/test_process.py::test_a_forked_fit_is_kept_in_as_a_started_one": "how the process begins",
+    "tests/workers/training/recipes/test_process.py::test_the_bytes_are_those_of_a_fit_here": "how the process begins",
     "tests/workers/training/recipes/test_process.py::test_what_fails_ends_and_says_why": "how it fails: each starts a process",
 }  # fmt: skip
 

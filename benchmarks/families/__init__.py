@@ -13,3 +13,9 @@ for a deletion between reading the sealed rows and writing the new version, dige
 included. A forest is measured as an estimator. Of a vector index accuracy is recall@10
 beside exhaustive search by numpy.
 """
+
+import os
+
+# Of the references too, and before their libraries are loaded: threads that spin while they
+# wait for each other would count as work.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

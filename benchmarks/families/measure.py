@@ -25,6 +25,7 @@ from benchmarks.families.models import (
     Summed,
 )
 from lethe.estimators import ExactForestClassifier
+from workers.training.recipes import prepared
 
 DELETIONS = 3  # single ones, of each fold
 
@@ -86,7 +87,11 @@ class Figures:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Return the seconds of processors that a call takes, with the processes that it ended."""
+    """Return the seconds of processors that a call takes, with the processes that it ended.
+
+    Of forked fits (`workers.training.recipes.prepared`) those of the fork, and not of the one
+    start of the process that they are forked from.
+    """
     before = _processors()
     work()
     return _processors() - before
@@ -94,7 +99,8 @@ def seconds(work: Callable[[], object]) -> float:
 
 def _processors() -> float:
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + children.ru_utime + children.ru_stime
+    forked = prepared.SPENT.seconds
+    return time.process_time() + children.ru_utime + children.ru_stime + forked
 
 
 def measure(family: Family, features: Numbers, labels: Numbers, folds: int) -> Figures:

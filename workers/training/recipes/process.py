@@ -25,6 +25,7 @@ from threadpoolctl import threadpool_info
 
 from workers.errors import RefusedError
 from workers.tensor_file import decode_tensors, encode_tensors
+from workers.training.recipes import prepared
 from workers.training.recipes.fit import FitRows
 from workers.training.recipes.recipe import Recipe, libraries
 
@@ -114,8 +115,21 @@ def predict(
 def _answers(
     order: Mapping[str, Any], rows: bytes, threads: int, limits: Limits, count: int
 ) -> list[bytes]:
-    """Return the files that a process of its own answers. Raises as `fit_all`."""
-    head = json.dumps({**order, "memory": limits.memory, "parent": os.getpid()}).encode()
+    """Return the files that a process of its own answers. Raises as `fit_all`.
+
+    It is forked from one that has the libraries, or started where there is none.
+    """
+
+    def head(parent: int) -> bytes:
+        said = json.dumps({**order, "memory": limits.memory, "parent": parent}).encode()
+        return len(said).to_bytes(8, "big") + said
+
+    try:
+        found = prepared.answer(head, rows, threads, _environment(threads), limits.seconds)
+    except TimeoutError:
+        raise FitError(_too_slow(limits)) from None
+    if found is not None:
+        return _files(*found, limits, count)
     child = subprocess.Popen(
         [sys.executable, "-m", "workers.training.recipes.child"],
         stdin=subprocess.PIPE,
@@ -126,16 +140,19 @@ def _answers(
         start_new_session=True,
     )
     try:
-        sent = len(head).to_bytes(8, "big") + head + rows
-        answer, _ = child.communicate(sent, timeout=limits.seconds)
+        answer, _ = child.communicate(head(os.getpid()) + rows, timeout=limits.seconds)
     except subprocess.TimeoutExpired:
-        raise FitError(
-            f"the fit took more than {limits.seconds} s: set smaller parameters, or raise "
-            "LETHE_FIT_SECONDS"
-        ) from None
+        raise FitError(_too_slow(limits)) from None
     finally:
         _end(child)
     return _files(answer, child.returncode, limits, count)
+
+
+def _too_slow(limits: Limits) -> str:
+    return (
+        f"the fit took more than {limits.seconds} s: set smaller parameters, or raise "
+        "LETHE_FIT_SECONDS"
+    )
 
 
 def try_twice(recipe: Recipe, table: FitRows, limits: Limits) -> bytes:
@@ -200,7 +217,7 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
 
 
 def _files(answer: bytes, status: int, limits: Limits, count: int) -> list[bytes]:
-    if answer[:1] == b"+":
+    if answer[:1] == b"+" and not status:
         found, start = [], 1 + 8 * count
         for place in range(1, start, 8):
             end = start + int.from_bytes(answer[place : place + 8], "big")
@@ -227,7 +244,15 @@ def _environment(threads: int) -> dict[str, str]:
     kept = {
         name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ
     }
-    fixed = {"LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0", "PYTHONPATH": str(ROOT)}
+    fixed = {
+        "LC_ALL": "C.UTF-8",
+        # joblib makes semaphores, which are files, unless it cannot when it is imported.
+        "JOBLIB_MULTIPROCESSING": "0",
+        # Threads that wait for each other sleep: on a busy machine spinning takes far longer.
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "PYTHONHASHSEED": "0",
+        "PYTHONPATH": str(ROOT),
+    }
     return {**kept, **fixed, **{name: str(threads) for name in THREADS}}
 
 

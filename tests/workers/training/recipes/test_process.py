@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from workers.errors import RefusedError
-from workers.training.recipes import process
+from workers.training.recipes import prepared, process
 from workers.training.recipes.files import decode
 from workers.training.recipes.fit import FitRows
 from workers.training.recipes.fit import fit as fit_here
@@ -18,6 +19,7 @@ from workers.training.recipes.process import FitError, Limits, fit, try_twice
 from workers.training.recipes.recipe import Recipe, RecipeStep
 
 LIMITS = Limits(seconds=120, memory=4 << 30)
+PROCESSES = Path("/proc")
 FOREST = "sklearn.ensemble.RandomForestClassifier"
 rng = np.random.default_rng(0)
 FEATURES = rng.normal(size=(300, 4))
@@ -28,21 +30,38 @@ def one(name: str, **parameters: object) -> Recipe:
     return Recipe((RecipeStep(name, parameters),), 0, None)
 
 
-def children() -> list[str]:
-    """Return the command lines of fits that run now, of this process."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = (path / "stat").read_text().rpartition(")")[2].split()[1]
-            command = (path / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if b"recipes.child" in command and parent == str(os.getpid()):
-            found.append(command.decode())
+def children(parent: int | None = None) -> list[str]:
+    """Return the processes of fits that run now, of this process or of its templates."""
+    found, templates = [], []
+    own = str(parent or os.getpid())
+    listed = [(path.name, *_parent_and_command(path)) for path in PROCESSES.glob("[0-9]*")]
+    for pid, above, command in listed:
+        if above == own and b"recipes.template" in command:
+            templates.append(pid)
+    for pid, above, command in listed:
+        started = above == own and b"recipes.child" in command
+        if started or (above in templates and b"recipes.template" in command):
+            found.append(pid)
     return found
 
 
-def test_the_bytes_are_those_of_a_fit_here() -> None:
+def _parent_and_command(path: Path) -> tuple[str, bytes]:
+    try:
+        parent = (path / "stat").read_text().rpartition(")")[2].split()[1]
+        return parent, (path / "cmdline").read_bytes()
+    except OSError:
+        return "", b""
+
+
+@pytest.fixture(params=["forked", "started"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How a process of a fit begins: both ways have the same limits and the same ends."""
+    if request.param == "started":
+        monkeypatch.setattr(prepared, "_template", lambda *_: None)
+    return str(request.param)
+
+
+def test_the_bytes_are_those_of_a_fit_here(way: str) -> None:
     recipe = one(FOREST, n_estimators=5)
     assert try_twice(recipe, ROWS, LIMITS) == fit_here(recipe, ROWS, 1)
     assert children() == []
@@ -75,7 +94,9 @@ def test_another_process_predicts_by_the_file() -> None:
     ],
     ids=["hangs", "memory", "rows", "parameter"],
 )
-def test_what_fails_ends_and_says_why(recipe: Recipe, limits: Limits, said: str) -> None:
+def test_what_fails_ends_and_says_why(
+    recipe: Recipe, limits: Limits, said: str, way: str
+) -> None:
     if recipe.steps[0].estimator.endswith("PolynomialFeatures"):
         recipe = Recipe((*recipe.steps, RecipeStep(FOREST, {})), 0, None)
         rows = FitRows(np.resize(FEATURES, (3000, 8)), np.resize(ROWS.labels, 3000))
@@ -100,6 +121,7 @@ def test_a_message_quotes_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_process_that_dies_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepared, "_template", lambda *_: None)
     monkeypatch.setattr(process, "sys", type("Sys", (), {"executable": "/bin/false"}))
     with pytest.raises(FitError, match=r"died \(status 1\)"):
         fit(one(FOREST), ROWS, 1, LIMITS)
@@ -145,8 +167,7 @@ def test_a_fit_dies_with_the_process_that_asked_for_it() -> None:
     parent = subprocess.Popen([sys.executable, "-c", code])
     found: list[str] = []
     while not found:
-        listed = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
-        found = [pid for pid in listed if b"recipes.child" in _command(pid)]
+        found = children(parent.pid)
         assert parent.poll() is None
         time.sleep(0.05)
     time.sleep(1)
@@ -205,3 +226,41 @@ print(
         cwd=process.ROOT,
     )
     assert found.stdout.strip() == outcome
+
+
+def test_a_forked_fit_is_kept_in_as_a_started_one(way: str) -> None:
+    """It has imported libraries with threads of their own, and has to leave them behind."""
+    said: list[str] = []
+
+    def hang() -> None:
+        try:
+            fit(one(FOREST, n_estimators=10**6), ROWS, 2, Limits(6, 4 << 30))
+        except FitError as error:
+            said.append(str(error))
+
+    thread = threading.Thread(target=hang)
+    thread.start()
+    seen: set[tuple[str, ...]] = set()
+    names = ("Seccomp:", "NoNewPrivs:", "network")
+    alone = {"Seccomp:": "2", "NoNewPrivs:": "1", "network": "other"}
+    while thread.is_alive() and tuple(alone.values()) not in seen:
+        for pid in children():
+            found = _confined(pid)
+            seen.add(tuple(found.get(name, "") for name in names))
+        time.sleep(0.05)
+    thread.join()
+    assert tuple(alone.values()) in seen, seen
+    assert "more than 6 s" in said[0]
+    assert children() == []
+
+
+def _confined(pid: str) -> dict[str, str]:
+    """Return what the kernel says of a process."""
+    try:
+        lines = (PROCESSES / pid / "status").read_text().splitlines()
+        network = (PROCESSES / pid / "ns/net").readlink()
+    except OSError:
+        return {}
+    found = dict(line.split()[:2] for line in lines if len(line.split()) > 1)
+    same = network == (PROCESSES / "self/ns/net").readlink()
+    return {**found, "network": "same" if same else "other"}
