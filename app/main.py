@@ -25,18 +25,21 @@ from app.api import (
     releases,
     requests,
     rounds,
+    streams,
     verification,
     webhooks,
 )
 from app.api.calls import Calls
 from app.api.limits import BodyLimit, PlainTargets
 from app.api.parsing import Parsing
+from app.notices.stream import Streams
 from app.service import keys as keys_service
 from app.service.context import Services, open_services
 from app.settings import Settings
 
 ROUTES = (
     requests,
+    streams,
     documents,
     people,
     releases,
@@ -78,6 +81,7 @@ def create_app(services: Services | None = None) -> FastAPI:
         redoc_url=None,
     )
     app.state.services = opened
+    app.state.streams = Streams()
     app.state.parsing = Parsing(opened.settings.max_parsed_at_once)
 
     def known(header: str) -> bool:

@@ -55,6 +55,8 @@ FILES: dict[str, tuple[str, bool]] = {
     "getTile": (_BYTES, True),
     "getIssuerKey": ("application/x-pem-file", False),
     "getMetrics": (METRICS_TYPE, False),
+    "followRequest": ("text/event-stream", False),
+    "followCase": ("text/event-stream", False),
 }
 # Further content types of a file that has several forms.
 OTHER_FORMS: dict[str, tuple[str, ...]] = {
@@ -115,6 +117,8 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     ),
     "listRequests": (p.UnknownModelError, p.NotFoundError),
     "getRequest": _UNKNOWN,
+    "followRequest": _UNKNOWN,
+    "followCase": (p.NotFoundError, PeopleChangedError),
     "withdrawRequest": (p.NotFoundError, p.NotWithdrawableError, PeopleChangedError),
     "decideRequest": (p.NotFoundError, p.ConflictError),
     "getCertificate": (p.NotFoundError, p.NotIssuedError),
