@@ -416,13 +416,13 @@ def _watch(service: Client, request_id: str, timeout: float | None, as_json: boo
 
     with Waiting("request") as waiting:
         if timeout is None:
-            _stream(service, request_id, lambda shown: (show(shown), go_on(shown)))
+            _stream(service, request_id, show, go_on)
         ended = service.wait(request_id, timeout, show, go_on)
     if ended.state != "certified":
         sys.exit(1)
 
 
-def _stream(service: Client, request_id: str, tell: Callable[[RequestStatus], object]) -> None:
+def _stream(service: Client, request_id: str, *tell: Callable[[RequestStatus], object]) -> None:
     """Tell the request's status at each event of its stream; return when there is no more.
 
     A service without streams, or with too many, is asked again and again by the caller.
@@ -430,7 +430,8 @@ def _stream(service: Client, request_id: str, tell: Callable[[RequestStatus], ob
     try:
         for _ in service.events(request_id):
             shown = service.status(request_id)
-            tell(shown)
+            for one in tell:
+                one(shown)
             if shown.final:
                 return
     except (ProblemError, UnreachableError, AnswerError):

@@ -150,6 +150,9 @@ class FakeService:
                 stored = self._find(request_id)
                 stored.states = deque(["withdrawn"])
                 return self._show(stored, advance=True)
+            case ["GET", "v1", "requests", request_id, "events"] if self.stream:
+                self._find(request_id)
+                return Answer(200, self.stream.encode())
             case ["GET", "v1", "requests", request_id, "certificate"]:
                 assert "sigstore.bundle" in seen.headers["accept"]
                 self._find(request_id)
