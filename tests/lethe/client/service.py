@@ -99,6 +99,7 @@ class FakeService:
         self.preview: dict[str, Any] = {"records": 1, "needed": 0, "warnings": []}
         self.models: list[tuple[dict[str, Any], bytes]] = []
         self.states: tuple[str, ...] = STATES
+        self.stream = ""  # of server-sent events; a service without them has none
         self.attempt: dict[str, Any] | None = None
         self.progress: dict[str, Any] | None = None
         self.page_size = 2
