@@ -140,9 +140,9 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     "listDeliveries": (p.NotFoundError, p.BadCursorError),
     "replayWebhook": (p.NotFoundError, p.ConflictError),
     "testWebhook": (p.NotFoundError, p.ConflictError),
-    "rotateWebhook": (p.NotFoundError,),
-    "disableWebhook": (p.NotFoundError,),
-    "enableWebhook": (p.NotFoundError,),
+    "rotateWebhook": (p.NotFoundError, p.ConflictError),
+    "disableWebhook": (p.NotFoundError, p.ConflictError),
+    "enableWebhook": (p.NotFoundError, p.ConflictError),
     "removeWebhook": (p.NotFoundError,),
     "dropRelease": (p.NotFoundError, p.ReleaseClosedError),
     "openRound": (

@@ -36,9 +36,8 @@ async def follow_request(
     Events are `history` with the log index as id, `progress`, and `end`. 204: it has ended, and
     all of its history was seen.
     """
-    return await _follow(
-        request, partial(stream.of_request, services, request_id), last_event_id
-    )
+    read = partial(stream.of_request, services, request_id)
+    return await _follow(request, request_id, read, last_event_id)
 
 
 @router.get(
@@ -48,17 +47,18 @@ async def follow_case(
     ref: str, request: Request, services: ServicesDep, last_event_id: LastEventId = None
 ) -> Response:
     """Follow a case, or a request by its reference: its timeline, as `followRequest`."""
-    return await _follow(request, partial(stream.of_case, services, ref), last_event_id)
+    read = partial(stream.of_case, services, ref)
+    return await _follow(request, ref, read, last_event_id)
 
 
 async def _follow(
-    request: Request, read: Callable[[int], stream.News], last: str | None
+    request: Request, what: str, read: Callable[[int], stream.News], last: str | None
 ) -> Response:
     after = int(last) if last is not None and last.isascii() and last.isdigit() else -1
     first = await run_in_threadpool(read, after)
     if after >= 0 and first.ended and not first.items:
         return Response(status_code=204)  # WHATWG HTML 9.2: connect no more
     streams: stream.Streams = request.app.state.streams
-    streams.check()
-    body = stream.follow(streams, read, after, first)
+    streams.check(what)
+    body = stream.follow(streams, what, read, after, first)
     return StreamingResponse(body, headers=HEADERS)

@@ -8,6 +8,7 @@ connect again, and go on at the log index that they saw last.
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,7 @@ from models import Job, RequestEvent
 FIRST_POLL_S, POLL_S, POLL_GROWTH = 0.1, 1.0, 1.3  # an erasure takes about 0.3 s when idle
 BEAT_S = 15.0  # proxies close what is silent for longer, often after 30 s
 LIFE_S = 3600.0
+MOST_EACH = 5  # of one request: whoever holds its id cannot take all places
 MOST = 100  # streams of one process, each of which reads once in POLL_S or more often
 
 
@@ -45,12 +47,13 @@ class Streams:
     """The open streams of one process. `end` lets them end with their next look."""
 
     def __init__(self) -> None:
-        self.open = 0
+        self.open: Counter[str] = Counter()  # by what is followed
         self.ending = False
 
-    def check(self) -> None:
-        """Raise BusyError if there are MOST, or the process is ending."""
-        if self.open >= MOST or self.ending:
+    def check(self, what: str) -> None:
+        """Raise BusyError: there are MOST, or MOST_EACH of `what`, or the process is ending."""
+        full = self.open.total() >= MOST or self.open[what] >= MOST_EACH
+        if full or self.ending:
             raise BusyError("too many streams are open: ask again later, or ask for the state")
 
     def end(self) -> None:
@@ -99,13 +102,13 @@ def of_case(services: Services, ref: str, after: int) -> News:
 
 
 async def follow(
-    streams: Streams, read: Callable[[int], News], after: int, first: News
+    streams: Streams, what: str, read: Callable[[int], News], after: int, first: News
 ) -> AsyncIterator[bytes]:
     """Yield events until what is followed has ended; counted in `streams` meanwhile.
 
     read: returns what is new after a log index. first: what it returned already.
     """
-    streams.open += 1  # here: an answer that never began would not be counted down
+    streams.open[what] += 1  # here: an answer that never began would not be counted down
     try:
         news, progress, pause = first, None, FIRST_POLL_S
         began = beat = time.monotonic()
@@ -131,7 +134,8 @@ async def follow(
             is_new = bool(news.items) or news.progress != progress
             pause = FIRST_POLL_S if is_new else min(POLL_S, pause * POLL_GROWTH)
     finally:
-        streams.open -= 1
+        streams.open[what] -= 1
+        streams.open += Counter()  # forgets what nobody follows
 
 
 def _event(kind: str, data: dict[str, Any], index: int | None = None) -> bytes:

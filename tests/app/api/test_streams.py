@@ -59,12 +59,12 @@ def test_events_arrive_while_the_request_is_executed(ready: Installation) -> Non
         first = stream.of_request(services, request, -1)
         read = lambda after: stream.of_request(services, request, after)  # noqa: E731
         streams = stream.Streams()
-        async for part in stream.follow(streams, read, -1, first):
-            assert streams.open == 1
+        async for part in stream.follow(streams, request, read, -1, first):
+            assert streams.open[request] == 1
             seen.append(part)
             if b"progress" in part:
                 begun.set()
-        assert streams.open == 0
+        assert not streams.open
 
     def work() -> None:
         begun.wait(60)
@@ -108,20 +108,22 @@ def test_streams_are_bounded_and_end_with_their_process(
     refused = ready.caller.http.get(path)
     problem(refused, 503, "busy")
     assert refused.headers["retry-after"] == "5"
-    monkeypatch.setattr(stream, "MOST", 1)
+    monkeypatch.setattr(stream, "MOST", 2)
+    monkeypatch.setattr(stream, "MOST_EACH", 1)
 
     async def first() -> None:
         news = stream.of_request(ready.services, request, -1)
         read = lambda after: stream.of_request(ready.services, request, after)  # noqa: E731
-        following = stream.follow(streams, read, -1, news)
+        following = stream.follow(streams, request, read, -1, news)
         await anext(following)
         with pytest.raises(BusyError):
-            streams.check()
+            streams.check(request)
+        streams.check("another")
         streams.end()
         assert [part async for part in following][-1].startswith(b"event: history")
 
     asyncio.run(first())
-    assert streams.open == 0
+    assert not streams.open
     problem(ready.caller.http.get(path), 503, "busy")
 
 
@@ -140,7 +142,7 @@ def test_nobody_follows_what_is_not_there_or_not_theirs(ready: Installation) -> 
 
 def test_an_application_has_no_open_stream(ready: Installation) -> None:
     made: Any = create_app(ready.services).state.streams
-    assert (made.open, made.ending) == (0, False)
+    assert (made.open.total(), made.ending) == (0, False)
 
 
 @pytest.mark.parametrize(
