@@ -25,6 +25,7 @@ from app.api import (
     releases,
     requests,
     rounds,
+    streams,
     verification,
     webhooks,
 )
@@ -32,6 +33,7 @@ from app.api.calls import Calls
 from app.api.limits import BodyLimit, PlainTargets
 from app.api.parsing import Parsing
 from app.console import routes as console
+from app.notices.stream import Streams
 from app.protocols.drp import routes as drp
 from app.protocols.opendsr import routes as opendsr
 from app.protocols.opendsr.processor import load_processor
@@ -41,6 +43,7 @@ from app.settings import Settings
 
 ROUTES = (
     requests,
+    streams,
     documents,
     people,
     releases,
@@ -86,6 +89,7 @@ def create_app(services: Services | None = None) -> FastAPI:
     )
     app.state.services = opened
     app.state.opendsr = load_processor(opened.settings)
+    app.state.streams = Streams()
     app.state.parsing = Parsing(opened.settings.max_parsed_at_once)
 
     def known(header: str) -> bool:

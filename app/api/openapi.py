@@ -58,6 +58,8 @@ FILES: dict[str, tuple[str, bool]] = {
     "getTile": (_BYTES, True),
     "getIssuerKey": ("application/x-pem-file", False),
     "getMetrics": (METRICS_TYPE, False),
+    "followRequest": ("text/event-stream", False),
+    "followCase": ("text/event-stream", False),
 }
 # Further content types of a file that has several forms.
 OTHER_FORMS: dict[str, tuple[str, ...]] = {
@@ -118,6 +120,8 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     ),
     "listRequests": (p.UnknownModelError, p.NotFoundError),
     "getRequest": _UNKNOWN,
+    "followRequest": _UNKNOWN,
+    "followCase": (p.NotFoundError, PeopleChangedError),
     "withdrawRequest": (p.NotFoundError, p.NotWithdrawableError, PeopleChangedError),
     "decideRequest": (p.NotFoundError, p.ConflictError),
     "getCertificateReceipt": (
@@ -156,9 +160,9 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     "listDeliveries": (p.NotFoundError, p.BadCursorError),
     "replayWebhook": (p.NotFoundError, p.ConflictError),
     "testWebhook": (p.NotFoundError, p.ConflictError),
-    "rotateWebhook": (p.NotFoundError,),
-    "disableWebhook": (p.NotFoundError,),
-    "enableWebhook": (p.NotFoundError,),
+    "rotateWebhook": (p.NotFoundError, p.ConflictError),
+    "disableWebhook": (p.NotFoundError, p.ConflictError),
+    "enableWebhook": (p.NotFoundError, p.ConflictError),
     "removeWebhook": (p.NotFoundError,),
     "dropRelease": (p.NotFoundError, p.ReleaseClosedError),
     "openRound": (

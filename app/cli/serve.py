@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import FrameType
 from typing import NoReturn
 
 import click
@@ -59,7 +60,16 @@ def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) 
             _write(ready_file, {"base_url": base_url, "pid": os.getpid()})
         # Access logs would hold request ids, which are capabilities.
         config = uvicorn.Config(application, log_config=None, access_log=False)
-        uvicorn.Server(config).run(sockets=[listener])
+        server = uvicorn.Server(config)
+        # It waits for open answers, and a stream would be one for an hour.
+        leave, streams = server.handle_exit, application.state.streams
+
+        def ending(sig: int, frame: FrameType | None) -> None:
+            streams.end()
+            leave(sig, frame)
+
+        server.handle_exit = ending  # type: ignore[method-assign]
+        server.run(sockets=[listener])
     finally:
         for worker in workers:
             worker.end()

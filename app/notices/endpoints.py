@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
+from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
 from app.ledger.key_rows import believed, key_rows
@@ -129,7 +130,11 @@ def _change(
     """Put a changed row in the place of an endpoint's, and list the old one as revoked.
 
     The list comes after the commit: the other way round, a failed commit would lose the
-    endpoint. Raises NotFoundError: there is none.
+    endpoint.
+
+    Raises:
+        NotFoundError: There is none.
+        ConflictError: Another process changed it meanwhile.
     """
     old: list[Webhook] = []
 
@@ -144,7 +149,10 @@ def _change(
         change(changed, clock(session))
         return _store(session, changed)
 
-    made = write(services, effect)
+    try:
+        made = write(services, effect)
+    except IntegrityError:
+        raise ConflictError("the webhook was changed meanwhile: try again") from None
     with services.reading() as session:
         key_rows(session).revoke(old[0])
     return made

@@ -6,25 +6,25 @@ those that were logged gets no mail.
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
 from app.notices import events, mailings
 from app.notices.mail import Message, is_address
-from app.notices.notice import NoNoticeError
+from app.notices.notice import NoNoticeError, opened_events
 from app.problems import NotFoundError
 from app.schemas.base import format_time
-from app.schemas.people import CaseView, QueueQuery
+from app.schemas.people import QueueQuery
 from app.service.context import Services
 from app.service.deadlines import REMIND_DAYS
 from app.service.desk import cases, queue
-from models import Case, Delivery
+from app.service.desk.parts import ENDED, ERASING, Part, load
+from models import Case, Delivery, ErasureRequest, RequestEvent
 from models.database.clock import clock
 
 BY = "lethe: notice"  # in the log's entry of an opened contact, where an officer's name is
@@ -63,13 +63,13 @@ def write(services: Services, delivery: Delivery) -> Message:
 def _to_person(services: Services, event: str, about: str) -> Message:
     ref, _, index = about.partition("/")
     with services.reading() as session:
-        case = session.get(Case, ref)
-        if case is None or case.contact is None:
+        if (stored := session.get(Case, ref)) is None or stored.contact is None:
             raise NoNoticeError("no contact")
-        if not is_address(case.contact):
+        if not is_address(stored.contact):
             raise NoNoticeError("no e-mail address")
-    shown = cases.show(services, ref)
-    said = _said(services, event, shown, index)
+        case, parts = load(services, session, ref)
+        said = {"case": case.ref, "received": format_time(case.received_at)[:10]}
+        said |= _said(services, session, event, case, parts, int(index or 0))
     try:
         to = cases.open_contact(services, ref, BY).contact
     except NotFoundError:  # closed meanwhile
@@ -77,50 +77,75 @@ def _to_person(services: Services, event: str, about: str) -> Message:
     return _message(services, to, event.removeprefix("mail."), **said)
 
 
-def _said(services: Services, event: str, shown: CaseView, index: str) -> dict[str, object]:
-    said: dict[str, object] = {
-        "case": shown.ref,
-        "received": format_time(shown.received_at)[:10],
-        "due": format_time(shown.due_at)[:10],
-    }
-    if event == events.RECEIVED_MAIL:
-        if shown.state != "open":
-            raise NoNoticeError("answered")
-        return said
+def _said(
+    services: Services,
+    session: Session,
+    event: str,
+    case: Case,
+    parts: Sequence[Part],
+    index: int,
+) -> dict[str, str]:
+    """Return what a mail says of a case: logged parts, and its requests' signed entries."""
+    opened = [_opened(services, session, part) for part in parts]
     if event == events.EXTENDED_MAIL:
-        for item in shown.timeline:
-            if str(item.log_index) == index and item.event == "request.extended":
-                due = item.detail["due_at"][:10]
-                return {**said, **_why(services, item.detail), "due": due}
-        raise NoNoticeError("not as logged")
-    last = max(
-        (item.log_index for item in shown.timeline if item.event in mailings.ENDS), default=0
-    )
-    if shown.state == "open" or index not in ("0", str(last)):
+        found = [one[index] for one in opened if index in one]
+        if not found or found[0].event != "request.extended":
+            raise NoNoticeError("not as logged")
+        return _why(services, found[0]) | {"due": str(found[0].payload["due_at"])[:10]}
+    ends = [_end(one) for one in opened]
+    open_parts = [
+        part
+        for part, end in zip(parts, ends, strict=True)
+        if part.found == ERASING and end is None
+    ]
+    if event == events.RECEIVED_MAIL:
+        if not open_parts:
+            raise NoNoticeError("answered")
+        return {"due": format_time(case.due_at)[:10]}
+    last = max((end.log_index for end in ends if end is not None), default=0)
+    if open_parts or index not in (0, last):
         raise NoNoticeError("not the last part")  # the entry that ends the case is told
+    lines = [_line(services, part, end) for part, end in zip(parts, ends, strict=True)]
     public = services.settings.public_url.rstrip("/")
-    return {**said, "parts": _parts(services, shown), "verify": f"{public}{VERIFY}"}
+    return {"parts": "\n".join(lines), "verify": f"{public}{VERIFY}"}
 
 
-def _parts(services: Services, shown: CaseView) -> str:
-    known = _section(services, "answered")
-    lines = []
-    for part in shown.parts:
-        own = [item for item in shown.timeline if item.model == part.model]
-        ends = [item for item in own if item.event in mailings.ENDS]
-        detail = ends[-1].detail if ends else {}
-        values: dict[str, Any] = {
-            "model": part.model,
-            "index": ends[-1].log_index if ends else part.log_index,
-            **_why(services, detail),
+def _opened(services: Services, session: Session, part: Part) -> dict[int, RequestEvent]:
+    request = None if part.request is None else session.get(ErasureRequest, part.request)
+    if request is None:
+        return {}
+    if request.ref != part.request_ref or not request.event_key:
+        raise NoNoticeError("not as logged")
+    return opened_events(services, session, request)
+
+
+def _end(opened: Mapping[int, RequestEvent]) -> RequestEvent | None:
+    ends = [row for _, row in sorted(opened.items()) if row.event in mailings.ENDS]
+    return ends[-1] if ends else None
+
+
+def _line(services: Services, part: Part, end: RequestEvent | None) -> str:
+    """Return what became of a part."""
+    known, values = _section(services, "answered"), {"model": part.model}
+    if part.found != ERASING or end is None:
+        return known[ENDED[part.found]].format(**values)
+    name = end.event.removeprefix("request.")
+    if name == "certified":
+        values |= {
+            "index": str(end.payload["certificate"]),
+            "result": str(end.payload["result"]),
         }
-        lines.append(known[part.outcome].format(**values).strip())
-    return "\n".join(lines)
+        name = "certified" if values["result"] == "PASS" else "not_shown"
+    elif name == "refused":
+        values |= _why(services, end)
+    return known[name].format(**values).strip()
 
 
-def _why(services: Services, detail: Mapping[str, str]) -> dict[str, str]:
-    none = _section(services, "answered")["no_reason"]
-    return {"reason": detail.get("reason", none), "notice": detail.get("notice", "")}
+def _why(services: Services, row: RequestEvent) -> dict[str, str]:
+    """Return reason and remedies of an officer's decision; a worker's are for officers."""
+    if "notice" not in row.payload:
+        return {"reason": _section(services, "answered")["no_reason"], "notice": ""}
+    return {"reason": str(row.payload["reason"]), "notice": str(row.payload["notice"])}
 
 
 def _digest(services: Services, to: str, day: str) -> Message:

@@ -100,7 +100,7 @@ def _of_request(
     ).first()
     if request is None or not request.event_key:
         raise NoNoticeError("retention ended")
-    said = _opened(services, session, request)
+    said = opened_events(services, session, request)
     if index not in said or said[index].event != leaf.event:
         raise NoNoticeError("not as logged")
     received = next((one for one in said.values() if one.event == "request.received"), None)
@@ -137,10 +137,14 @@ def _of_request(
     return Notice(event, format_time(at), data, model)
 
 
-def _opened(
+def opened_events(
     services: Services, session: Session, request: ErasureRequest
 ) -> dict[int, RequestEvent]:
-    """Return a request's events by index, each of which opens its signed entry."""
+    """Return a request's events by index, each of which opens its signed entry.
+
+    Raises:
+        NoNoticeError: One does not.
+    """
     query = select(RequestEvent).where(RequestEvent.request_id == request.id)
     stored = session.exec(query.order_by(col(RequestEvent.log_index))).all()
     leaves = [(one.log_index, entry(services, session, one.log_index)[0]) for one in stored]

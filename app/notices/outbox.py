@@ -39,7 +39,7 @@ def read_on(services: Services) -> bool:
         read = storage.read_entries(session, start, end) if hooks or mail else {}
         owed: list[Owed] = []
         foreign = False
-        for index in range(start, end) if read else ():
+        for index in range(start, end) if hooks or mail else ():
             if index not in read or not key.is_authentic(read[index]):
                 # The log goes on once it is repaired, at this index; so do notices.
                 owed += alarms(services, hooks, f"log-entry-{index}", session)

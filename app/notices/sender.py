@@ -49,7 +49,8 @@ class Sender:
                 now = clock(session)
             deliver.forget(self._services, KEPT, now)
         mailings.owe_digest(self._services)
-        deliver.run(self._services)
+        while deliver.run(self._services) >= deliver.EACH and not self._stop.is_set():
+            pass  # a receiver may have more than one turn's share
 
     def _run(self) -> None:
         while not self._stop.is_set():

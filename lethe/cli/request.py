@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +25,7 @@ from lethe.cli.options import (
 from lethe.cli.person import SETTLED, print_case, wait_for_case
 from lethe.cli.waiting import Waiting
 from lethe.client import Client, Preview, ProblemError, Receipt, RequestStatus
+from lethe.client.errors import AnswerError, UnreachableError
 from lethe.client.keyids import derived_keyid
 from lethe.identity import parse
 from lethe.log.note import NoteVerifier, parse_log_vkey
@@ -395,7 +396,12 @@ def _read_vkey(path: Path) -> NoteVerifier:
 
 
 def _watch(service: Client, request_id: str, timeout: float | None, as_json: bool) -> None:
+    said: list[str] = []
+
     def show(shown: RequestStatus) -> None:
+        if said[-1:] == [shown.state]:  # the stream said so before
+            return
+        said.append(shown.state)
         waiting.clear()
         if as_json:
             print_json(shown.document)
@@ -409,9 +415,27 @@ def _watch(service: Client, request_id: str, timeout: float | None, as_json: boo
             waiting.tell(plain(shown.state), shown.progress)
 
     with Waiting("request") as waiting:
+        if timeout is None:
+            _stream(service, request_id, show, go_on)
         ended = service.wait(request_id, timeout, show, go_on)
     if ended.state != "certified":
         sys.exit(1)
+
+
+def _stream(service: Client, request_id: str, *tell: Callable[[RequestStatus], object]) -> None:
+    """Tell the request's status at each event of its stream; return when there is no more.
+
+    A service without streams, or with too many, is asked again and again by the caller.
+    """
+    try:
+        for _ in service.events(request_id):
+            shown = service.status(request_id)
+            for one in tell:
+                one(shown)
+            if shown.final:
+                return
+    except (ProblemError, UnreachableError, AnswerError):
+        return
 
 
 def _stop_if_uncertifiable(service: Client, model: str, method: str, scope: _Scope) -> None:

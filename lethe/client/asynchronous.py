@@ -2,14 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import httpx2
 
-from lethe.client.calls import Call
+from lethe.client import calls
+from lethe.client.answers import parse_problem
+from lethe.client.calls import ANSWER, Call
 from lethe.client.core import Conversation, Pause, Send
 from lethe.client.errors import AnswerError
+from lethe.client.events import EventParser, StreamEvent
 from lethe.client.operations import Listing, Operations, named_after
 from lethe.client.retry import RetryPolicy
 from lethe.log.note import NoteVerifier
@@ -119,6 +123,25 @@ class AsyncClient:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+    async def events(
+        self, request_id: str, after: int | None = None
+    ) -> AsyncIterator[StreamEvent]:
+        """Yield a request's events as they happen; as `Client.events`."""
+        request = self._operations.build(calls.follow(request_id, after))
+        parser = EventParser()
+        try:
+            async with aclosing(await self._http.send(request, stream=True)) as response:
+                if not response.is_success:
+                    reader = Send(request, ANSWER).reader(response)
+                    async for chunk in response.aiter_bytes():
+                        reader.add(chunk)
+                    raise parse_problem(reader.whole())
+                async for text in response.aiter_text():
+                    for event in parser.feed(text):
+                        yield event
+        except httpx2.HTTPError as error:
+            raise self._operations.unreachable(1, error) from error
 
     async def close(self) -> None:
         """Close the connections."""

@@ -103,6 +103,14 @@ def request(request_id: str, part: str = "", accept: str = JSON) -> Call:
     return Call("GET", path, headers={"Accept": accept}, most=FILE if part else ANSWER)
 
 
+def follow(request_id: str, after: int | None) -> Call:
+    """GET the stream of a request's events, those after a log index."""
+    headers = {"Accept": "text/event-stream"}
+    if after is not None:
+        headers["Last-Event-ID"] = str(after)
+    return Call("GET", _path("v1", "requests", request_id) + "/events", headers=headers)
+
+
 def withdraw(request_id: str) -> Call:
     """DELETE a request, signed if there is a key, or else with the operator's token."""
     return Call("DELETE", _path("v1", "requests", request_id), "either")

@@ -181,10 +181,10 @@ class Core:
                 response: httpx2.Response = yield Send(self.build(call), call.most)
             except RETRYABLE_ERRORS as error:
                 if last:
-                    raise self._unreachable(tried, error) from error
+                    raise self.unreachable(tried, error) from error
                 pause = self._retry.pause(tried, self._jitter)
             except httpx2.HTTPError as error:
-                raise self._unreachable(tried, error) from error
+                raise self.unreachable(tried, error) from error
             else:
                 if response.is_success:
                     return response
@@ -194,7 +194,8 @@ class Core:
                 pause = wanted
             yield Pause(pause)
 
-    def _unreachable(self, tries: int, error: Exception) -> UnreachableError:
+    def unreachable(self, tries: int, error: Exception) -> UnreachableError:
+        """Return the error of a service that gave no answer."""
         # Host and port alone: the path may hold a request's id, the rest a password.
         url = httpx2.URL(self._base)
         count = f"{tries} tried" if tries == 1 else f"{tries} tries"

@@ -2,15 +2,18 @@
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from types import TracebackType
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 import httpx2
 
-from lethe.client.answers import Document
-from lethe.client.calls import Call
+from lethe.client import calls
+from lethe.client.answers import Document, parse_problem
+from lethe.client.calls import ANSWER, Call
 from lethe.client.core import Conversation, Pause, Send
 from lethe.client.errors import AnswerError
+from lethe.client.events import EventParser, StreamEvent
 from lethe.client.operations import Listing, Operations, as_it_is, named_after
 from lethe.client.retry import RetryPolicy
 from lethe.log.note import NoteVerifier
@@ -134,6 +137,31 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def events(self, request_id: str, after: int | None = None) -> Iterator[StreamEvent]:
+        """Yield a request's events as they happen, until it ends or the service breaks off.
+
+        after: only those after this log index, as of the last one that was seen. Call it again
+        to go on after a break; `wait` needs no such care.
+
+        Raises:
+            ProblemError: The service refused; too many may follow, or it has no streams.
+            UnreachableError: The connection was lost, or was silent for the time-out.
+            AnswerError: It is no stream of events.
+        """
+        request = self._operations.build(calls.follow(request_id, after))
+        parser = EventParser()
+        try:
+            with closing(self._http.send(request, stream=True)) as response:
+                if not response.is_success:
+                    reader = Send(request, ANSWER).reader(response)
+                    for chunk in response.iter_bytes():
+                        reader.add(chunk)
+                    raise parse_problem(reader.whole())
+                for text in response.iter_text():
+                    yield from parser.feed(text)
+        except httpx2.HTTPError as error:
+            raise self._operations.unreachable(1, error) from error
 
     def close(self) -> None:
         """Close the connections."""

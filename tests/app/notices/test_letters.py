@@ -13,7 +13,7 @@ from sqlmodel import Session, select
 from app.notices import alarms, letters, mailings
 from app.notices.sender import Sender
 from app.reconcile.model_events import model_events
-from models import Case, ErasureRequest
+from models import Case, Certificate, ErasureRequest, RequestEvent
 from tests.app.notices.conftest import rows, turn
 from tests.app.notices.test_mail import FROM, Inbox, server
 from tests.installation import Installation
@@ -72,12 +72,9 @@ def test_a_person_hears_of_receipt_and_answer_and_the_log_of_each_use_of_the_add
     said = answered.get_content()
     done = shown(installation, case["ref"]).json()
     for part in done["parts"]:
-        [end] = [
-            item["log_index"]
-            for item in done["timeline"]
-            if (item["model"], item["event"]) == (part["model"], "request.certified")
-        ]
-        assert f"Model {part['model']}: erased; the certificate is entry {end}" in said
+        with Session(installation.services.engine) as session:
+            index = session.get_one(Certificate, part["request"]).log_index
+        assert f"Model {part['model']}: erased; the certificate is entry {index} " in said
     assert "http://testserver/verify" in said
     turn(installation)
     assert read(inbox) == []
@@ -159,6 +156,27 @@ def test_an_address_that_somebody_else_wrote_gets_nothing(
     assert read(inbox) == []
     [row] = rows(installation)
     assert (row.state, row.answer) == ("waiting", "people-changed")
+
+
+def test_an_end_that_somebody_else_wrote_is_not_told(
+    installation: Installation, inbox: Inbox
+) -> None:
+    registered(installation, "one")
+    turn(installation)
+    opened(installation, ANN, contact=ADDRESS)
+    turn(installation)
+    read(inbox)
+    installation.drain()
+    with Session(installation.services.engine) as session:
+        row = session.exec(
+            select(RequestEvent).where(RequestEvent.event == "request.certified")
+        ).one()
+        row.payload = {**row.payload, "certificate": 1}
+        session.add(row)
+        session.commit()
+    turn(installation)
+    assert read(inbox) == []
+    assert "not as logged" in {row.answer for row in rows(installation)}
 
 
 def test_officers_get_one_digest_a_day_if_there_is_something(

@@ -14,7 +14,7 @@ from standardwebhooks import Webhook as Standard
 from standardwebhooks import WebhookVerificationError
 
 from app.ledger import storage
-from app.notices import alarms, deliver, outbox
+from app.notices import alarms, deliver, endpoints, outbox
 from app.reconcile.fsck.run import fsck
 from app.service import admission
 from lethe.catalogue import NOTICES
@@ -508,6 +508,24 @@ def test_deliveries_are_forgotten_and_shown_by_pages(
     assert len(rows(ready)) == 3
     deliver.forget(ready.services, timedelta(days=30), now + timedelta(days=31))
     assert rows(ready) == []
+
+
+def test_of_two_changes_at_once_one_is_refused(
+    ready: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = add(ready, receiver)
+    original = endpoints.find
+
+    def also(session: Session, webhook: str) -> Webhook:
+        row = original(session, webhook)
+        other = Webhook(**{**row.model_dump(), "row": f"{webhook}.1", "generation": 1})
+        session.add(other)  # what another process has committed meanwhile
+        session.flush()
+        return row
+
+    monkeypatch.setattr(endpoints, "find", also)
+    answer = ready.caller.operator("POST", f"/v1/webhooks/{made['id']}/rotate")
+    assert (answer.status_code, answer.json()["type"]) == (409, "urn:lethe:problem:conflict")
 
 
 def test_alarms_name_the_table_of_a_planted_key(

@@ -145,6 +145,18 @@ def test_watching_ends_with_the_outcome_as_exit_code(desk: Desk, end: str, code:
     assert result.exit_code == code
 
 
+def test_watching_follows_the_stream_where_there_is_one(desk: Desk) -> None:
+    desk.service.states = ("received", "executing", "certified")
+    desk.service.stream = "".join(f"event: history\nid: {n}\ndata: {{}}\n\n" for n in range(9))
+    result = desk.run("watch", desk.submitted())
+    assert [line.split()[-1] for line in result.stdout.splitlines()] == [
+        "received",
+        "executing",
+        "certified",
+    ]
+    assert result.exit_code == 0
+
+
 def test_submitting_may_go_on_to_watch(desk: Desk) -> None:
     result = desk.submit("--record", "r1", "--watch", "--json")
     assert result.exit_code == 0

@@ -99,6 +99,7 @@ class FakeService:
         self.preview: dict[str, Any] = {"records": 1, "needed": 0, "warnings": []}
         self.models: list[tuple[dict[str, Any], bytes]] = []
         self.states: tuple[str, ...] = STATES
+        self.stream = ""  # of server-sent events; a service without them has none
         self.attempt: dict[str, Any] | None = None
         self.progress: dict[str, Any] | None = None
         self.page_size = 2
@@ -150,6 +151,9 @@ class FakeService:
                 stored = self._find(request_id)
                 stored.states = deque(["withdrawn"])
                 return self._show(stored, advance=True)
+            case ["GET", "v1", "requests", request_id, "events"] if self.stream:
+                self._find(request_id)
+                return Answer(200, self.stream.encode())
             case ["GET", "v1", "requests", request_id, "certificate"]:
                 assert "sigstore.bundle" in seen.headers["accept"]
                 self._find(request_id)

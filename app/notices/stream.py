@@ -1,0 +1,143 @@
+"""Server-sent events: the history of a request or case as it is written, and its progress.
+
+WHATWG HTML section 9.2. Between two looks at the database a stream holds neither a connection
+nor a thread. Its number in a process is bounded, and so is its life: clients of this protocol
+connect again, and go on at the log index that they saw last.
+"""
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlmodel import col, select
+from starlette.concurrency import run_in_threadpool
+
+from app.problems import BusyError
+from app.reconcile.model_events import CLOSED
+from app.schemas.requests import HistoryItem
+from app.service.context import Services
+from app.service.desk import cases
+from app.service.queue import progress_of
+from app.service.requests import find
+from app.service.review import detail
+from models import Job, RequestEvent
+
+FIRST_POLL_S, POLL_S, POLL_GROWTH = 0.1, 1.0, 1.3  # an erasure takes about 0.3 s when idle
+BEAT_S = 15.0  # proxies close what is silent for longer, often after 30 s
+LIFE_S = 3600.0
+MOST_EACH = 5  # of one request: whoever holds its id cannot take all places
+MOST = 100  # streams of one process, each of which reads once in POLL_S or more often
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What is new: history items with their log index, in its order; progress if any."""
+
+    items: list[tuple[int, dict[str, Any]]]
+    progress: dict[str, Any] | None
+    state: str
+    ended: bool
+
+
+class Streams:
+    """The open streams of one process. `end` lets them end with their next look."""
+
+    def __init__(self) -> None:
+        self.open: Counter[str] = Counter()  # by what is followed
+        self.ending = False
+
+    def check(self, what: str) -> None:
+        """Raise BusyError: there are MOST, or MOST_EACH of `what`, or the process is ending."""
+        full = self.open.total() >= MOST or self.open[what] >= MOST_EACH
+        if full or self.ending:
+            raise BusyError("too many streams are open: ask again later, or ask for the state")
+
+    def end(self) -> None:
+        """Have all streams end: an open one would hold up the end of the process."""
+        self.ending = True
+
+
+def of_request(services: Services, request_id: str, after: int) -> News:
+    """Return what is new of a request. Raises NotFoundError: there is none."""
+    with services.reading() as session:
+        request = find(session, request_id)
+        query = (
+            select(RequestEvent)
+            .where(RequestEvent.request_id == request.id, col(RequestEvent.log_index) > after)
+            .order_by(col(RequestEvent.log_index))
+        )
+        items = [
+            HistoryItem(
+                event=one.event,
+                at=one.at,
+                log_index=one.log_index,
+                detail=detail(one, staff=False),
+            )
+            for one in session.exec(query)
+        ]
+        job = session.exec(select(Job).where(Job.request_id == request.id)).one()
+        progress = progress_of(job)
+    return News(
+        [(one.log_index, one.model_dump(mode="json")) for one in items],
+        None if progress is None else progress.model_dump(mode="json"),
+        request.state,
+        request.state in CLOSED,
+    )
+
+
+def of_case(services: Services, ref: str, after: int) -> News:
+    """Return what is new of a case, for operators. Raises as `cases.show`."""
+    shown = cases.show(services, ref)
+    items = [one for one in shown.timeline if one.log_index > after]
+    return News(
+        [(one.log_index, one.model_dump(mode="json")) for one in items],
+        None,
+        shown.state,
+        shown.state != "open",
+    )
+
+
+async def follow(
+    streams: Streams, what: str, read: Callable[[int], News], after: int, first: News
+) -> AsyncIterator[bytes]:
+    """Yield events until what is followed has ended; counted in `streams` meanwhile.
+
+    read: returns what is new after a log index. first: what it returned already.
+    """
+    streams.open[what] += 1  # here: an answer that never began would not be counted down
+    try:
+        news, progress, pause = first, None, FIRST_POLL_S
+        began = beat = time.monotonic()
+        yield b"retry: 3000\n\n"
+        while True:
+            for index, item in news.items:
+                yield _event("history", item, index)
+                after = index
+            if news.progress != progress and news.progress is not None:
+                yield _event("progress", news.progress)
+            progress = news.progress
+            if news.ended:
+                yield _event("end", {"state": news.state})
+                return
+            now = time.monotonic()
+            if streams.ending or now - began > LIFE_S:
+                return
+            if now - beat > BEAT_S:
+                beat = now
+                yield b": still here\n\n"
+            await asyncio.sleep(pause)
+            news = await run_in_threadpool(read, after)
+            is_new = bool(news.items) or news.progress != progress
+            pause = FIRST_POLL_S if is_new else min(POLL_S, pause * POLL_GROWTH)
+    finally:
+        streams.open[what] -= 1
+        streams.open += Counter()  # forgets what nobody follows
+
+
+def _event(kind: str, data: dict[str, Any], index: int | None = None) -> bytes:
+    number = "" if index is None else f"id: {index}\n"
+    return f"event: {kind}\n{number}data: {json.dumps(data)}\n\n".encode()

@@ -1,0 +1,62 @@
+"""Server-sent events as a client reads them (WHATWG HTML section 9.2.6)."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from lethe.client.answers import Document
+from lethe.client.errors import AnswerError
+
+MOST_LINE = 2**20  # characters; a history item has a few hundred
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEvent:
+    """One event. kind: history, progress or end. log_index: of a history item, else None."""
+
+    kind: str
+    log_index: int | None
+    data: Document = field(repr=False)
+
+
+class EventParser:
+    """Turns pieces of a stream into events."""
+
+    def __init__(self) -> None:
+        self._rest = ""
+        self._fields: dict[str, str] = {}
+
+    def feed(self, text: str) -> Iterator[StreamEvent]:
+        """Yield the events that are whole with this piece of text.
+
+        Raises:
+            AnswerError: A line without end, or an event whose data is no JSON object.
+        """
+        lines = (self._rest + text).split("\n")
+        self._rest = lines.pop()
+        if len(self._rest) > MOST_LINE:
+            raise AnswerError("the service's stream has a line without end")
+        for line in lines:
+            line = line.removesuffix("\r")
+            if not line:
+                if "data" in self._fields:
+                    yield self._event()
+                self._fields = {}
+            elif not line.startswith(":"):  # a comment: the stream is alive
+                name, _, value = line.partition(":")
+                value = value.removeprefix(" ")
+                if name == "data" and "data" in self._fields:
+                    value = f"{self._fields['data']}\n{value}"
+                self._fields[name] = value
+
+    def _event(self) -> StreamEvent:
+        number = self._fields.get("id", "")
+        try:
+            data: Any = json.loads(self._fields["data"])
+        except ValueError:
+            data = None
+        if not isinstance(data, dict):
+            raise AnswerError("an event of the service's stream is no JSON object")
+        index = int(number) if number.isascii() and number.isdigit() else None
+        return StreamEvent(self._fields.get("event", "message"), index, data)

@@ -1,0 +1,82 @@
+"""A request's stream: both clients yield the same, and name what goes wrong."""
+
+import asyncio
+from collections.abc import Callable
+
+import httpx2
+import pytest
+
+from lethe.client import AsyncClient, Client
+from lethe.client.errors import AnswerError, ProblemError, UnreachableError
+from lethe.client.events import MOST_LINE, StreamEvent
+
+BASE = "https://erasure.example"
+STREAM = 'retry: 3\n\nevent: history\nid: 7\ndata: {"event": "x"}\n\n: beat\n\nevent: end\ndata: {}\n\n'
+Answer = Callable[[httpx2.Request], httpx2.Response]
+
+
+def read(answer: Answer, after: int | None = None) -> list[StreamEvent]:
+    """Return the events, which both clients must yield alike."""
+    transport = httpx2.MockTransport(answer)
+
+    async def asynchronous() -> list[StreamEvent]:
+        async with AsyncClient(BASE, transport=transport) as client:
+            return [one async for one in client.events("a/b", after)]
+
+    with Client(BASE, transport=transport) as client:
+        found = list(client.events("a/b", after))
+    assert asyncio.run(asynchronous()) == found
+    return found
+
+
+def test_events_are_asked_for_after_an_entry_and_yielded() -> None:
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        assert request.url.raw_path == b"/v1/requests/a%2Fb/events"
+        assert request.headers["accept"] == "text/event-stream"
+        assert request.headers["last-event-id"] == "6"
+        return httpx2.Response(200, text=STREAM)
+
+    assert read(answer, 6) == [
+        StreamEvent("history", 7, {"event": "x"}),
+        StreamEvent("end", None, {}),
+    ]
+
+
+def test_an_ended_request_has_no_more() -> None:
+    assert read(lambda _: httpx2.Response(204)) == []
+
+
+def refusing(request: httpx2.Request) -> httpx2.Response:
+    document = {
+        "type": "urn:lethe:problem:busy",
+        "title": "Busy",
+        "status": 503,
+        "detail": "later",
+    }
+    return httpx2.Response(503, json=document)
+
+
+def lost(request: httpx2.Request) -> httpx2.Response:
+    raise httpx2.ReadError("gone")
+
+
+WRONG: list[tuple[str, Answer, type[Exception]]] = [
+    ("refused", refusing, ProblemError),
+    ("lost", lost, UnreachableError),
+    ("no JSON", lambda _: httpx2.Response(200, text="data: x\n\n"), AnswerError),
+    ("no object", lambda _: httpx2.Response(200, text="data: 1\n\n"), AnswerError),
+    ("no end", lambda _: httpx2.Response(200, text="x" * (MOST_LINE + 1)), AnswerError),
+]
+
+
+@pytest.mark.parametrize(("answer", "kind"), [case[1:] for case in WRONG], ids=[case[0] for case in WRONG])  # fmt: skip
+def test_what_is_no_stream_is_an_error(answer: Answer, kind: type[Exception]) -> None:
+    async def asynchronous() -> None:
+        async with AsyncClient(BASE, transport=httpx2.MockTransport(answer)) as client:
+            async for _ in client.events("r"):
+                pass
+
+    with Client(BASE, transport=httpx2.MockTransport(answer)) as client, pytest.raises(kind):
+        list(client.events("r"))
+    with pytest.raises(kind):
+        asyncio.run(asynchronous())
