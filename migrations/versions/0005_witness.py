@@ -1,6 +1,6 @@
 """Checkpoints with the lines of witnesses, and how each witness stands.
 
-Revision ID: 0006
+Revision ID: 0005
 Revises: 0004
 
 `witnessed_checkpoints` decides which checkpoint a certificate carries for ever: it is
@@ -10,7 +10,7 @@ append-only, as the log is.
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0006"
+revision = "0005"
 down_revision = "0004"
 branch_labels = None
 depends_on = None
