@@ -78,7 +78,12 @@ def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) 
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    listener = socket.create_server((host, port), backlog=128)
+    try:
+        listener = socket.create_server((host, port), backlog=128)
+    except OSError as error:
+        raise click.ClickException(
+            f"cannot listen on {host}:{port}: {error.strerror}; choose another --host or --port"
+        ) from None
     # Accepted connections inherit it. asyncio sets it only where a socket names its protocol,
     # which this one does not, and the server writes head and body of an answer apart: each
     # answer on a connection that is kept would wait 40 ms for the client's delayed ACK.

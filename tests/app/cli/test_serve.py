@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from app.cli import serve
@@ -83,3 +84,10 @@ def test_answers_do_not_wait_for_the_acknowledgement_of_their_head() -> None:
         listener.accept()[0] as accepted,
     ):
         assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_a_port_in_use_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(click.ClickException, match=f"127.0.0.1:{port}: .*in use.*--port"):
+            serve._listen("127.0.0.1", port)
