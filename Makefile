@@ -86,8 +86,8 @@ fmt: $(STAMPS)/dev ## fix and format
 	$(BIN)/ruff format .
 
 # Renews docs/benchmarks from DATA (an .npz or a directory of them; scikit-learn's digits
-# without). Colour images need torch: `make federated` once.
-benchmarks-ridge: $(STAMPS)/benchmarks ## renew the tables and figures of the ridge paper and ACU
+# without). FATS, Exact-Fun, ACU's baselines and colour images need torch.
+benchmarks-ridge: $(STAMPS)/benchmarks $(STAMPS)/federated ## renew the tables and figures of the ridge paper and ACU
 	$(BIN)/python -m benchmarks.ridge_paper --out docs/benchmarks $(if $(DATA),--data $(DATA)) $(ARGS)
 
 # Renew docs/benchmarks/unlearning.* and soundness.*: hours. Without DATA, on digits and what needs

@@ -13,7 +13,7 @@ from app.service import period
 from lethe import canonical
 from lethe.report.period import as_csv
 from lethe.report.period_page import period_html, period_pdf
-from lethe.words.texts import Language, accepted, texts
+from lethe.words.texts import Language, Texts, accepted, texts
 
 router = APIRouter(prefix="/v1/reports", tags=["log"], route_class=StrictRoute)
 Form = Literal["json", "csv", "html", "pdf"]
@@ -39,13 +39,17 @@ async def get_period_report(
     chosen = texts(language or accepted(request.headers.get("accept-language")))
 
     def make() -> bytes:
-        data = period.report(services, first, last)
-        if form == "json":
-            return data
-        if form == "pdf":
-            return period_pdf(data, chosen)
-        report = canonical.decode(data)
-        made = as_csv(report) if form == "csv" else period_html(report, chosen)
-        return made.encode()
+        return rendered(period.report(services, first, last), form, chosen)
 
     return unkept(await turns.parse(make), TYPES[form])
+
+
+def rendered(data: bytes, form: Form, chosen: Texts) -> bytes:
+    """Return a report (JSON) in a form. Raises PdfMissingError."""
+    if form == "json":
+        return data
+    if form == "pdf":
+        return period_pdf(data, chosen)
+    report = canonical.decode(data)
+    made = as_csv(report) if form == "csv" else period_html(report, chosen)
+    return made.encode()

@@ -14,6 +14,7 @@ from app.console import (
     oidc,
     opening,
     queue,
+    reports,
 )
 
 router = APIRouter()
@@ -28,6 +29,7 @@ for part in (
     models,
     log,
     audits,
+    reports,
     health,
     nowhere,
 ):

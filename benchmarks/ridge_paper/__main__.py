@@ -7,7 +7,18 @@ from pathlib import Path
 
 import click
 
-from benchmarks.ridge_paper import chunks, cost, plots, report, stream, table3, table4, width
+from benchmarks.ridge_paper import (
+    chunks,
+    continual,
+    cost,
+    messages,
+    plots,
+    report,
+    stream,
+    table3,
+    table4,
+    width,
+)
 from benchmarks.ridge_paper.contenders import Start
 from benchmarks.ridge_paper.data import load
 from benchmarks.ridge_paper.results import (
@@ -21,7 +32,12 @@ from benchmarks.ridge_paper.task import Task
 
 CACHE = Path("build") / "benchmarks"
 PAGE, FILE = "ridge.md", "ridge.json"
-LEARNING = {"table3", "stream", "chunks"}  # parts that begin with trained contenders
+LEARNING = {
+    "table3",
+    "stream",
+    "chunks",
+    "continual",
+}  # parts that begin with trained contenders
 REQUESTS, QUICK_REQUESTS = (25, 50), (25,)
 
 
@@ -76,6 +92,8 @@ def _measure(task: Task, wanted: tuple[str, ...], results: Results, quick: bool)
     click.echo(f"{task.name}: {len(task.rows):,} rows, {task.about}", err=True)
     if "table4" in wanted:
         _timed(results, "table4", lambda: results.table4.append(table4.measure(task, quick)))
+    if "messages" in wanted:
+        _timed(results, "messages", lambda: results.messages.append(messages.measure(task)))
     if not LEARNING & set(wanted):
         return
     started = time.perf_counter()
@@ -92,10 +110,17 @@ def _measure(task: Task, wanted: tuple[str, ...], results: Results, quick: bool)
                 "chunks",
                 partial(_chunks, results, start, count),
             )
+    if "continual" in wanted and len(task.rows) <= continual.MOST_ROWS:
+        for count in continual.QUICK_REQUESTS if quick else continual.REQUESTS:
+            _timed(results, "continual", partial(_continual, results, start, count))
 
 
 def _chunks(results: Results, start: Start, requests: int) -> None:
     results.chunks.append(chunks.measure(start, requests, results.quick))
+
+
+def _continual(results: Results, start: Start, requests: int) -> None:
+    results.continual.append(continual.measure(start, requests, results.quick))
 
 
 def _timed(results: Results, part: str, work: Callable[[], None]) -> None:

@@ -1,12 +1,23 @@
 """Results as the generated part of a page, between two markers that keep the prose."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.paper_figures import HEAD, NONE, figures, footnote, rows_of
 from benchmarks.ridge_paper.chunks import Chunks
 from benchmarks.ridge_paper.contenders import FEDAVG, OURS, PAPER, REFIT
+from benchmarks.ridge_paper.continual import (
+    ANALYTIC,
+    ANOTHER_SEED,
+    BASELINES,
+    MOST_ROWS,
+    NO_METHOD,
+    Continual,
+)
+from benchmarks.ridge_paper.continual import PARTS as GAPS
 from benchmarks.ridge_paper.cost import Cost
+from benchmarks.ridge_paper.linear_heads import EXACT_FUN, FATS
+from benchmarks.ridge_paper.messages import BATCH, Messages
 from benchmarks.ridge_paper.results import Results
 from benchmarks.ridge_paper.stream import Stream
 from benchmarks.ridge_paper.table3 import CENTRAL, EXACT
@@ -51,6 +62,10 @@ def render(results: Results, pictures: Sequence[str]) -> str:
         parts.append(_table5(results.stream) + _picture(pictures, "ridge-figure3.png", FIGURE3))
     if results.chunks:
         parts.append(_chunks(results.chunks, pictures))
+    if results.continual:
+        parts.append(_continual(results.continual))
+    if results.messages:
+        parts += [_messages(results.messages), _sketches(results.messages)]
     if results.width:
         parts.append(_width(results.width) + _picture(pictures, "acu-width.png", WIDTH))
     if results.cost:
@@ -82,7 +97,7 @@ def _summary(results: Results) -> str:
 
 
 def _table3(rows: list[Accuracy]) -> str:
-    names = (CENTRAL, FEDAVG, *PAPER, EXACT)
+    names = (CENTRAL, FEDAVG, FATS, EXACT_FUN, *PAPER, EXACT)
     head = ("data", "n", "d", "c", *names, HEAD)
     body = [
         (
@@ -203,6 +218,88 @@ def _chunk_cell(run: Chunks, name: str) -> str:
     if name in (REFIT, FEDAVG):
         return f"{total:.1f} s"
     return f"{total:.2f} s, {run.ratio(REFIT, name):.0f}x, {run.ratio(FEDAVG, name):.0f}x"
+
+
+def _continual(runs: list[Continual]) -> str:
+    head = ("method", *(f"{name} gap" for name in GAPS), "seconds", "times ACU's")
+    text = (
+        "## ACU's main table: gaps to the retrained head\n\n"
+        "Weights: distance over the retrained head's norm. Retained, forget, test: accuracies, "
+        "and attack: share of forgotten rows taken for members, in percentage points. The "
+        "figures of the paper's own table are lost in the text at hand, which says that ACU's "
+        f"are zero. Data sets of more than {MOST_ROWS:,} rows are omitted: most baselines "
+        "train on all of them at each request. `ridge-exact` publishes its head in float32.\n"
+    )
+    for run in runs:
+        body = []
+        for name in (NO_METHOD, ANOTHER_SEED, *BASELINES, *ANALYTIC):
+            if name in run.refused:
+                body.append((name, run.refused[name], *[""] * (len(head) - 2)))
+                continue
+            if name not in run.gaps:
+                continue
+            gaps, spent = run.gaps[name], run.seconds.get(name)
+            cells = [
+                f"{gaps['weights']:.1e}",
+                *(f"{100 * gaps[part]:.2f}" for part in GAPS[1:]),
+            ]
+            times = ["", ""]
+            if spent is not None:
+                times = [f"{spent:.2f}", f"{spent / run.seconds['ACU']:,.1f}"]
+            body.append((_kind(name), *cells, *times))
+        sgd, ridge = run.reference["SGD"], run.reference["ridge"]
+        text += (
+            f"\n### {run.data}, {run.requests} requests, {run.rows:,} rows leave\n\n"
+            f"{_table(head, body)}\n"
+            f"Retrained: SGD {_accuracies(sgd)}; ridge {_accuracies(ridge)}.\n"
+        )
+    return text
+
+
+def _accuracies(found: Mapping[str, float]) -> str:
+    return (
+        f"{100 * found['test']:.1f} % on test rows, {100 * found['retained']:.1f} % on retained"
+    )
+
+
+def _messages(rows: list[Messages]) -> str:
+    kinds = list(next(iter(rows[0].bytes.values())))
+    body = [
+        (
+            row.data,
+            str(row.dimension),
+            str(row.classes),
+            count,
+            *(f"{sizes[kind]:,}" for kind in kinds),
+        )
+        for row in rows
+        for count, sizes in row.bytes.items()
+    ]
+    return (
+        "## Table 1: bytes of one message\n\n"
+        f"{_table(('data', 'd', 'c', 'rows', *kinds), body)}\n"
+        "The paper's table 1 has orders and no figures: d² + dc for Variant A, kd + dc with "
+        "k = min(rows, d) for Variant B. Neither grows with the rows that are retained.\n"
+    )
+
+
+def _sketches(rows: list[Messages]) -> str:
+    body: list[tuple[str, ...]] = []
+    for row in rows:
+        for one in row.sketches:
+            size = (row.data, one.kind, str(one.rank), f"{100 * one.share:.0f} %")
+            if one.deviation is None or one.proven is None or one.resolvent is None:
+                body.append((*size, "not definite: refitted", "", "", ""))
+                continue
+            errors = (one.deviation, one.proven, one.resolvent)
+            body.append((*size, *(f"{error:.1e}" for error in errors), f"{one.accuracy:.4f}"))
+    head = ("data", "sketch", "rank", "bytes", "deviation", "proven", "theorem A2.1", "test")
+    return (
+        f"## Sketched messages: {BATCH} rows are deleted (appendix A2)\n\n"
+        f"{_table(head, body)}\n"
+        "Bytes: of the exact triangle's. Deviation and bounds are relative to the norm of the "
+        "head refitted without the rows.\n"
+    )
 
 
 def _width(rows: list[Width]) -> str:

@@ -11,13 +11,17 @@ import numpy as np
 
 from benchmarks.common import Line
 from benchmarks.ridge_paper.chunks import Chunks
+from benchmarks.ridge_paper.continual import Continual
 from benchmarks.ridge_paper.cost import Cost
+from benchmarks.ridge_paper.messages import Messages, Sketch
 from benchmarks.ridge_paper.stream import Stream
 from benchmarks.ridge_paper.table3 import Row as Accuracy
 from benchmarks.ridge_paper.table4 import Row as Partition
 from benchmarks.ridge_paper.width import Width
 
-PARTS = ("table3", "table4", "stream", "chunks", "width", "cost")
+PARTS = (
+    "table3", "table4", "stream", "chunks", "continual", "width", "messages", "cost",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -31,7 +35,9 @@ class Results:
     table4: list[Partition] = field(default_factory=list)
     stream: list[Stream] = field(default_factory=list)
     chunks: list[Chunks] = field(default_factory=list)
+    continual: list[Continual] = field(default_factory=list)
     width: list[Width] = field(default_factory=list)
+    messages: list[Messages] = field(default_factory=list)
     cost: list[Cost] = field(default_factory=list)
 
     def exact_bits(self) -> list[int]:
@@ -64,11 +70,15 @@ def parse_results(text: str) -> Results:
         "table4": Partition,
         "stream": Stream,
         "chunks": Chunks,
+        "continual": Continual,
         "width": Width,
+        "messages": Messages,
         "cost": Cost,
     }
     for part, kind in kinds.items():
-        data[part] = [kind(**row) for row in data[part]]
+        data[part] = [kind(**row) for row in data.get(part, [])]
+    for row in data["messages"]:
+        row.sketches = [Sketch(**one) for one in row.sketches]
     for row in data["cost"]:
         row.claims = [Line(**line) for line in row.claims]
     return Results(**data)

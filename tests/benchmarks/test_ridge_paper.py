@@ -12,15 +12,28 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.common import refit
-from benchmarks.ridge_paper import chunks, fedavg, plots, report, stream, table3, table4, width
+from benchmarks.ridge_paper import (
+    chunks,
+    continual,
+    fedavg,
+    messages,
+    plots,
+    report,
+    stream,
+    table3,
+    table4,
+    width,
+)
 from benchmarks.ridge_paper.__main__ import main
 from benchmarks.ridge_paper.contenders import FEDAVG, OURS, PAPER, REFIT, Ours, Start
 from benchmarks.ridge_paper.data import digits, load, read
 from benchmarks.ridge_paper.exact import Files, bits_apart, federated, files, head64, retrained
 from benchmarks.ridge_paper.ledgers import Acu, VariantA, VariantB, deviation, pooled
+from benchmarks.ridge_paper.linear_heads import EXACT_FUN, FATS, LinearTask, accuracy, logits
 from benchmarks.ridge_paper.partition import members
 from benchmarks.ridge_paper.results import Results, format_results, parse_results
 from benchmarks.ridge_paper.task import Task, make_task
+from workers.errors import RefusedError
 from workers.methods.ridge.statistics.gram import RidgeStatistics
 
 
@@ -53,6 +66,8 @@ def results(task: Task, start: Start) -> Results:
         table4=[table4.measure(task, quick=True)],
         stream=[stream.measure(start, quick=True)],
         chunks=[chunks.measure(start, 25, quick=True)],
+        continual=[continual.measure(start, 5, quick=True)],
+        messages=[messages.measure(task)],
     )
 
 
@@ -160,7 +175,9 @@ def test_deletions_and_additions_stay_near_and_are_proven(results: Results) -> N
 
 def test_all_ridge_heads_are_equally_accurate(results: Results) -> None:
     (row,) = results.table3
-    ridge = {value for name, value in row.accuracy.items() if name != FEDAVG}
+    others = (FEDAVG, FATS, EXACT_FUN)
+    assert set(others) < set(row.accuracy)
+    ridge = {value for name, value in row.accuracy.items() if name not in others}
     assert max(ridge) - min(ridge) < 0.01
     (run,) = results.chunks
     for name in (*PAPER, *OURS):
@@ -216,6 +233,72 @@ def test_wide_random_features_are_measured_in_a_process_of_their_own(
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(RuntimeError, match="d = 160"):
         width.measure(task, quick=True)
+
+
+def test_analytic_heads_leave_no_gap_and_the_original_does(results: Results) -> None:
+    (run,) = results.continual
+    for name in continual.ANALYTIC:
+        gaps = run.gaps[name]
+        assert gaps["weights"] < 1e-6, name  # ridge-exact publishes float32
+        assert [gaps[part] for part in continual.PARTS[1:]] == [0.0] * 4
+    for name in (continual.NO_METHOD, continual.ANOTHER_SEED, *continual.BASELINES):
+        assert run.gaps[name]["weights"] > 1e-3, name
+        assert 0 <= run.gaps[name]["attack"] <= 1
+    assert set(run.seconds) == {*continual.BASELINES, *continual.ANALYTIC}
+    assert run.refused == {}
+
+
+def test_rows_that_stay_in_the_head_leave_a_gap(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(continual, "BASELINES", {})
+    change = Ours.change
+    monkeypatch.setattr(Ours, "change", lambda self, part, sign: change(self, part[:-9], sign))
+    run = continual.measure(start, 2, quick=True)
+    assert run.gaps["ridge-exact"]["weights"] > 1e-3
+    assert run.gaps["ACU"]["weights"] < 1e-9
+
+
+def test_a_baseline_that_refuses_is_reported_with_its_reason(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(name: str) -> None:
+        raise RefusedError(f"{name} diverged: use retrain")
+
+    monkeypatch.setattr(continual, "BASELINES", {"NegGrad": "neg-grad"})
+    monkeypatch.setattr(continual, "make", refuse)
+    run = continual.measure(start, 2, quick=True)
+    assert run.refused == {"NegGrad": "after 0 rows: neg-grad diverged: use retrain"}
+    assert "NegGrad" not in run.gaps
+    assert "neg-grad diverged" in report.render(Results(True, continual=[run]), ())
+
+
+def test_a_linear_head_is_judged_on_the_rows_of_its_task(task: Task) -> None:
+    linear = LinearTask(task)
+    norms = (linear.test.inputs.double() ** 2).sum(1)
+    assert float(norms.mean()) == pytest.approx(160, rel=1e-5)
+    clients = linear.clients(task.owners(20))
+    assert sum(len(rows) for rows in clients.values()) == len(task.rows)
+    weights = continual._trained(linear, linear.rows, 5, seed=0)
+    own = np.argmax(logits(weights, linear.test).numpy(), axis=1) == task.test_labels
+    assert accuracy(weights, linear.test) == pytest.approx(float(own.mean()))
+    assert own.mean() > 0.5
+
+
+def test_messages_have_the_sizes_of_table_1(results: Results, task: Task) -> None:
+    (row,) = results.messages
+    d, c = task.config.dimension, task.config.classes
+    assert {sizes["Variant A"] for sizes in row.bytes.values()} == {8 * (d * d + d * c)}
+    for count, sizes in row.bytes.items():
+        assert sizes["Variant B"] == 8 * (min(int(count), d) * d + d * c)
+        assert sizes["exact statistics"] == 8 * (d * (d + 1) // 2 + d * c + c)
+    whole = [one for one in row.sketches if one.kind == "frequent-directions"][-1]
+    assert whole.rank == d
+    assert whole.deviation is not None
+    assert whole.proven is not None
+    assert whole.deviation <= whole.proven < 1e-6
+    coarse = [one for one in row.sketches if one.rank == 8]
+    assert all(one.deviation is None or one.deviation > 1e-3 for one in coarse)
 
 
 def test_results_survive_their_file(results: Results) -> None:

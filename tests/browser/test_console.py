@@ -148,6 +148,7 @@ def pages(tab: Any, office: Office) -> list[str]:
         "/log",
         "/log/3",
         "/audits",
+        "/reports",
         "/health",
     ]
     return [

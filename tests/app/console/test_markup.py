@@ -65,7 +65,16 @@ def test_fields_and_filters_never_come_back_as_markup(desk: Desk, script: str) -
     ):
         answer = officer.send("/console/search", "/console/search", None, **{field: script})
         harmless(answer, script)
-    for page in ("", "/log", "/models", "/audits", "/sign-in", "/models/small", "/log/0"):
+    for page in (
+        "",
+        "/log",
+        "/models",
+        "/audits",
+        "/reports",
+        "/sign-in",
+        "/models/small",
+        "/log/0",
+    ):
         for name in ("state", "model", "after", "ref", "event", "first", "next", "due_within"):
             harmless(officer.http.get(f"/console{page}", params={name: script}), script)
     for page in ("cases", "models", "log", "audits", "certificates", "static", "x"):

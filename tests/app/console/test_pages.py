@@ -2,6 +2,7 @@
 
 import re
 from base64 import b64decode
+from datetime import date
 from hashlib import sha256
 from typing import Any
 
@@ -17,13 +18,14 @@ from app.console import (
     models,
     opening,
     queue,
+    reports,
 )
 from app.console.render import words
 from lethe.report.certificate import Sheet
 from lethe.words.texts import LANGUAGES
 from tests.app.console.conftest import Desk
 from tests.app.console.reader import Browser, read
-from tests.installation import Installation
+from tests.installation import Installation, make_token
 
 PAGES = (
     "",
@@ -34,6 +36,7 @@ PAGES = (
     "/log",
     "/log/0",
     "/audits",
+    "/reports",
     "/health",
 )
 
@@ -126,6 +129,39 @@ def test_an_entry_carries_what_its_check_needs(done: Desk) -> None:
     assert "proof.mjs" in text
 
 
+def test_the_report_of_a_period_is_the_services_own(done: Desk) -> None:
+    auditor = done.browser("auditor")
+    assert 'name="from"' in auditor.http.get("/console/reports").text
+    days = {"from": "2020-01-01", "to": "2099-12-31"}
+    answer = auditor.http.get("/console/reports/period", params={**days, "format": "json"})
+    assert answer.headers["content-disposition"].endswith('2020-01-01-2099-12-31.json"')
+    token = {"authorization": f"Bearer {make_token(done.installation.services, 'auditor')}"}
+    own = done.installation.caller.http.get(
+        "/v1/reports/period", params=days, headers=token
+    ).json()
+    assert answer.json()["figures"] == own["figures"]
+    assert own["figures"]["received"] == 3
+    for form, start in (("csv", b""), ("html", b"<!doctype html>")):
+        answer = auditor.http.get("/console/reports/period", params={**days, "format": form})
+        assert answer.status_code == 200
+        assert answer.content.startswith(start)
+    wrong = {"from": "2026-02-02", "to": "2026-01-01", "format": "json"}
+    assert auditor.http.get("/console/reports/period", params=wrong).status_code == 400
+    wrong["from"] = "yesterday"
+    assert auditor.http.get("/console/reports/period", params=wrong).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("today", "first", "last"),
+    [
+        (date(2026, 1, 31), date(2025, 12, 1), date(2025, 12, 31)),
+        (date(2028, 3, 1), date(2028, 2, 1), date(2028, 2, 29)),
+    ],
+)
+def test_the_last_month_is_offered(today: date, first: date, last: date) -> None:
+    assert reports.last_month(today) == (first, last)
+
+
 def test_each_page_is_read_in_each_language(done: Desk) -> None:
     officer = done.browser("operator")
     pages = [*PAGES, certificate(done, officer).removeprefix("/console")]
@@ -193,7 +229,18 @@ def test_nobody_reads_a_page_without_signing_in(installation: Installation) -> N
 
 
 def all_routes() -> list[Any]:
-    parts = (entrance, opening, queue, cases, certificates, models, log, audits, health)
+    parts = (
+        entrance,
+        opening,
+        queue,
+        cases,
+        certificates,
+        models,
+        log,
+        audits,
+        reports,
+        health,
+    )
     return [route for part in parts for route in part.routes.routes]
 
 
