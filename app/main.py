@@ -17,10 +17,8 @@ from app.api import (
     log,
     metrics,
     models,
-    openapi,
     people,
     period,
-    problems,
     reference,
     releases,
     requests,
@@ -29,15 +27,16 @@ from app.api import (
     verification,
     webhooks,
 )
-from app.api.calls import Calls
-from app.api.limits import BodyLimit, PlainTargets
-from app.api.parsing import Parsing
+from app.api.http import openapi, problems
+from app.api.http.calls import Calls
+from app.api.http.limits import BodyLimit, PlainTargets
+from app.api.http.parsing import Parsing
 from app.console import routes as console
 from app.notices.stream import Streams
 from app.protocols.drp import routes as drp
 from app.protocols.opendsr import routes as opendsr
 from app.protocols.opendsr.processor import load_processor
-from app.service import keys as keys_service
+from app.service.access import keys as keys_service
 from app.service.context import Services, open_services
 from app.settings import Settings
 

@@ -15,8 +15,8 @@ from app.main import create_app
 from app.reconcile.fsck.journal import fsck_journal
 from app.reconcile.fsck.run import fsck
 from app.reconcile.fsck.vault import fsck_vault
+from app.service.access.tokens import mint
 from app.service.context import Services, open_services
-from app.service.tokens import mint
 from app.settings import Settings
 from models import Job
 from models.database.types import utcnow

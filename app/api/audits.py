@@ -2,9 +2,9 @@
 
 from fastapi import APIRouter, Request, Response
 
-from app.api.deps import After, Limit, Operator, OperatorOrAuditor, ServicesDep
-from app.api.immutable import immutable, revalidated
-from app.api.strict import StrictRoute
+from app.api.http.deps import After, Limit, Operator, OperatorOrAuditor, ServicesDep
+from app.api.http.immutable import immutable, revalidated
+from app.api.http.strict import StrictRoute
 from app.method_audits import audits, views
 from app.schemas.audits import AuditView, NewAudit
 from app.schemas.base import Page

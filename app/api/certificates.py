@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 
-from app.api.deps import OperatorOrAuditor, ServicesDep
-from app.api.forms import describe_form, read_form
-from app.api.immutable import unkept
-from app.api.parsing import ParsingDep
+from app.api.http.deps import OperatorOrAuditor, ServicesDep
+from app.api.http.forms import describe_form, read_form
+from app.api.http.immutable import unkept
+from app.api.http.parsing import ParsingDep
 from app.schemas.base import Wire
 from app.service import certificates
 from lethe.certificates.evidence import SCORES_TYPE

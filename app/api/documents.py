@@ -6,9 +6,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from app.api.deps import ServicesDep
-from app.api.parsing import ParsingDep
-from app.api.strict import StrictRoute
+from app.api.http.deps import ServicesDep
+from app.api.http.parsing import ParsingDep
+from app.api.http.strict import StrictRoute
 from app.service import documents
 from lethe.report.certificate import style
 from lethe.words.texts import Language, accepted

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from app.api.deps import ServicesDep
+from app.api.http.deps import ServicesDep
 from app.service import health
 
 router = APIRouter(tags=["health"])

@@ -2,11 +2,11 @@
 
 from fastapi import APIRouter, Response
 
-from app.api.deps import After, Limit, Operator, ServicesDep
-from app.api.strict import StrictRoute
+from app.api.http.deps import After, Limit, Operator, ServicesDep
+from app.api.http.strict import StrictRoute
 from app.schemas.base import Page
 from app.schemas.keys import KeyView, NewKey
-from app.service import keys
+from app.service.access import keys
 
 router = APIRouter(
     prefix="/v1/keys", tags=["keys"], dependencies=[Operator], route_class=StrictRoute

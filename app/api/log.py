@@ -4,8 +4,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from app.api.deps import MAX_NUMBER, After, Limit, ServicesDep
-from app.api.immutable import immutable
+from app.api.http.deps import MAX_NUMBER, After, Limit, ServicesDep
+from app.api.http.immutable import immutable
 from app.schemas.base import Page
 from app.schemas.log import ConsistencyView, EntryView, InclusionView
 from app.service import public_log

@@ -5,9 +5,9 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Response, Security
 
 from app import metrics
-from app.api.deps import BEARER, ServicesDep
-from app.service import keys
-from app.service.roles import ROLES
+from app.api.http.deps import BEARER, ServicesDep
+from app.service.access import keys
+from app.service.access.roles import ROLES
 
 router = APIRouter(tags=["health"])
 

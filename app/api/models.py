@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from app.api.deps import (
+from app.api.http.deps import (
     MAX_NUMBER,
     After,
     Limit,
@@ -19,9 +19,9 @@ from app.api.deps import (
     SignedByClient,
     UploadByClient,
 )
-from app.api.forms import describe_bytes, describe_form, read_rows
-from app.api.immutable import revalidated, unkept
-from app.api.parsing import ParsingDep
+from app.api.http.forms import describe_bytes, describe_form, read_rows
+from app.api.http.immutable import revalidated, unkept
+from app.api.http.parsing import ParsingDep
 from app.problems import UploadError
 from app.schemas.base import Page, refuse_duplicates
 from app.schemas.manifests import MANIFESTS, Manifest

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Response
 
-from app.api.deps import Deciding, Operator, ServicesDep
-from app.api.immutable import unkept
-from app.api.strict import StrictRoute
+from app.api.http.deps import Deciding, Operator, ServicesDep
+from app.api.http.immutable import unkept
+from app.api.http.strict import StrictRoute
 from app.schemas.base import Page
 from app.schemas.people import (
     Assignment,

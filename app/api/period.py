@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
-from app.api.deps import OperatorOrAuditor, ServicesDep
-from app.api.immutable import unkept
-from app.api.parsing import ParsingDep
-from app.api.strict import StrictRoute
+from app.api.http.deps import OperatorOrAuditor, ServicesDep
+from app.api.http.immutable import unkept
+from app.api.http.parsing import ParsingDep
+from app.api.http.strict import StrictRoute
 from app.service import period
 from lethe import canonical
 from lethe.report.period import as_csv

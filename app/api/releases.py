@@ -5,10 +5,17 @@ from typing import Annotated
 from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 
-from app.api.deps import After, Limit, Operator, ServicesDep, SignedByClient, UploadByClient
-from app.api.forms import describe_bytes
+from app.api.http.deps import (
+    After,
+    Limit,
+    Operator,
+    ServicesDep,
+    SignedByClient,
+    UploadByClient,
+)
+from app.api.http.forms import describe_bytes
+from app.api.http.parsing import ParsingDep
 from app.api.models import NPZ, parse_contribution
-from app.api.parsing import ParsingDep
 from app.schemas.base import Page
 from app.schemas.releases import ReleaseSummary, ReleaseView
 from app.service import releases

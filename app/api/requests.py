@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
-from app.api.deps import (
+from app.api.http.deps import (
     SIGNATURE,
     After,
     Limit,
@@ -21,8 +21,8 @@ from app.api.deps import (
     get_services,
     signed_submission,
 )
-from app.api.immutable import immutable, unkept
-from app.api.strict import BareRoute, StrictRoute
+from app.api.http.immutable import immutable, unkept
+from app.api.http.strict import BareRoute, StrictRoute
 from app.ledger.cose_receipt import MEDIA_TYPE as RECEIPT
 from app.schemas.base import Page
 from app.schemas.requests import (
@@ -35,9 +35,9 @@ from app.schemas.requests import (
     State,
 )
 from app.service import acceptance, certificates, decisions, listing, receipts, requests
+from app.service.access.roles import DECIDING
 from app.service.admission import Submission
 from app.service.desk import decisions as desk
-from app.service.roles import DECIDING
 from lethe.catalogue import Method
 from models import BearerToken
 

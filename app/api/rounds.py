@@ -3,10 +3,17 @@
 from fastapi import APIRouter, Response
 from starlette.concurrency import run_in_threadpool
 
-from app.api.deps import After, Limit, Operator, OperatorOrAuditor, ServicesDep, SignedByClient
-from app.api.forms import describe_bytes
-from app.api.parsing import ParsingDep
-from app.api.strict import StrictRoute
+from app.api.http.deps import (
+    After,
+    Limit,
+    Operator,
+    OperatorOrAuditor,
+    ServicesDep,
+    SignedByClient,
+)
+from app.api.http.forms import describe_bytes
+from app.api.http.parsing import ParsingDep
+from app.api.http.strict import StrictRoute
 from app.rounds import member, operator
 from app.schemas.base import Page
 from app.schemas.rounds import NewRound, RoundNotice, RoundView, RoundWork, Step

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from app.api.deps import Operator, ServicesDep
+from app.api.http.deps import Operator, ServicesDep
 from app.notices import stream
 
 router = APIRouter(prefix="/v1", tags=["requests"])

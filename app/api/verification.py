@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Request, Response
 
-from app.api.deps import ServicesDep
+from app.api.http.deps import ServicesDep
 from app.problems import NotFoundError
 from app.service import certificates
 from lethe.web import page

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from fastapi import APIRouter
 
-from app.api.deps import After, Limit, Operator, ServicesDep
-from app.api.strict import StrictRoute
+from app.api.http.deps import After, Limit, Operator, ServicesDep
+from app.api.http.strict import StrictRoute
 from app.notices import endpoints, history
 from app.notices.signatures import shown
 from app.schemas.base import Page

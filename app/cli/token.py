@@ -8,8 +8,8 @@ from sqlmodel import Session, col, select
 
 from app.ledger.key_rows import key_rows
 from app.ledger.startup import open_ledger, require_schema
-from app.service.roles import SCOPES
-from app.service.tokens import mint, revoke_named
+from app.service.access.roles import SCOPES
+from app.service.access.tokens import mint, revoke_named
 from app.settings import Settings
 from models import BearerToken
 from models.database.session import opened_engine

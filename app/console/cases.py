@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import Request, Response
 from pydantic import ValidationError
 
-from app.api.deps import ServicesDep
+from app.api.http.deps import ServicesDep
 from app.console.forms import Posted
 from app.console.render import redirect, render
 from app.console.route import router

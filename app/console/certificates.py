@@ -4,9 +4,9 @@ from hashlib import sha256
 
 from fastapi import Request, Response
 
-from app.api.deps import ServicesDep
 from app.api.documents import page_policy
-from app.api.parsing import ParsingDep
+from app.api.http.deps import ServicesDep
+from app.api.http.parsing import ParsingDep
 from app.console import plots
 from app.console.render import language_of, render
 from app.console.route import router

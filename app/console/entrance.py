@@ -6,15 +6,15 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
-from app.api.deps import ServicesDep, get_services
+from app.api.http.deps import ServicesDep, get_services
 from app.console import session as sessions
 from app.console.forms import Posted
 from app.console.render import LANGUAGE_COOKIE, redirect, render
 from app.console.route import own_page, router
 from app.console.session import SignedIn
 from app.problems import NotFoundError, UnauthorizedError
-from app.service import keys
-from app.service.roles import ROLES
+from app.service.access import keys
+from app.service.access.roles import ROLES
 from lethe.errors import LetheError
 from lethe.words.texts import LANGUAGES
 

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 from fastapi import Depends, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from app.api.deps import ServicesDep
+from app.api.http.deps import ServicesDep
 from app.console.session import cookie_name, set_cookie, spendable, visitor_of
 from app.problems import BodyTooLargeError, FormRefusedError
 from app.service.context import Services

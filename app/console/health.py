@@ -3,7 +3,7 @@
 from fastapi import Request, Response
 
 import lethe
-from app.api.deps import ServicesDep
+from app.api.http.deps import ServicesDep
 from app.console.render import render
 from app.console.route import router
 from app.console.session import SignedIn

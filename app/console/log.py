@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from fastapi import Query, Request, Response
 
-from app.api.deps import ServicesDep
+from app.api.http.deps import ServicesDep
 from app.console.render import render
 from app.console.route import router
 from app.console.session import SignedIn

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import Query, Request, Response
 
-from app.api.deps import ServicesDep
+from app.api.http.deps import ServicesDep
 from app.console import plots
 from app.console.render import render
 from app.console.route import router

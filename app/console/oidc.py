@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from fastapi import Query, Request, Response
 from fastapi.responses import RedirectResponse
 
-from app.api.deps import ServicesDep
+from app.api.http.deps import ServicesDep
 from app.console import provider
 from app.console import session as sessions
 from app.console.provider import ASK_AGAIN
@@ -22,8 +22,8 @@ from app.console.render import render
 from app.console.route import own_page, router
 from app.problems import ForbiddenError, SignInError
 from app.reconcile.approval import FROM_OIDC
+from app.service.access.roles import ROLES
 from app.service.context import Services
-from app.service.roles import ROLES
 from app.settings import Settings
 from lethe.signing.errors import SignatureReplayedError
 

@@ -2,7 +2,7 @@
 
 from fastapi import Request, Response
 
-from app.api.deps import ServicesDep
+from app.api.http.deps import ServicesDep
 from app.console.cases import valid
 from app.console.forms import Posted
 from app.console.queue import choices, identity

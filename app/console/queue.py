@@ -12,7 +12,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import ValidationError
 from sqlmodel import col, select
 
-from app.api.deps import ServicesDep
+from app.api.http.deps import ServicesDep
 from app.console.forms import Posted
 from app.console.render import render
 from app.console.route import router

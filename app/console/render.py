@@ -8,7 +8,7 @@ from fastapi import Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.datastructures import MutableHeaders
 
-from app.api.deps import get_services
+from app.api.http.deps import get_services
 from app.console import forms
 from app.console.session import Visitor, visitor_of
 from lethe.words.texts import LANGUAGES, Language, Texts, accepted

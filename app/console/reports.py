@@ -6,8 +6,8 @@ from typing import Annotated
 
 from fastapi import Query, Request, Response
 
-from app.api.deps import ServicesDep
-from app.api.parsing import ParsingDep
+from app.api.http.deps import ServicesDep
+from app.api.http.parsing import ParsingDep
 from app.api.period import TYPES, Form, rendered
 from app.console.render import language_of, render
 from app.console.route import router

@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
-from app.api.deps import get_services
+from app.api.http.deps import get_services
 from app.console.render import redirect, render, secure
 from app.console.session import Visitor, renew
 from app.counters import REFUSED

@@ -17,11 +17,11 @@ from typing import Annotated, Any
 from fastapi import Depends, Request, Response
 from sqlmodel import Session
 
-from app.api.deps import ServicesDep
+from app.api.http.deps import ServicesDep
 from app.ledger.key_rows import believed
 from app.problems import ForbiddenError, UnauthorizedError
+from app.service.access.roles import DECIDING, ROLES
 from app.service.context import Services
-from app.service.roles import DECIDING, ROLES
 from app.vault.errors import SealError
 from app.vault.seal import open_sealed, seal
 from lethe.signing.http import SignedBy

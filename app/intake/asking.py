@@ -2,7 +2,7 @@
 
 from fastapi import Request, Response
 
-from app.api.deps import ServicesDep
+from app.api.http.deps import ServicesDep
 from app.intake.fields import asked_in, kinds_of, signature_in
 from app.intake.following import case_page
 from app.intake.forms import IntakeForm, Posted, address_of

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 from fastapi import Request, Response
 
-from app.api.deps import ServicesDep
+from app.api.http.deps import ServicesDep
 from app.intake.forms import IntakeForm, Posted, address_of
 from app.intake.limits import CODES, Limits, client_key
 from app.intake.reasons import reason_code

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from fastapi import Depends, Request, Response
 
-from app.api.deps import ServicesDep
+from app.api.http.deps import ServicesDep
 from app.problems import BodyTooLargeError
 from app.service.context import Services
 from lethe import canonical

@@ -8,7 +8,7 @@ from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from app.api.deps import get_services
+from app.api.http.deps import get_services
 from app.intake import forms
 from app.service.deadlines import zone_of
 from lethe.words.texts import LANGUAGES, Language, Texts, accepted

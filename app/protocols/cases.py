@@ -35,7 +35,7 @@ WAITING = ("received", "awaiting-review", "cooling-off", "paused")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AgentRequest:
     """Whose request it is: the name of the agent's token, and the id that the agent gave."""
 
     protocol: str
@@ -51,7 +51,7 @@ class Asked:
 
 def open_all(
     services: Services,
-    asked: Asked,
+    asked: AgentRequest,
     people: Sequence[PersonIdentity],
     regulation: Regulation,
     ticket: str,
@@ -85,7 +85,7 @@ def open_all(
     return show_all(services, asked)
 
 
-def show_all(services: Services, asked: Asked) -> list[CaseView]:
+def show_all(services: Services, asked: AgentRequest) -> list[CaseView]:
     """Return the cases of an agent's request.
 
     Raises:
@@ -147,7 +147,7 @@ def is_waiting(views: Sequence[CaseView]) -> bool:
     return waits and "certified" not in outcomes(views)
 
 
-def withdraw_all(services: Services, asked: Asked) -> list[CaseView]:
+def withdraw_all(services: Services, asked: AgentRequest) -> list[CaseView]:
     """Withdraw what an agent asked for.
 
     Raises:
@@ -166,7 +166,7 @@ def withdraw_all(services: Services, asked: Asked) -> list[CaseView]:
     return show_all(services, asked)
 
 
-def ticket_of_all(services: Services, asked: Asked) -> str | None:
+def ticket_of_all(services: Services, asked: AgentRequest) -> str | None:
     """Return the ticket of an agent's request, None at the end of its retention."""
     with services.reading() as session:
         return next((case.ticket for case in _cases(session, asked).values()), None)
@@ -177,7 +177,7 @@ def outcomes(views: Sequence[CaseView]) -> set[str]:
     return {part.outcome for view in views for part in view.parts}
 
 
-def _cases(session: Session, asked: Asked) -> dict[str, Case]:
+def _cases(session: Session, asked: AgentRequest) -> dict[str, Case]:
     """Return the cases of a request by their refs, whatever its number of identities."""
     refs = [asked.ref(of, at) for of in range(1, MOST + 1) for at in range(of)]
     found = session.exec(select(Case).where(col(Case.ref).in_(refs)))

@@ -10,8 +10,8 @@ from sqlmodel import Session, col, func, select
 
 from app.ledger.key_rows import believed, key_rows
 from app.ledger.sequencer import Transaction
+from app.service.access.keys import DESTROYED
 from app.service.context import Services
-from app.service.keys import DESTROYED
 from app.service.requests import CLOSED
 from lethe.certificates.evidence import SCORES
 from models import Artifact, ErasureRequest, RequesterKey, RequestEvent, Verification

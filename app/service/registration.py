@@ -15,7 +15,7 @@ from app.reconcile.deleted import GONE, require_present
 from app.schemas.manifests import Manifest
 from app.schemas.models import ModelView
 from app.schemas.networks import NewNetwork
-from app.service import silo_keys
+from app.service.access import silo_keys
 from app.service.context import Services
 from app.service.desk import people
 from app.service.models import (

@@ -15,7 +15,7 @@ from sqlmodel import Session
 
 from app.ledger.startup import init_log
 from app.main import create_app
-from app.service.tokens import mint
+from app.service.access.tokens import mint
 from app.settings import Settings
 from models.database.session import make_engine
 from tests.app.console.provider import CLIENT, SECRET, provider

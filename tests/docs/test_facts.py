@@ -39,7 +39,7 @@ def test_the_problems_of_the_user_guide_are_raised_with_that_status() -> None:
     for module in pkgutil.walk_packages(app.__path__, "app."):
         importlib.import_module(module.name)
     statuses = {error.slug: error.status for error in _errors(LetheError)}
-    statuses["body-invalid"] = 422  # what the wire types refuse, see app/api/problems.py
+    statuses["body-invalid"] = 422  # what the wire types refuse, see app/api/http/problems.py
     section = re.search(r"(?ms)^## Error responses$(.*?)^## ", read("docs/user-guide.md"))
     assert section is not None
     rows = re.findall(r"(?m)^\| (`[^|]+) \| ([\d, ]+) \|", section[1])
@@ -66,7 +66,7 @@ def _walked() -> list[tuple[str, str]]:
 
 def test_the_walk_goes_from_the_request_to_the_offline_verifier() -> None:
     walked = _walked()
-    assert walked[0] == ("app/api/deps.py", "signed_submission")
+    assert walked[0] == ("app/api/http/deps.py", "signed_submission")
     assert walked[-1] == ("lethe/certificates/verify.py", "verify_certificate")
     assert len(walked) > 20
 

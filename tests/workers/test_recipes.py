@@ -74,7 +74,7 @@ assert check.quantity == "rank of the head"
 
 from fastapi import FastAPI
 from app.api import models
-from app.api.openapi import install
+from app.api.http.openapi import install
 from lethe.catalogue import check_event
 check_event("model", "model.planted", {"head": "ab" * 32})
 api = FastAPI()

@@ -53,7 +53,7 @@ def worker(
     from app import logs, metrics
     from app.dispatch import QUEUE, silo_queue
     from app.notices.sender import Sender
-    from app.service.silo_keys import renew
+    from app.service.access.silo_keys import renew
     from app.settings import Settings
     from app.witnesses.gather import Gatherer
     from workers import devices, runtime

@@ -9,8 +9,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from sqlmodel import Session
 
 from app.dispatch import silo_queue
+from app.service.access.silo_keys import digest_of, public_key
 from app.service.context import Services
-from app.service.silo_keys import digest_of, public_key
 from lethe.errors import LetheError
 from models import SiloTask
 from workers.silos import keys, table

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from app.dispatch import silo_queue
-from app.service import silo_keys
+from app.service.access import silo_keys
 from app.service.context import Services
 from lethe.errors import LetheError
 from models import Model, SiloTask

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PublicKey,
 )
 
-from app.service.silo_keys import public_key, public_path
+from app.service.access.silo_keys import public_key, public_path
 from app.settings import Settings
 from lethe.errors import LetheError
 from lethe.files import write_durably

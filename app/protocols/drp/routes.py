@@ -13,11 +13,11 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import ValidationError
 
-from app.api import problems
-from app.api.deps import ServicesDep
+from app.api.http import problems
+from app.api.http.deps import ServicesDep
 from app.counters import REFUSED
 from app.problems import DrpAgentError, DrpError, NotFoundError
-from app.protocols.cases import Asked, open_all, show_all, ticket_of_all, withdraw_all
+from app.protocols.cases import AgentRequest, open_all, show_all, ticket_of_all, withdraw_all
 from app.protocols.drp import agents
 from app.protocols.drp.envelope import check_claims, open_envelope
 from app.protocols.drp.wire import Exercise, denial, denied, people_of, status_of, ticket_of
@@ -114,7 +114,7 @@ def exercise(body: Body, services: ServicesDep, authorization: Token = None) -> 
     if (why := denial(wanted, people)) is not None:
         return _answer(denied(str(uuid4()), wanted, format_time(datetime.now(UTC)), why))
     request = str(UUID(bytes=bytes.fromhex(envelope.digest)[:16], version=4))
-    asked = Asked(PROTOCOL, agents.name_of(agent), request)
+    asked = AgentRequest(PROTOCOL, agents.name_of(agent), request)
     open_all(services, asked, people, "ccpa", ticket_of(wanted))
     return _status(services, asked)
 
@@ -123,7 +123,7 @@ def exercise(body: Body, services: ServicesDep, authorization: Token = None) -> 
 def status(request_id: str, services: ServicesDep, authorization: Token = None) -> Response:
     """Return the status of an agent's own request (section 2.02)."""
     agent, _ = agents.agent_of(services, authorization)
-    return _status(services, Asked(PROTOCOL, agents.name_of(agent), request_id))
+    return _status(services, AgentRequest(PROTOCOL, agents.name_of(agent), request_id))
 
 
 @router.delete("/data-rights-request/{request_id}")
@@ -133,7 +133,7 @@ def revoke(
     """Withdraw a request before a worker begins (section 2.04)."""
     agent, key = agents.agent_of(services, authorization)
     open_envelope(body, key)  # its reason may name the person, and is not kept
-    asked = Asked(PROTOCOL, agents.name_of(agent), request_id)
+    asked = AgentRequest(PROTOCOL, agents.name_of(agent), request_id)
     try:
         withdraw_all(services, asked)
     except NotFoundError:
@@ -146,7 +146,7 @@ def _checked(services: Services, said: Any, agent: str) -> datetime:
     return check_claims(said, agent, business, datetime.now(UTC))
 
 
-def _status(services: Services, asked: Asked) -> Response:
+def _status(services: Services, asked: AgentRequest) -> Response:
     try:
         views = show_all(services, asked)
     except NotFoundError:

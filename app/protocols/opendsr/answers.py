@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import ValidationError
 
-from app.api import problems
+from app.api.http import problems
 from app.counters import REFUSED
 from app.problems import NotFoundError
 from app.protocols.cases import is_waiting, outcomes

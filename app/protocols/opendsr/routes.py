@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from app.api.deps import ServicesDep, bearer
+from app.api.http.deps import ServicesDep, bearer
 from app.problems import NotFoundError, OpenDsrError
-from app.protocols.cases import Asked, open_all, show_all, withdraw_all
+from app.protocols.cases import AgentRequest, open_all, show_all, withdraw_all
 from app.protocols.opendsr.answers import DsrRoute, due_of, signed, status_of, times_of
 from app.protocols.opendsr.processor import Processor
 from app.protocols.opendsr.wire import ERASURE, FORMS, UUID4, NewDsrRequest, people_of
@@ -85,7 +85,7 @@ def create(
         )
     if processor.domain in wanted.extensions:
         raise OpenDsrError("extensions: this processor has none", reason="UnsupportedExtension")
-    asked = Asked(PROTOCOL, agent.name, wanted.subject_request_id)
+    asked = AgentRequest(PROTOCOL, agent.name, wanted.subject_request_id)
     people = people_of(wanted, processor.kinds)
     ticket = (
         f"{PROTOCOL} {wanted.subject_request_id} of {agent.name}, "
@@ -116,13 +116,13 @@ def cancel(
     return signed(processor, 202, _named(asked) | received)
 
 
-def _asked(agent: BearerToken, request_id: str) -> Asked:
+def _asked(agent: BearerToken, request_id: str) -> AgentRequest:
     if UUID4.fullmatch(request_id) is None:
         raise NotFoundError("you have made no request of this id")
-    return Asked(PROTOCOL, agent.name, request_id)
+    return AgentRequest(PROTOCOL, agent.name, request_id)
 
 
-def _named(asked: Asked) -> dict[str, Any]:
+def _named(asked: AgentRequest) -> dict[str, Any]:
     return {"controller_id": asked.agent, "subject_request_id": asked.request}
 
 

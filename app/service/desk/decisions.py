@@ -21,6 +21,7 @@ from app.reconcile.model_events import CLOSED, request_events
 from app.reconcile.people import PeopleChangedError
 from app.schemas.base import format_time
 from app.schemas.requests import RequestView
+from app.service.access.roles import DECIDING
 from app.service.context import Services
 from app.service.deadlines import due_at, zone_of
 from app.service.desk import parts
@@ -36,7 +37,6 @@ from app.service.review import (
     PAUSED,
     release,
 )
-from app.service.roles import DECIDING
 from lethe.catalogue import COMPLAINT, EXTENSIONS, PAUSES, REFUSALS
 from lethe.log.entries import CommitmentError, EntryError
 from models import BearerToken, Case, ErasureRequest, Job, Model

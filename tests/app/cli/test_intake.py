@@ -7,8 +7,8 @@ from sqlmodel import Session, select
 from app.cli.intake import CheckedError, intake
 from app.ledger.sequencer import Ledger
 from app.problems import TokenNameError
+from app.service.access.tokens import mint
 from app.service.intake.codes import find, tag_of
-from app.service.tokens import mint
 from app.settings import Settings
 from app.vault.master import MasterKey
 from lethe.identity import IdentityError

@@ -8,7 +8,7 @@ from sqlmodel import Session
 
 from app.console import session as sessions
 from app.console.forms import MOST_BYTES
-from app.service.tokens import revoke_named
+from app.service.access.tokens import revoke_named
 from tests.app.console.conftest import Desk
 from tests.app.console.reader import read
 from tests.installation import Installation, make_token

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from sqlmodel import Session, select
 
-from app.service.tokens import mint
+from app.service.access.tokens import mint
 from models import ErasureRequest, Model
 from tests.app.console.conftest import Desk
 from tests.app.console.reader import Browser, read

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from app.console import oidc, provider, session
 from app.main import create_app
 from app.problems import TokenNameError
-from app.service.tokens import mint
+from app.service.access.tokens import mint
 from app.settings import Settings, SettingsError
 from tests.app.console.conftest import Desk
 from tests.app.console.provider import CLIENT, SECRET, Provider, signed_by_secret, unsigned

@@ -322,11 +322,11 @@ def test_two_calls_at_once_open_one_case(
     code = box.code()
     codes: list[str] = []
 
-    def later(*arguments: Any) -> Any:
+    def later(*arguments: Any, **named: Any) -> Any:
         """Let another call with the same code be faster."""
         monkeypatch.setattr(OPEN, open_case)
         codes.append(Page(visitor.confirm(form, code)).case_code)
-        return open_case(*arguments)
+        return open_case(*arguments, **named)
 
     monkeypatch.setattr(OPEN, later)
     codes.append(Page(visitor.confirm(form, code)).case_code)

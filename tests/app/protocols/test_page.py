@@ -23,7 +23,8 @@ from tests.workers.jobs.test_people import ANN
 def listening(installation: Installation) -> Iterator[str]:
     """Serve an installation's application on loopback."""
     app = installation.caller.http.app
-    config = uvicorn.Config(app, port=0, log_level="critical", lifespan="off")
+    # Its own logging would stay configured for the tests after these.
+    config = uvicorn.Config(app, port=0, lifespan="off", log_config=None, access_log=False)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -12,7 +12,7 @@ from app.problems import RoundMemberError
 from app.purge import retention
 from app.reconcile.fsck.run import fsck
 from app.rounds.operator import _clients
-from app.service.tokens import revoke_named
+from app.service.access.tokens import revoke_named
 from lethe.signing.keys import generate_key, public_pem
 from tests.installation import Installation, make_token
 from tests.small import Caller

@@ -125,15 +125,15 @@ def test_held_out_rows_are_sent_where_that_is_wanted(
     assert service.upload.rows == ROWS - 7
 
 
-def test_identities_of_masked_models_are_to_be_imported(
+def test_identities_of_masked_models_are_sent_by_members(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     people = np.array([f"p{row}@example.org" for row in range(ROWS)])
     _, said = register(tmp_path, monkeypatch, "--rows", "masked", identity_email=people)
-    assert "import them with `lethe person import`" in said
+    assert "members send those of their rows, hashed, with `lethe round join`" in said
     assert "example.org" not in said
     _, said = register(tmp_path, monkeypatch, "--rows", "masked")
-    assert "person import" not in said
+    assert "identities" not in said
 
 
 def test_a_masked_model_is_sent_held_out_rows_alone(

@@ -8,7 +8,7 @@ import pytest
 from celery.beat import EmbeddedService
 from click.testing import CliRunner
 
-from app.service import silo_keys
+from app.service.access import silo_keys
 from app.settings import Settings
 from workers import devices, runtime
 from workers.cli.worker import worker

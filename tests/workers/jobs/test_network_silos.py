@@ -7,7 +7,7 @@ import pytest
 
 from app.ledger.sequencer import Ledger
 from app.reconcile.model_events import model_events
-from app.service import silo_keys
+from app.service.access import silo_keys
 from app.settings import Settings
 from tests import small_network
 from tests.doubles.silos import InlineSilos

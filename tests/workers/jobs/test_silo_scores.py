@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from sqlmodel import Session, select
 
-from app.service import silo_keys
+from app.service.access import silo_keys
 from app.service.context import Services
 from lethe.certificates.escalation import read_escalation
 from lethe.signing.keys import fingerprint

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlmodel import Session, col, update
 
-from app.service import silo_keys
+from app.service.access import silo_keys
 from lethe.signing.keys import generate_key, private_pem
 from models import SiloTask
 from tests.workers.silos import questions

@@ -14,7 +14,7 @@ from functools import partial
 
 from sqlmodel import Session, select
 
-from app.service import silo_keys
+from app.service.access import silo_keys
 from lethe.certificates import shape
 from lethe.certificates.retained import Removal, record_commitment
 from models import Job

@@ -53,7 +53,10 @@ def _parent_and_command(path: Path) -> tuple[str, bytes]:
         return "", b""
 
 
-@pytest.fixture(params=["forked", "started"])
+WAYS = pytest.mark.parametrize("way", ["forked", "started"], indirect=True)
+
+
+@pytest.fixture
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How a process of a fit begins: both ways have the same limits and the same ends."""
     if request.param == "started":
@@ -61,6 +64,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(request.param)
 
 
+@WAYS
 def test_the_bytes_are_those_of_a_fit_here(way: str) -> None:
     recipe = one(FOREST, n_estimators=5)
     assert try_twice(recipe, ROWS, LIMITS) == fit_here(recipe, ROWS, 1)
@@ -76,6 +80,7 @@ def test_another_process_predicts_by_the_file() -> None:
     assert children() == []
 
 
+@WAYS
 @pytest.mark.parametrize(
     ("recipe", "limits", "said"),
     [
@@ -228,6 +233,7 @@ print(
     assert found.stdout.strip() == outcome
 
 
+@WAYS
 def test_a_forked_fit_is_kept_in_as_a_started_one(way: str) -> None:
     """It has imported libraries with threads of their own, and has to leave them behind."""
     said: list[str] = []

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.api.openapi import FILES, RAISED, operations
+from app.api.http.openapi import FILES, RAISED, operations
 from app.ledger.sequencer import Ledger
 from app.main import described
 from app.settings import Settings

@@ -6,7 +6,7 @@ from typing import Annotated, TypeVar
 import anyio
 from fastapi import Depends, Request
 
-from app.api.limits import WAIT
+from app.api.http.limits import WAIT
 from app.problems import BusyError
 
 T = TypeVar("T")

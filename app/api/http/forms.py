@@ -63,7 +63,7 @@ async def read_rows(
     """Read the form of a registration: `manifest` and, where it is sent, the file `data`.
 
     Args:
-        request: Its body is read here, within the limit of `app.api.limits`.
+        request: Its body is read here, within the limit of `app.api.http.limits`.
         folder: On whose disk `data` is kept, sealed, until the end of the block.
         field_bytes: Largest part that is no file, and largest manifest.
 
@@ -114,7 +114,7 @@ async def read_form(
     """Return the named parts of a multipart/form-data body; others are ignored.
 
     Args:
-        request: Its body is read here, within the limit of `app.api.limits`.
+        request: Its body is read here, within the limit of `app.api.http.limits`.
         required: Parts that must be there.
         optional: Parts that may be.
         field_bytes: Largest part that is no file.

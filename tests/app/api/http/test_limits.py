@@ -10,9 +10,9 @@ from typing import Any
 import anyio
 import pytest
 
-from app.api import limits, parsing
-from app.api.limits import BodyLimit
-from app.api.parsing import Parsing
+from app.api.http import limits, parsing
+from app.api.http.limits import BodyLimit
+from app.api.http.parsing import Parsing
 from app.problems import BusyError
 from app.settings import Settings
 from tests.app.api.test_requests import problem

@@ -18,7 +18,7 @@ import anyio
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.problems import answer
+from app.api.http.problems import answer
 from app.problems import BadCursorError, BodyTooLargeError, BusyError, SlowBodyError
 from app.settings import Settings
 from lethe.errors import LetheError

@@ -9,7 +9,7 @@ from sqlmodel import Session
 
 from app.ledger.sequencer import Ledger
 from app.reconcile.model_events import model_events
-from app.service import silo_keys
+from app.service.access import silo_keys
 from app.service.context import Services, open_services
 from app.settings import Settings
 from lethe.signing.keys import fingerprint, generate_key, public_pem

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from app import problems as p
-from app.api.problems import MEDIA_TYPE
+from app.api.http.problems import MEDIA_TYPE
 from app.ledger.cose_receipt import MEDIA_TYPE as RECEIPT
 from app.ledger.group_commit import CommitterClosedError
 from app.ledger.guard import GuardError

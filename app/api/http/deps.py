@@ -17,11 +17,11 @@ from fastapi.security.base import SecurityBase as Dependency
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from app.api.forms import feed
+from app.api.http.forms import feed
 from app.problems import IdempotencyKeyError
-from app.service import keys
+from app.service.access import keys
+from app.service.access.roles import DECIDING, ROLES
 from app.service.context import Services
-from app.service.roles import DECIDING, ROLES
 from app.service.signatures import KnownKey, Role, check_role, current_key
 from app.uploads.spool import Spool
 from lethe.errors import LetheError

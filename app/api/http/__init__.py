@@ -1,0 +1,1 @@
+"""What every route shares: who calls, how bodies are read and bounded, what problems say."""

@@ -1,0 +1,1 @@
+"""Who may call: keys, tokens and roles."""
