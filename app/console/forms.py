@@ -24,6 +24,7 @@ from lethe.signing.errors import SignatureReplayedError
 FIELD = "form_token"
 LIFE = timedelta(hours=10)
 MOST_BYTES, MOST_FIELDS = 65_536, 100
+START = "start:"  # what forms are bound to before anybody signed in begins with it
 SPENT = "/console/form"  # as a keyid, which never has a slash
 URLENCODED = "application/x-www-form-urlencoded"
 OWN_SITES = ("same-origin", "none")
@@ -118,7 +119,7 @@ def session_of(services: Services, request: Request) -> str:
 
 def before(start: str) -> str:
     """Return what forms are bound to before anybody signed in; no session is named like it."""
-    return f"start:{start}"
+    return f"{START}{start}"
 
 
 def _spend(services: Services, request: Request, sent: str) -> None:
@@ -136,6 +137,9 @@ def _spend(services: Services, request: Request, sent: str) -> None:
     until = datetime.fromtimestamp(int(expires), UTC)
     if until < datetime.now(UTC):
         raise FormRefusedError("the form is too old: reload the page and send it again")
+    if session.startswith(START):
+        # Signing in and choosing a language may be repeated; strangers make no rows.
+        return
     try:
         services.nonces.spend(spendable(SPENT, nonce, until))
     except SignatureReplayedError:

@@ -96,8 +96,8 @@ def callback(
         ForbiddenError: The person has none of the roles.
     """
     settings = services.settings
-    known = provider.metadata(services.settings)
     said = _started(services, request, state)
+    known = provider.metadata(services.settings)
     if error or not code:
         raise SignInError(f"the provider signed nobody in: {ASK_AGAIN}")
     if iss and iss != known["issuer"]:  # RFC 9207: a mix-up of providers
@@ -105,7 +105,10 @@ def callback(
     own = _callback(request, services)
     token = provider.redeem(settings, known, own, code, said["verifier"])
     claims = provider.claims_of(settings, known, token, said["nonce"])
-    visitor = sessions.begin(_name(settings, claims), _role(settings, claims))
+    _finish(services, said)
+    visitor = sessions.begin(
+        _name(settings, claims), _role(settings, claims), issuer=settings.oidc_issuer
+    )
     # The first address of the session is this site's own: the cookie is not sent to one that
     # another site leads to.
     response = render(request, "signed_in.html", following=said["next"])
@@ -125,18 +128,25 @@ def _cookie(services: Services) -> str:
 
 
 def _started(services: Services, request: Request, state: str) -> Mapping[str, str]:
-    """Return what this browser's sign-in began with; each can be finished once."""
+    """Return what this browser's sign-in began with."""
     said = sessions.unpack(services, PURPOSE, request.cookies.get(_cookie(services), ""))
     if said is None or not compare_digest(said["state"].encode(), state.encode()):
         raise SignInError(f"this browser began no such sign-in: {ASK_AGAIN}")
-    until = datetime.fromisoformat(said["until"])
-    if until < datetime.now(UTC):
+    if datetime.fromisoformat(said["until"]) < datetime.now(UTC):
         raise SignInError(f"the sign-in took too long: {ASK_AGAIN}")
+    return said
+
+
+def _finish(services: Services, said: Mapping[str, str]) -> None:
+    """Spend a sign-in, which can be finished once.
+
+    Only after the provider took its code: strangers who start sign-ins make no rows.
+    """
+    until = datetime.fromisoformat(said["until"])
     try:
-        services.nonces.spend(sessions.spendable(STARTED, state, until))
+        services.nonces.spend(sessions.spendable(STARTED, said["state"], until))
     except SignatureReplayedError:
         raise SignInError(f"this sign-in was finished before: {ASK_AGAIN}") from None
-    return said
 
 
 def _name(settings: Settings, claims: Mapping[str, Any]) -> str:

@@ -6,8 +6,10 @@ sign-in: it is an extra, and takes half a second.
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from ssl import SSLContext, create_default_context
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -19,8 +21,12 @@ if TYPE_CHECKING:
     from authlib.integrations.httpx_client import OAuth2Client
 
 TIMEOUT_S = 10
-FRESH_S = 300.0  # anybody can start a sign-in: the provider is not asked for each
-_described: dict[str, tuple[float, dict[str, Any]]] = {}  # by issuer, and when
+# Anybody can start a sign-in: the provider is not asked for each, and a call that waits for one
+# that hangs holds a thread of all routes.
+FRESH_S, AWAY_S = 300.0, 15.0
+AWAY = "the provider does not answer: try later, or use a token"
+_described: dict[str, tuple[float, dict[str, Any]]] = {}  # by issuer, and when; {}: no answer
+_asking = Lock()
 LEEWAY_S = 60  # between the provider's clock and ours
 # Signed with the provider's private key. With HS256 the client's secret could sign, and a
 # provider that lists "none" is believed in nothing.
@@ -61,13 +67,23 @@ def metadata(settings: Settings) -> dict[str, Any]:
     except ImportError:
         raise OidcMissingError(f"sign-in by OIDC needs Authlib; {with_extra('oidc')}") from None
     at, known = _described.get(issuer, (float("-inf"), {}))
-    if time.monotonic() - at < FRESH_S:
+    if time.monotonic() - at < (FRESH_S if known else AWAY_S) or not _asking.acquire(False):
+        if not known:  # nor does anybody wait for the one who asks
+            raise SignInError(AWAY)
         return known
-    found = _get(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
-    if not isinstance(found, dict) or found.get("issuer") != issuer:
-        raise SignInError("the provider names itself otherwise than LETHE_OIDC_ISSUER does")
-    _described[issuer] = time.monotonic(), found
-    return found
+    try:
+        found: Any = {}
+        with suppress(SignInError):
+            found = _get(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+        good = isinstance(found, dict) and found.get("issuer") == issuer
+        _described[issuer] = time.monotonic(), found if good else {}
+    finally:
+        _asking.release()
+    if not good:
+        raise SignInError(
+            "the provider names itself otherwise than LETHE_OIDC_ISSUER does" if found else AWAY
+        )
+    return dict(found)
 
 
 @cache
@@ -84,7 +100,7 @@ def _get(address: str) -> Any:
         answer.raise_for_status()
         return answer.json()
     except (httpx2.HTTPError, ValueError):
-        raise SignInError("the provider does not answer: try later, or use a token") from None
+        raise SignInError(AWAY) from None
 
 
 def endpoint(settings: Settings, provider: Mapping[str, Any], name: str) -> str:

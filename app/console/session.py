@@ -38,7 +38,7 @@ MOST_COOKIE = 4096  # characters
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Somebody who is signed in. token: the digest of their token, empty after OIDC."""
+    """Somebody who is signed in: by a token, of which this is the digest, or at an issuer."""
 
     name: str
     role: str
@@ -46,6 +46,7 @@ class Visitor:
     token: str
     begun: datetime
     seen: datetime
+    issuer: str = ""
 
     @property
     def decides(self) -> bool:
@@ -53,10 +54,10 @@ class Visitor:
         return self.role in DECIDING
 
 
-def begin(name: str, role: str, token: str = "") -> Visitor:
-    """Return a new session. token: the digest of the row that it lives as long as."""
+def begin(name: str, role: str, token: str = "", issuer: str = "") -> Visitor:
+    """Return a new session. token: the digest of the row that it lives as long as, if any."""
     now = datetime.now(UTC)
-    return Visitor(name, role, token_urlsafe(16), token, now, now)
+    return Visitor(name, role, token_urlsafe(16), token, now, now, issuer)
 
 
 def cookie_name(services: Services) -> str:
@@ -76,6 +77,7 @@ def write_cookie(services: Services, response: Response, visitor: Visitor) -> No
         "role": visitor.role,
         "session": visitor.session,
         "token": visitor.token,
+        "issuer": visitor.issuer,
         "begun": visitor.begun.isoformat(),
         "seen": visitor.seen.isoformat(),
     }
@@ -114,10 +116,19 @@ def visitor_of(services: Services, request: Request) -> Visitor | None:
     said = unpack(services, PURPOSE, request.cookies.get(cookie_name(services), ""))
     if said is None:
         return None
-    times = {name: datetime.fromisoformat(said[name]) for name in ("begun", "seen")}
-    visitor = Visitor(said["name"], said["role"], said["session"], said["token"], **times)
+    visitor = Visitor(
+        name=said["name"],
+        role=said["role"],
+        session=said["session"],
+        token=said["token"],
+        begun=datetime.fromisoformat(said["begun"]),
+        seen=datetime.fromisoformat(said["seen"]),
+        issuer=said.get("issuer", ""),
+    )
     now = datetime.now(UTC)
     longest = LONGEST if visitor.token else LONGEST_OIDC
+    if not visitor.token and visitor.issuer != services.settings.oidc_issuer:
+        return None  # the operator took another provider, or none
     if visitor.seen + IDLE < now or visitor.begun + longest < now:
         return None
     with services.reading() as session:

@@ -4,11 +4,12 @@ from datetime import timedelta
 from html import unescape
 
 import pytest
-from sqlmodel import Session
+from sqlmodel import Session, select
 
 from app.console import session as sessions
 from app.console.forms import MOST_BYTES
 from app.service.access.tokens import revoke_named
+from models import UsedNonce
 from tests.app.console.conftest import Desk
 from tests.app.console.reader import read
 from tests.installation import Installation, make_token
@@ -143,6 +144,24 @@ def test_a_form_is_taken_once_from_its_own_page(desk: Desk) -> None:
     assert again.status_code == 403
     assert "sent before" in read(again).text
     assert officer.http.get(address).text.count("only once") == 1
+
+
+def test_a_stranger_who_sends_forms_makes_no_rows(desk: Desk) -> None:
+    nobody = desk.browser(None)
+    fields = {**nobody.get("/console/sign-in").form("/console/sign-in").fields, "token": "x"}
+    before = nonces(desk)
+    for _ in range(3):
+        assert nobody.post("/console/sign-in", fields).status_code == 401
+    assert nonces(desk) == before
+    officer = desk.browser()
+    case = f"/console/cases/{desk.case}"
+    assert officer.send(case, f"{case}/note", text="seen").status_code == 200
+    assert nonces(desk) > before
+
+
+def nonces(desk: Desk) -> int:
+    with desk.installation.services.reading() as session:
+        return len(session.exec(select(UsedNonce)).all())
 
 
 def test_huge_and_odd_forms_are_refused(desk: Desk) -> None:

@@ -1,6 +1,8 @@
 """Sign-in at a real OpenID Connect provider, and everything that it can answer wrong."""
 
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,9 +16,10 @@ from starlette.testclient import TestClient
 
 from app.console import oidc, provider, session
 from app.main import create_app
-from app.problems import TokenNameError
+from app.problems import SignInError, TokenNameError
 from app.service.access.tokens import mint
 from app.settings import Settings, SettingsError
+from models import UsedNonce
 from tests.app.console.conftest import Desk
 from tests.app.console.provider import CLIENT, SECRET, Provider, signed_by_secret, unsigned
 from tests.app.console.provider import provider as serving
@@ -229,6 +232,55 @@ def test_the_provider_is_not_asked_for_each_sign_in(joined: Joined) -> None:
     for _ in range(5):
         joined.answered(joined.browser())
     assert joined.provider.asked.count("/.well-known/openid-configuration") == 1
+
+
+def test_nobody_waits_for_a_provider_that_is_away(
+    joined: Joined, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger who starts sign-ins would hold a thread of all routes for each."""
+    asked = threading.Event(), threading.Event()
+
+    def hang(_: str) -> Any:
+        asked[0].set()
+        assert asked[1].wait(30)
+        raise SignInError(provider.AWAY)
+
+    monkeypatch.setattr(provider, "_get", hang)
+    provider._described.clear()
+    settings = joined.http.app.state.services.settings  # type: ignore[attr-defined]
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(provider.metadata, settings)
+        assert asked[0].wait(30)
+        with pytest.raises(SignInError, match="does not answer"):
+            provider.metadata(settings)  # while the other one still waits
+        asked[1].set()
+        with pytest.raises(SignInError, match="does not answer"):
+            first.result()
+    monkeypatch.setattr(provider, "_get", lambda _: pytest.fail("asked again at once"))
+    with pytest.raises(SignInError, match="does not answer"):
+        provider.metadata(settings)
+    provider._described.clear()
+
+
+def test_strangers_who_start_sign_ins_make_no_rows(joined: Joined) -> None:
+    browser = joined.browser()
+    state = parse_qs(urlsplit(joined.answered(browser)).query)["state"][0]
+    wrong = {"state": state, "error": "access_denied"}
+    assert browser.http.get("/console/oidc/callback", params=wrong).status_code == 403
+    with joined.desk.installation.services.reading() as reading:
+        assert reading.get(UsedNonce, (oidc.STARTED, state)) is None
+
+
+def test_a_session_ends_where_its_provider_is_no_longer_used(joined: Joined) -> None:
+    browser = joined.browser()
+    joined.signed_in(browser)
+    assert browser.http.get("/console").url.path == "/console"
+    application = joined.http.app
+    services = application.state.services  # type: ignore[attr-defined]
+    for issuer in ("", "https://another.example"):
+        settings = services.settings.model_copy(update={"oidc_issuer": issuer})
+        application.state.services = replace(services, settings=settings)  # type: ignore[attr-defined]
+        assert browser.http.get("/console").url.path == "/console/sign-in"
 
 
 def test_without_a_provider_there_is_no_such_sign_in(
