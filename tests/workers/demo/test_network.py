@@ -43,7 +43,8 @@ def test_events_are_called_events_and_an_escalation_is_explained(
 
 def status(state: str, phase: str = "", done: int = 0) -> RequestStatus:
     progress = Progress(phase, done, 12, "rounds") if phase else None
-    return RequestStatus("1", state, "demo", None, {}, AT, (), None, progress, {})
+    path = "/v1/requests/1/certificate" if state == "certified" else None
+    return RequestStatus("1", state, "demo", None, {}, AT, (), path, progress, {})
 
 
 def model(state: str, done: int | None = None) -> dict[str, Any]:
