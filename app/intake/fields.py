@@ -39,7 +39,7 @@ def asked_in(form: IntakeForm, settings: Settings) -> Asked:
         usable = bool(normalise(kind, value)) and value.isprintable()
     except IdentityError:
         raise refused from None
-    if not usable or (kind == EMAIL and not is_address(value)):
+    if not usable or (kind == EMAIL and not _is_mailed_as_found(value)):
         raise refused
     by_operator = kind != EMAIL or form.of("proof") == "operator"
     return Asked(
@@ -48,6 +48,15 @@ def asked_in(form: IntakeForm, settings: Settings) -> Asked:
         "ccpa" if regulation == "ccpa" else "gdpr",
         BY_OPERATOR if by_operator else BY_MAIL,
     )
+
+
+def _is_mailed_as_found(value: str) -> bool:
+    """Return whether the address that gets the code is the one that is looked up.
+
+    Identities are folded: straße.example is looked up as strasse.example, which may be another
+    person's domain. Domains beyond ASCII are written as xn--….
+    """
+    return is_address(value) and value.isascii() and normalise(EMAIL, value) == value.lower()
 
 
 def signature_in(form: IntakeForm) -> BrowserSignature | None:

@@ -100,6 +100,10 @@ def test_a_form_is_of_one_browser_and_of_a_day(
         {"value": "a@example.org\x00"},
         {"value": SCRIPT},
         {"value": f"{'a' * 250}@example.org"},
+        # Looked up as strasse.example and roSSmann: the code would go to somebody else.
+        {"value": "ann@straße.example"},
+        {"value": "roßmann@example.org"},
+        {"value": "ann@σίσυφος.example", "proof": "operator"},
         {"kind": SCRIPT},
         {"kind": "phone"},  # not configured
         {"kind": "", "value": "c77"},
