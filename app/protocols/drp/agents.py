@@ -74,9 +74,7 @@ def pair(services: Services, agent: str, digest: str, expires: datetime) -> str:
     try:
         return services.ledger.transact(effect, checkpoint=False)
     except TokenNameError:
-        raise DrpError(
-            "an agent-id has at most 76 characters here, and no other token"
-        ) from None
+        raise DrpError("the agent-id is too long, or another token has its name") from None
 
 
 def note_exercise(services: Services, agent: str, digest: str, expires: datetime) -> None:
