@@ -177,6 +177,15 @@ def outcomes(views: Sequence[CaseView]) -> set[str]:
     return {part.outcome for view in views for part in view.parts}
 
 
+def is_left_at_source(views: Sequence[CaseView]) -> bool:
+    """Return whether a model has rows held out that were never stored here, so still exist."""
+    return any(
+        part.outcome == "held out only" and part.held_out_removed < part.records
+        for view in views
+        for part in view.parts
+    )
+
+
 def _cases(session: Session, asked: AgentRequest) -> dict[str, Case]:
     """Return the cases of a request by their refs, whatever its number of identities."""
     refs = [asked.ref(of, at) for of in range(1, MOST + 1) for at in range(of)]

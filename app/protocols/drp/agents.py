@@ -1,7 +1,8 @@
 """Agents of the Data Rights Protocol: a registered key of role `agent`, and a token for it.
 
 The agent's keyid is its agent-id in the directory. Pairing, which is signed, gives it a token;
-a new token replaces the one before, and a message pairs once.
+a new token replaces the one before. A message has one use: what pairs, exercises or withdraws
+is noted in `used_nonces` until it has expired.
 """
 
 from datetime import datetime, timedelta
@@ -13,12 +14,13 @@ from app.ledger.key_rows import believed
 from app.ledger.sequencer import Transaction
 from app.problems import DrpAgentError, DrpError, TokenNameError
 from app.service.access.keys import authorise
-from app.service.access.tokens import living_token, mint, revoke_named
+from app.service.access.tokens import PAIRED, living_token, mint, revoke_named
 from app.service.context import Services
 from lethe.signing.keys import load_public_key
 from models import RequesterKey, UsedNonce
 
 SCOPE = "drp"
+USED = "this message was used before: sign another"
 KEPT = timedelta(minutes=11)  # a nonce, after its message expired, as those of signed calls
 
 
@@ -37,8 +39,8 @@ def key_of(session: Session, agent: str) -> Ed25519PublicKey:
 
 
 def name_of(agent: str) -> str:
-    """Return the name of an agent's token, which nobody else's can have by chance."""
-    return f"drp:{agent}"
+    """Return the name of an agent's token, which no other token can have."""
+    return f"{PAIRED}{agent}"
 
 
 def agent_of(services: Services, header: str | None) -> tuple[str, Ed25519PublicKey]:
@@ -62,15 +64,42 @@ def pair(services: Services, agent: str, digest: str, expires: datetime) -> str:
     """
 
     def effect(tx: Transaction) -> str:
-        nonce = f"{SCOPE}:{digest}"
-        if tx.session.get(UsedNonce, (agent, nonce)) is not None:
-            raise DrpError("this message was used before: sign another")
-        tx.session.add(UsedNonce(keyid=agent, nonce=nonce, expires_at=expires + KEPT))
-        if living_token(tx.session, name_of(agent)) is not None:
+        if not _note(tx.session, agent, digest, expires):
+            raise DrpError(USED)
+        living = living_token(tx.session, name_of(agent))
+        if living is not None and living.scope == SCOPE:
             revoke_named(tx.session, name_of(agent))
         return mint(tx.session, SCOPE, name_of(agent))
 
     try:
         return services.ledger.transact(effect, checkpoint=False)
     except TokenNameError:
-        raise DrpError("an agent-id has at most 76 characters here") from None
+        raise DrpError("the agent-id is too long, or another token has its name") from None
+
+
+def note_exercise(services: Services, agent: str, digest: str, expires: datetime) -> None:
+    """Note that a message exercises a right; again, it is the same request."""
+    services.ledger.transact(
+        lambda tx: _note(tx.session, agent, digest, expires), checkpoint=False
+    )
+
+
+def spend(services: Services, agent: str, digest: str, expires: datetime) -> None:
+    """Note that a message is used.
+
+    Raises:
+        DrpError: It was used before.
+    """
+    if not services.ledger.transact(
+        lambda tx: _note(tx.session, agent, digest, expires), checkpoint=False
+    ):
+        raise DrpError(USED)
+
+
+def _note(session: Session, agent: str, digest: str, expires: datetime) -> bool:
+    """Note a message; return whether it is new."""
+    nonce = f"{SCOPE}:{digest}"
+    if session.get(UsedNonce, (agent, nonce)) is not None:
+        return False
+    session.add(UsedNonce(keyid=agent, nonce=nonce, expires_at=expires + KEPT))
+    return True

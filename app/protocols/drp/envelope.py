@@ -19,6 +19,7 @@ from app.problems import DrpAgentError, DrpError
 from lethe import canonical
 
 SIGNATURE = 64  # bytes
+CLAIMS = frozenset({"agent-id", "business-id", "issued-at", "expires-at"})
 LONGEST = timedelta(minutes=10)  # "no more than 10 minute time windows" (section 2.01)
 
 
@@ -73,6 +74,31 @@ def check_claims(said: Mapping[str, Any], agent: str, business: str, now: dateti
     if expires - issued > LONGEST:
         raise DrpError("expires-at is more than 10 minutes after issued-at")
     return expires
+
+
+def check_pairing(said: Mapping[str, Any]) -> None:
+    """Return if a message that was checked by its claims is for pairing, and nothing else.
+
+    Raises:
+        DrpError: It has other members, so it was signed for something else.
+    """
+    if not said.keys() <= {*CLAIMS, "drp.version"}:
+        raise DrpError("a message that pairs has its claims and drp.version alone")
+
+
+def check_withdrawal(
+    said: Mapping[str, Any], agent: str, business: str, now: datetime
+) -> datetime | None:
+    """Return when a message that withdraws expires, None if it has no claims.
+
+    Section 2.04 signs a reason alone. A message that has one claim must have them all.
+
+    Raises:
+        DrpError: It exercises a right, or what `check_claims` raises.
+    """
+    if "exercise" in said:
+        raise DrpError("a message with exercise withdraws nothing")
+    return check_claims(said, agent, business, now) if said.keys() & CLAIMS else None
 
 
 def _time(said: Mapping[str, Any], name: str) -> datetime:

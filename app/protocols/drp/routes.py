@@ -19,7 +19,12 @@ from app.counters import REFUSED
 from app.problems import DrpAgentError, DrpError, NotFoundError
 from app.protocols.cases import AgentRequest, open_all, show_all, ticket_of_all, withdraw_all
 from app.protocols.drp import agents
-from app.protocols.drp.envelope import check_claims, open_envelope
+from app.protocols.drp.envelope import (
+    check_claims,
+    check_pairing,
+    check_withdrawal,
+    open_envelope,
+)
 from app.protocols.drp.wire import Exercise, denial, denied, people_of, status_of, ticket_of
 from app.schemas.base import format_time
 from app.service.context import Services
@@ -81,6 +86,7 @@ def pair(agent_id: str, body: Body, services: ServicesDep) -> Response:
             key = agents.key_of(session, agent_id)
         envelope = open_envelope(body, key)
         expires = _checked(services, envelope.said, agent_id)
+        check_pairing(envelope.said)
         token = agents.pair(services, agent_id, envelope.digest, expires)
     except DrpError as error:  # "403 Forbidden response with no response body"
         REFUSED.add(error.slug)
@@ -106,8 +112,9 @@ def exercise(body: Body, services: ServicesDep, authorization: Token = None) -> 
     """
     agent, key = agents.agent_of(services, authorization)
     envelope = open_envelope(body, key)
-    _checked(services, envelope.said, agent)
+    expires = _checked(services, envelope.said, agent)
     wanted = Exercise.model_validate(envelope.said)
+    agents.note_exercise(services, agent, envelope.digest, expires)
     if wanted.status_callback is not None:
         raise DrpError("status_callback: nobody is called back here; ask for the status")
     people = people_of(wanted)
@@ -132,7 +139,11 @@ def revoke(
 ) -> Response:
     """Withdraw a request before a worker begins (section 2.04)."""
     agent, key = agents.agent_of(services, authorization)
-    open_envelope(body, key)  # its reason may name the person, and is not kept
+    envelope = open_envelope(body, key)  # its reason may name the person, and is not kept
+    business = services.settings.drp_business_id
+    expires = check_withdrawal(envelope.said, agent, business, datetime.now(UTC))
+    if expires is not None:
+        agents.spend(services, agent, envelope.digest, expires)
     asked = AgentRequest(PROTOCOL, agents.name_of(agent), request_id)
     try:
         withdraw_all(services, asked)

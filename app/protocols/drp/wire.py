@@ -8,13 +8,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, StrictBool, StringConstraints
 
-from app.protocols.cases import outcomes
+from app.protocols.cases import is_left_at_source, outcomes
 from app.schemas.base import Wire, format_time
 from app.schemas.people import CaseView, PersonIdentity
 from lethe.catalogue import REFUSALS
 from lethe.identity import IdentityError, digests
 
 DELETION = "deletion"
+AT_SOURCE = "rows that no model learned are held out at their source, which has to delete them"
 TICKET = "Data Rights Protocol"
 # Of a refusal, by its words in the log: what DRP has for it. Any other is `other`.
 _DENIALS = {
@@ -112,6 +113,8 @@ def status_of(request: str, views: Sequence[CaseView], ticket: str | None) -> Do
         more["expected_by"] = format_time(max(view.due_at for view in views))
     if any(item.event == "request.extended" for view in views for item in view.timeline):
         more["processing_details"] = "the deadline was extended, as the law allows"
+    if state[0] == "denied" and is_left_at_source(views):
+        more["processing_details"] = AT_SOURCE
     named = (ticket or "").removeprefix(TICKET).removeprefix(": ") or None
     received = format_time(min(view.received_at for view in views))
     return _document(request, received, named, state, more)
@@ -131,6 +134,8 @@ def _state(views: Sequence[CaseView]) -> tuple[str, str | None]:
             if item.event == "request.refused"
         ]
         return "denied", _DENIALS.get(said[-1] if said else "", "other")
+    if is_left_at_source(views):
+        return "denied", "claim_not_covered"
     return ("denied", "no_match") if found == {"nothing found"} else ("fulfilled", None)
 
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from app.api.http import problems
 from app.counters import REFUSED
 from app.problems import NotFoundError
-from app.protocols.cases import is_waiting, outcomes
+from app.protocols.cases import is_left_at_source, is_waiting, outcomes
 from app.protocols.opendsr.processor import Processor
 from app.schemas.base import format_time
 from app.schemas.people import CaseView
@@ -61,11 +61,16 @@ def _error(status: int, named: Sequence[tuple[str, str]]) -> dict[str, Any]:
 
 
 def status_of(views: Sequence[CaseView]) -> str:
-    """Return a request's status (section 8). Refused is cancelled: there is no other word."""
+    """Return a request's status (section 8).
+
+    Refused is cancelled, as are rows that only their source can delete: no other word is true.
+    """
     found = outcomes(views)
     if found & {"in progress", "failed"}:  # an operator still has to decide on what failed
         return "pending" if is_waiting(views) and "failed" not in found else "in_progress"
-    return "cancelled" if found & {"refused", "withdrawn"} else "completed"
+    if found & {"refused", "withdrawn"} or is_left_at_source(views):
+        return "cancelled"
+    return "completed"
 
 
 def due_of(views: Sequence[CaseView]) -> datetime:

@@ -12,6 +12,8 @@ from app.reconcile.fsck.intake import REQUESTER
 from models import BearerToken
 from models.database.types import utcnow
 
+PAIRED = "drp:"  # before the name of an agent that paired: its scope is `drp`
+OWN = "lethe:"  # before names that the service itself has in the log
 SECRET_BYTES = 32  # 43 characters of base64url; too many to guess, so a plain hash will do
 
 
@@ -19,8 +21,9 @@ def mint(session: Session, scope: str, name: str) -> str:
     """Store the hash of a fresh token and return the token, `lethe_<scope>_<43 characters>`.
 
     Raises:
-        TokenNameError: A living token has this name, it is of the intake page or of people who
-            sign in by OIDC, or it is empty or too long.
+        TokenNameError: A living token has this name, it is of the intake page, of people who
+            sign in by OIDC or of the service itself, an agent had it, or it is empty or too
+            long.
     """
     if not 0 < len(name) <= 80 or not name.isprintable():
         raise TokenNameError("a token's name has 1 to 80 printable characters")
@@ -30,6 +33,11 @@ def mint(session: Session, scope: str, name: str) -> str:
         raise TokenNameError(
             f"names that begin with {FROM_OIDC} are of people who sign in by OIDC"
         )
+    own = name.casefold().startswith(OWN)
+    if own or (name.casefold().startswith(PAIRED) and scope != "drp"):
+        raise TokenNameError(f"names that begin with {OWN} or {PAIRED} are reserved")
+    if scope == "agent" and _is_agents(session, name):
+        raise TokenNameError("an agent had this name, and its requests have it: choose another")
     if living_token(session, name) is not None:
         raise TokenNameError("a living token has this name: revoke it or choose another")
     secret = f"lethe_{scope}_{secrets.token_urlsafe(SECRET_BYTES)}"
@@ -56,6 +64,16 @@ def revoke_named(session: Session, name: str) -> None:
     rows.seal(row)
     session.add(row)
     session.flush()
+
+
+def _is_agents(session: Session, name: str) -> bool:
+    """Return whether a revoked token of scope `agent` has this name."""
+    query = select(BearerToken).where(
+        BearerToken.name == name,
+        BearerToken.scope == "agent",
+        col(BearerToken.revoked_at).is_not(None),
+    )
+    return session.exec(query).first() is not None
 
 
 def living_token(session: Session, name: str) -> BearerToken | None:

@@ -3,6 +3,7 @@
 import json
 from base64 import b64decode, b64encode
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from typing import Any
 
 import httpx2
@@ -10,13 +11,15 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlmodel import Session, select
 
+from app.ledger.key_rows import key_rows
 from app.service.desk import decisions
 from lethe.signing.keys import public_pem
-from models import Case, ErasureRequest, RequestEvent
+from models import BearerToken, Case, ErasureRequest, RequestEvent, UsedNonce
 from tests.app.api.test_requests import problem
 from tests.app.protocols.conftest import BUSINESS
 from tests.installation import Installation, make_token
-from tests.workers.jobs.test_people import ANN, BOB, named
+from tests.workers.jobs.test_held_out import evaluated
+from tests.workers.jobs.test_people import ANN, BOB, EVE, named
 
 # The first and the second group of the example of section 2.01.
 EXAMPLE: dict[str, Any] = {
@@ -216,6 +219,85 @@ def test_what_is_in_progress_can_be_revoked(agent: Agent) -> None:
     assert not any(ANN in one or "mind" in one for one in payloads)
     agent.installation.drain()
     assert agent.status(found["request_id"])["status"] == "revoked"
+
+
+def test_an_exercise_gives_no_token_and_withdraws_nothing(agent: Agent) -> None:
+    envelope = agent.sealed(agent.claims(**EXAMPLE))
+    request = agent.call("POST", body=envelope).json()["request_id"]
+    stolen = agent.http.post("/drp/v1/agent/AN_AGENT", content=envelope)
+    assert (stolen.status_code, stolen.content) == (403, b"")
+    refused(agent.call("DELETE", f"/{request}", envelope), 400, "exercise")
+    assert agent.status(request)["status"] == "in_progress"  # with the token it had
+
+
+def test_a_message_has_one_purpose(agent: Agent) -> None:
+    request = agent.exercise()["request_id"]
+    assert agent.pair(agent.sealed(agent.claims(reason="x"))).status_code == 403
+    pairing = agent.sealed(agent.claims())
+    assert agent.pair(pairing).status_code == 200
+    refused(agent.call("DELETE", f"/{request}", pairing), 400, "used before")
+    withdrawing = agent.sealed(agent.claims(agent_request_id="foo"))
+    assert agent.call("DELETE", f"/{request}", withdrawing).status_code == 200
+    other = agent.exercise()["request_id"]
+    refused(agent.call("DELETE", f"/{other}", withdrawing), 400, "used before")
+    with Session(agent.installation.services.engine) as session:
+        spent = [
+            one.nonce for one in session.exec(select(UsedNonce)) if one.keyid == agent.name
+        ]
+    assert len(spent) == len(set(spent)) == 5  # two of pairing, two exercises, one withdrawal
+
+
+def test_a_withdrawal_that_has_claims_is_checked_by_them(agent: Agent) -> None:
+    request = agent.exercise()["request_id"]
+    old = {"issued-at": "2020-01-01T00:00:00Z", "expires-at": "2020-01-01T00:05:00Z"}
+    for changes, status, word in (
+        ({"agent-id": "ANOTHER"}, 403, "agent-id"),
+        ({"business-id": "ANOTHER"}, 403, "business-id"),
+        (old, 400, "expires-at"),
+    ):
+        body = agent.sealed(agent.claims(**changes))
+        refused(agent.call("DELETE", f"/{request}", body), status, word)
+    some = agent.sealed({"agent-id": agent.name, "business-id": BUSINESS})
+    refused(agent.call("DELETE", f"/{request}", some), 400, "issued-at")
+    assert agent.status(request)["status"] == "in_progress"
+
+
+def test_rows_held_out_at_their_source_are_not_fulfilled(serving: Installation) -> None:
+    arrays = named(r99=EVE)
+    assert serving.caller.register_model(arrays, ref="held").status_code == 201
+    serving.drain()
+    agent = Agent(serving)
+    agent.register()
+    agent.pair()
+    said = agent.exercise(email=EVE)
+    assert (said["status"], said["reason"]) == ("denied", "claim_not_covered")
+    assert "source" in said["processing_details"]
+
+
+def test_stored_held_out_rows_are_fulfilled_once_removed(serving: Installation) -> None:
+    answer = serving.caller.register_model(evaluated(named()), ref="held", decide="review")
+    assert answer.status_code == 201
+    serving.drain()
+    agent = Agent(serving)
+    agent.register()
+    agent.pair()
+    assert agent.exercise(email=EVE)["status"] == "fulfilled"
+
+
+def test_pairing_revokes_no_token_of_another_scope(serving: Installation) -> None:
+    agent = Agent(serving)
+    agent.register()
+    operator = make_token(serving.services)
+    digest = sha256(operator.encode()).hexdigest()
+    with Session(serving.services.engine) as session:  # as if the name were not reserved
+        row = session.exec(select(BearerToken).where(BearerToken.digest == digest)).one()
+        row.name = "drp:AN_AGENT"
+        key_rows(session).seal(row)
+        session.add(row)
+        session.commit()
+    assert agent.pair().status_code == 403
+    headers = {"authorization": f"Bearer {operator}"}
+    assert serving.caller.http.get("/v1/models", headers=headers).status_code == 200
 
 
 # What is asked for otherwise than in the example, and the reason of the denial.

@@ -23,7 +23,7 @@ from models import Case, ErasureRequest
 from tests.app.api.test_requests import problem
 from tests.app.protocols.conftest import DOMAIN, certificate_of, write_processor
 from tests.installation import Installation, make_token
-from tests.workers.jobs.test_people import ANN, BOB, named, write
+from tests.workers.jobs.test_people import ANN, BOB, EVE, named, write
 
 # The example of section 7.2, but for its callback and for who is in the models here.
 EXAMPLE: dict[str, Any] = {
@@ -143,6 +143,16 @@ def test_a_request_waits_for_review_as_any_other(serving: Installation) -> None:
     assert approved.status_code == 200, approved.text
     serving.drain()
     assert controller.status() == "completed"
+
+
+def test_rows_held_out_at_their_source_are_not_completed(serving: Installation) -> None:
+    arrays = named(r99=EVE)
+    assert serving.caller.register_model(arrays, ref="held").status_code == 201
+    serving.drain()
+    controller = Controller(serving)
+    eve = {"identity_type": "email", "identity_value": EVE, "identity_format": "raw"}
+    assert controller.ask(subject_identities=[eve]).status_code == 201
+    assert controller.status() == "cancelled"
 
 
 def test_what_is_pending_can_be_cancelled(serving: Installation) -> None:
