@@ -111,11 +111,11 @@ class NotIssuedError(LetheError):
 class ReceiptRefusedError(LetheError):
     """A certificate that this installation's keys do not verify."""
 
-    slug, title, status = "receipt-refused", "No receipt", 500
+    slug, title, status = "receipt-refused", "Receipt not issued", 500
 
 
 class OpenDsrError(LetheError):
-    """A request over OpenDSR that asks for what is not supported. `reason`: its word for it."""
+    """An OpenDSR request that asks for what is not supported. `reason`: OpenDSR's word for it."""
 
     slug, title, status = "opendsr", "Request refused", 400
 
@@ -128,15 +128,15 @@ class NotWitnessedError(LetheError):
 
 
 class DrpError(LetheError):
-    """A request over the Data Rights Protocol that is refused; sent again, it is again."""
+    """A Data Rights Protocol request that is refused, and is refused again if sent again."""
 
     slug, title, status = "drp", "Request refused", 400
 
 
 class DrpAgentError(DrpError):
-    """A message, or a token, that is not this agent's for this business."""
+    """A message or token that does not belong to this agent and this business."""
 
-    slug, title, status = "drp-agent", "Not this agent's", 403
+    slug, title, status = "drp-agent", "Not this agent's message or token", 403
 
 
 class TokenNameError(LetheError):
@@ -158,7 +158,7 @@ class ForbiddenError(LetheError):
 
 
 class SignInError(LetheError):
-    """The OpenID Connect provider, or what it answered, signs nobody in."""
+    """OpenID Connect sign-in failed: the provider, or its answer, does not allow it."""
 
     slug, title, status = "sign-in-refused", "Sign-in refused", 403
 
@@ -166,17 +166,17 @@ class SignInError(LetheError):
 class OidcMissingError(LetheError):
     """Sign-in by OpenID Connect is not configured, or its library is not installed."""
 
-    slug, title, status = "oidc-not-available", "No such sign-in here", 501
+    slug, title, status = "oidc-not-available", "This sign-in is not available", 501
 
 
 class FormRefusedError(LetheError):
-    """A form of the console that was not sent from its page, once. Nothing was stored."""
+    """A console form not sent from its page, or sent twice. Nothing was stored."""
 
     slug, title, status = "form-refused", "Form refused", 403
 
 
 class BadFieldError(LetheError):
-    """A field of a form that the service cannot take. Nothing was stored."""
+    """A form field that the service cannot accept. Nothing was stored."""
 
     slug, title, status = "field-invalid", "Invalid field", 422
 

@@ -21,7 +21,7 @@ class CheckedError(LetheError):
 
 @click.group()
 def intake() -> None:
-    """Codes for the intake page, where people ask for the erasure of their data."""
+    """Create codes for the intake page, where people ask for the erasure of their data."""
 
 
 @intake.command()
@@ -30,9 +30,9 @@ def intake() -> None:
     "--value",
     prompt="Address or number",
     hide_input=True,
-    help="Asked for without an echo if it is not given, and then in no shell history.",
+    help="Default: a prompt without echo, which keeps it out of the shell history.",
 )
-@click.option("--checked", required=True, help="How you checked who the person is.")
+@click.option("--checked", required=True, help="How you checked the person's identity.")
 def code(kind: str, value: str, checked: str) -> None:
     """Print a code for one person, once. It proves this identity on /intake for 14 days.
 

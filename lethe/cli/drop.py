@@ -55,22 +55,23 @@ def drop() -> None:
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     required=True,
-    help="Folder of the status files; the same one for each run of FILE.",
+    help="Folder for the status files; use the same one for each run of FILE.",
 )
 @click.option(
     "--list",
     "named",
     multiple=True,
     metavar="TYPE=KIND",
-    help=f"Kind of identity that a list has; repeatable. TYPE is one of {', '.join(TYPES)}. "
+    help=f"Kind of the identities in a list; repeatable. TYPE is one of {', '.join(TYPES)}. "
     "Default: Email=email.",
 )
-@click.option("--dry-run", is_flag=True, help="Look everybody up; submit and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Look up everybody; submit and write nothing.")
 def process(url: str, file: Path, out: Path, named: tuple[str, ...], dry_run: bool) -> None:
-    """Open a case for each person of the lists in FILE, and write what to upload.
+    """Open a case for each person found on the lists in FILE, and write what to upload.
 
-    Writes a file Id,Status for each list, under the list's name, and pending.csv with what has
-    no status yet. Run it again later: cases that were opened are only asked how they stand.
+    Writes a file Id,Status for each list, under the list's name, and pending.csv with the work
+    items that have no status yet. Run it again later: it opens no second case, and only asks
+    for the state of the cases.
     Exits with 1 while something is pending.
     """
     from lethe.client import Client

@@ -54,7 +54,7 @@ def add(
     signature: str,
     as_json: bool,
 ) -> None:
-    """Send notices to the HTTPS URL TARGET. Prints its secret, once."""
+    """Send notices to the HTTPS URL TARGET. Prints the secret, once."""
     wanted = {
         "url": target,
         "events": list(events or NOTICES),
@@ -90,7 +90,7 @@ def list_(url: str, as_json: bool) -> None:
     type=click.IntRange(min=1),
     default=50,
     show_default=True,
-    help="Most deliveries, newest first.",
+    help="Maximum number of deliveries, newest first.",
 )
 @as_json
 def show(url: str, webhook_id: str, limit: int, as_json: bool) -> None:
@@ -121,9 +121,9 @@ def show(url: str, webhook_id: str, limit: int, as_json: bool) -> None:
 @webhook.command()
 @service_url
 @_id
-@click.option("--delivery", metavar="DELIVERY", help="Only this one. Default: all that failed.")
+@click.option("--delivery", metavar="DELIVERY", help="Only this one. Default: all failed ones.")
 def replay(url: str, webhook_id: str, delivery: str | None) -> None:
-    """Send to the endpoint ID again what failed; each notice keeps its webhook-id."""
+    """Resend failed notices to the endpoint ID; each notice keeps its webhook-id."""
     with _client(url) as operator:
         done = operator.replay_webhook(webhook_id, delivery)
     words = count(done["waiting"], "notice")
@@ -135,9 +135,9 @@ def replay(url: str, webhook_id: str, delivery: str | None) -> None:
 @_id
 @as_json
 def test(url: str, webhook_id: str, as_json: bool) -> None:
-    """Send a notice of the type webhook.test to the endpoint ID now.
+    """Send a notice of type webhook.test to the endpoint ID now.
 
-    Exits with 1 if it was not taken.
+    Exits with 1 if the endpoint did not accept it.
     """
     with _client(url) as operator:
         done = operator.act_on_webhook(webhook_id, "test")
@@ -156,7 +156,7 @@ def test(url: str, webhook_id: str, as_json: bool) -> None:
 @_id
 @as_json
 def rotate(url: str, webhook_id: str, as_json: bool) -> None:
-    """Make a new secret for the endpoint ID and print it; the old one signs for 24 h more."""
+    """Create and print a new secret for the endpoint ID; the old one signs for 24 h more."""
     with _client(url) as operator:
         _print_made(operator.act_on_webhook(webhook_id, "rotate"), as_json)
 
@@ -165,7 +165,7 @@ def rotate(url: str, webhook_id: str, as_json: bool) -> None:
 @service_url
 @_id
 def disable(url: str, webhook_id: str) -> None:
-    """Send nothing to the endpoint ID until it is enabled; what waits for it fails."""
+    """Stop sending to the endpoint ID until it is enabled; waiting deliveries fail."""
     with _client(url) as operator:
         _print(operator.act_on_webhook(webhook_id, "disable"))
 
@@ -174,7 +174,7 @@ def disable(url: str, webhook_id: str) -> None:
 @service_url
 @_id
 def enable(url: str, webhook_id: str) -> None:
-    """Send to the endpoint ID again; `replay` sends what failed meanwhile."""
+    """Resume sending to the endpoint ID; `replay` resends what failed meanwhile."""
     with _client(url) as operator:
         _print(operator.act_on_webhook(webhook_id, "enable"))
 

@@ -16,19 +16,19 @@ _Directory = click.Path(file_okay=False, path_type=Path)
 
 @click.group()
 def witness() -> None:
-    """Cosign the checkpoints of logs that only ever grew."""
+    """Cosign the checkpoints of logs that have only grown."""
 
 
 @witness.command()
 @click.argument("directory", type=_Directory)
 @click.option("--name", required=True, help="The witness's name: a URL without its scheme.")
 @click.option(
-    "--log", "logs", multiple=True, help="A log's vkey, or a file with it; repeatable."
+    "--log", "logs", multiple=True, help="A log's vkey, or a file that contains it; repeatable."
 )
 def init(directory: Path, name: str, logs: tuple[str, ...]) -> None:
     """Make a witness in DIRECTORY and print its two verifier keys.
 
-    The name is part of the keys and never changes. Later logs are lines of DIRECTORY/logs.
+    The name is part of the keys and never changes. To add logs later, edit DIRECTORY/logs.
     """
     from lethe.witness.home import create
 
@@ -42,12 +42,12 @@ def init(directory: Path, name: str, logs: tuple[str, ...]) -> None:
 
 @witness.command()
 @click.argument("directory", type=_Directory)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
-@click.option("--port", default=7380, show_default=True, help="0: any free one.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=7380, show_default=True, help="Port; 0: any free one.")
 def serve(directory: Path, host: str, port: int) -> None:
     """Answer logs and monitors until SIGTERM or Ctrl-C.
 
-    Prints its address once it listens. TLS is a reverse proxy's.
+    Prints its address once it listens. Use a reverse proxy for TLS.
     """
     from lethe.witness.home import load
     from lethe.witness.server import Server

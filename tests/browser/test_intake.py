@@ -132,7 +132,7 @@ def test_a_person_asks_and_verifies_the_certificate(
     tab.goto(f"{address}/intake/case#{code}")  # as the picture has it
     tab.wait_for_selector("#case-code")
     assert code not in tab.url
-    assert "One of our staff has to look at it first." in tab.inner_text("main")
+    assert "A member of our staff has to review it first." in tab.inner_text("main")
     approve(made, case_of(made).ref)
     tab.click("text=Update this page")
     tab.wait_for_selector("text=The deletion is confirmed by a certificate.")

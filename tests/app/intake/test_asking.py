@@ -48,7 +48,7 @@ def test_a_person_asks_follows_and_gets_the_answer(
 ) -> None:
     received = visitor.open(ANN, box)
     assert "We have received your request." in received.text
-    assert "One of our staff has to look at it first." in received.text
+    assert "A member of our staff has to review it first." in received.text
     assert "days left, until" in received.text
     assert (box.mails[0]["To"], len(box.mails)) == (ANN, 1)
     assert "http" not in box.mails[0].get_content()  # nothing to click on

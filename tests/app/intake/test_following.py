@@ -179,7 +179,7 @@ def test_a_case_that_the_log_does_not_have_is_not_shown(
     for address in ("/intake/case", "/intake/withdraw"):
         answer = visitor.follow(code, address)
         assert answer.status_code in (500, 503), answer.text
-        assert "Something does not work on our side" in Page(answer).text
+        assert "Something went wrong on our side" in Page(answer).text
     with Session(page.services.engine) as session:
         assert {one.state for one in session.exec(select(ErasureRequest))} == {
             "awaiting-review"
