@@ -115,7 +115,7 @@ class ReceiptRefusedError(LetheError):
 
 
 class OpenDsrError(LetheError):
-    """An OpenDSR request that asks for what is not supported. `reason`: OpenDSR's word for it."""
+    """An OpenDSR request for what is not supported. `reason`: OpenDSR's word for it."""
 
     slug, title, status = "opendsr", "Request refused", 400
 

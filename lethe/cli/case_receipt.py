@@ -15,7 +15,7 @@ MAX_RECEIPT = 1 << 20  # bytes
 @click.command("verify-receipt")
 @click.argument("file", type=_FILE)
 @click.option("--log-key", type=_FILE, required=True, help="The log's verifier key (vkey).")
-@click.option("--identity", metavar="KIND=VALUE", help="Also check that the receipt is about this person.")
+@click.option("--identity", metavar="KIND=VALUE", help="Check that it is about this person.")
 def verify_receipt(file: Path, log_key: Path, identity: str | None) -> None:
     """Verify the receipt that a person saved on the intake page, offline.
 
