@@ -168,7 +168,7 @@ def test_browsers_that_know_less_sign_otherwise_or_not_at_all(
     context.add_init_script(script)
     tab = context.new_page()
     fill_in(tab, address, ANN)
-    said = "will sign" if curve else "signs nothing"
+    said = "will sign" if curve else "does not sign"
     tab.wait_for_function("w => document.querySelector('#key').innerText.includes(w)", arg=said)
     tab.fill("#code", box.code())
     tab.click("text=Confirm and send my request")
