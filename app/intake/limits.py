@@ -18,7 +18,8 @@ from threading import Lock
 from lethe.errors import LetheError
 
 HOUR = 3600.0
-MOST_KEYS = 20_000  # in memory, about 300 bytes each; the one unused for longest is forgotten
+# Of each bound, in memory, about 300 bytes each; the one unused for longest is forgotten.
+MOST_KEYS = 20_000
 
 
 class IntakeLimitError(LetheError):
@@ -52,7 +53,7 @@ class Limits:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._lock = clock, Lock()
         self._secret = secrets.token_bytes(32)
-        self._seen: OrderedDict[bytes, deque[float]] = OrderedDict()
+        self._seen: dict[str, OrderedDict[bytes, deque[float]]] = {}  # by the bound's name
 
     def take(self, *bounds: tuple[Bound, str]) -> None:
         """Count one call under each bound and key, or under none if one is reached.
@@ -70,8 +71,8 @@ class Limits:
             ]
             if waits:
                 raise IntakeLimitError(max(waits))
-            for _, times in found:
-                times.append(now)
+            for bound, key in bounds:
+                self._count(bound, key, now)
 
     def check(self, bound: Bound, key: str) -> None:
         """Raise IntakeLimitError if a bound is reached; count nothing."""
@@ -82,14 +83,21 @@ class Limits:
                 raise IntakeLimitError(times[0] + bound.seconds - now)
 
     def _times(self, bound: Bound, key: str, now: float) -> deque[float]:
-        place = hmac.digest(self._secret, f"{bound.name}\0{key}".encode(), "sha256")
-        times = self._seen.setdefault(place, deque())
-        self._seen.move_to_end(place)
+        times = self._seen.get(bound.name, {}).get(self._place(key), deque())
         while times and times[0] <= now - bound.seconds:
             times.popleft()
-        while len(self._seen) > MOST_KEYS:
-            self._seen.popitem(last=False)
         return times
+
+    def _count(self, bound: Bound, key: str, now: float) -> None:
+        """Note a call that was accepted: those that are refused push no other key out."""
+        seen, place = self._seen.setdefault(bound.name, OrderedDict()), self._place(key)
+        seen.setdefault(place, deque()).append(now)
+        seen.move_to_end(place)
+        while len(seen) > MOST_KEYS:
+            seen.popitem(last=False)
+
+    def _place(self, key: str) -> bytes:
+        return hmac.digest(self._secret, key.encode(), "sha256")
 
 
 def client_key(host: str | None) -> str:

@@ -314,9 +314,13 @@ def test_limits_forget_and_are_bounded() -> None:
     limits.check(bound, "y")  # what was refused was counted nowhere
     now[0] = 10.5
     limits.take((bound, "x"))
+    other = Bound("of something else", 1)
     for number in range(MOST_KEYS + 10):
         limits.check(bound, str(number))
-    assert len(limits._seen) == MOST_KEYS
+        limits.take((other, str(number)))
+    assert sum(len(keys) for keys in limits._seen.values()) == MOST_KEYS + 1
+    with pytest.raises(IntakeLimitError):
+        limits.take((bound, "x"))  # whatever was counted under other bounds meanwhile
     same = [client_key("2001:db8::1"), client_key("2001:db8:0:0:ffff::2")]
     assert same[0] == same[1] != client_key("2001:db8:0:1::1")
     assert client_key("::ffff:192.0.2.1") == client_key("192.0.2.1")
