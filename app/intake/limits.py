@@ -83,14 +83,15 @@ class Limits:
                 raise IntakeLimitError(times[0] + bound.seconds - now)
 
     def _times(self, bound: Bound, key: str, now: float) -> deque[float]:
-        times = self._seen.get(bound.name, {}).get(self._place(key), deque())
+        seen = self._seen.setdefault(bound.name, OrderedDict())
+        times = seen.get(self._place(key), deque())
         while times and times[0] <= now - bound.seconds:
             times.popleft()
         return times
 
     def _count(self, bound: Bound, key: str, now: float) -> None:
         """Note a call that was accepted: those that are refused push no other key out."""
-        seen, place = self._seen.setdefault(bound.name, OrderedDict()), self._place(key)
+        seen, place = self._seen[bound.name], self._place(key)
         seen.setdefault(place, deque()).append(now)
         seen.move_to_end(place)
         while len(seen) > MOST_KEYS:
