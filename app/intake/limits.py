@@ -39,7 +39,7 @@ class Bound:
     name: str
     most: int
     seconds: float = HOUR
-    # Whether calls are refused when MOST_KEYS keys count. Otherwise the oldest key is forgotten,
+    # Whether calls are refused when MOST_KEYS keys count. Otherwise the oldest is forgotten,
     # so that strangers with made-up keys cannot close the page.
     kept: bool = False
 

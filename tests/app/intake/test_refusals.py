@@ -14,7 +14,8 @@ from app.intake import forms
 from app.intake.limits import MOST_KEYS, Bound, IntakeLimitError, Limits, client_key, of_client
 from app.main import create_app
 from app.purge.search import search
-from app.service.intake import following
+from app.service.intake import codes, following
+from lethe.identity import IdentityError
 from models import Case, IntakeChallenge, IntakeProof
 from tests.app.intake.people import Mailbox, Page, Visitor
 from tests.app.intake.test_asking import case_of, count
@@ -351,3 +352,19 @@ def test_networks_of_one_ipv6_site_share_a_limit() -> None:
         limits.take(*of_client(bound, client_key("2001:db8:1:ff::1")))
     limits.take(*of_client(bound, client_key("2001:db8:2::1")))
     assert len(of_client(bound, client_key("192.0.2.1"))) == 1
+
+
+def test_the_address_that_is_mailed_is_the_one_that_is_erased(
+    site: Installation, visitor: Visitor, box: Mailbox
+) -> None:
+    hidden = visitor.get("/intake").fields("/intake/ask", kind="email") | HIDDEN
+    assert visitor.send("/intake/ask", hidden | {"value": "ANN@Example.ORG"}).status_code == 200
+    assert box.mails[-1]["To"] == "ann@example.org"
+
+
+def test_no_code_is_issued_for_an_address_that_the_page_refuses(site: Installation) -> None:
+    with (
+        Session(site.services.engine) as session,
+        pytest.raises(IdentityError, match="ASCII"),
+    ):
+        codes.issue(session, site.services.master, "email", "ann@straße.example", "passport")
