@@ -36,11 +36,17 @@ def asked_in(form: IntakeForm, settings: Settings) -> Asked:
     if regulation not in ("gdpr", "ccpa") or form.of("sure") != "yes":
         raise refused
     try:
-        usable = bool(normalise(kind, value)) and value.isprintable()
+        normal = normalise(kind, value)
     except IdentityError:
         raise refused from None
-    if not usable or (kind == EMAIL and not _is_mailed_as_found(value)):
+    if not normal or not value.isprintable():
         raise refused
+    if kind == EMAIL:
+        # Case folding turns other characters into ASCII (ß into ss), so another mailbox's
+        # owner would prove the identity. An IDN domain is written in its xn-- form.
+        if not value.isascii() or not is_address(value) or normal != value.lower():
+            raise refused
+        value = normal
     by_operator = kind != EMAIL or form.of("proof") == "operator"
     return Asked(
         kind,
