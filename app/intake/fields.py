@@ -56,15 +56,6 @@ def asked_in(form: IntakeForm, settings: Settings) -> Asked:
     )
 
 
-def _is_mailed_as_found(value: str) -> bool:
-    """Return whether the address that gets the code is the one that is looked up.
-
-    Identities are folded: straße.example is looked up as strasse.example, which may be another
-    person's domain. Domains beyond ASCII are written as xn--….
-    """
-    return is_address(value) and value.isascii() and normalise(EMAIL, value) == value.lower()
-
-
 def signature_in(form: IntakeForm) -> BrowserSignature | None:
     """Return the signature of the browser's key, None if it made none.
 

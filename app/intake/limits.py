@@ -117,17 +117,6 @@ def of_client(bound: Bound, client: str) -> tuple[tuple[Bound, str], ...]:
     wide = Bound(f"{bound.name} of a network", bound.most * NETWORK, bound.seconds)
     return (bound, client), (wide, client[:14])
 
-    def _count(self, bound: Bound, key: str, now: float) -> None:
-        """Note a call that was accepted: those that are refused push no other key out."""
-        seen, place = self._seen[bound.name], self._place(key)
-        seen.setdefault(place, deque()).append(now)
-        seen.move_to_end(place)
-        while len(seen) > MOST_KEYS:
-            seen.popitem(last=False)
-
-    def _place(self, key: str) -> bytes:
-        return hmac.digest(self._secret, key.encode(), "sha256")
-
 
 def client_key(host: str | None) -> str:
     """Return what a client is counted by: its address, of IPv6 the /64 network."""

@@ -319,7 +319,6 @@ def test_limits_forget_and_are_bounded() -> None:
     limits.check((bound, "y"))  # what was refused was counted nowhere
     now[0] = 10.5
     limits.take((bound, "x"))
-    other = Bound("of something else", 1)
     for number in range(MOST_KEYS + 10):
         limits.take((bound, str(number)))
     assert len(limits._seen["b"]) == MOST_KEYS
