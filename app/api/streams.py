@@ -1,15 +1,17 @@
 """Streams of server-sent events: a request's for who holds its id, a case's for operators."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
 
 from app.api.http.deps import Operator, ServicesDep
 from app.notices import stream
+from app.service.access import keys
 
 router = APIRouter(prefix="/v1", tags=["requests"])
 # A proxy that buffers would deliver the events together at the end.
@@ -25,6 +27,19 @@ LastEventId = Annotated[
     str | None,
     Header(description="Only what came after this log index.", max_length=20),
 ]
+
+
+class Following(StreamingResponse):
+    """A stream that holds its place from before its head until it ended in any way."""
+
+    def __init__(self, streams: stream.Streams, what: str, body: AsyncIterator[bytes]) -> None:
+        super().__init__(body, headers=HEADERS)
+        self._streams, self._what = streams, what
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer. Raises BusyError, before the head, when there is no place."""
+        with self._streams.place(self._what):
+            await super().__call__(scope, receive, send)
 
 
 @router.get("/requests/{request_id}/events", operation_id="followRequest", responses=SEEN)
@@ -44,10 +59,19 @@ async def follow_request(
     "/cases/{ref}/events", operation_id="followCase", dependencies=[Operator], responses=SEEN
 )
 async def follow_case(
-    ref: str, request: Request, services: ServicesDep, last_event_id: LastEventId = None
+    ref: str,
+    request: Request,
+    services: ServicesDep,
+    authorization: Annotated[str | None, Header(include_in_schema=False)] = None,
+    last_event_id: LastEventId = None,
 ) -> Response:
     """Follow a case, or a request by its reference: its timeline, as `followRequest`."""
-    read = partial(stream.of_case, services, ref)
+
+    def read(after: int) -> stream.News:
+        with services.reading() as session:  # each time: a token that is revoked reads no more
+            keys.authorise(session, authorization, ("operator",))
+        return stream.of_case(services, ref, after)
+
     return await _follow(request, ref, read, last_event_id)
 
 
@@ -59,6 +83,4 @@ async def _follow(
     if after >= 0 and first.ended and not first.items:
         return Response(status_code=204)  # WHATWG HTML 9.2: connect no more
     streams: stream.Streams = request.app.state.streams
-    streams.check(what)
-    body = stream.follow(streams, what, read, after, first)
-    return StreamingResponse(body, headers=HEADERS)
+    return Following(streams, what, stream.follow(streams, read, after, first))

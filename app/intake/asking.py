@@ -15,6 +15,7 @@ from app.intake.limits import (
     Bound,
     Limits,
     client_key,
+    of_client,
 )
 from app.intake.render import chosen, language_of, render, words
 from app.intake.route import router
@@ -22,7 +23,7 @@ from app.notices.mail import MailError, Message, is_configured, send
 from app.service.context import Services
 from app.service.intake import challenge
 from app.service.intake.asked import BY_MAIL, Asked, statement_of
-from app.service.intake.errors import IntakeCodeError, IntakeExpiredError
+from app.service.intake.errors import IntakeCodeError, IntakeExpiredError, IntakeIdentityError
 from app.service.intake.opening import confirm as open_confirmed
 from lethe.certificates.intake_receipt import statement_bytes
 from lethe.identity import normalise
@@ -57,9 +58,9 @@ def ask(request: Request, services: ServicesDep, form: Posted) -> Response:
     person = f"{asked.kind}={normalise(asked.kind, asked.value)}"
     if not challenge.is_known(services, form.nonce):
         limits_of(request).take(
-            (BY_CLIENT, client_of(request)),
+            *of_client(BY_CLIENT, client_of(request)),
             (BY_IDENTITY, person),
-            (Bound("total", services.settings.intake_hourly, HOUR), ""),
+            (Bound("total", services.settings.intake_hourly, HOUR, kept=True), ""),
         )
         code = challenge.ask(services, form.nonce, form.session, asked)
         if code:
@@ -68,6 +69,9 @@ def ask(request: Request, services: ServicesDep, form: Posted) -> Response:
 
 
 def _mail(request: Request, services: Services, ref: str, asked: Asked, code: str) -> None:
+    # The code proves control of this address, and the case covers the normalised one.
+    if asked.value != normalise(asked.kind, asked.value) or not asked.value.isascii():
+        raise IntakeIdentityError("the address that is mailed is not the one that is erased")
     texts = words(language_of(request))
     text = texts.of("mail", "text", code=f"{code[:4]} {code[4:]}").strip() + "\n"
     try:
@@ -103,7 +107,7 @@ def confirm(request: Request, services: ServicesDep, form: Posted) -> Response:
     if len(ref) != 32 or len(form.of("code")) > LONGEST_CODE or not form.of("code").isascii():
         raise challenge.expired()
     limits, client = limits_of(request), client_of(request)
-    limits.check(CODES, client)
+    limits.check(*of_client(CODES, client))
     limits.take((TRIES, ref))
     try:
         case = open_confirmed(
@@ -115,10 +119,10 @@ def confirm(request: Request, services: ServicesDep, form: Posted) -> Response:
             address_of(request, services),
         )
     except IntakeExpiredError:
-        limits.take((CODES, client))
+        limits.take(*of_client(CODES, client))
         raise
     except IntakeCodeError as error:
-        limits.take((CODES, client))
+        limits.take(*of_client(CODES, client))
         return _again(request, services, form, error)
     return case_page(request, services, case, received=True)
 

@@ -36,11 +36,17 @@ def asked_in(form: IntakeForm, settings: Settings) -> Asked:
     if regulation not in ("gdpr", "ccpa") or form.of("sure") != "yes":
         raise refused
     try:
-        usable = bool(normalise(kind, value)) and value.isprintable()
+        normal = normalise(kind, value)
     except IdentityError:
         raise refused from None
-    if not usable or (kind == EMAIL and not _is_mailed_as_found(value)):
+    if not normal or not value.isprintable():
         raise refused
+    if kind == EMAIL:
+        # Case folding turns other characters into ASCII (ß into ss), so another mailbox's
+        # owner would prove the identity. An IDN domain is written in its xn-- form.
+        if not value.isascii() or not is_address(value) or normal != value.lower():
+            raise refused
+        value = normal
     by_operator = kind != EMAIL or form.of("proof") == "operator"
     return Asked(
         kind,
@@ -48,15 +54,6 @@ def asked_in(form: IntakeForm, settings: Settings) -> Asked:
         "ccpa" if regulation == "ccpa" else "gdpr",
         BY_OPERATOR if by_operator else BY_MAIL,
     )
-
-
-def _is_mailed_as_found(value: str) -> bool:
-    """Return whether the address that gets the code is the one that is looked up.
-
-    Identities are folded: straße.example is looked up as strasse.example, which may be another
-    person's domain. Domains beyond ASCII are written as xn--….
-    """
-    return is_address(value) and value.isascii() and normalise(EMAIL, value) == value.lower()
 
 
 def signature_in(form: IntakeForm) -> BrowserSignature | None:

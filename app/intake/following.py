@@ -13,7 +13,7 @@ from fastapi import Request, Response
 
 from app.api.http.deps import ServicesDep
 from app.intake.forms import IntakeForm, Posted, address_of
-from app.intake.limits import CODES, Limits, client_key
+from app.intake.limits import CODES, Limits, client_key, of_client
 from app.intake.reasons import reason_code
 from app.intake.render import chosen, language_of, render
 from app.intake.route import router
@@ -120,11 +120,11 @@ def _case_of(request: Request, services: Services, form: IntakeForm) -> str:
     request.state.language = chosen(form.of("language"))
     limits: Limits = request.app.state.intake_limits
     client = client_key(request.client.host if request.client else None)
-    limits.check(CODES, client)
+    limits.check(*of_client(CODES, client))
     try:
         return read_case_code(services.master, form.of("code"))
     except IntakeCaseError:
-        limits.take((CODES, client))
+        limits.take(*of_client(CODES, client))
         raise
 
 

@@ -18,7 +18,8 @@ from threading import Lock
 from lethe.errors import LetheError
 
 HOUR = 3600.0
-MOST_KEYS = 20_000  # in memory, about 300 bytes each; the one unused for longest is forgotten
+MOST_KEYS = 20_000  # of each bound, in memory, about 300 bytes each
+NETWORK = 4  # times the bound of a client: for all clients of an IPv6 /48
 
 
 class IntakeLimitError(LetheError):
@@ -38,10 +39,13 @@ class Bound:
     name: str
     most: int
     seconds: float = HOUR
+    # Whether calls are refused when MOST_KEYS keys count. Otherwise the oldest is forgotten,
+    # so that strangers with made-up keys cannot close the page.
+    kept: bool = False
 
 
 BY_CLIENT = Bound("client", 10)  # codes that are asked for
-BY_IDENTITY = Bound("identity", 3)
+BY_IDENTITY = Bound("identity", 3, kept=True)
 TRIES = Bound("tries", 5, 900.0)  # of one challenge
 CODES = Bound("codes", 60)  # wrong codes, of challenges and cases, by client
 
@@ -52,7 +56,8 @@ class Limits:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._lock = clock, Lock()
         self._secret = secrets.token_bytes(32)
-        self._seen: OrderedDict[bytes, deque[float]] = OrderedDict()
+        # A map for each bound, so that keys of one cannot push out those of another.
+        self._seen: dict[str, OrderedDict[bytes, deque[float]]] = {}
 
     def take(self, *bounds: tuple[Bound, str]) -> None:
         """Count one call under each bound and key, or under none if one is reached.
@@ -62,34 +67,55 @@ class Limits:
         """
         with self._lock:
             now = self._clock()
-            found = [(bound, self._times(bound, key, now)) for bound, key in bounds]
-            waits = [
-                times[0] + bound.seconds - now
-                for bound, times in found
-                if len(times) >= bound.most
-            ]
-            if waits:
-                raise IntakeLimitError(max(waits))
-            for _, times in found:
-                times.append(now)
+            self._refuse(bounds, now)
+            for bound, key in bounds:
+                seen, place = self._of(bound, now), self._place(bound, key)
+                if place not in seen and len(seen) >= MOST_KEYS:
+                    seen.popitem(last=False)
+                seen.setdefault(place, deque()).append(now)
+                seen.move_to_end(place)
 
-    def check(self, bound: Bound, key: str) -> None:
+    def check(self, *bounds: tuple[Bound, str]) -> None:
         """Raise IntakeLimitError if a bound is reached; count nothing."""
         with self._lock:
-            now = self._clock()
-            times = self._times(bound, key, now)
-            if len(times) >= bound.most:
-                raise IntakeLimitError(times[0] + bound.seconds - now)
+            self._refuse(bounds, self._clock())
 
-    def _times(self, bound: Bound, key: str, now: float) -> deque[float]:
-        place = hmac.digest(self._secret, f"{bound.name}\0{key}".encode(), "sha256")
-        times = self._seen.setdefault(place, deque())
-        self._seen.move_to_end(place)
-        while times and times[0] <= now - bound.seconds:
-            times.popleft()
-        while len(self._seen) > MOST_KEYS:
-            self._seen.popitem(last=False)
-        return times
+    def _refuse(self, bounds: tuple[tuple[Bound, str], ...], now: float) -> None:
+        waits = []
+        for bound, key in bounds:
+            seen = self._of(bound, now)
+            times = seen.get(self._place(bound, key))
+            if times is None:
+                if bound.kept and len(seen) >= MOST_KEYS:
+                    waits.append(next(iter(seen.values()))[-1] + bound.seconds - now)
+                continue
+            while times and times[0] <= now - bound.seconds:
+                times.popleft()
+            if len(times) >= bound.most:
+                waits.append(times[0] + bound.seconds - now)
+        if waits:
+            raise IntakeLimitError(max(waits))
+
+    def _of(self, bound: Bound, now: float) -> OrderedDict[bytes, deque[float]]:
+        """Return a bound's keys that count, the one last used longest ago first."""
+        seen = self._seen.setdefault(bound.name, OrderedDict())
+        while seen:
+            times = next(iter(seen.values()))
+            if times[-1] > now - bound.seconds:
+                break
+            seen.popitem(last=False)
+        return seen
+
+    def _place(self, bound: Bound, key: str) -> bytes:
+        return hmac.digest(self._secret, f"{bound.name}\0{key}".encode(), "sha256")
+
+
+def of_client(bound: Bound, client: str) -> tuple[tuple[Bound, str], ...]:
+    """Return by what a call of a client counts: its key, and of IPv6 its /48 network too."""
+    if ":" not in client:
+        return ((bound, client),)
+    wide = Bound(f"{bound.name} of a network", bound.most * NETWORK, bound.seconds)
+    return (bound, client), (wide, client[:14])
 
 
 def client_key(host: str | None) -> str:

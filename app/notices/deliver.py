@@ -6,12 +6,12 @@ Webhooks ("Retry schedule"), 410 disables an endpoint, and a redirect is a failu
 """
 
 import logging
-from collections import defaultdict
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import update
+from sqlalchemy import ColumnElement, and_, func, update
 from sqlmodel import Session, col, or_, select
 
 from app.notices import endpoints, events, letters, mail, post
@@ -30,7 +30,8 @@ log = logging.getLogger(__name__)
 # Seconds after each failure: ten attempts in three days and a half.
 SCHEDULE = (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400)
 LEASE_S = 60  # longer than an attempt: `post.WHOLE_S`, or four answers of a mail server
-AT_ONCE, EACH = 200, 25  # deliveries looked at, and of them for each receiver
+AT_ONCE, EACH = 200, 25  # receivers looked at, and deliveries for each of them
+SHARE_S = 15.0  # of a turn for each receiver: no attempt begins after it
 THREADS = 8
 
 
@@ -45,29 +46,54 @@ class Outcome:
 
 
 def run(services: Services) -> int:
-    """Attempt what is due, each receiver's in turn; return how many attempts were made."""
+    """Attempt what is due, a share for each receiver; return how many attempts were made."""
     with services.reading() as session:
-        now = clock(session)
-        free = or_(col(Delivery.lease_until).is_(None), col(Delivery.lease_until) < now)
-        query = (
-            select(Delivery.receiver, Delivery.id)
-            .where(Delivery.state == events.WAITING, col(Delivery.next_at) <= now, free)
-            .order_by(col(Delivery.next_at))
-            .limit(AT_ONCE)
-        )
-        due: dict[str, list[str]] = defaultdict(list)
-        for receiver, delivery in session.exec(query):
-            if len(due[receiver]) < EACH:
-                due[receiver].append(delivery)
+        due = _due(session)
     if not due:
         return 0
     with ThreadPoolExecutor(THREADS) as pool:
-        return sum(pool.map(lambda ids: _in_turn(services, ids), due.values()))
+        return sum(pool.map(lambda ids: _in_turn(services, ids), due))
+
+
+def _due(session: Session) -> list[list[str]]:
+    """Return what is due for each receiver: mail first, and of a receiver's, alarms first.
+
+    Receivers are chosen before deliveries: many for one of them hide nobody else's.
+    """
+    is_due = _is_due(clock(session))
+    receiver = col(Delivery.receiver)
+    is_mail = or_(receiver == events.PERSON, receiver.startswith(events.OFFICER))
+    receivers = session.exec(
+        select(Delivery.receiver)
+        .where(is_due)
+        .group_by(receiver)
+        .order_by(is_mail.desc(), func.min(col(Delivery.next_at)))
+        .limit(AT_ONCE)
+    ).all()
+    is_alarm = col(Delivery.event) == events.ALARM
+    return [
+        list(
+            session.exec(
+                select(Delivery.id)
+                .where(is_due, Delivery.receiver == one)
+                .order_by(is_alarm.desc(), col(Delivery.next_at))
+                .limit(EACH)
+            )
+        )
+        for one in receivers
+    ]
+
+
+def _is_due(now: datetime) -> ColumnElement[bool]:
+    free = or_(col(Delivery.lease_until).is_(None), col(Delivery.lease_until) < now)
+    return and_(col(Delivery.state) == events.WAITING, col(Delivery.next_at) <= now, free)
 
 
 def _in_turn(services: Services, deliveries: list[str]) -> int:
-    made = 0
+    made, began = 0, time.monotonic()
     for delivery in deliveries:
+        if time.monotonic() - began > SHARE_S:  # a slow receiver must not hold up the others
+            break
         outcome = attempt(services, delivery)
         if outcome is None:
             continue
@@ -91,15 +117,9 @@ def attempt(services: Services, delivery: str) -> Outcome | None:
 
 def _take(session: Session, delivery: str) -> Delivery | None:
     now = clock(session)
-    free = or_(col(Delivery.lease_until).is_(None), col(Delivery.lease_until) < now)
     taken = session.connection().execute(
         update(Delivery)
-        .where(
-            col(Delivery.id) == delivery,
-            col(Delivery.state) == events.WAITING,
-            col(Delivery.next_at) <= now,
-            free,
-        )
+        .where(col(Delivery.id) == delivery, _is_due(now))
         .values(
             lease_until=now + timedelta(seconds=LEASE_S),
             lease_token=col(Delivery.lease_token) + 1,
@@ -115,7 +135,8 @@ def _record(session: Session, taken: Delivery, outcome: Outcome) -> None:
     if state is None and attempts > len(SCHEDULE):
         state = events.FAILED
     wait = 0 if state else max(SCHEDULE[attempts - 1], outcome.wait)
-    session.connection().execute(
+    again = now + timedelta(seconds=wait)
+    recorded = session.connection().execute(
         update(Delivery)
         .where(
             col(Delivery.id) == taken.id,
@@ -124,11 +145,26 @@ def _record(session: Session, taken: Delivery, outcome: Outcome) -> None:
         .values(
             state=state or events.WAITING,
             attempts=attempts,
-            next_at=now + timedelta(seconds=wait),
+            next_at=again,
             lease_until=None,
             answer=outcome.answer[:40],
             ended_at=now if state else None,
         )
+    )
+    if recorded.rowcount == 1 and not outcome.reached:
+        _postpone(session, taken.receiver, again)
+
+
+def _postpone(session: Session, receiver: str, until: datetime) -> None:
+    """Have all that waits for a receiver that was not reached wait for its next attempt."""
+    session.connection().execute(
+        update(Delivery)
+        .where(
+            col(Delivery.receiver) == receiver,
+            col(Delivery.state) == events.WAITING,
+            col(Delivery.next_at) < until,
+        )
+        .values(next_at=until)
     )
 
 

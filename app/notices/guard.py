@@ -10,8 +10,11 @@ resolves to another address the second time gains nothing.
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 from app.settings import Settings
@@ -105,9 +108,33 @@ async def resolve(settings: Settings, target: Target) -> list[str]:
 
 
 async def lookup(host: str, port: int) -> list[str]:
-    """Return the addresses of a host by the system's resolver, without duplicates."""
+    """Return the addresses of a host by the system's resolver, without duplicates.
+
+    The resolver cannot be interrupted. It has a thread of its own, which is left behind when
+    the caller's time is up: `asyncio.run` would wait for one of the loop's executor.
+    """
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    answer: asyncio.Future[list[tuple[Any, ...]]] = loop.create_future()
+
+    def tell(say: Callable[[Any], None], said: object) -> None:
+        if not answer.done():
+            say(said)
+
+    def ask() -> None:
+        say: Callable[[Any], None]
+        said: object
+        try:
+            say, said = (
+                answer.set_result,
+                socket.getaddrinfo(host, port, type=socket.SOCK_STREAM),
+            )
+        except Exception as error:  # the caller's to handle
+            say, said = answer.set_exception, error
+        with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            loop.call_soon_threadsafe(tell, say, said)
+
+    threading.Thread(target=ask, daemon=True, name="resolver").start()
+    found = await answer
     return list(dict.fromkeys(str(one[4][0]) for one in found))
 
 

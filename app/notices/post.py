@@ -6,8 +6,6 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import httpx2
-
 import lethe
 from app.notices import guard
 from app.settings import Settings
@@ -86,6 +84,8 @@ async def _first(
 async def _to(
     address: str, target: guard.Target, url: str, headers: Mapping[str, str], body: bytes
 ) -> Answer:
+    import httpx2  # only where something is sent
+
     parsed = httpx2.URL(url)
     sent = {
         **headers,

@@ -7,16 +7,18 @@ connect again, and go on at the log index that they saw last.
 
 import asyncio
 import json
+import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from sqlmodel import col, select
 from starlette.concurrency import run_in_threadpool
 
-from app.problems import BusyError
+from app.problems import BusyError, ForbiddenError, UnauthorizedError
 from app.reconcile.model_events import CLOSED
 from app.schemas.requests import HistoryItem
 from app.service.context import Services
@@ -49,12 +51,28 @@ class Streams:
     def __init__(self) -> None:
         self.open: Counter[str] = Counter()  # by what is followed
         self.ending = False
+        self._counting = threading.Lock()
 
-    def check(self, what: str) -> None:
-        """Raise BusyError: there are MOST, or MOST_EACH of `what`, or the process is ending."""
-        full = self.open.total() >= MOST or self.open[what] >= MOST_EACH
-        if full or self.ending:
-            raise BusyError("too many streams are open: ask again later, or ask for the state")
+    @contextmanager
+    def place(self, what: str) -> Iterator[None]:
+        """Hold one of the places.
+
+        Raises:
+            BusyError: There are MOST, or MOST_EACH of `what`, or the process is ending.
+        """
+        with self._counting:
+            full = self.open.total() >= MOST or self.open[what] >= MOST_EACH
+            if full or self.ending:
+                raise BusyError(
+                    "too many streams are open: ask again later, or ask for the state"
+                )
+            self.open[what] += 1
+        try:
+            yield
+        finally:
+            with self._counting:
+                self.open[what] -= 1
+                self.open += Counter()  # forgets what nobody follows
 
     def end(self) -> None:
         """Have all streams end: an open one would hold up the end of the process."""
@@ -102,40 +120,38 @@ def of_case(services: Services, ref: str, after: int) -> News:
 
 
 async def follow(
-    streams: Streams, what: str, read: Callable[[int], News], after: int, first: News
+    streams: Streams, read: Callable[[int], News], after: int, first: News
 ) -> AsyncIterator[bytes]:
-    """Yield events until what is followed has ended; counted in `streams` meanwhile.
+    """Yield events until what is followed has ended, or its reader may no longer read it.
 
     read: returns what is new after a log index. first: what it returned already.
     """
-    streams.open[what] += 1  # here: an answer that never began would not be counted down
-    try:
-        news, progress, pause = first, None, FIRST_POLL_S
-        began = beat = time.monotonic()
-        yield b"retry: 3000\n\n"
-        while True:
-            for index, item in news.items:
-                yield _event("history", item, index)
-                after = index
-            if news.progress != progress and news.progress is not None:
-                yield _event("progress", news.progress)
-            progress = news.progress
-            if news.ended:
-                yield _event("end", {"state": news.state})
-                return
-            now = time.monotonic()
-            if streams.ending or now - began > LIFE_S:
-                return
-            if now - beat > BEAT_S:
-                beat = now
-                yield b": still here\n\n"
-            await asyncio.sleep(pause)
+    news, progress, pause = first, None, FIRST_POLL_S
+    began = beat = time.monotonic()
+    yield b"retry: 3000\n\n"
+    while True:
+        for index, item in news.items:
+            yield _event("history", item, index)
+            after = index
+        if news.progress != progress and news.progress is not None:
+            yield _event("progress", news.progress)
+        progress = news.progress
+        if news.ended:
+            yield _event("end", {"state": news.state})
+            return
+        now = time.monotonic()
+        if streams.ending or now - began > LIFE_S:
+            return
+        if now - beat > BEAT_S:
+            beat = now
+            yield b": still here\n\n"
+        await asyncio.sleep(pause)
+        try:
             news = await run_in_threadpool(read, after)
-            is_new = bool(news.items) or news.progress != progress
-            pause = FIRST_POLL_S if is_new else min(POLL_S, pause * POLL_GROWTH)
-    finally:
-        streams.open[what] -= 1
-        streams.open += Counter()  # forgets what nobody follows
+        except (UnauthorizedError, ForbiddenError):  # the token was revoked meanwhile
+            return
+        is_new = bool(news.items) or news.progress != progress
+        pause = FIRST_POLL_S if is_new else min(POLL_S, pause * POLL_GROWTH)
 
 
 def _event(kind: str, data: dict[str, Any], index: int | None = None) -> bytes:

@@ -6,10 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 from sqlmodel import Session
 
+from app.service.intake.asked import EMAIL
 from app.service.intake.case_code import grouped, plain, spell
 from app.vault.master import MasterKey
 from lethe import canonical
-from lethe.identity import digests
+from lethe.identity import IdentityError, digests
 from models import IntakeCode
 from models.database.types import utcnow
 
@@ -22,8 +23,10 @@ def issue(session: Session, master: MasterKey, kind: str, value: str, checked: s
     """Store a new code for an identity and return it, once. checked: how it was checked.
 
     Raises:
-        IdentityError: The value is none of its kind.
+        IdentityError: The value is none of its kind, or an address that is not ASCII.
     """
+    if kind == EMAIL and not value.strip().isascii():
+        raise IdentityError("the page takes e-mail addresses in ASCII: write a domain as xn--")
     code = spell(secrets.token_bytes(BITS // 8))
     row = IntakeCode(
         tag=tag_of(master, kind, value, code),

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from sqlmodel import Session, select
 
+from app.api import streams as api
 from app.main import create_app
 from app.notices import stream
-from app.problems import BusyError
+from app.problems import BusyError, UnauthorizedError
+from app.service.access import keys
 from lethe.client.events import EventParser, StreamEvent
 from models import Job
 from tests.app.api.test_requests import problem
@@ -58,13 +60,10 @@ def test_events_arrive_while_the_request_is_executed(ready: Installation) -> Non
     async def watch() -> None:
         first = stream.of_request(services, request, -1)
         read = lambda after: stream.of_request(services, request, after)  # noqa: E731
-        streams = stream.Streams()
-        async for part in stream.follow(streams, request, read, -1, first):
-            assert streams.open[request] == 1
+        async for part in stream.follow(stream.Streams(), read, -1, first):
             seen.append(part)
             if b"progress" in part:
                 begun.set()
-        assert not streams.open
 
     def work() -> None:
         begun.wait(60)
@@ -114,17 +113,109 @@ def test_streams_are_bounded_and_end_with_their_process(
     async def first() -> None:
         news = stream.of_request(ready.services, request, -1)
         read = lambda after: stream.of_request(ready.services, request, after)  # noqa: E731
-        following = stream.follow(streams, request, read, -1, news)
-        await anext(following)
-        with pytest.raises(BusyError):
-            streams.check(request)
-        streams.check("another")
-        streams.end()
-        assert [part async for part in following][-1].startswith(b"event: history")
+        following = stream.follow(streams, read, -1, news)
+        with streams.place(request):
+            with pytest.raises(BusyError), streams.place(request):
+                pass
+            with streams.place("another"):
+                assert streams.open.total() == 2
+            streams.end()
+            parts = [part async for part in following]
+            assert parts[-1].startswith(b"event: history")
 
     asyncio.run(first())
     assert not streams.open
     problem(ready.caller.http.get(path), 503, "busy")
+
+
+@pytest.mark.parametrize("leaves_first", [False, True], ids=["in the midst", "at once"])
+def test_of_many_opened_at_once_as_many_as_allowed_are_open(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch, leaves_first: bool
+) -> None:
+    monkeypatch.setattr(stream, "MOST_EACH", 2)
+    path = f"/v1/requests/{ready.caller.erase_records('r5').json()['id']}/events"
+    app: Any = ready.caller.http.app
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "headers": [(b"host", b"testserver")],
+        "client": ("192.0.2.1", 1),
+        "server": ("testserver", 80),
+    }
+
+    async def all_at_once() -> list[int]:
+        statuses: list[int] = []
+        answered, leave, looked = asyncio.Event(), asyncio.Event(), asyncio.Barrier(8)
+
+        async def look(read: Any, after: int) -> Any:
+            news = read(after)
+            await looked.wait()  # then all go on in the same step of the loop
+            return news
+
+        monkeypatch.setattr(api, "run_in_threadpool", look)
+        if leaves_first:
+            leave.set()
+
+        async def one() -> None:
+            sent = False
+
+            async def receive() -> dict[str, Any]:
+                nonlocal sent
+                if not sent:
+                    sent = True
+                    return {"type": "http.request", "body": b"", "more_body": False}
+                await leave.wait()
+                return {"type": "http.disconnect"}
+
+            async def send(message: Any) -> None:
+                if message["type"] == "http.response.start":
+                    statuses.append(message["status"])
+                    if len(statuses) == 8:
+                        answered.set()
+
+            await app(dict(scope), receive, send)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(8):
+                group.create_task(one())
+            if not leaves_first:
+                await asyncio.wait_for(answered.wait(), 60)
+                assert app.state.streams.open.total() == 2
+            leave.set()
+        return statuses
+
+    statuses = asyncio.run(all_at_once())
+    if not leaves_first:
+        assert sorted(statuses) == [200] * 2 + [503] * 6
+    assert not app.state.streams.open
+
+
+def test_a_stream_of_a_case_ends_when_its_token_is_revoked(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = ready.caller.erase_records("r5").json()["ref"]
+    original, reads = keys.authorise, []
+
+    def revoked_later(*args: Any) -> Any:
+        reads.append(1)
+        if len(reads) == 4:
+            raise UnauthorizedError("the token is revoked")
+        return original(*args)
+
+    monkeypatch.setattr(keys, "authorise", revoked_later)
+    monkeypatch.setattr(stream, "FIRST_POLL_S", 0.001)
+    monkeypatch.setattr(stream, "LIFE_S", 5.0)
+    answer = ready.caller.operator("GET", f"/v1/cases/{ref}/events")
+    assert answer.status_code == 200
+    assert len(reads) == 4  # the route's, the first look, a poll, and the poll that ended it
+    assert "event: end" not in answer.text
 
 
 def test_nobody_follows_what_is_not_there_or_not_theirs(ready: Installation) -> None:

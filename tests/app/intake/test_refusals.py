@@ -11,10 +11,11 @@ from sqlmodel import Session, select
 from starlette.testclient import TestClient
 
 from app.intake import forms
-from app.intake.limits import MOST_KEYS, Bound, IntakeLimitError, Limits, client_key
+from app.intake.limits import MOST_KEYS, Bound, IntakeLimitError, Limits, client_key, of_client
 from app.main import create_app
 from app.purge.search import search
-from app.service.intake import following
+from app.service.intake import codes, following
+from lethe.identity import IdentityError
 from models import Case, IntakeChallenge, IntakeProof
 from tests.app.intake.people import Mailbox, Page, Visitor
 from tests.app.intake.test_asking import case_of, count
@@ -94,6 +95,10 @@ def test_a_form_is_of_one_browser_and_of_a_day(
         {"value": "   "},
         {"value": "nobody"},
         {"value": "a@b@c"},
+        {"value": "victim@straße.example"},  # folds to another domain
+        {"value": "straße@example.org"},
+        {"value": "\u212aim@example.org"},  # Kelvin sign, folds to k
+        {"value": "straße@example.org", "proof": "operator"},
         {"value": "a@example.org, b@example.org"},
         {"value": "Ann <a@example.org>"},
         {"value": "a@example.org\r\nBcc: b@example.org"},
@@ -311,13 +316,59 @@ def test_limits_forget_and_are_bounded() -> None:
     with pytest.raises(IntakeLimitError) as refused:
         limits.take((bound, "x"), (bound, "y"))
     assert refused.value.wait == 5
-    limits.check(bound, "y")  # what was refused was counted nowhere
+    limits.check((bound, "y"))  # what was refused was counted nowhere
     now[0] = 10.5
     limits.take((bound, "x"))
     for number in range(MOST_KEYS + 10):
-        limits.check(bound, str(number))
-    assert len(limits._seen) == MOST_KEYS
+        limits.take((bound, str(number)))
+    assert len(limits._seen["b"]) == MOST_KEYS
     same = [client_key("2001:db8::1"), client_key("2001:db8:0:0:ffff::2")]
     assert same[0] == same[1] != client_key("2001:db8:0:1::1")
     assert client_key("::ffff:192.0.2.1") == client_key("192.0.2.1")
     assert client_key(None) == client_key("no address")
+
+
+def test_keys_of_one_limit_never_push_out_those_of_another() -> None:
+    now = [0.0]
+    limits = Limits(lambda: now[0])
+    person, flood = Bound("p", 1, 10.0, kept=True), Bound("f", 2, 10.0)
+    limits.take((person, "ann"))
+    for number in range(MOST_KEYS + 1):
+        limits.take((flood, str(number)))
+    with pytest.raises(IntakeLimitError):
+        limits.take((person, "ann"))
+    now[0] = 1.0
+    for number in range(MOST_KEYS - 1):
+        limits.take((person, str(number)))
+    for key in ("ann", "new"):  # full of keys that count: nobody is forgotten
+        with pytest.raises(IntakeLimitError) as refused:
+            limits.take((person, key))
+        assert refused.value.wait == 9
+    now[0] = 10.5
+    limits.take((person, "new"))
+
+
+def test_networks_of_one_ipv6_site_share_a_limit() -> None:
+    limits, bound = Limits(), Bound("b", 1)
+    for number in range(4):
+        limits.take(*of_client(bound, client_key(f"2001:db8:1:{number:x}::1")))
+    with pytest.raises(IntakeLimitError):
+        limits.take(*of_client(bound, client_key("2001:db8:1:ff::1")))
+    limits.take(*of_client(bound, client_key("2001:db8:2::1")))
+    assert len(of_client(bound, client_key("192.0.2.1"))) == 1
+
+
+def test_the_address_that_is_mailed_is_the_one_that_is_erased(
+    site: Installation, visitor: Visitor, box: Mailbox
+) -> None:
+    hidden = visitor.get("/intake").fields("/intake/ask", kind="email") | HIDDEN
+    assert visitor.send("/intake/ask", hidden | {"value": "ANN@Example.ORG"}).status_code == 200
+    assert box.mails[-1]["To"] == "ann@example.org"
+
+
+def test_no_code_is_issued_for_an_address_that_the_page_refuses(site: Installation) -> None:
+    with (
+        Session(site.services.engine) as session,
+        pytest.raises(IdentityError, match="ASCII"),
+    ):
+        codes.issue(session, site.services.master, "email", "ann@straße.example", "passport")

@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -210,3 +211,29 @@ def test_an_answer_without_end_is_not_read(monkeypatch: pytest.MonkeyPatch) -> N
             post.post(settings, url, {}, b"{}")
         stop.set()
         thread.join()
+
+
+def test_a_resolver_that_does_not_answer_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import socket
+    import threading
+
+    go, ended = threading.Event(), threading.Event()
+
+    def slow(*_: Any, **__: Any) -> list[Any]:
+        go.wait(5)
+        ended.set()
+        return [(2, 1, 6, "", ("203.0.113.9", 443))]
+
+    monkeypatch.setattr(post, "WHOLE_S", 0.05)
+    monkeypatch.setattr(post, "STEP_S", 0.05)
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "getaddrinfo", slow)
+        with pytest.raises(post.UnreachableError, match="timeout"):
+            post.post(Settings(), "https://slow.example/x", {}, b"{}")
+        with pytest.raises(guard.TargetError, match="not resolved in time"):
+            post.check(Settings(), "https://slow.example/x")
+        assert not ended.is_set()
+        go.set()
+        assert ended.wait(60)
