@@ -97,7 +97,8 @@ def test_the_pdf_is_taken_as_the_file(certified: tuple[Certified, Path], opened:
     for language in languages:
         made = certificate_pdf(Sheet.of(found.bundle), texts(language))
         (directory / f"{language}.pdf").write_bytes(made)
-    (directory / "cut.pdf").write_bytes(made[: len(made) // 2])
+    # Half of it may still hold the whole attachment, which is then checked as it should be.
+    (directory / "cut.pdf").write_bytes(made[:1000])
     tab = opened(f"file://{directory}/verify.html")
     tab.set_input_files("#file", str(directory / "en.pdf"))
     assert verdict(tab) == "The certificate is authentic."
