@@ -153,7 +153,8 @@ def _damage(ready: Installation, which: Callable[[Artifact], bool]) -> None:
             row for row in session.exec(select(Artifact)) if which(row) and row.wrapped_key
         )
         path = ready.settings.data_dir / "artifacts" / one.id
-    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    body = path.read_bytes()
+    path.write_bytes(body[:-1] + bytes([body[-1] ^ 1]))
 
 
 def test_what_is_new_is_checked_and_named_by_a_full_read(

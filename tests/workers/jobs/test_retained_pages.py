@@ -180,7 +180,8 @@ def test_a_record_that_was_changed_is_refused_with_its_part(ready: Installation)
         records = session.exec(select(Record).order_by(col(Record.commitment))).all()
         place = [one.record for one in records].index("r1")
         beside = records[place - 1] if place else records[1]
-        beside.commitment = records[place].commitment[:31] + b"\x00"
+        own = records[place].commitment
+        beside.commitment = own[:31] + bytes([own[31] ^ 1])
         session.add(beside)
         session.commit()
     assert erase(ready, "r1") == ("needs-decision", STORED)
@@ -204,9 +205,13 @@ def test_a_part_under_another_byte_is_named_and_changes_no_root(ready: Installat
     with Session(ready.services.engine) as session:
         page = session.exec(select(RetainedPage).where(RetainedPage.prefix == b"")).one()
         own = next(one for one in session.exec(select(Record)).all() if one.record == "r1")
-        first = page.body[0]
-        assert own.commitment[0] != first
-        page.body = bytes([first ^ 1]) + page.body[1:]
+        taken = page.body[::ENTRY]
+        place, other = next(
+            (place, byte ^ 1)
+            for place, byte in enumerate(taken)
+            if byte != own.commitment[0] and byte ^ 1 not in taken
+        )
+        page.body = page.body[: place * ENTRY] + bytes([other]) + page.body[place * ENTRY + 1 :]
         session.add(page)
         session.commit()
     assert {finding.check for finding in fsck(ready.services.ledger).findings} == {"pages"}
