@@ -49,7 +49,7 @@ test-browser: $(STAMPS)/dev $(STAMPS)/browser ## the pages in a browser, axe too
 	@command -v chromium > /dev/null || command -v google-chrome > /dev/null || \
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -qq && apt-get install -qq -y chromium; } || \
 	  { echo "install Chromium first: apt-get install chromium"; exit 1; }
-	$(BIN)/python -m pytest -m "full or not full" tests/browser $(ARGS)
+	$(BIN)/python -m pytest -n 2 $(BY_FILE) -m "full or not full" tests/browser $(ARGS)
 
 test-repeats: $(STAMPS)/dev ## every case on the second database: half an hour, not in .ci/run
 	$(BIN)/python -m pytest -n 2 $(BY_FILE) -m "repeats and not slow and not redteam" $(ARGS)

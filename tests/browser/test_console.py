@@ -19,17 +19,12 @@ from app.service.access.tokens import mint
 from app.settings import Settings
 from models.database.session import make_engine
 from tests.app.console.provider import CLIENT, SECRET, provider
+from tests.browser.chromium import DRIVEN
 from tests.installation import Installation, install
 from tests.workers.jobs.test_cases import person
 from tests.workers.jobs.test_people import ANN, BOB, EVE, named
 
-pytestmark = pytest.mark.full
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="drives a browser: make test-browser"
-)
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-if CHROMIUM is None:
-    pytest.skip("there is no Chromium on PATH: make test-browser", allow_module_level=True)
+pytestmark = DRIVEN
 
 PHONE, DESK = {"width": 360, "height": 800}, {"width": 1280, "height": 900}
 
@@ -95,14 +90,6 @@ def serving(app: Any) -> Iterator[str]:
     finally:
         server.should_exit = True
         thread.join()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as running:
-        started = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 Enter = Callable[..., Any]

@@ -1,6 +1,5 @@
 """The intake page in a browser: ask, prove, follow, verify, withdraw; with axe and without JavaScript."""
 
-import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,26 +17,13 @@ from lethe.certificates.intake_receipt import check_receipt
 from lethe.signing.keys import load_public_key
 from tests.app.intake.people import Mailbox, mail_server
 from tests.app.intake.test_asking import approve, case_of
+from tests.browser.chromium import DRIVEN
 from tests.installation import Installation, install
 from tests.servers import free_port
 from tests.workers.jobs.test_people import ANN, BOB, EVE, ready
 
-pytestmark = pytest.mark.full
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="drives a browser: pip install playwright"
-)
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-if CHROMIUM is None:
-    pytest.skip("there is no Chromium on PATH", allow_module_level=True)
+pytestmark = DRIVEN
 PHONE = {"width": 360, "height": 800}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as running:
-        started = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The verification page in a browser: served and as a file, with every kind of answer."""
 
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,16 +16,11 @@ from lethe.report.pdf import certificate_pdf
 from lethe.signing.keys import public_pem
 from lethe.web import page as pages
 from lethe.words.texts import Language, texts
+from tests.browser.chromium import DRIVEN
 from tests.lethe.certificates.build import BEFORE, Certified, Office
 from tests.lethe.report.pdfs import needs_pdf
 
-pytestmark = pytest.mark.full
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="drives a browser: pip install playwright"
-)
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-if CHROMIUM is None:
-    pytest.skip("there is no Chromium on PATH", allow_module_level=True)
+pytestmark = DRIVEN
 
 Open = Callable[..., Any]
 PAGE = "https://erasure.example/verify"
@@ -42,14 +36,6 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> tuple[Certified, Path
     page = pages.alone(found.log.vkey, public_pem(found.issuer))
     (directory / "verify.html").write_text(page, encoding="utf-8")
     return found, directory
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as running:
-        started = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 @pytest.fixture

@@ -42,6 +42,7 @@ class Processes:
     base_url: str = ""
     token: str = ""
     more: dict[str, str] = field(default_factory=dict)  # further settings of both
+    port: int = 0  # of the API; 0: one that is free
 
     def environment(self, fault: str = "") -> dict[str, str]:
         """Return what both processes see; short leases, or a kill would stall the test."""
@@ -71,7 +72,9 @@ class Processes:
             done = subprocess.CompletedProcess(
                 arguments, status, printed.read().decode(), said.read().decode()
             )
-        assert not check or status == 0, f"{arguments} ended with {status}:\n{done.stderr}"
+        assert not check or status == 0, (
+            f"{arguments} ended with {status}:\n{done.stdout}{done.stderr}"
+        )
         return done
 
     def initialise(self) -> None:
@@ -85,7 +88,7 @@ class Processes:
         """Start the API; returns when its port is bound."""
         ready = self.directory / "ready.json"
         ready.unlink(missing_ok=True)
-        command = ["serve", "--port", "0", "--ready-file", str(ready)]
+        command = ["serve", "--port", str(self.port), "--ready-file", str(ready)]
         self.api = self._spawn(command, "api.log", fault)
         until(ready.exists, "the API to start", self.api)
         self.base_url = json.loads(ready.read_text())["base_url"]
