@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lethe.cli.options import service_url
+from lethe.cli.options import each_as_json, print_json, print_table, service_url
 from lethe.cli.saved import token_for
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from lethe.client import Client
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_json = click.option("--json", "as_json", is_flag=True, help="Print the service's JSON.")
 _id = click.argument("audit_id", metavar="ID")
 
 
@@ -78,19 +77,31 @@ def start(url: str, **wanted: Any) -> None:
 
 @audit.command("list")
 @service_url
-@_json
+@each_as_json
 def list_(url: str, as_json: bool) -> None:
     """List audits, oldest first. Exits with 1 if one is missing or contradicts the log."""
     with _client(url) as operator:
         rows = sorted(operator.audits(), key=lambda row: str(row["started_at"] or ""))
-    for row in rows:
-        if as_json:
-            click.echo(json.dumps(row))
-        else:
-            done = f"{row['pairs_done']}/{row['config'].get('pairs', '?')}"
-            words = (row["id"], row["started_at"], row["model"], row["method"], row["state"])
-            line = [*(word or "-" for word in words), done, row["result"] or "-"]
-            click.echo("\t".join([*line, *([row["problem"]] if row["problem"] else [])]))
+    if as_json:
+        for row in rows:
+            print_json(row)
+    else:
+        print_table(
+            ("id", "started", "model", "method", "state", "pairs", "result", "problem"),
+            (
+                (
+                    row["id"],
+                    row["started_at"] or "-",
+                    row["model"] or "-",
+                    row["method"] or "-",
+                    row["state"] or "-",
+                    f"{row['pairs_done']}/{row['config'].get('pairs', '?')}",
+                    row["result"] or "-",
+                    row["problem"] or "",
+                )
+                for row in rows
+            ),
+        )
     if any(row["problem"] for row in rows):
         sys.exit(1)
 

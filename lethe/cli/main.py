@@ -10,7 +10,7 @@ from lethe.errors import LetheError
 
 BASE = {
     "audit": "lethe.cli.audit:audit",
-    "case": "lethe.cli.person:case",
+    "case": "lethe.cli.case:case",
     "certificate": "lethe.cli.certificate:certificate",
     "completion": "lethe.cli.login:completion",
     "drop": "lethe.cli.drop:drop",

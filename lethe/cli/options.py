@@ -1,7 +1,9 @@
 """Options that commands of `app.cli` and of `workers.cli` share, so that they mean the same."""
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 
 import click
 
@@ -45,18 +47,58 @@ def print_json(document: object) -> None:
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows in columns as wide as their texts, under heads; nothing for no row.
+    """Print rows in columns under heads, columns of figures to the right.
 
-    Texts of another machine are made plain. Columns of figures are the caller's to align.
+    Texts of another machine are made plain. On a terminal, cells that do not fit are wrapped
+    if `rich` is installed: it comes with the extra `server`.
     """
     cells = [[plain(cell) for cell in row] for row in rows]
     if not cells:
+        click.echo("nothing to list", err=True)
         return
-    table = [list(heads), *cells]
-    widths = [max(len(row[i]) for row in table) for i in range(len(heads))]
+    heads = [head.upper() for head in heads]
+    figures = [
+        all(cell.lstrip("-").isdigit() for cell in column)
+        for column in zip(*cells, strict=True)
+    ]
+    if (
+        sys.stdout.isatty()
+        and find_spec("rich") is not None
+        and _print_wrapped(heads, cells, figures)
+    ):
+        return
+    table = [heads, *cells]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo(line.rstrip())
+        line = (
+            cell.rjust(width) if is_figure else cell.ljust(width)
+            for cell, width, is_figure in zip(row, widths, figures, strict=True)
+        )
+        click.echo("  ".join(line).rstrip())
+
+
+def _print_wrapped(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], figures: Sequence[bool]
+) -> bool:
+    """Print a table that fits the terminal, or return False: ids are for copying, never cut."""
+    from rich.console import Console
+    from rich.measure import Measurement
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for head, is_figure in zip(heads, figures, strict=True):
+        table.add_column(head, justify="right" if is_figure else "left")
+    for row in rows:
+        table.add_row(*map(Text, row))  # a text, not markup: [bold] of a name stays as it is
+    console = Console()
+    fits = (
+        Measurement.get(console, console.options.update(max_width=10**6), table).minimum
+        <= console.width
+    )
+    if fits:
+        console.print(table)
+    return fits
 
 
 def plain(text: str) -> str:

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypedDict
 import click
 
 from lethe.cli import saved
+from lethe.cli.case_text import SETTLED, print_case, wait_for_case
 from lethe.cli.options import (
     as_json as _json,
 )
@@ -22,7 +23,6 @@ from lethe.cli.options import (
     print_table,
     service_url,
 )
-from lethe.cli.person import SETTLED, print_case, wait_for_case
 from lethe.cli.waiting import Waiting
 from lethe.client import Client, Preview, ProblemError, Receipt, RequestStatus
 from lethe.client.errors import AnswerError, UnreachableError

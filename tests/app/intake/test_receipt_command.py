@@ -4,7 +4,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from lethe.cli.person import case
+from lethe.cli.case import case
 from lethe.signing.keys import generate_key
 from tests.app.intake.people import Mailbox, Page, Visitor
 from tests.app.intake.test_asking import case_of, sign

@@ -68,7 +68,7 @@ def test_start_sends_what_was_given_and_no_seed_of_its_own(asked: list[Any]) -> 
 
 
 def test_audits_are_listed_shown_and_stopped(asked: list[Any]) -> None:
-    assert "running\t3/64\t-" in run("list").output
+    assert "running  3/64   -" in run("list").output
     assert json.loads(run("list", "--json").output) == SHOWN
     assert json.loads(run("show", ID).output) == SHOWN
     assert run("stop", ID).output == "running\n"

@@ -20,7 +20,7 @@ from app.service.desk import (
 from app.service.desk import (
     reminders,
 )
-from lethe.cli.person import case as command
+from lethe.cli.case import case as command
 from lethe.cli.request import request
 from lethe.client import Client
 from models import ErasureRequest, Model
@@ -180,7 +180,7 @@ def shell(queue: Installation, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
     def client(_: str) -> Client:
         return Client("http://testserver", token=queue.caller.token, transport=transport)
 
-    monkeypatch.setattr("lethe.cli.person._client", client)
+    monkeypatch.setattr("lethe.cli.case._client", client)
     return CliRunner()
 
 

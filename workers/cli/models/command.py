@@ -1,13 +1,12 @@
 """`lethe model`: register and list models; the extractor runs here, beside the data."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from lethe.catalogue import RIDGE
-from lethe.cli.options import service_url
+from lethe.cli.options import each_as_json, print_json, print_table, service_url
 from workers.cli import service
 from workers.cli.data_options import DATA, table_options
 from workers.cli.features import extractor_options
@@ -286,16 +285,19 @@ def register(
 
 @model.command("list")
 @service_url
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@each_as_json
 def list_models(url: str, as_json: bool) -> None:
     """List models with their state and current version."""
     with service.connect(url) as operator:
-        for row in operator.models():
-            if as_json:
-                click.echo(json.dumps(row))
-            else:
-                version = row["current_version"] or "-"
-                click.echo(f"{row['ref']:32} {row['state']:10} version {version}")
+        found = operator.models()
+    if as_json:
+        for row in found:
+            print_json(row)
+        return
+    print_table(
+        ("model", "state", "version"),
+        ((row["ref"], row["state"], str(row["current_version"] or "-")) for row in found),
+    )
 
 
 def _named_in(opened: "OpenedData", digest: str | None) -> "Extractor":

@@ -1,0 +1,345 @@
+"""`lethe case`: list, decide on, answer and close cases, and single requests.
+
+A person's identity is hashed here. Only digests are sent, in a body and never in a URL.
+"""
+
+import csv
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.decorators import FC
+
+from lethe.catalogue import EXTENSIONS, PAUSES, REFUSALS
+from lethe.cli.case_receipt import verify_receipt
+from lethe.cli.case_text import count_removed, print_case
+from lethe.cli.options import as_json, count, plain, print_table, service_url
+from lethe.cli.saved import token_for
+from lethe.identity import Identity, parse
+
+if TYPE_CHECKING:
+    from lethe.client import Client
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_ref = click.argument("ref")
+QUEUE_COLUMNS = (
+    "ref",
+    "case",
+    "model",
+    "state",
+    "regulation",
+    "requester",
+    "assignee",
+    "received_at",
+    "due_at",
+    "days_left",
+    "overdue",
+)
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what spreadsheets compute
+
+
+def _reason(known: Mapping[str, Mapping[str, str]]) -> Callable[[FC], FC]:
+    """Return an option --reason: codes of any regulation, explained by regulation."""
+    words = "; ".join(
+        f"{law.upper()}: {', '.join(codes)}" for law, codes in known.items() if codes
+    )
+    choice = click.Choice(sorted({code for codes in known.values() for code in codes}))
+    return click.option(
+        "--reason", required=True, type=choice, metavar="CODE", help=f"One of {words}."
+    )
+
+
+@click.group()
+def case() -> None:
+    """List, decide on, answer and close requests; REF is of a case or of a request.
+
+    Needs an operator's token in LETHE_TOKEN.
+    """
+
+
+case.add_command(verify_receipt)
+
+
+@case.command("list")
+@service_url
+@click.option("--due-within", type=click.IntRange(0, 3650), metavar="DAYS", help="Soon due.")
+@click.option("--overdue/--not-overdue", default=None, help="Past their deadline, or not.")
+@click.option("--state", help="A request's state, or answered: cases to be closed.")
+@click.option("--model", help="Reference of the model.")
+@click.option("--person", metavar="KIND=VALUE", help="Of this person; hashed here. Lists all.")
+@click.option("--requester", help="A keyid, or the name of an operator's token.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help="Most lines. Default: 50, and with --json or --csv no limit.",
+)
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a header.")
+@as_json
+def list_cases(
+    url: str,
+    person: str | None,
+    limit: int | None,
+    as_csv: bool,
+    as_json: bool,
+    **filters: str | int | bool | None,
+) -> None:
+    """List what is open, by days left; filters narrow it."""
+    if as_csv and as_json:
+        raise click.UsageError("choose --csv or --json")
+    if limit is None and not (as_csv or as_json):
+        limit = 50
+    wanted = {name: value for name, value in filters.items() if value is not None}
+    identity = None if person is None else parse(person)
+    with _client(url) as operator:
+        items = _queue(operator, wanted, identity)
+        found = list(items if limit is None else islice(items, limit))
+        more = next(items, None) is not None
+    if as_json:
+        click.echo(json.dumps(found))
+    elif as_csv:
+        _write_csv(found)
+    else:
+        _print_queue(found)
+    if more:
+        click.echo("more follow: raise --limit, or narrow the list", err=True)
+
+
+def _queue(
+    operator: "Client", wanted: Mapping[str, Any], person: Identity | None
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the items of all pages."""
+    after: dict[str, Any] = {}
+    while True:
+        page = operator.search_cases({**wanted, **after, "limit": 1000}, person)
+        yield from page["items"]
+        if page["next"] is None:
+            return
+        after = {"after": page["next"]}
+
+
+def _write_csv(found: Sequence[Mapping[str, Any]]) -> None:
+    """Print items as CSV. A cell that a spreadsheet would compute begins with an apostrophe."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(QUEUE_COLUMNS)
+    for item in found:
+        cells = ["" if item[name] is None else str(item[name]) for name in QUEUE_COLUMNS]
+        texts = [isinstance(item[name], str) for name in QUEUE_COLUMNS]
+        writer.writerow(
+            f"'{cell}" if is_text and cell.startswith(FORMULA) else cell
+            for cell, is_text in zip(cells, texts, strict=True)
+        )
+
+
+def _print_queue(found: Sequence[Mapping[str, Any]]) -> None:
+    print_table(
+        ("days left", "state", "model", "requester", "reference", "case"),
+        (
+            (
+                str(item["days_left"]),
+                item["state"],
+                item["model"] or "-",
+                item["requester"] or "-",
+                item["ref"],
+                item["case"] if item["case"] not in (None, item["ref"]) else "",
+            )
+            for item in found
+        ),
+    )
+
+
+@case.command()
+@service_url
+@_ref
+@as_json
+def show(url: str, ref: str, as_json: bool) -> None:
+    """Show the parts, deadline and timeline of the case REF."""
+    with _client(url) as operator:
+        print_case(operator.case(ref), as_json)
+
+
+@case.command()
+@service_url
+@_ref
+def contact(url: str, ref: str) -> None:
+    """Print the contact address of the case REF; the log records that you read it."""
+    with _client(url) as operator:
+        opened = operator.open_contact(ref)
+    click.echo(plain(opened["contact"]))
+    click.echo(f"opened with log entry {opened['log_index']}", err=True)
+
+
+@case.command()
+@service_url
+@_ref
+@as_json
+def close(url: str, ref: str, as_json: bool) -> None:
+    """Close the answered case REF and destroy its contact address."""
+    with _client(url) as operator:
+        print_case(operator.close_case(ref), as_json)
+
+
+@case.command()
+@service_url
+@_ref
+@as_json
+def approve(url: str, ref: str, as_json: bool) -> None:
+    """Approve the execution of REF, a case or a request, that waits for review.
+
+    Nobody approves what they submitted: it needs a token of another name.
+    """
+    _decide(url, ref, "approve", as_json)
+
+
+@case.command()
+@service_url
+@_ref
+@_reason(REFUSALS)
+@as_json
+def refuse(url: str, ref: str, reason: str, as_json: bool) -> None:
+    """Refuse REF, a case or a request, before it is executed.
+
+    The person reads the reason and where to complain.
+    """
+    _decide(url, ref, "refuse", as_json, reason)
+
+
+@case.command()
+@service_url
+@_ref
+@_reason(EXTENSIONS)
+@as_json
+def extend(url: str, ref: str, reason: str, as_json: bool) -> None:
+    """Extend the deadline of REF once: by two months (GDPR) or 45 days (CCPA)."""
+    _decide(url, ref, "extend", as_json, reason)
+
+
+@case.command()
+@service_url
+@_ref
+@_reason(PAUSES)
+@as_json
+def pause(url: str, ref: str, reason: str, as_json: bool) -> None:
+    """Stop the clock of REF while its person is asked for something; GDPR alone."""
+    _decide(url, ref, "pause", as_json, reason)
+
+
+@case.command()
+@service_url
+@_ref
+@as_json
+def resume(url: str, ref: str, as_json: bool) -> None:
+    """Let the clock of REF run again; its deadline moves by the pause."""
+    _decide(url, ref, "resume", as_json)
+
+
+@case.command()
+@service_url
+@_ref
+@click.argument("text")
+@as_json
+def note(url: str, ref: str, text: str, as_json: bool) -> None:
+    """Keep the note TEXT with REF for other operators; name nobody."""
+    _decide(url, ref, "note", as_json, text)
+
+
+@case.command()
+@service_url
+@_ref
+@click.argument("to")
+@as_json
+def assign(url: str, ref: str, to: str, as_json: bool) -> None:
+    """Name the operator who looks after REF; TO is the name of a token."""
+    _decide(url, ref, "assign", as_json, to)
+
+
+def _decide(url: str, ref: str, decision: str, as_json: bool, value: str | None = None) -> None:
+    with _client(url) as operator:
+        print_case(operator.decide_case(ref, decision, value), as_json)
+
+
+@case.command()
+@service_url
+@_ref
+@click.option(
+    "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="Output file."
+)
+@click.option(
+    "--certificates",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="A folder for the certificates of the case's parts.",
+)
+def summary(url: str, ref: str, out: Path, folder: Path | None) -> None:
+    """Download the signed answer to the case REF, once no part is in progress."""
+    written = [out]
+    with _client(url) as operator:
+        out.write_bytes(operator.case_summary(ref))
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            for part in operator.case(ref)["parts"]:
+                if part["certificate"] is not None:
+                    file = folder / f"{part['model']}.sigstore.json"
+                    file.write_bytes(operator.certificate(part["request"]))
+                    written.append(file)
+    for file in written:
+        click.echo(str(file))
+
+
+@case.command()
+@click.argument("file", type=_FILE)
+@click.option("--issuer-key", type=_FILE, required=True, help="The issuer's public key (PEM).")
+@click.option(
+    "--certificate",
+    "certificates",
+    type=_FILE,
+    multiple=True,
+    help="A certificate that the answer must name; repeatable.",
+)
+def verify(file: Path, issuer_key: Path, certificates: tuple[Path, ...]) -> None:
+    """Verify the signed answer to a case offline.
+
+    Verify its certificates with `lethe certificate verify` too. Exits with 0 if the
+    answer verifies, 1 if it does not, 2 if a file cannot be used.
+    """
+    from lethe.certificates.case_summary import check_summary
+    from lethe.certificates.keys import read_issuer
+    from lethe.errors import LetheError
+
+    key = read_issuer(issuer_key)
+    try:
+        statement = check_summary(
+            file.read_bytes(), key, [path.read_bytes() for path in certificates]
+        )
+    except LetheError as error:
+        click.echo(f"FAIL  {error.detail}")
+        sys.exit(1)
+    click.echo("PASS  signed by the issuer\n")
+    answer = statement.predicate
+    rows = [
+        ("case", answer.case),
+        ("received", answer.received_at.isoformat()),
+        ("due", answer.due_at.isoformat()),
+    ]
+    for part in answer.parts:
+        rows.append((part.model, f"{part.outcome}, {count(part.records, 'record')}"))
+        if part.certificate is not None:
+            rows.append(("", f"certificate sha256:{part.certificate}"))
+        if part.held_out_removed:
+            rows.append(("", count_removed(part.held_out_removed, part.removal_log_index)))
+        for one in part.decisions:
+            said = [f"{one.at.isoformat()}  {one.decision}, log entry {one.log_index}"]
+            said += [text for text in (one.reason, one.notice) if text is not None]
+            said += [] if one.due_at is None else [f"due {one.due_at}"]
+            rows.extend(("", text) for text in said)
+    for label, text in rows:
+        click.echo(plain(f"{label:12} {text}"))
+
+
+def _client(url: str) -> "Client":
+    from lethe.client import Client
+
+    return Client(url, token=token_for(url))
