@@ -1,6 +1,9 @@
 """`lethe backup` and `lethe restore`."""
 
+import sys
+from datetime import datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 from sqlalchemy.engine import Engine
@@ -8,6 +11,7 @@ from sqlmodel import Session
 
 from app.backup.archive import ARTIFACTS, BackupError, write_backup
 from app.backup.reapply import Reapplied, log_people, log_quarantines, reapply
+from app.backup.rehearse import rehearse
 from app.backup.restore import restore as restore_backup
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
@@ -19,15 +23,21 @@ from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
 from models.database.session import opened_engine, reading
+from models.database.types import utcnow
 
 _New = click.Path(path_type=Path)
 _Directory = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
-@click.command()
+@click.group()
+def backup() -> None:
+    """Back up this installation, and rehearse restoring it."""
+
+
+@backup.command()
 @click.argument("directory", type=_New)
 @click.option("--keys", type=_New, help="Also copy the keys, to this new directory.")
-def backup(directory: Path, keys: Path | None) -> None:
+def new(directory: Path, keys: Path | None) -> None:
     """Back up the database and the artifacts to the new directory DIRECTORY.
 
     The service may run meanwhile. Entries signed afterwards are not included.
@@ -44,6 +54,82 @@ def backup(directory: Path, keys: Path | None) -> None:
         click.echo("      keys are not included: without them nothing can be opened")
     else:
         click.echo(f"      keys are in {keys}: keep them apart, together they open everything")
+
+
+@backup.command("rehearse")
+@click.argument("directory", type=_Directory)
+@click.option(
+    "--keys", type=_Directory, help="Use this copy of the keys. Default: the keys in use."
+)
+@click.option(
+    "--mirror",
+    "mirrors",
+    metavar="URL_OR_DIR",
+    multiple=True,
+    help="A mirror of the log, for entries signed after the backup; repeatable.",
+)
+@click.option(
+    "--database-url",
+    default="",
+    metavar="URL",
+    help="An empty database to restore into, which you drop. Default: SQLite.",
+)
+@click.option(
+    "--scratch",
+    type=_Directory,
+    help="Where copies of data and keys are while it runs. Default: the data directory.",
+)
+def rehearse_restore(
+    directory: Path,
+    keys: Path | None,
+    mirrors: tuple[str, ...],
+    database_url: str,
+    scratch: Path | None,
+) -> None:
+    """Restore the backup in DIRECTORY in a scratch place, and check all of it there.
+
+    The installation is not touched and may run meanwhile. Exits with 1 if the backup does
+    not come back whole. Losses are what was written after the backup: they are listed.
+    """
+    settings = Settings()
+    with TemporaryDirectory(prefix="rehearsal-", dir=scratch or settings.data_dir) as place:
+        click.echo(f"restoring in {place} …", err=True)
+        done = rehearse(
+            settings,
+            directory,
+            Path(place),
+            keys=keys,
+            mirrors=mirrors,
+            database_url=database_url,
+        )
+    made = done.restored.backup
+    click.echo(
+        f"{'FAIL' if done.damage else 'PASS'}  the backup of {made.at}, {_age(made.at)} old"
+    )
+    click.echo(
+        f"      restored {made.rows} rows and {made.files} files "
+        f"in {done.restore_seconds:.1f} s"
+    )
+    click.echo(
+        f"      checked {done.report.size} entries, {done.recovered} of them from a mirror, "
+        f"in {done.check_seconds:.1f} s"
+    )
+    if not done.report.files:
+        click.echo("      stored files and tables were not opened: the master key is not here")
+    for kind, found in (("damaged", done.damage), ("lost", done.losses)):
+        for one in found:
+            where = "" if one.log_index is None else f" (entry {one.log_index})"
+            click.echo(f"      {kind}: {one.check}: {one.detail}{where}")
+    if database_url:
+        click.echo("      the database still has everything: drop it")
+    if done.damage or not done.report.files:
+        sys.exit(1)
+
+
+def _age(at: str) -> str:
+    """Return how long ago a moment was, in days or hours."""
+    hours = (utcnow() - datetime.fromisoformat(at)) / timedelta(hours=1)
+    return f"{hours / 24:.0f} days" if hours >= 48 else f"{hours:.1f} hours"
 
 
 @click.command()

@@ -2,37 +2,21 @@
 
 import json
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import click
-from sqlmodel import Session
 
-from app.backup.reapply import (
-    Reapplied,
-    log_people,
-    log_quarantines,
-    reapply_all,
-    unlogged,
-)
+from app.backup.reapply import log_people, log_quarantines, unlogged
+from app.backup.recovery import recover_entries
 from app.cli.backup import print_reapplied
-from app.ledger.recover import recover as recover_log
-from app.ledger.sequencer import Ledger
-from app.ledger.startup import init_log, last_signed, load_issuer, open_ledger, require_schema
+from app.ledger.startup import init_log, last_signed, open_ledger, require_schema
 from app.reconcile.findings import NOT_CHECKED, NOT_OPENED, UNREAD, FsckReport
-from app.reconcile.fsck.journal import fsck_journal
-from app.reconcile.fsck.run import fsck as check_log
+from app.reconcile.fsck.installation import fsck_installation
 from app.reconcile.fsck.state import StateError, Verified, read_state, write_state
-from app.reconcile.fsck.vault import fsck_vault
 from app.reconcile.journal import RESTORED
 from app.settings import Settings
-from app.vault.artifacts import ArtifactStore
-from app.vault.errors import MasterKeyError
-from app.vault.journal import FILE as JOURNAL
-from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
-from lethe.log.entries import Leaf, succession_leaf
-from lethe.log.fetch import fetch_from
+from lethe.log.entries import succession_leaf
 from models.database.session import opened_engine
 from models.database.types import utcnow
 
@@ -80,17 +64,9 @@ def recover(sources: tuple[str, ...], no_mirror: bool, journal_incomplete: bool)
         raise click.UsageError("give a mirror, or --no-mirror if there is none")
     settings = Settings()
     with opened_engine(settings.resolved_database_url) as engine:
-        require_schema(engine)
-        ledger = open_ledger(settings, engine)
-        master = MasterKey.load(settings)
-        journal = ErasureJournal(settings.keys_dir / JOURNAL, master)
-
-        def again(session: Session, leaves: list[Leaf]) -> Reapplied:
-            return reapply_all(session, master, journal, leaves, incomplete=journal_incomplete)
-
-        done = recover_log(ledger, [fetch_from(source) for source in sources], again)
+        ledger, done = recover_entries(settings, engine, sources, incomplete=journal_incomplete)
         log_quarantines(ledger, unlogged(engine))
-        log_people(ledger, master, done.result.people)
+        log_people(ledger, MasterKey.load(settings), done.result.people)
         (settings.keys_dir / RESTORED).unlink(missing_ok=True)
     click.echo(f"recovered {done.size - done.start} entries: the log has {done.size}")
     print_reapplied(done.result)
@@ -126,10 +102,10 @@ def fsck(as_json: bool, state: Path | None, full: bool) -> None:
             except OSError as error:
                 raise click.BadParameter(f"{state} cannot be read: {error.strerror}") from None
         begun = utcnow()
-        report = _checked(settings, ledger, None if full else held)
+        report = fsck_installation(settings, ledger, None if full else held)
         if report.before and not report.ok:
             # A full read names what is wrong as it always was named.
-            report = whole if not (whole := _checked(settings, ledger, None)).ok else report
+            report = whole if not (whole := fsck_installation(settings, ledger)).ok else report
         if refused is not None:
             report.add("state", refused)
         if state is not None and key is not None and report.ok and report.edge is not None:
@@ -145,18 +121,6 @@ def fsck(as_json: bool, state: Path | None, full: bool) -> None:
         _print(report)
     if not report.ok:
         sys.exit(1)
-
-
-def _checked(settings: Settings, ledger: Ledger, held: Verified | None) -> FsckReport:
-    issuer, keyid = load_issuer(settings)
-    report = check_log(ledger, {keyid: issuer.public_key()}, held)
-    with suppress(MasterKeyError):  # the report says that files were not opened
-        master = MasterKey.load(settings)
-        artifacts = ArtifactStore(settings.data_dir / "artifacts", master)
-        fsck_vault(ledger.engine, artifacts, master, report, held)
-        journal = ErasureJournal(settings.keys_dir / JOURNAL, master)
-        fsck_journal(ledger.engine, journal, report)
-    return report
 
 
 def _settings(origin: str | None) -> Settings:

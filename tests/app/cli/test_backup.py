@@ -83,7 +83,7 @@ def disaster(
     point_at(settings, monkeypatch)
     with install(settings) as installed:
         installed.caller.key = fitted
-        told = run(backup, str(made.backup), "--keys", str(made.keys))
+        told = run(backup, "new", str(made.backup), "--keys", str(made.keys))
         assert told.exit_code == 0, told.output
         assert "not included: requests and entries after this moment" in told.output
         erase(installed, "r1", "r2")
@@ -194,10 +194,10 @@ def test_whose_an_erased_record_was_does_not_come_back(
         listed = [("r1", ann), ("r2", bob)]
         assert people.import_identities(installed.services, MODEL, listed) == 2
         if ahead:
-            assert run(backup, str(tmp_path / "b")).exit_code == 0
+            assert run(backup, "new", str(tmp_path / "b")).exit_code == 0
         erase(installed, "r1")
         if not ahead:
-            assert run(backup, str(tmp_path / "b")).exit_code == 0
+            assert run(backup, "new", str(tmp_path / "b")).exit_code == 0
         mirror(installed, tmp_path / "m")
     shutil.copytree(settings.keys_dir, new.keys_dir)
     point_at(new, monkeypatch)
@@ -330,7 +330,7 @@ def test_nothing_is_overwritten_and_nothing_damaged_is_restored(disaster: Disast
     assert run(restore, str(disaster.backup)).exit_code == 0
     mirrored = run(log, "recover", str(disaster.mirror))
     assert mirrored.exit_code == 0, mirrored.exception
-    assert "exists" in detail(run(backup, str(disaster.backup)))
+    assert "exists" in detail(run(backup, "new", str(disaster.backup)))
     artifacts = disaster.new.data_dir / "artifacts"
     assert "is not empty" in detail(run(restore, str(disaster.backup)))
     shutil.rmtree(artifacts)
@@ -351,7 +351,7 @@ def test_a_backup_of_now_restores_to_the_same_installation(
 ) -> None:
     monkeypatch.setenv("LETHE_ORIGIN", settings.origin)
     point_at(settings, monkeypatch)
-    assert run(backup, str(tmp_path / "b")).exit_code == 0
+    assert run(backup, "new", str(tmp_path / "b")).exit_code == 0
     assert not any(path.name.endswith(".key") for path in (tmp_path / "b").rglob("*"))
     new = settings.model_copy(update={"database_url": elsewhere, "data_dir": tmp_path / "new"})
     shutil.copytree(settings.keys_dir, new.keys_dir)
@@ -453,7 +453,7 @@ def test_of_a_batch_that_did_not_commit_only_what_is_executed_later_counts(
     assert told.exit_code == 0, (told.output, told.exception)
     assert "erased again: 0 records, 0 keys" in told.output
     assert stored(settings) == before
-    assert run(backup, str(tmp_path / "after")).exit_code == 0
+    assert run(backup, "new", str(tmp_path / "after")).exit_code == 0
     new = settings.model_copy(update={"database_url": elsewhere, "data_dir": tmp_path / "n"})
     shutil.copytree(settings.keys_dir, new.keys_dir)
     point_at(new, monkeypatch)
@@ -467,7 +467,7 @@ def test_a_backup_whose_log_was_changed_is_not_restored(
     """Its rows say that nothing was executed: then no line of the journal would count."""
     with pytest.MonkeyPatch.context() as patch:
         point_at(disaster.old, patch)
-        assert run(backup, str(tmp_path / "later")).exit_code == 0
+        assert run(backup, "new", str(tmp_path / "later")).exit_code == 0
     path = tmp_path / "later" / "database.jsonl"
     honest = path.read_bytes()
     changed = honest.replace(b'"request.executed"', b'"request.withheld"')

@@ -40,7 +40,7 @@ def test_it_is_deleted_again(
     point_at(settings, monkeypatch)
     before = (settings.keys_dir / JOURNAL).read_bytes()
     with install(settings) as installed:
-        assert run(backup, str(tmp_path / "b")).exit_code == 0
+        assert run(backup, "new", str(tmp_path / "b")).exit_code == 0
         deletion.delete(installed.services, MODEL)
         mirror(installed, tmp_path / "m")
         installed.check()

@@ -281,7 +281,7 @@ def test_a_return_that_never_committed_does_not_undo_an_erasure(
 ) -> None:
     """It crashed, and was refused when it was tried again: r1 is erased from every restore."""
     old = str(tmp_path / "old")
-    assert CliRunner().invoke(backup, [old]).exit_code == 0
+    assert CliRunner().invoke(backup, ["new", old]).exit_code == 0
     erase(ready, "r1")
     crash_while_returning(ready, client)
     assert "PASS" in findings()

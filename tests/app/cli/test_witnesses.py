@@ -34,7 +34,9 @@ def _environment(settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyP
 
 
 def test_each_witness_has_its_row(ledger: Ledger, settings: Settings, tmp_path: Path) -> None:
-    assert run().output == "0 entries, 0 of them cosigned by a quorum\n"
+    told = run()
+    assert told.stdout == "0 entries, 0 of them cosigned by a quorum\n"
+    assert told.stderr == "nothing to list\n"
     with (
         three_witnesses(tmp_path / "w", ledger) as three,
         gathering(ledger, three.write(settings, "both")) as gatherer,

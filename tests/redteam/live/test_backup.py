@@ -35,7 +35,7 @@ def test_an_older_backup_brings_nobody_back(
 ) -> None:
     processes = target.processes
     backup, mirror = str(tmp_path / "backup"), str(tmp_path / "mirror")
-    assert "not included" in processes.cli("backup", backup).stdout
+    assert "not included" in processes.cli("backup", "new", backup).stdout
     with processes.requester() as requester:
         asked = requester.submit_erasure(MODEL, records=["r1", "r2"])
         requester.wait(asked.id, timeout=60)

@@ -1,0 +1,44 @@
+"""Restoring the log's entries in a database that a backup was restored into."""
+
+from collections.abc import Sequence
+
+from sqlalchemy.engine import Engine
+from sqlmodel import Session
+
+from app.backup.reapply import Reapplied, reapply_all
+from app.ledger.recover import Recovered, recover
+from app.ledger.sequencer import Ledger
+from app.ledger.startup import open_ledger, require_schema
+from app.settings import Settings
+from app.vault.journal import FILE as JOURNAL
+from app.vault.journal import ErasureJournal
+from app.vault.master import MasterKey
+from lethe.log.entries import Leaf
+from lethe.log.fetch import fetch_from
+
+
+def recover_entries(
+    settings: Settings, engine: Engine, sources: Sequence[str], *, incomplete: bool = False
+) -> tuple[Ledger, Recovered[Reapplied]]:
+    """Write back what the log's mirrors at `sources` have and the database lacks.
+
+    Signs nothing but a checkpoint that this log's key has signed before.
+
+    Args:
+        settings: Where the keys are.
+        engine: The database of the restored backup.
+        sources: URLs or directories.
+        incomplete: The erasure journal lacks executed erasures: quarantine every model.
+
+    Raises:
+        As `app.ledger.recover.recover` and `app.backup.reapply.reapply_all`.
+    """
+    require_schema(engine)
+    ledger = open_ledger(settings, engine)
+    master = MasterKey.load(settings)
+    journal = ErasureJournal(settings.keys_dir / JOURNAL, master)
+
+    def again(session: Session, leaves: list[Leaf]) -> Reapplied:
+        return reapply_all(session, master, journal, leaves, incomplete=incomplete)
+
+    return ledger, recover(ledger, [fetch_from(source) for source in sources], again)

@@ -1,0 +1,35 @@
+"""fsck of all that an installation has: log, tables, stored files, erasure journal."""
+
+from contextlib import suppress
+
+from app.ledger.sequencer import Ledger
+from app.ledger.startup import load_issuer
+from app.reconcile.findings import FsckReport
+from app.reconcile.fsck.journal import fsck_journal
+from app.reconcile.fsck.run import fsck
+from app.reconcile.fsck.state import Verified
+from app.reconcile.fsck.vault import fsck_vault
+from app.settings import Settings
+from app.vault.artifacts import ArtifactStore
+from app.vault.errors import MasterKeyError
+from app.vault.journal import FILE as JOURNAL
+from app.vault.journal import ErasureJournal
+from app.vault.master import MasterKey
+
+
+def fsck_installation(
+    settings: Settings, ledger: Ledger, held: Verified | None = None
+) -> FsckReport:
+    """Compare all of it. held: what an earlier call verified is not read again.
+
+    Without the master key, files and the journal are not checked; the report says so.
+    """
+    issuer, keyid = load_issuer(settings)
+    report = fsck(ledger, {keyid: issuer.public_key()}, held)
+    with suppress(MasterKeyError):
+        master = MasterKey.load(settings)
+        artifacts = ArtifactStore(settings.data_dir / "artifacts", master)
+        fsck_vault(ledger.engine, artifacts, master, report, held)
+        journal = ErasureJournal(settings.keys_dir / JOURNAL, master)
+        fsck_journal(ledger.engine, journal, report)
+    return report

@@ -1,0 +1,144 @@
+"""`lethe backup rehearse`: what comes back whole, what is lost, what a thief of backups changed."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from app.cli.backup import backup
+from app.ledger.guard import SigningGuard
+from app.ledger.sequencer import Ledger
+from app.ledger.startup import GUARD
+from app.settings import Settings
+from lethe.log.checkpoint import Checkpoint, sign_checkpoint
+from lethe.signing.keys import PrivateKey
+from tests.app.cli.test_backup import detail, erase, mirror, point_at, run
+from tests.installation import Installation, install
+
+
+@pytest.fixture
+def running(
+    settings: Settings, ledger: Ledger, fitted: PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> Any:
+    """An installation that commands find, with a fitted model."""
+    monkeypatch.setenv("LETHE_ORIGIN", settings.origin)
+    point_at(settings, monkeypatch)
+    with install(settings) as installed:
+        installed.caller.key = fitted
+        yield installed
+
+
+@pytest.fixture
+def kept(running: Installation, tmp_path: Path) -> Path:
+    """A backup, with a certificate in it, and a copy of the keys beside it."""
+    erase(running, "r1")
+    made = run(backup, "new", str(tmp_path / "b"), "--keys", str(tmp_path / "k"))
+    assert made.exit_code == 0, made.output
+    return tmp_path / "b"
+
+
+def rehearse(kept: Path, *arguments: str) -> Result:
+    return run(backup, "rehearse", str(kept), *arguments)
+
+
+def passed(result: Result) -> list[str]:
+    """Return the lines of losses of a rehearsal that passed."""
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert "PASS  the backup of" in result.output
+    return [line for line in result.output.splitlines() if " lost: " in line]
+
+
+def test_a_fresh_backup_comes_back_whole(
+    running: Installation, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.ledger.sequencer.sign_checkpoint", None)  # nothing is signed
+    held = SigningGuard(running.settings.keys_dir / GUARD).read()
+    assert passed(rehearse(kept)) == []
+    assert SigningGuard(running.settings.keys_dir / GUARD).read() == held
+    assert not list(running.settings.data_dir.glob("rehearsal-*"))
+    running.check()
+
+
+def test_what_came_after_the_backup_is_lost_and_said(
+    running: Installation, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    erase(running, "r2")
+    assert "were signed after this backup" in detail(rehearse(kept))
+    mirror(running, tmp_path / "m")
+    held = SigningGuard(running.settings.keys_dir / GUARD).read()
+    signed: list[Checkpoint] = []
+
+    def sign(checkpoint: Checkpoint, *signers: Any) -> str:
+        signed.append(checkpoint)
+        return sign_checkpoint(checkpoint, *signers)
+
+    monkeypatch.setattr("app.ledger.sequencer.sign_checkpoint", sign)
+    told = rehearse(kept, "--mirror", str(tmp_path / "m"))
+    assert passed(told)
+    assert "damaged" not in told.output
+    assert {*signed} <= {held}  # a second history under the log's key would be a fork
+    assert SigningGuard(running.settings.keys_dir / GUARD).read() == held
+    running.check()
+
+
+def test_copies_of_the_keys_need_a_mirror(
+    running: Installation, kept: Path, tmp_path: Path
+) -> None:
+    keys = tmp_path / "k"
+    assert "give --mirror" in detail(rehearse(kept, "--keys", str(keys)))
+    mirror(running, tmp_path / "m")
+    assert passed(rehearse(kept, "--keys", str(keys), "--mirror", str(tmp_path / "m"))) == []
+    (keys / "entries.key").write_bytes(bytes(range(32)))
+    other = rehearse(kept, "--keys", str(keys), "--mirror", str(tmp_path / "m"))
+    assert other.exit_code != 0
+    shutil.rmtree(keys)
+    keys.mkdir()
+    assert "holds no keys" in detail(rehearse(kept, "--keys", str(keys)))
+
+
+def _record_left_out(directory: Path) -> None:
+    lines = (directory / "database.jsonl").read_bytes().splitlines(keepends=True)
+    head = next(i for i, line in enumerate(lines) if line.startswith(b'{"table":"records"'))
+    del lines[head + 1]
+    (directory / "database.jsonl").write_bytes(b"".join(lines))
+
+
+def _bit_of_a_file(directory: Path) -> None:
+    path = max((directory / "artifacts").iterdir(), key=lambda one: one.stat().st_size)
+    body = path.read_bytes()
+    path.write_bytes(body[:-1] + bytes([body[-1] ^ 1]))
+
+
+def _rewritten(directory: Path) -> None:
+    """Let the manifest name what the files are now, as whoever can write a backup can."""
+    path = directory / "manifest.json"
+    manifest = json.loads(path.read_bytes())
+    for name in manifest["files"]:
+        content = (directory / name).read_bytes()
+        manifest["files"][name] = hashlib.sha256(content).hexdigest()
+    lines = (directory / "database.jsonl").read_bytes().splitlines()
+    manifest["rows"] = sum(not line.startswith(b"{") for line in lines)
+    path.write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize("plant", [_record_left_out, _bit_of_a_file])
+@pytest.mark.parametrize("rewritten", [False, True])
+def test_a_changed_backup_is_damaged(
+    running: Installation, kept: Path, plant: Callable[[Path], None], rewritten: bool
+) -> None:
+    plant(kept)
+    if rewritten:
+        _rewritten(kept)
+    told = rehearse(kept)
+    assert told.exit_code == 1
+    if rewritten:
+        assert "FAIL  the backup of" in told.output
+        assert "      damaged: " in told.output
+    else:
+        assert "not the file that was backed up" in detail(told)
+    running.check()
