@@ -2,7 +2,9 @@
 
 import json
 import sys
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -20,6 +22,7 @@ from lethe.log.follow import (
 )
 from lethe.log.note import NoteError, NoteVerifier, not_verified, parse_log_vkey
 from lethe.log.spelling import format_base64
+from lethe.log.watch import Look, watch
 
 _vkey_option = click.option(
     "--vkey",
@@ -75,6 +78,80 @@ def mirror(url: str, directory: Path, vkey: str, full: bool, as_json: bool) -> N
     """
     verifier = _read_vkey(vkey)
     _report(as_json, lambda: mirror_log(fetch_from(url), verifier, directory, full=full))
+
+
+@log.command("watch")
+@click.argument("url")
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+@_vkey_option
+@click.option(
+    "--every", type=click.FloatRange(min=0), default=300, show_default=True, metavar="SECONDS"
+)
+@click.option(
+    "--full-every",
+    type=click.FloatRange(min=0),
+    default=86_400,
+    show_default=True,
+    metavar="SECONDS",
+    help="Between two looks that read everything, also what was verified before.",
+)
+@click.option(
+    "--patience",
+    type=click.FloatRange(min=0),
+    default=3600,
+    show_default=True,
+    metavar="SECONDS",
+    help="For how long the log may be unreachable.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def watch_log(
+    url: str,
+    directory: Path,
+    vkey: str,
+    every: float,
+    full_every: float,
+    patience: float,
+    as_json: bool,
+) -> None:
+    """Follow a log as an independent monitor, with a mirror in DIRECTORY.
+
+    Runs until something is wrong. Exits with 1 if the log forked, was rewound, or serves an
+    entry or tile changed or not at all; what its key signed is kept as evidence. Exits with 2
+    if the log cannot be read for longer than --patience.
+    """
+    verifier, size = _read_vkey(vkey), -1
+    unread_since: float | None = None
+    for found, seconds in watch(
+        fetch_from(url), verifier, directory, every=every, full_every=full_every
+    ):
+        if found.report is not None:
+            unread_since = None
+            if found.report.size != size:
+                size = found.report.size
+                _tell(as_json, found)
+        else:
+            _tell(as_json, found)
+            if found.alarm != "unreachable":
+                sys.exit(1)
+            unread_since = time.monotonic() if unread_since is None else unread_since
+            if time.monotonic() - unread_since >= patience:
+                sys.exit(2)
+        time.sleep(seconds)
+
+
+def _tell(as_json: bool, found: Look) -> None:
+    """Print a look, in a line of its own."""
+    at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    if found.report is not None:
+        root = format_base64(found.report.root)
+        words = {"at": at, "size": found.report.size, "root": root}
+        text = f"size {found.report.size}, root {root}"
+    else:
+        kept = None if found.evidence is None else str(found.evidence)
+        words = {"at": at, "alarm": found.alarm, "detail": found.detail, "evidence": kept}
+        text = f"{str(found.alarm).upper()}: {found.detail}"
+        text += "" if kept is None else f"; the signed checkpoint is kept in {kept}"
+    click.echo(json.dumps(words) if as_json else plain(f"{at}  {text}"))
 
 
 def _read_vkey(file_or_text: str) -> NoteVerifier:

@@ -29,6 +29,18 @@ class MissingFileError(LogError):
     slug = "log-file-missing"
 
 
+class LogForkedError(LogError):
+    """The log signed two histories: both checkpoints together prove it."""
+
+    slug = "forked-log"
+
+
+class LogRewoundError(LogError):
+    """The log has fewer entries than a checkpoint that it signed before."""
+
+    slug = "rewound-log"
+
+
 class LogUnreachableError(LogError):
     """The log could not be read at all, which says nothing about what it holds."""
 

@@ -31,6 +31,8 @@ from lethe.log.fetch import (
     CHECKPOINT,
     Fetch,
     LogError,
+    LogForkedError,
+    LogRewoundError,
     LogUnreachableError,
     MissingFileError,
     fetch_from,
@@ -203,6 +205,8 @@ def _follow(
     note, checkpoint = _read_checkpoint(fetch, verifier)
     size, before = checkpoint.size, 0
     first: list[bytes] = []
+    if held is not None:
+        _require_later(held, checkpoint)
 
     def see(path: str, data: bytes) -> None:
         if not first and path == entries_path(0, min(size, TILE_WIDTH)):
@@ -221,7 +225,8 @@ def _follow(
             path=CHECKPOINT,
         )
     if held is not None:
-        _require_extension(held, size, checked)
+        if checked.old_root != held.checkpoint.root:
+            raise _forked(held)
         first = [held.first] if before and held.first is not None else first
     return LogReport(
         origin=checkpoint.origin,
@@ -314,21 +319,26 @@ def _read_state(path: Path, verifier: NoteVerifier) -> _Held | None:
         ) from None
 
 
-def _require_extension(held: _Held, size: int, checked: CheckedTree) -> None:
-    """Refuse a log that forked: whoever holds its earlier state may hold the only proof."""
+def _require_later(held: _Held, checkpoint: Checkpoint) -> None:
+    """Refuse an earlier head, or another one of the same size: nothing else need be read."""
     old = held.checkpoint
-    if old.size > size:
-        raise LogError(
-            f"the log has {size} entries and the {held.by} {old.size}: it was rolled "
-            f"back, or an old copy is served; the {held.by} is kept as it was",
+    if old.size > checkpoint.size:
+        raise LogRewoundError(
+            f"the log has {checkpoint.size} entries and the {held.by} {old.size}: it was "
+            f"rolled back, or an old copy is served; the {held.by} is kept as it was",
             path=CHECKPOINT,
         )
-    if checked.old_root != old.root:
-        raise LogError(
-            f"the log forked: its first {old.size} entries are not those the {held.by} "
-            "holds; keep both checkpoints as proof",
-            path=CHECKPOINT,
-        )
+    if old.size == checkpoint.size and old.root != checkpoint.root:
+        raise _forked(held)
+
+
+def _forked(held: _Held) -> LogForkedError:
+    """Whoever holds the earlier state of a log that forked may hold the only proof."""
+    return LogForkedError(
+        f"the log forked: its first {held.checkpoint.size} entries are not those the {held.by} "
+        "holds; keep both checkpoints as proof",
+        path=CHECKPOINT,
+    )
 
 
 def _publish(incoming: Path, directory: Path, path: str) -> None:

@@ -194,3 +194,37 @@ def test_verifying_needs_the_base_install_only(directory: Path) -> None:
     )
     assert done.stdout.startswith("PASS")
     assert done.stdout.splitlines()[-1] == "[]"  # a directory needs no HTTP client either
+
+
+def test_a_watch_ends_with_what_is_wrong(directory: Path, tmp_path: Path) -> None:
+    copy = str(tmp_path / "copy")
+    often = ("--every", "0", "--full-every", "0", "--vkey", VKEY)
+    damage(directory)
+    result = invoke("watch", str(directory), copy, *often)
+    assert result.exit_code == 1
+    assert "CHANGED: tile/0/001.p/44: hash 0" in result.output
+    assert "the signed checkpoint is kept in" in result.output
+    (tmp_path / "none").mkdir()
+    away = invoke("watch", str(tmp_path / "none"), copy, *often, "--patience", "0", "--json")
+    assert away.exit_code == 2
+    assert json.loads(away.output)["alarm"] == "unreachable"
+
+
+def test_a_watch_tells_of_growth_and_of_a_fork(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = iter([log_files(oracle.entries(400)), log_files((b"x", *oracle.entries(500)[1:]))])
+
+    def grow(seconds: float) -> None:
+        assert seconds == 7
+        for path, data in next(steps).items():
+            (directory / path).parent.mkdir(parents=True, exist_ok=True)
+            (directory / path).write_bytes(data)
+
+    monkeypatch.setattr("lethe.cli.log.time.sleep", grow)
+    often = ("--every", "7", "--vkey", VKEY, "--json")
+    result = invoke("watch", str(directory), str(tmp_path / "copy"), *often)
+    assert result.exit_code == 1
+    first, second, fork = map(json.loads, result.output.splitlines())
+    assert (first["size"], second["size"], fork["alarm"]) == (300, 400, "fork")
+    assert Path(fork["evidence"]).exists()
