@@ -84,7 +84,7 @@ def make_celery(settings: Settings) -> "Celery":
                 "options": {"expires": 2 * settings.sweep_seconds},
             }
         },
-        beat_scheduler="celery.beat:Scheduler",  # the schedule is code; nothing to persist
+        beat_scheduler="workers.schedule:ElectedScheduler",
     )
     return celery
 

@@ -11,7 +11,7 @@ from models.contribution import Contribution
 from models.credentials import BearerToken, RequesterKey, UsedNonce
 from models.erasure_request import ErasureRequest
 from models.intake import IntakeChallenge, IntakeCode, IntakeProof
-from models.job import Job
+from models.job import Job, ScheduleLease
 from models.log import LogCheckpoint, LogEntry, LogNode
 from models.model import Model
 from models.model_version import ModelVersion
@@ -56,6 +56,7 @@ __all__ = [
     "RetainedPage",
     "Round",
     "RoundMember",
+    "ScheduleLease",
     "SiloTask",
     "Subject",
     "Tombstone",

@@ -50,3 +50,13 @@ class Job(SQLModel, table=True):
     lease_until: datetime | None = Field(default=None, sa_type=UTCDateTime)
     created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
     done_at: datetime | None = Field(default=None, sa_type=UTCDateTime, index=True)
+
+
+class ScheduleLease(SQLModel, table=True):
+    """Which process runs the schedule: one row, renewed by its holder (`app.election`)."""
+
+    __tablename__ = "schedule_lease"
+
+    id: int = Field(primary_key=True)  # always 1
+    holder: str = Field(max_length=32)  # random, of one process
+    until: datetime = Field(sa_type=UTCDateTime)

@@ -1,14 +1,15 @@
 """Asking the witnesses of the policy for cosignatures, now and then, in the background.
 
 Submissions never wait for a witness, and neither do jobs: rounds run in a thread of their own
-in the worker that has the schedule. What a round gets is stored (`app.witnesses.rows`); what it
-does not get is asked for by the next.
+in the worker that runs the schedule. What a round gets is stored (`app.witnesses.rows`); what
+it does not get is asked for by the next.
 """
 
 import logging
 import queue
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -61,9 +62,11 @@ class Gatherer:
             for url, keys in standing.asked_at(policy).items()
         ]
 
-    def start(self) -> None:
-        """Ask every LETHE_WITNESS_SECONDS from now on, in a thread, while the process lives."""
-        threading.Thread(target=self._forever, name="witnesses", daemon=True).start()
+    def start(self, leads: Callable[[], bool]) -> None:
+        """Ask every LETHE_WITNESS_SECONDS, in a thread, while this process lives and leads."""
+        threading.Thread(
+            target=self._forever, args=(leads,), name="witnesses", daemon=True
+        ).start()
 
     def close(self) -> None:
         """Close the connections."""
@@ -81,10 +84,11 @@ class Gatherer:
         self._ask(latest.note, checkpoint)
         return self._store(latest.note, checkpoint)
 
-    def _forever(self) -> None:
+    def _forever(self, leads: Callable[[], bool]) -> None:
         while True:
             try:
-                self.round()
+                if leads():
+                    self.round()
             except Exception as error:  # a driver's text may quote a row
                 log.error(
                     "witnesses were not asked (%s): the next round will", type(error).__name__

@@ -16,7 +16,9 @@ DEVICES = ("auto", "cpu", "cuda", "torch-cpu")  # as in app.settings; numerics l
 
 
 @click.command()
-@click.option("--beat", is_flag=True, help="Also run the schedule; exactly one process must.")
+@click.option(
+    "--beat", is_flag=True, help="Also run the schedule; of several processes one is elected."
+)
 @click.option("--until-eof", is_flag=True, help="Stop when standard input closes.")
 @click.option(
     "--device",
@@ -58,6 +60,7 @@ def worker(
     from app.witnesses.gather import Gatherer
     from workers import devices, runtime
     from workers.celery_app import app
+    from workers.schedule import election
 
     settings = Settings()
     logs.configure(settings)
@@ -80,7 +83,7 @@ def worker(
     if until_eof:
         threading.Thread(target=_end_with_parent, daemon=True).start()
     if beat and services.policy is not None:
-        Gatherer(services.ledger, services.policy, services.settings).start()
+        Gatherer(services.ledger, services.policy, services.settings).start(election().leads)
     if beat:
         # A thread, not `celery -B`: its child process would survive a killed worker.
         # Its own scheduler class is not the configured one: name it, or a file appears here.

@@ -306,7 +306,7 @@ def test_rounds_go_on_after_one_that_failed(
         monkeypatch.setattr(gatherer, "round", one_round)
         monkeypatch.setattr(gather.time, "sleep", pause)  # type: ignore[attr-defined]
         with pytest.raises(StopError):
-            gatherer._forever()
+            gatherer._forever(lambda: True)
     assert done == [True, False]
     assert "witnesses were not asked (OSError)" in caplog.text
     assert "somebody" not in caplog.text

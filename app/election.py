@@ -1,0 +1,60 @@
+"""Electing one of several processes to run the schedule: a lease in the database.
+
+A lease and no lock: a frozen holder would keep a lock for as long as its connection lives. Two
+holders for a moment do no harm, because what the schedule starts is harmless twice.
+"""
+
+import threading
+import time
+from datetime import timedelta
+from uuid import uuid4
+
+from sqlalchemy import update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Engine
+from sqlmodel import Session, col
+
+from models import ScheduleLease
+from models.database.clock import clock
+
+LEASE_S = 15.0
+RENEW_S = 5.0  # a lease is renewed twice before it ends
+
+
+class Election:
+    """Whether this process runs the schedule."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self._holder = engine, uuid4().hex
+        self._lock = threading.Lock()
+        self._leads, self._asked_at = False, -RENEW_S
+
+    def leads(self) -> bool:
+        """Take or renew the lease; False while another process holds it.
+
+        The database is asked at most every RENEW_S. Raises what its driver raises.
+        """
+        with self._lock:
+            if time.monotonic() - self._asked_at >= RENEW_S:
+                self._leads = False  # also if the database does not answer
+                self._leads = self._take()
+                self._asked_at = time.monotonic()
+            return self._leads
+
+    def _take(self) -> bool:
+        with Session(self._engine) as session:
+            now = clock(session)
+            values = {"holder": self._holder, "until": now + timedelta(seconds=LEASE_S)}
+            own = (col(ScheduleLease.holder) == self._holder) | (
+                col(ScheduleLease.until) <= now
+            )
+            connection = session.connection()
+            taken = connection.execute(update(ScheduleLease).where(own).values(values))
+            leads = taken.rowcount == 1
+            if not leads:
+                dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+                first = dialect.insert(ScheduleLease).values({"id": 1, **values})
+                asked = first.on_conflict_do_nothing().returning(col(ScheduleLease.id))
+                leads = connection.execute(asked).first() is not None
+            session.commit()
+            return leads

@@ -1,0 +1,79 @@
+"""One of several processes leads; when it dies or hangs, another one does."""
+
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy.engine import Engine
+from sqlmodel import Session, select
+
+from app import election
+from app.election import Election
+from models import ScheduleLease
+from models.database.clock import clock
+from models.database.session import make_engine
+
+
+def expire(engine: Engine) -> None:
+    """Let the lease end, as time does while its holder hangs."""
+    with Session(engine) as session:
+        row = session.exec(select(ScheduleLease)).one()
+        row.until = clock(session) - timedelta(seconds=1)
+        session.add(row)
+        session.commit()
+
+
+@pytest.fixture(autouse=True)
+def _always_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(election, "RENEW_S", 0.0)
+
+
+def test_one_leads_until_its_lease_ends(engine: Engine) -> None:
+    first, second = Election(engine), Election(engine)
+    assert [first.leads(), second.leads(), first.leads()] == [True, False, True]
+    expire(engine)
+    assert [second.leads(), first.leads(), second.leads()] == [True, False, True]
+    with Session(engine) as session:
+        assert len(session.exec(select(ScheduleLease)).all()) == 1
+
+
+def test_of_many_at_once_one_leads(engine: Engine) -> None:
+    found: list[bool] = []
+    ready = threading.Barrier(8)
+
+    def stand() -> None:
+        own = Election(engine)
+        ready.wait()
+        found.append(own.leads())
+
+    threads = [threading.Thread(target=stand) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == [*[False] * 7, True]
+
+
+def test_who_was_told_asks_again_only_in_time(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(election, "RENEW_S", 5.0)
+    monkeypatch.setattr("app.election.time.monotonic", lambda: now[0])
+    first, second = Election(engine), Election(engine)
+    assert first.leads()
+    expire(engine)
+    assert second.leads()
+    assert first.leads()  # for at most RENEW_S more
+    now[0] += 5
+    assert not first.leads()
+
+
+def test_a_process_without_its_database_does_not_lead(engine: Engine, tmp_path: Any) -> None:
+    away = make_engine(f"sqlite:///{tmp_path / 'empty.db'}")
+    own = Election(away)
+    for _ in range(2):
+        with pytest.raises(Exception, match="schedule_lease"):
+            own.leads()
+    away.dispose()

@@ -1,0 +1,31 @@
+"""The schedule of Celery, which any number of processes start and one of them runs."""
+
+from functools import cache
+from typing import Any
+
+from celery.beat import Scheduler
+
+from app.election import Election
+from app.settings import Settings
+from models.database.session import make_engine
+
+WAIT_S = 1.0  # between two looks at the election, while another process leads
+
+
+@cache
+def election() -> Election:
+    """Return this process's part in the election; `celery beat` needs no key for it."""
+    return Election(make_engine(Settings().resolved_database_url))
+
+
+class ElectedScheduler(Scheduler):  # type: ignore[misc] # celery has no types
+    """Sends what is due while this process leads. It persists nothing: the schedule is code."""
+
+    def tick(self, *args: Any, **options: Any) -> float:
+        """Send what is due, if this process leads; return the seconds until the next look."""
+        try:
+            leads = election().leads()
+        except Exception as error:  # a driver's text may quote a row
+            self.logger.error("the schedule was not run: %s", type(error).__name__)
+            leads = False
+        return float(super().tick(*args, **options)) if leads else WAIT_S
