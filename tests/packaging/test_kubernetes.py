@@ -1,0 +1,71 @@
+"""The Kubernetes manifests: valid, locked down, and of settings and commands that there are."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes_validate import SchemaNotFoundError, ValidationError, validate
+
+from app.settings import Settings
+from lethe.cli.main import lethe
+
+FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
+TEXTS = {path.name: path.read_text() for path in sorted(FOLDER.glob("*.yaml"))}
+DOCUMENTS = [one for text in TEXTS.values() for one in yaml.safe_load_all(text)]
+PODS = [
+    one["spec"]["template"]["spec"] for one in DOCUMENTS if "template" in one.get("spec", {})
+]
+CONTAINERS = [one for pod in PODS for one in pod["containers"]]
+
+
+def named(document: dict[str, Any]) -> str:
+    return f"{document['kind']}/{document['metadata']['name']}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=named)
+def test_a_resource_is_valid(document: dict[str, Any]) -> None:
+    validate(document, "1.37", strict=True)
+    with pytest.raises((ValidationError, SchemaNotFoundError)):
+        validate({**document, "spek": {}}, "1.37", strict=True)
+
+
+def test_there_are_these() -> None:
+    assert set(TEXTS) == {"lethe.yaml", "log-init.yaml"}
+    assert len(CONTAINERS) == 4
+
+
+def test_nothing_runs_with_more_than_it_needs() -> None:
+    for pod in PODS:
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["runAsUser"] == 10001  # as in the Dockerfile
+        assert "uid 10001" in (FOLDER.parents[1] / "Dockerfile").read_text()
+    for container in CONTAINERS:
+        locked = container["securityContext"]
+        assert locked["allowPrivilegeEscalation"] is False
+        assert locked["readOnlyRootFilesystem"] is True
+        assert locked["capabilities"] == {"drop": ["ALL"]}
+        assert container["resources"]["limits"]["memory"]
+
+
+def test_settings_and_commands_exist_and_no_secret_has_a_value() -> None:
+    known = {f"LETHE_{name}".upper() for name in Settings.model_fields}
+    (config,) = (one for one in DOCUMENTS if one["kind"] == "ConfigMap")
+    assert set(config["data"]) <= known
+    assert not any(one["kind"] == "Secret" for one in DOCUMENTS)
+    for text in TEXTS.values():
+        assert set(re.findall(r"LETHE_[A-Z_]+", text)) <= known
+    for container in CONTAINERS:
+        command = container.get("command", ["lethe", "serve"])
+        assert command[0] == "lethe"
+        context = lethe.make_context("lethe", command[1:2])
+        assert lethe.get_command(context, command[1]) is not None
+        secret = {one["name"] for one in container.get("env", ()) if "valueFrom" in one}
+        assert secret <= {"LETHE_DATABASE_PASSWORD", "LETHE_MASTER_KEY"}
+
+
+def test_only_the_migration_has_the_owners_password() -> None:
+    owners = [one["name"] for one in CONTAINERS if "lethe-owner" in str(one)]
+    assert owners == ["migrate"]

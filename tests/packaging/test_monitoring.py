@@ -1,0 +1,152 @@
+"""Alert rules and dashboard: each rule fires on its fault alone, and every metric is Lethe's."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.docs.test_metrics_documented import documented
+
+MONITORING = Path(__file__).parents[2] / "deploy" / "monitoring"
+RULES = MONITORING / "alerts.yaml"
+NAME = re.compile(r"\blethe_[a-z_]+\b")
+
+# For each alert the series of its fault, sampled each minute for five hours, and those of a
+# service that is well; 0x300 is the value 0 three hundred times more.
+FAULTS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "LetheRequestOverdue": (
+        {"lethe_requests_overdue": "2x300"},
+        {"lethe_requests_overdue": "0x300"},
+    ),
+    "LetheRequestDueSoon": (
+        {"lethe_requests_due_soon": "1x3000"},
+        {"lethe_requests_due_soon": "0x3000"},
+    ),
+    "LetheDecisionNeeded": (
+        {'lethe_requests{state="needs-decision"}': "1x300"},
+        {'lethe_requests{state="received"}': "9x300"},
+    ),
+    "LetheRequestFailed": (
+        {'lethe_requests{state="failed"}': "3x270 4x30"},
+        {'lethe_requests{state="failed"}': "3x300"},
+    ),
+    "LetheQueueStands": (
+        {"lethe_queue_oldest_seconds": "0+60x300", "lethe_leases_held": "0x300"},
+        {"lethe_queue_oldest_seconds": "0+60x300", "lethe_leases_held": "1x300"},
+    ),
+    "LetheReceiptsMissing": (
+        {"lethe_checkpoint_lag_entries": "3x300"},
+        {"lethe_checkpoint_lag_entries": "0x300"},
+    ),
+    "LetheLogForked": ({"lethe_witness_forks": "1x300"}, {"lethe_witness_forks": "0x300"}),
+    "LetheWitnessesMissing": (
+        {"lethe_witnessed_lag_entries": "3x300"},
+        {"lethe_witnessed_lag_entries": "0x297 3x3"},
+    ),
+    "LetheLogLockSlow": (
+        {
+            'lethe_log_lock_wait_seconds_bucket{le="1"}': "0x300",
+            'lethe_log_lock_wait_seconds_bucket{le="5"}': "0+10x300",
+            'lethe_log_lock_wait_seconds_bucket{le="+Inf"}': "0+10x300",
+        },
+        {
+            'lethe_log_lock_wait_seconds_bucket{le="1"}': "0+10x300",
+            'lethe_log_lock_wait_seconds_bucket{le="5"}': "0+10x300",
+            'lethe_log_lock_wait_seconds_bucket{le="+Inf"}': "0+10x300",
+        },
+    ),
+    "LetheStageErrors": (
+        {'lethe_stage_errors_total{stage="execute"}': "0+1x300"},
+        {'lethe_stage_errors_total{stage="execute"}': "7x300"},
+    ),
+    "LetheNoticesFail": (
+        {'lethe_deliveries{state="failed"}': "0x270 2x30"},
+        {'lethe_deliveries{state="failed"}': "2x300"},
+    ),
+    "LetheForeignMessages": (
+        {"lethe_messages_dropped_total": "0x295 4x5"},
+        {"lethe_messages_dropped_total": "4x300"},
+    ),
+    "LetheDiskFull": (
+        {"lethe_free_bytes": "100000000000-300000000x300"},
+        {"lethe_free_bytes": "100000000000-100x300"},
+    ),
+    "LethePartAway": (
+        {'lethe_scrape_ok{part="broker"}': "0x300"},
+        {'lethe_scrape_ok{part="broker"}': "1x300"},
+    ),
+    "LetheAway": ({'up{job="lethe"}': "0x300"}, {'up{job="lethe"}': "1x300"}),
+}
+
+
+def rules() -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load(RULES.read_text())["groups"]
+    return list(group["rules"])
+
+
+def test_each_rule_has_its_fault_here_and_says_what_to_do() -> None:
+    assert {rule["alert"] for rule in rules()} == set(FAULTS)
+    for rule in rules():
+        assert rule["labels"]["severity"] in ("page", "ticket")
+        assert set(rule["annotations"]) == {"summary", "remedy"}
+
+
+def exported() -> set[str]:
+    """Return the names of all series, of a histogram its three."""
+    ends = ("", "_bucket", "_sum", "_count")
+    return {f"{name}{end}" for name in documented() for end in ends}
+
+
+def test_rules_and_dashboard_ask_for_metrics_that_there_are() -> None:
+    asked = {name for rule in rules() for name in NAME.findall(rule["expr"])}
+    dashboard = json.loads((MONITORING / "dashboard.json").read_text())
+    panels = [one for one in dashboard["panels"] if "targets" in one]
+    shown = {
+        name
+        for panel in panels
+        for target in panel["targets"]
+        for name in NAME.findall(target["expr"])
+    }
+    assert asked | shown <= exported()
+    assert len(shown) >= 15
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+
+
+def unit_test(alert: str, series: dict[str, str], firing: int) -> dict[str, Any]:
+    """Return promtool's test that at the end of the series so many alerts fire."""
+    end = max(3000 if values.endswith("x3000") else 300 for values in series.values())
+    firings = f'count(ALERTS{{alertname="{alert}", alertstate="firing"}}) or vector(0)'
+    return {
+        "name": f"{alert}, {firing}",
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": firings,
+                "eval_time": f"{end}m",
+                "exp_samples": [{"labels": "{}", "value": firing}],
+            }
+        ],
+    }
+
+
+def test_each_rule_fires_on_its_fault_alone(tmp_path: Path) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("Debian's package prometheus has promtool")
+    tests = [
+        unit_test(alert, series, firing)
+        for alert, both in FAULTS.items()
+        for series, firing in zip(both, (1, 0), strict=True)
+    ]
+    file = tmp_path / "test.yaml"
+    file.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": tests}))
+    done = subprocess.run(
+        [promtool, "test", "rules", file], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
