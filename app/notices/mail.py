@@ -12,7 +12,8 @@ No error repeats an address: errors are logged.
 
 import smtplib
 import ssl
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email.message import EmailMessage
 from email.utils import format_datetime, make_msgid
@@ -86,16 +87,28 @@ def send(settings: Settings, message: Message) -> None:
         MailError: It was not accepted, or no server is configured. What happened when the
             connection was lost after the text was sent is not known: the server may have it.
     """
+    composed = _compose(settings.mail_from, message)
+    with _server(settings) as server:
+        server.send_message(composed)
+
+
+def check(settings: Settings) -> None:
+    """Sign in to the mail server and send nothing. Raises MailError if it does not answer."""
+    with _server(settings) as server:
+        server.noop()
+
+
+@contextmanager
+def _server(settings: Settings) -> Iterator[smtplib.SMTP]:
     url = urlsplit(settings.smtp_url.get_secret_value())
     if not url.hostname:
         raise MailError("no mail server is configured: set LETHE_SMTP_URL and LETHE_MAIL_FROM")
-    composed = _compose(settings.mail_from, message)
     try:
         server = _connect(url.scheme, url.hostname, url.port or PORTS[url.scheme])
         try:
             if url.username:
                 server.login(unquote(url.username), unquote(url.password or ""))
-            server.send_message(composed)
+            yield server
         finally:
             with suppress(smtplib.SMTPException, OSError):
                 server.quit()

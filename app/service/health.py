@@ -30,6 +30,10 @@ LAG_S = 15.0  # entries without a checkpoint: three sweeps, each of which would 
 FRESH_S, ARTIFACTS_FRESH_S = 1.0, 30.0  # what was found is good for so long
 WITNESSES_FRESH_S = 10.0
 REFUSED = "messages-refused"
+PARTS = (
+    *("database", "lock", "log", "checkpoint", "guard", "keys", "space", "artifacts"),
+    *("witnesses", "broker"),
+)
 
 
 def ready(services: Services) -> dict[str, str]:
@@ -56,14 +60,14 @@ def ready(services: Services) -> dict[str, str]:
         "witnesses": (WITNESSES_FRESH_S, _witnesses),
         "broker": (0.0, lambda _: broker()),
     }
-    found = {name: _found(services, name, *check) for name, check in checks.items()}
+    found = {name: _found(services, name, *checks[name]) for name in PARTS}
     failed = {name: why for name, why in found.items() if why is not None}
     _log_changes(services, failed)
     if failed:
         raise NotReadyError(
             "the service cannot take requests: see its log", failed=", ".join(failed)
         )
-    return {**dict.fromkeys(checks, "ok"), REFUSED: refused}
+    return {**dict.fromkeys(PARTS, "ok"), REFUSED: refused}
 
 
 def _found(

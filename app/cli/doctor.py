@@ -1,0 +1,208 @@
+"""`lethe doctor`: each part of this installation, what is wrong with it, and what to do."""
+
+import fcntl
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Literal
+
+import click
+from sqlalchemy import func
+from sqlalchemy.engine import Engine
+from sqlmodel import Session, col, select
+
+from app.ledger.startup import require_schema
+from app.notices import mail
+from app.problems import NotReadyError
+from app.service import health
+from app.service.context import Services, open_services
+from app.service.queue import PARKED
+from app.settings import Settings
+from lethe.cli.options import as_json as as_json_option
+from lethe.cli.options import plain
+from lethe.errors import LetheError
+from models import Job, ScheduleLease
+from models.database.clock import clock
+from models.database.session import opened_engine, reading
+from models.database.types import utcnow
+
+LATE = timedelta(minutes=5)  # a job that waits so long while no worker holds one
+SKEW = timedelta(seconds=2)
+State = Literal["ok", "fails", "not used", "not checked"]
+
+
+class NotUsedError(Exception):
+    """A part that this installation does without; the text says how to have it."""
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """The parts in the order in which they were looked at."""
+
+    parts: list[tuple[str, State, str]] = field(default_factory=list)
+
+    def look(self, part: str, check: Callable[[], str | None]) -> bool:
+        """Add what a check finds: its words, or those of its error. Return whether it works."""
+        try:
+            state, words = "ok", check() or ""
+        except NotUsedError as error:
+            state, words = "not used", str(error)
+        except LetheError as error:
+            state, words = "fails", error.detail
+        except Exception as error:  # a driver's text may repeat a password
+            state, words = "fails", type(error).__name__
+        self.parts.append((part, state, words))  # type: ignore[arg-type]
+        return state != "fails"
+
+    def skip(self, *parts: str) -> None:
+        """Add parts that cannot be looked at after what failed."""
+        self.parts += [(part, "not checked", "") for part in parts]
+
+
+@click.command()
+@as_json_option
+def doctor(as_json: bool) -> None:
+    """Check each part of this installation, and say what to do about those that fail.
+
+    Starts as the service does, and may run beside it. Exits with 1 if a part fails.
+    """
+    found = diagnose()
+    if as_json:
+        keys = ("part", "state", "detail")
+        click.echo(json.dumps([dict(zip(keys, one, strict=True)) for one in found.parts]))
+    else:
+        for part, state, words in found.parts:
+            click.echo(plain(f"{state:12} {part:18} {words}").rstrip())
+    if any(state == "fails" for _, state, _ in found.parts):
+        sys.exit(1)
+
+
+def diagnose() -> Diagnosis:
+    """Look at every part, as far as those before it allow."""
+    found = Diagnosis()
+    made: list[Settings] = []
+    if not found.look("settings", lambda: _settings(made)):
+        found.skip(
+            "files", "database", "clock", "service", "schedule", "workers", "mail", "pdf"
+        )
+        return found
+    (settings,) = made
+    found.look("files", lambda: _files(settings.data_dir))
+    with opened_engine(settings.resolved_database_url) as engine:
+        if found.look("database", lambda: _database(engine)):
+            found.look("clock", lambda: _clock(engine))
+            _service(settings, found)
+            found.look("schedule", lambda: _schedule(engine))
+            found.look("workers", lambda: _workers(engine))
+        else:
+            found.skip("clock", "service", "schedule", "workers")
+    found.look("mail", lambda: _mail(settings))
+    found.look("pdf", _pdf)
+    return found
+
+
+def _settings(made: list[Settings]) -> str:
+    settings = Settings()
+    made.append(settings)
+    return f"{settings.environment}, log {settings.origin}"
+
+
+def _files(directory: Path) -> str:
+    if not directory.is_dir():
+        raise LetheError(
+            "there is no data directory: set LETHE_DATA_DIR, or run lethe log init"
+        )
+    if (mode := directory.stat().st_mode & 0o777) & 0o077:
+        raise LetheError(f"others may read in the data directory (mode {mode:03o}): chmod 700")
+    begun = time.monotonic()
+    with NamedTemporaryFile(dir=directory, prefix=".doctor-") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the signing guard relies on it
+        file.write(b"x")
+        file.flush()
+        os.fsync(file.fileno())
+    took = 1000 * (time.monotonic() - begun)
+    return f"flock works, and a synced write took {took:.0f} ms"
+
+
+def _database(engine: Engine) -> str:
+    require_schema(engine)
+    return engine.dialect.name
+
+
+def _clock(engine: Engine) -> str:
+    """Compare with the database's: leases are its, tokens and signatures this machine's."""
+    with reading(engine).connect() as connection:
+        skew = abs(clock(connection) - utcnow())
+    if skew > SKEW:
+        raise LetheError(f"this machine and the database differ by {skew}: run NTP on both")
+    return f"differs from the database's by {skew / timedelta(milliseconds=1):.0f} ms"
+
+
+def _service(settings: Settings, found: Diagnosis) -> None:
+    """Open everything as the service does; its parts are those of /readyz."""
+    opened: list[Services] = []
+    if not found.look("service", lambda: opened.append(open_services(settings))):
+        return
+    (services,) = opened
+    with suppress(NotReadyError):  # `seen` has what /readyz names
+        health.ready(services)
+    for name in health.PARTS[1:]:  # the database was looked at
+        _, why = services.seen[name]
+        found.look(name, partial(_part, why))
+    services.close()
+
+
+def _part(why: object) -> None:
+    if why is not None:
+        raise LetheError(str(why))
+
+
+def _schedule(engine: Engine) -> str:
+    with Session(reading(engine)) as session:
+        lease, now = session.get(ScheduleLease, 1), clock(session)
+    if lease is None or lease.until < now:
+        raise LetheError("no process runs the schedule: start lethe worker --beat")
+    return "a process runs it"
+
+
+def _workers(engine: Engine) -> str:
+    with Session(reading(engine)) as session:
+        now = clock(session)
+        open_jobs = select(func.count()).where(col(Job.done_at).is_(None))
+        waiting = session.exec(open_jobs).one()
+        held = session.exec(open_jobs.where(col(Job.lease_until) > now)).one()
+        head = select(func.min(col(Job.created_at))).where(
+            col(Job.done_at).is_(None), col(Job.stage) != PARKED
+        )
+        oldest = session.exec(head).one()
+    if oldest is not None and not held and now - oldest > LATE:
+        raise LetheError(f"{waiting} jobs wait and no worker holds one: start lethe worker")
+    return f"{waiting} unfinished jobs, {held} held by a worker"
+
+
+def _mail(settings: Settings) -> str:
+    if not mail.is_configured(settings):
+        raise NotUsedError("LETHE_SMTP_URL is empty: nobody is told anything by mail")
+    mail.check(settings)
+    return "the server took the sign-in"
+
+
+def _pdf() -> str:
+    if find_spec("weasyprint") is None:
+        raise NotUsedError("pip install 'lethe-ledger[pdf]' for certificates as PDF")
+    try:
+        import weasyprint
+    except OSError:
+        raise LetheError(
+            "WeasyPrint does not find Pango: apt-get install libpango-1.0-0 libpangoft2-1.0-0"
+        ) from None
+    return f"WeasyPrint {weasyprint.__version__}"

@@ -1,0 +1,135 @@
+"""`lethe doctor`: each planted fault is named by its part, and nothing else is."""
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from sqlalchemy import text
+from sqlmodel import Session, col, update
+
+from app.cli import doctor as module
+from app.cli.doctor import doctor
+from app.election import Election
+from app.ledger.sequencer import Ledger
+from app.settings import Settings
+from models import Job
+from models.database.types import utcnow
+from tests.app.cli.test_backup import point_at
+from tests.app.intake.people import mail_server
+from tests.installation import Installation
+from tests.servers import free_port
+
+
+@pytest.fixture(autouse=True)
+def _well(settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installation that commands find, with a schedule that runs."""
+    monkeypatch.setenv("LETHE_ORIGIN", settings.origin)
+    point_at(settings, monkeypatch)
+    settings.data_dir.chmod(0o700)
+    assert Election(ledger.engine).leads()
+
+
+def found() -> tuple[int, dict[str, tuple[str, str]]]:
+    """Return the exit code, and state and words of each part."""
+    done = CliRunner().invoke(doctor, ["--json"])
+    parts = json.loads(done.output)
+    return done.exit_code, {one["part"]: (one["state"], one["detail"]) for one in parts}
+
+
+def failing() -> dict[str, str]:
+    """Return what each part that fails says."""
+    status, parts = found()
+    failed = {part: words for part, (state, words) in parts.items() if state == "fails"}
+    assert status == bool(failed)
+    return failed
+
+
+def test_a_well_installation(settings: Settings) -> None:
+    status, parts = found()
+    assert status == 0, parts
+    assert {state for state, _ in parts.values()} <= {"ok", "not used"}
+    assert {"files", "database", "guard", "keys", "broker", "workers", "mail"} <= set(parts)
+    told = CliRunner().invoke(doctor)
+    assert "ok           schedule           a process runs it" in told.output
+
+
+def _shared(settings: Settings) -> None:
+    settings.data_dir.chmod(0o755)
+
+
+def _no_issuer(settings: Settings) -> None:
+    (settings.keys_dir / "issuer.key").unlink()
+
+
+def _no_log_key(settings: Settings) -> None:
+    (settings.keys_dir / "log.key").unlink()
+
+
+def _no_data(settings: Settings) -> None:
+    settings.data_dir.rename(settings.data_dir.with_name("elsewhere"))
+
+
+@pytest.mark.parametrize(
+    ("plant", "part", "words"),
+    [
+        (_shared, "files", "chmod 700"),
+        (_no_issuer, "keys", "issuer.key"),
+        (_no_log_key, "service", "log.key"),
+        (_no_data, "files", "LETHE_DATA_DIR"),
+    ],
+)
+def test_a_fault_of_files_is_named(
+    settings: Settings, plant: Callable[[Settings], None], part: str, words: str
+) -> None:
+    plant(settings)
+    assert words in failing()[part]
+
+
+def test_faults_of_the_database(ledger: Ledger, settings: Settings) -> None:
+    with Session(ledger.engine) as session:
+        session.connection().execute(text("DELETE FROM schedule_lease"))
+        session.commit()
+    assert list(failing()) == ["schedule"]
+    with Session(ledger.engine) as session:
+        session.connection().execute(text("UPDATE alembic_version SET version_num = '0001'"))
+        session.commit()
+    assert "lethe migrate" in failing()["database"]
+    _, parts = found()
+    assert parts["service"] == ("not checked", "")
+
+
+def test_a_clock_that_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "utcnow", lambda: utcnow() + timedelta(seconds=9))
+    assert "NTP" in failing()["clock"]
+
+
+def test_jobs_that_nobody_takes(ready: Installation) -> None:
+    ready.caller.erase_records("r1")
+    assert failing() == {}
+    with Session(ready.services.engine) as session:
+        hour_ago = utcnow() - timedelta(hours=1)
+        session.connection().execute(
+            update(Job).where(col(Job.done_at).is_(None)).values(created_at=hour_ago)
+        )
+        session.commit()
+    assert failing() == {"workers": "1 jobs wait and no worker holds one: start lethe worker"}
+
+
+def test_mail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LETHE_MAIL_FROM", "privacy@example.com")
+    with mail_server() as box:
+        monkeypatch.setenv("LETHE_SMTP_URL", box.url)
+        assert found()[1]["mail"] == ("ok", "the server took the sign-in")
+        assert box.mails == []
+    monkeypatch.setenv("LETHE_SMTP_URL", f"smtp+plain://127.0.0.1:{free_port()}")
+    assert "mail" in failing()
+
+
+def test_settings_that_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LETHE_SWEEP_SECONDS", "never")
+    failed = failing()
+    assert list(failed) == ["settings"]
+    assert "LETHE_SWEEP_SECONDS" in failed["settings"]
