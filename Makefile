@@ -7,7 +7,7 @@ STAMPS := .stamps
 # The tests start hundreds of processes: without bytecode each compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo federated demo-federated test coverage test-browser test-full test-repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness benchmarks-families bench bench-check flower-check gpu-check demos-check attacks-check witness-check red-team site lock clean
+.PHONY: help demo federated demo-federated test coverage test-browser test-full test-repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness benchmarks-families bench bench-check flower-check gpu-check demos-check attacks-check witness-check red-team site sbom lock clean
 
 demo: $(STAMPS)/demo ## the demonstration: every certificate is verified; options in ARGS
 	$(BIN)/lethe demo $(ARGS)
@@ -158,6 +158,17 @@ lock: ## rewrite constraints.txt from what pyproject.toml allows today
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
 	build/lock/bin/python -m pip install --quiet '.[browser,dev,text,vision]'
 	build/lock/bin/python -m pip freeze --exclude lethe-ledger | sed 's/+[a-z0-9.]*$$//' > constraints.txt
+
+# CycloneDX, of what a worker that can run everything has installed. The tool is in an
+# environment of its own: it is no part of what it lists.
+sbom: ## write build/sbom.json, the bill of materials (CycloneDX)
+	rm -rf build/sbom && mkdir -p build/sbom
+	$(PYTHON) -m venv build/sbom/product && $(PYTHON) -m venv build/sbom/tool
+	build/sbom/product/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt '.[families,oidc,pdf]'
+	build/sbom/tool/bin/python -m pip install --quiet --disable-pip-version-check 'cyclonedx-bom>=7.3,<8'
+	build/sbom/tool/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application \
+	  --output-reproducible --output-file build/sbom.json build/sbom/product/bin/python
+	rm -rf build/sbom
 
 help: ## list the targets
 	@awk -F ':.* ## ' '/^[a-z-]+:.* ## / { printf "%-23s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
