@@ -17,7 +17,7 @@ from app.service.context import Services
 from app.service.models import registry
 from app.service.requests import id_of
 from lethe.certificates.statement import Predicate
-from lethe.report.certificate import Sheet
+from lethe.report.certificate import Sheet, curve_plots, curves
 from lethe.words.certificate import in_words, untested
 from lethe.words.texts import texts
 
@@ -50,6 +50,9 @@ def page(ref: str, request: Request, services: ServicesDep, visitor: SignedIn) -
         span=(plots.SPAN, plots.SPAN_HEIGHT),
         measured=measured,
         attacks=plots.attacks(predicate.checks),
+        curves=curve_plots(curves(predicate), own),
+        curves_lead=own.of("report", "curves_lead"),
+        curve_below=own.of("report", "curve_below"),
         digest=sha256(file).hexdigest(),
     )
 

@@ -2,6 +2,7 @@
 
 import re
 from base64 import b64decode
+from dataclasses import replace
 from datetime import date
 from hashlib import sha256
 from typing import Any
@@ -21,11 +22,14 @@ from app.console import (
     reports,
 )
 from app.console.render import words
+from lethe.certificates.attack_curve import AttackCurve, spelled
+from lethe.certificates.statement import CheckPart
 from lethe.report.certificate import Sheet
 from lethe.words.texts import LANGUAGES
 from tests.app.console.conftest import Desk
 from tests.app.console.reader import Browser, read
 from tests.installation import Installation, make_token
+from tests.lethe.certificates.build import Office, contents
 
 PAGES = (
     "",
@@ -75,6 +79,30 @@ def test_a_certificate_is_shown_with_its_checks(done: Desk) -> None:
     assert request["parts"][0]["request"] not in auditor.http.get(address).text
     assert auditor.http.get(f"{address}/doc").status_code == 404
     assert auditor.http.get("/console/certificates/none").status_code == 404
+
+
+def test_curves_that_a_certificate_states_are_drawn(
+    done: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is another office's, so the page says that it does not verify, and draws it."""
+    curve = AttackCurve(9, 9, ((0, 0), (1, 5), (9, 9)), ((0, 0), (9, 9)), ("0.4", "0.4"))
+    names = ("yeom:roc", "<b>:roc", "song:roc")
+    values = (spelled(curve), spelled(curve), "0.5")
+    checks = tuple(
+        CheckPart(n, name, "curve", value, None, None, True)
+        for n, (name, value) in enumerate(zip(names, values, strict=True), 1)
+    )
+    auditor = done.browser("auditor")
+    address = certificate(done, auditor)
+    assert '<svg class="curve"' not in auditor.http.get(address).text
+    model = replace(contents()[1].model, ref="small")
+    file = Office().certify(checks=checks, model=model).bundle
+    monkeypatch.setattr("app.service.certificates.bundle", lambda *_: file)
+    page = auditor.http.get(address)
+    assert "Erasure NOT confirmed" in read(page).text
+    assert page.text.count('class="curve"') == 2
+    assert "<b>" not in page.text
+    assert read(page).text.count("drawn below") == 2
 
 
 def test_a_request_without_a_certificate_has_no_page(desk: Desk) -> None:
