@@ -485,8 +485,8 @@ _CHECKS = (
     ),
     CheckSpec(
         "*:roc",
-        "ROC curve of the attack after and before the erasure, at some thresholds: how many "
-        "unseen and erased rows lie above each; half-widths of the band around it",
+        "ROC curve of the attack after and before the erasure: how many unseen and erased rows "
+        "lie above each threshold",
         None,
         _REPORTED,
     ),

@@ -194,13 +194,20 @@ def _parameters(predicate: Predicate) -> Mapping[str, str]:
 
 
 def curves(predicate: Predicate) -> list[tuple[str, AttackCurve]]:
-    """Return the ROC curves that a certificate states, by the names of their attacks."""
-    found = [
-        (one.name.removesuffix(SUFFIX), parse(one.value))
-        for one in predicate.checks
-        if one.name.endswith(SUFFIX)
+    """Return the ROC curves that a certificate states, by the names of their attacks.
+
+    Those of attempts that did not pass come after its own, with their methods.
+    """
+    found = [(one.name, "", one.value) for one in predicate.checks]
+    for attempt in read_escalation(predicate.method.parameters):
+        how = f" ({attempt.method}, {attempt.result})"
+        found += [(one.name, how, one.value) for one in attempt.checks]
+    drawn = [
+        (f"{name.removesuffix(SUFFIX)}{how}", parse(value))
+        for name, how, value in found
+        if name.endswith(SUFFIX)
     ]
-    return [(name, curve) for name, curve in found if curve is not None]
+    return [(name, curve) for name, curve in drawn if curve is not None]
 
 
 def curve_plots(

@@ -13,6 +13,7 @@ SIZE, LEFT, TOP = 240, 40, 10  # of the square, and what is left of and above it
 WIDTH, HEIGHT = LEFT + SIZE + 14, TOP + SIZE + 38
 INK, QUIET = "#0b57b0", "#4d5661"
 _BAND = {"class": "band", "fill": INK, "fill-opacity": "0.18"}
+_BEFORE = {"stroke-dasharray": "2 4", "stroke-width": "2"}
 _TEXT = {
     "class": "axis",
     "text-anchor": "middle",
@@ -30,7 +31,7 @@ def curve_svg(curve: AttackCurve, title: str, false_rate: str, true_rate: str) -
         _rectangle(),
         _line("limit", ((0, 0), (1, 1)), QUIET, **{"stroke-dasharray": "6 4"}),
         element("polygon", **{**_BAND, "points": _places((*upper, *reversed(lower)))}),
-        _line("before", curve.rates(curve.before), QUIET, **{"stroke-dasharray": "2 3"}),
+        _line("before", curve.rates(curve.before), QUIET, **_BEFORE),
         _line("series", curve.rates(curve.after), INK, **{"stroke-width": "2"}),
         _text("0", LEFT, bottom + 14),
         _text("1", right, bottom + 14),

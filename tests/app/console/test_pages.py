@@ -22,7 +22,9 @@ from app.console import (
     reports,
 )
 from app.console.render import words
+from app.service.retraining import last_retraining
 from lethe.certificates.attack_curve import AttackCurve, spelled
+from lethe.certificates.cost import cost_of
 from lethe.certificates.statement import CheckPart
 from lethe.report.certificate import Sheet
 from lethe.words.texts import LANGUAGES
@@ -30,6 +32,7 @@ from tests.app.console.conftest import Desk
 from tests.app.console.reader import Browser, read
 from tests.installation import Installation, make_token
 from tests.lethe.certificates.build import Office, contents
+from tests.workers.jobs.test_seconds import refute_first
 
 PAGES = (
     "",
@@ -103,6 +106,67 @@ def test_curves_that_a_certificate_states_are_drawn(
     assert page.text.count('class="curve"') == 2
     assert "<b>" not in page.text
     assert read(page).text.count("drawn below") == 2
+
+
+def test_the_cost_is_what_the_certificate_states(
+    done: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    auditor = done.browser("auditor")
+    address = certificate(done, auditor)
+    parameters = Sheet.of(auditor.http.get(f"{address}/bundle").content)
+    stated = parameters.statement.predicate.method.parameters
+    assert float(stated["cost.seconds"]) >= 0
+    assert float(stated["verification.seconds"]) > 0
+    page = auditor.get(address)
+    assert f"{float(stated['cost.seconds']):.3g} s" in page.text
+    # A ridge head is judged without a refit, and no certificate of this model states one.
+    assert "not measured: no recent certificate of this model states a retraining" in page.text
+    # What another office signed is on no page, however it got into the table.
+    again = CheckPart(1, "re-execution", "digest", "equal", None, "equal", True)
+    _, predicate = contents()
+    slow = {"cost.seconds": "1", "verification.seconds": "77"}
+    file = Office().certify(
+        checks=(again,),
+        model=replace(predicate.model, ref="small"),
+        method=replace(predicate.method, id="forest-exact", parameters=slow),
+    )
+    monkeypatch.setattr("app.service.certificates.bundle", lambda *_: file.bundle)
+    assert cost_of(Sheet.of(file.bundle).statement.predicate).retraining == 77.0
+    assert last_retraining(done.installation.services, "small") is None
+
+
+def test_a_refit_is_shown_beside_and_then_of_the_last_certificate_that_states_one(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refuted removal is refitted: its certificate states both, the next one refers to it."""
+    services = desk.installation.services
+    refute_first(monkeypatch)
+    officer = desk.browser()
+    address = f"/console/cases/{desk.case}"
+    officer.send(f"{address}/approve", f"{address}/approve")
+    desk.installation.drain()
+    refitted = certificate(desk, officer)
+    page = officer.get(refitted)
+    assert "by the method itself" in page.text
+    stated = Sheet.of(officer.http.get(f"{refitted}/bundle").content).statement.predicate
+    assert stated.method.id.endswith("-refit")
+    assert f"{float(stated.method.parameters['escalation.seconds']):.3g} s" in page.text
+    found = last_retraining(services, "small")
+    assert found is not None
+    assert found.seconds == float(stated.method.parameters["cost.seconds"])
+    assert f"/console/certificates/{found.ref}" == refitted
+    others = {one for one in officer.get("/console").links if "/console/cases/" in one}
+    for other in others:
+        officer.send(f"{other}/approve", f"{other}/approve")
+    desk.installation.drain()
+    latest = next(
+        one
+        for one in officer.get("/console/models/small").links
+        if one.startswith("/console/certificates/") and one != refitted
+    )
+    after = officer.get(latest)
+    assert "of another erasure from this model" in after.text
+    assert refitted in after.links
 
 
 def test_a_request_without_a_certificate_has_no_page(desk: Desk) -> None:

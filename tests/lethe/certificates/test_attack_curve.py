@@ -56,4 +56,6 @@ def test_the_band_holds_the_curve_and_stays_in_the_square() -> None:
     for edge in (lower, upper):
         assert all(0 <= x <= 1 and 0 <= y <= 1 for x, y in edge)
         assert list(edge) == sorted(edge)
-    assert upper[2] == (0.0, pytest.approx(0.025 + 0.2341))  # at a rate of 0 already
+    at_zero = upper[2]  # the first step begins left of the square
+    assert at_zero[0] == 0.0
+    assert at_zero[1] == pytest.approx(0.025 + 0.2341)

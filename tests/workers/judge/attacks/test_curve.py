@@ -84,9 +84,9 @@ def edge(
 ) -> np.ndarray:
     """Return the height of a staircase at each place: the wider choice at a step."""
     x, y = np.array(corners).T
-    if highest:  # the last corner at or left of a place
-        return y[np.searchsorted(x, grid, "right") - 1]
-    return y[np.minimum(np.searchsorted(x, grid, "left"), len(y) - 1)]
+    places = np.searchsorted(x, grid, "right") - 1 if highest else np.searchsorted(x, grid)
+    heights: np.ndarray = y[np.minimum(places, len(y) - 1)]
+    return heights
 
 
 def test_the_whole_true_curve_lies_in_the_band() -> None:
