@@ -8,6 +8,7 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
+from sqlmodel import Session, select
 
 from app.console import (
     audits,
@@ -24,10 +25,13 @@ from app.console import (
 from app.console.render import words
 from app.service.retraining import last_retraining
 from lethe.certificates.attack_curve import AttackCurve, spelled
+from lethe.certificates.bundle import parse_bundle
 from lethe.certificates.cost import cost_of
 from lethe.certificates.statement import CheckPart
+from lethe.log.spelling import format_base64
 from lethe.report.certificate import Sheet
 from lethe.words.texts import LANGUAGES
+from models import Certificate
 from tests.app.console.conftest import Desk
 from tests.app.console.reader import Browser, read
 from tests.installation import Installation, make_token
@@ -108,9 +112,7 @@ def test_curves_that_a_certificate_states_are_drawn(
     assert read(page).text.count("drawn below") == 2
 
 
-def test_the_cost_is_what_the_certificate_states(
-    done: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cost_is_what_the_certificate_states(done: Desk) -> None:
     auditor = done.browser("auditor")
     address = certificate(done, auditor)
     parameters = Sheet.of(auditor.http.get(f"{address}/bundle").content)
@@ -125,14 +127,22 @@ def test_the_cost_is_what_the_certificate_states(
     again = CheckPart(1, "re-execution", "digest", "equal", None, "equal", True)
     _, predicate = contents()
     slow = {"cost.seconds": "1", "verification.seconds": "77"}
-    file = Office().certify(
+    office = Office()
+    made = office.certify(
         checks=(again,),
         model=replace(predicate.model, ref="small"),
         method=replace(predicate.method, id="forest-exact", parameters=slow),
     )
-    monkeypatch.setattr("app.service.certificates.bundle", lambda *_: file.bundle)
-    assert cost_of(Sheet.of(file.bundle).statement.predicate).retraining == 77.0
-    assert last_retraining(done.installation.services, "small") is None
+    assert cost_of(Sheet.of(made.bundle).statement.predicate).retraining == 77.0
+    payload = format_base64(parse_bundle(made.bundle).payload)
+    services = done.installation.services
+    for planted in ({"payload": payload}, {"payload": "%"}, {}):
+        with Session(services.engine) as session:
+            row = session.exec(select(Certificate)).one()
+            row.envelope = {**row.envelope, **planted} if planted else {}
+            session.add(row)
+            session.commit()
+        assert last_retraining(services, "small") is None
 
 
 def test_a_refit_is_shown_beside_and_then_of_the_last_certificate_that_states_one(
