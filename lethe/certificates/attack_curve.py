@@ -70,6 +70,17 @@ def spelled(curve: AttackCurve) -> str:
     )
 
 
+def summary(value: str) -> str:
+    """Return a value as a line for people: a curve without its points, another as it is."""
+    curve = parse(value)
+    if curve is None:
+        return value
+    return (
+        f"{len(curve.after)} points on {curve.forget} forget and {curve.unseen} unseen rows, "
+        f"band of ±{curve.reach[0]} and ±{curve.reach[1]} at {LEVEL}; see the PDF or HTML"
+    )
+
+
 def _points(counts: Counts) -> str:
     return " ".join(f"{false}/{true}" for false, true in counts)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lethe.certificates.attack_curve import MOST, AttackCurve, parse, spelled
+from lethe.certificates.attack_curve import MOST, AttackCurve, parse, spelled, summary
 
 CURVE = AttackCurve(
     40, 50, ((0, 0), (3, 1), (50, 40)), ((0, 0), (0, 30), (50, 40)), ("0.2093", "0.2341")
@@ -39,6 +39,12 @@ def test_what_is_no_curve_is_none(old: str, new: str) -> None:
     assert parse(GOOD.replace(old, new, 1)) is None
     for other in ("", "0.5131 (40 forget, 40 unseen rows)", f"{GOOD} ", GOOD[1:]):
         assert parse(other) is None
+
+
+def test_a_line_for_people_has_no_points() -> None:
+    assert summary(GOOD).startswith("3 points on 40 forget and 50 unseen rows, band of ±0.2093")
+    assert "3/1" not in summary(GOOD)
+    assert summary("0.5131 (3/1)") == "0.5131 (3/1)"
 
 
 def test_a_curve_has_a_bounded_number_of_points() -> None:
