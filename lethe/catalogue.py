@@ -208,7 +208,7 @@ DISTANCES: Final[tuple[str, ...]] = get_args(Distance)
 # check is added. Certificates carry it, and a recheck of another version compares nothing.
 VERIFIERS: Final[Mapping[str, str]] = {
     "certified-approximate": "2",
-    "empirical-approximate": "3",
+    "empirical-approximate": "4",
     "exact": "3",
     "exact-retrained": "2",
     "numerically-exact": "2",
@@ -480,6 +480,13 @@ _CHECKS = (
     CheckSpec(
         "*:best-advantage",
         "largest true minus false positive rate over all thresholds, chosen after the fact",
+        None,
+        _REPORTED,
+    ),
+    CheckSpec(
+        "*:roc",
+        "ROC curve of the attack after and before the erasure: how many unseen and erased rows "
+        "lie above each threshold",
         None,
         _REPORTED,
     ),

@@ -1,115 +1,39 @@
 """A case: its parts, its timeline, and the decisions of officers, each confirmed before."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
-
 from fastapi import Request, Response
-from pydantic import ValidationError
 
 from app.api.http.deps import ServicesDep
+from app.console.actions import ACTIONS, CONFIRMED
 from app.console.forms import Posted
 from app.console.render import redirect, render
 from app.console.route import router
-from app.console.session import Deciding, SignedIn, Visitor
-from app.problems import BadFieldError, NotFoundError
-from app.schemas.people import Assignment, CaseNote, CaseView, ReasonedDecision
-from app.service.context import Services
+from app.console.session import Deciding, SignedIn
+from app.problems import NotFoundError
+from app.service import requests
+from app.service.decisions import AWAITING
 from app.service.desk import answer, cases, decisions
-from app.service.review import AWAITING_REVIEW, COOLING_OFF, HELD, PAUSED
-from lethe.catalogue import COMPLAINT, EXTENSIONS, PAUSES, REFUSALS
+from lethe.catalogue import COMPLAINT
 
 routes = router()
 DOWNLOAD = "attachment; filename="
-Reasons = Mapping[str, Mapping[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """A decision.
-
-    reasons: its codes by regulation. states: of requests that it applies to, None for any that
-    is open. final: it cannot be undone.
-    """
-
-    do: Callable[[Services, str, Visitor, Mapping[str, str]], object]
-    states: tuple[str, ...] | None
-    final: bool = False
-    reasons: Reasons | None = None
-
-    def fits(self, case: CaseView) -> bool:
-        """Whether a part of the case is in one of its states."""
-        if self.reasons is not None and not self.reasons[case.regulation]:
-            return False
-        return any(
-            part.outcome == "in progress" and (self.states is None or part.state in self.states)
-            for part in case.parts
-        )
-
-
-def _reason(form: Mapping[str, str]) -> str:
-    return str(valid(ReasonedDecision, reason=form.get("reason", "")).reason)
-
-
-def valid(wire: type[Any], **fields: Any) -> Any:
-    """Return a body as the API takes it. Raises BadFieldError with what is wrong."""
-    try:
-        return wire.model_validate(fields)
-    except ValidationError as error:
-        (name, *_) = fields
-        why = error.errors(include_input=False, include_url=False, include_context=False)
-        raise BadFieldError(f"{name}: {why[0]['msg']}") from None
-
-
-ACTIONS: dict[str, Action] = {
-    "approve": Action(
-        lambda s, ref, by, _: decisions.approve(s, ref, by.name), (AWAITING_REVIEW,), final=True
-    ),
-    "refuse": Action(
-        lambda s, ref, by, form: decisions.refuse(s, ref, by.name, _reason(form)),
-        HELD,
-        final=True,
-        reasons=REFUSALS,
-    ),
-    "extend": Action(
-        lambda s, ref, by, form: decisions.extend(s, ref, by.name, _reason(form)),
-        None,
-        final=True,
-        reasons=EXTENSIONS,
-    ),
-    "pause": Action(
-        lambda s, ref, by, form: decisions.pause(s, ref, by.name, _reason(form)),
-        (AWAITING_REVIEW, COOLING_OFF),
-        reasons=PAUSES,
-    ),
-    "resume": Action(lambda s, ref, by, _: decisions.resume(s, ref, by.name), (PAUSED,)),
-    "note": Action(
-        lambda s, ref, by, form: decisions.note(
-            s, ref, by.name, valid(CaseNote, text=form.get("text", "")).text
-        ),
-        None,
-    ),
-    "assign": Action(
-        lambda s, ref, by, form: decisions.assign(
-            s, ref, by.name, valid(Assignment, to=form.get("to", "")).to
-        ),
-        None,
-    ),
-}
-CONFIRMED = ("approve", "refuse", "extend", "pause", "close", "contact")
 
 
 @routes.get("/cases/{ref}", operation_id="consoleCase")
 def page(ref: str, request: Request, services: ServicesDep, visitor: SignedIn) -> Response:
     """Show a case: its parts, deadline and timeline."""
     case = cases.show(services, ref)
-    fitting = [name for name, action in ACTIONS.items() if action.fits(case)]
+    fitting = [name for name, action in ACTIONS.items() if action.fits(case, visitor)]
     return render(
         request,
         "case.html",
         case=case,
         fitting=fitting,
         officers=sorted({*decisions.assignable(services), visitor.name}),
+        waiting={
+            part.request_ref: requests.view(services, part.request).reason
+            for part in case.parts
+            if part.state == AWAITING and part.request is not None
+        },
         is_case=case.ref not in {part.request_ref for part in case.parts},
     )
 
@@ -130,8 +54,10 @@ def confirm(
     """Ask before a decision is taken, and for its reason."""
     if name not in CONFIRMED:
         raise NotFoundError("the console has no such page")
-    case = cases.show(services, ref)
     action = ACTIONS.get(name)
+    if action is not None:
+        action.check_role(visitor)
+    case = cases.show(services, ref)
     reasons = action.reasons[case.regulation] if action and action.reasons else {}
     return render(
         request,
@@ -140,6 +66,7 @@ def confirm(
         name=name,
         reasons=reasons,
         is_final=name == "close" or (action is not None and action.final),
+        asks_why=action is not None and action.why,
         complaint=COMPLAINT[case.regulation] if name in ("refuse", "extend") else None,
     )
 
@@ -175,5 +102,6 @@ def decide(
     action = ACTIONS.get(name)
     if action is None:
         raise NotFoundError("the console has no such decision")
+    action.check_role(visitor)
     action.do(services, ref, visitor, form)
-    return redirect(request, f"/console/cases/{ref}")
+    return redirect(request, f"/console/cases/{cases.case_of(services, ref)}")

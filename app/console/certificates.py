@@ -16,8 +16,10 @@ from app.service import certificates, documents
 from app.service.context import Services
 from app.service.models import registry
 from app.service.requests import id_of
+from app.service.retraining import Retraining, last_retraining
+from lethe.certificates.cost import cost_of
 from lethe.certificates.statement import Predicate
-from lethe.report.certificate import Sheet
+from lethe.report.certificate import Sheet, curve_plots, curves
 from lethe.words.certificate import in_words, untested
 from lethe.words.texts import texts
 
@@ -50,8 +52,19 @@ def page(ref: str, request: Request, services: ServicesDep, visitor: SignedIn) -
         span=(plots.SPAN, plots.SPAN_HEIGHT),
         measured=measured,
         attacks=plots.attacks(predicate.checks),
+        cost=cost_of(predicate),
+        retraining=_retraining(services, predicate),
+        curves=curve_plots(curves(predicate), own),
+        curves_lead=own.of("report", "curves_lead"),
+        curve_below=own.of("report", "curve_below"),
         digest=sha256(file).hexdigest(),
     )
+
+
+def _retraining(services: Services, predicate: Predicate) -> Retraining | None:
+    """Return the last retraining of the model, where this certificate states none."""
+    stated = cost_of(predicate).retraining is not None
+    return None if stated else last_retraining(services, predicate.model.ref)
 
 
 def _measured(

@@ -3,7 +3,7 @@
 from fastapi import Request, Response
 
 from app.api.http.deps import ServicesDep
-from app.console.cases import valid
+from app.console.actions import valid
 from app.console.forms import Posted
 from app.console.queue import choices, identity
 from app.console.render import redirect, render

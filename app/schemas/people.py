@@ -143,7 +143,7 @@ class PartView(Wire):
 class TimelineItem(Wire):
     """A transition of one part, and where the log proves it.
 
-    detail: of an officer's decision: by, to, reason, notice, due_at, note; else empty.
+    detail: of a decision: by, to, reason, notice, due_at, note, decision, why; else empty.
     """
 
     at: Time

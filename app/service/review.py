@@ -33,6 +33,8 @@ AWAITING_REVIEW, COOLING_OFF, PAUSED = "awaiting-review", "cooling-off", "paused
 HELD = (AWAITING_REVIEW, COOLING_OFF, PAUSED)  # before the execution, by or for an officer
 EXTENDED, NOTED, ASSIGNED = "request.extended", "request.noted", "request.assigned"
 WITHDRAWN = "request.withdrawn"
+NEEDS_DECISION, DECIDED = "request.needs-decision", "request.decided"
+WAITED = ("reason", "decision", "by", "why")  # what their entries say
 SHOWN = (APPROVED, REFUSED, EXTENDED, PAUSE, RESUMED, NOTED, ASSIGNED)
 
 
@@ -103,7 +105,12 @@ def _may(
 
 
 def detail(event: RequestEvent, *, staff: bool) -> dict[str, str]:
-    """Return what an officer decided, as the person reads it, or with names for the staff."""
+    """Return what an officer decided, as the person reads it, or with names for the staff.
+
+    The staff also reads why a request waits for a decision, and what was decided and why.
+    """
+    if staff and event.event in (NEEDS_DECISION, DECIDED):
+        return {name: str(event.payload[name]) for name in WAITED if event.payload.get(name)}
     if event.event not in (*SHOWN, WITHDRAWN):
         return {}
     fields = ("reason", "notice", "due_at") + (("by", "to") if staff else ())

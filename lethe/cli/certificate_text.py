@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 import click
 
 from lethe.catalogue import BOUNDS, check_of
+from lethe.certificates.attack_curve import summary
 from lethe.certificates.escalation import AttemptPart, read_escalation
 from lethe.certificates.statement import CheckPart, Predicate, Statement
 from lethe.cli.options import count
@@ -44,7 +45,7 @@ def print_statement(statement: Statement) -> None:
     for check in predicate.checks:
         outcome = "passed" if check.passed else "FAILED"
         lines.append((f"check {check.number}", f"{check.name} {outcome}"))
-        lines.append(("", f"{INDENT}{check.quantity}: {check.value}"))
+        lines.append(("", f"{INDENT}{check.quantity}: {summary(check.value)}"))
         if check.threshold is not None:
             lines.append(("", f"{INDENT}threshold: {check.threshold}"))
     lines.append(("", LEGEND))

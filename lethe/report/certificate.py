@@ -1,15 +1,17 @@
 """A certificate as a page for people: plain words first, the technical annex second."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
 
 from lethe.catalogue import BOUNDS
+from lethe.certificates.attack_curve import SUFFIX, AttackCurve, parse
 from lethe.certificates.bundle import Bundle, parse_bundle
 from lethe.certificates.escalation import ATTEMPTS, read_escalation, spelled
 from lethe.certificates.statement import CheckPart, Predicate, Statement, parse_statement
 from lethe.certificates.verify import Verdict
+from lethe.report.curve import curve_svg
 from lethe.report.markup import Content, Markup, bullets, document, element, facts, table
 from lethe.words.certificate import in_words, untested
 from lethe.words.texts import Texts
@@ -119,6 +121,14 @@ def _annex(sheet: Sheet, texts: Texts) -> Content:
     ]
     rows = [_check_row(check, texts) for check in predicate.checks]
     parts.append(table(heads, rows, of("checks"), "checks"))
+    if drawn := curves(predicate):
+        parts.append(element("h3", of("curves")))
+        parts.append(element("p", of("curves_lead"), class_="quiet"))
+        figures = [
+            element("figure", svg, element("figcaption", name))
+            for name, svg in curve_plots(drawn, texts)
+        ]
+        parts.append(element("div", figures, class_="curves"))
     for name, own in (
         ("bounds", {BOUNDS.get(key, key): v for key, v in predicate.guarantee.bounds.items()}),
         ("parameters", _parameters(predicate)),
@@ -183,8 +193,38 @@ def _parameters(predicate: Predicate) -> Mapping[str, str]:
     return own | {f"attempt {n}": spelled(one) for n, one in enumerate(attempts, 1)}
 
 
+def curves(predicate: Predicate) -> list[tuple[str, AttackCurve]]:
+    """Return the ROC curves that a certificate states, by the names of their attacks.
+
+    Those of attempts that did not pass come after its own, with their methods.
+    """
+    found = [(one.name, "", one.value) for one in predicate.checks]
+    for attempt in read_escalation(predicate.method.parameters):
+        how = f" ({attempt.method}, {attempt.result})"
+        found += [(one.name, how, one.value) for one in attempt.checks]
+    drawn = [
+        (f"{name.removesuffix(SUFFIX)}{how}", parse(value))
+        for name, how, value in found
+        if name.endswith(SUFFIX)
+    ]
+    return [(name, curve) for name, curve in drawn if curve is not None]
+
+
+def curve_plots(
+    drawn: Sequence[tuple[str, AttackCurve]], texts: Texts
+) -> list[tuple[str, Markup]]:
+    """Return the plots of curves, by the names of their attacks."""
+    axes = texts.of("report", "false_rate"), texts.of("report", "true_rate")
+    return [
+        (name, curve_svg(curve, texts.of("report", "curve_of", name=name), *axes))
+        for name, curve in drawn
+    ]
+
+
 def _check_row(check: CheckPart, texts: Texts) -> tuple[Content, ...]:
     value = check.value
+    if check.name.endswith(SUFFIX) and parse(value) is not None:
+        value = texts.of("report", "curve_below")
     if check.interval is not None:
         low, high = check.interval
         value += f"; {texts.of('report', 'interval', low=low, high=high)}"

@@ -71,7 +71,14 @@ def test_a_check_outside_the_catalogue_cannot_be_registered() -> None:
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_checks_of_an_attack_are_found_by_their_full_names(attack: str) -> None:
-    for pattern in ("*:auc", "*:accuracy", "*:tail", "*:advantage", "*:best-advantage"):
+    for pattern in (
+        "*:auc",
+        "*:accuracy",
+        "*:tail",
+        "*:advantage",
+        "*:best-advantage",
+        "*:roc",
+    ):
         spec = CHECKS[pattern].of(attack)
         assert check_of(spec.name) == spec
     assert check_of(f"control:{attack}") == CHECKS["control:*"].of(attack)

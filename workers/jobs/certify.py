@@ -15,6 +15,7 @@ from app.reconcile.escalation import score_parts
 from app.service.context import Services
 from app.steps import reached
 from lethe.certificates.bundle import hashedrekord_leaf
+from lethe.certificates.cost import JUDGED
 from lethe.certificates.dsse import sign_envelope
 from lethe.certificates.evidence import evidence_part
 from lethe.certificates.statement import (
@@ -171,6 +172,7 @@ def _statement(
                 **kind.registered(model),
                 **_cited(job.services, session, model, plan),
                 **_measured(judgement),
+                **_seconds(judgement),
             },
             code_digest=code_digest(*kind.rooms),
             environment=environment(),
@@ -197,6 +199,12 @@ def _measured(judgement: Passed) -> dict[str, str]:
         "heldOutAfter": held_out.spelled(after),
         "heldOutJudged": judged,
     }
+
+
+def _seconds(judgement: Passed) -> dict[str, str]:
+    """Return how long the verifier took, as its evidence says."""
+    details = judgement.evidence.report.details
+    return {JUDGED: details[JUDGED]} if JUDGED in details else {}
 
 
 def _cited(services: Services, session: Session, model: Model, plan: Draft) -> dict[str, str]:

@@ -5,6 +5,8 @@ retained set, the destroyed keys and the log entries stand or fall together. It 
 the model's row that was compared with the log, and by no other reading of it.
 """
 
+from dataclasses import replace
+
 from app.ledger.sequencer import Transaction
 from app.reconcile.judgement import is_executed
 from app.reconcile.model_events import request_events
@@ -33,6 +35,7 @@ from workers.jobs.leases.pace import PACE
 from workers.jobs.logged_model import OtherModelError, as_registered
 from workers.jobs.releases import AnswerError, dropped_subjects
 from workers.jobs.retained_set import open_tree
+from workers.jobs.seconds import timed, with_seconds
 from workers.jobs.sweep import clean, nudge_next
 from workers.method_audits import numbers as audit_numbers
 
@@ -130,7 +133,8 @@ def _execute(job: JobContext, members: list[BatchMember]) -> None:
     with services.reading() as session:
         before = versions.current(session, model)
         assert before is not None
-    update = family.of(model).forget(job, before, members)
+    update, seconds = timed(lambda: family.of(model).forget(job, before, members))
+    update = replace(update, result=with_seconds(update.result, seconds))
     with services.reading() as session:
         leaving = {record for member in members for record in member.salts}
         audited = audit_numbers.of_records(session, model, leaving)

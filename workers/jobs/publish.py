@@ -41,6 +41,7 @@ from workers.jobs.held_out import VersionFigure
 from workers.jobs.leases import checkpoints
 from workers.jobs.leases.lease import JobContext, LeaseLostError, follow
 from workers.jobs.logged_model import as_registered
+from workers.jobs.seconds import earlier_seconds
 from workers.jobs.update import StoredBlock, Update, UpdateResult
 
 NOT_MEASURED = VersionFigure()  # of a model that has no held-out rows
@@ -240,6 +241,7 @@ def replace_refuted(
                 **result.parameters,
                 **kept,
                 **escalation_parameters(one.plan, one.since, result.escalated),
+                **earlier_seconds(one.plan.parameters),
             },
             bounds=dict(result.bounds),
             artifacts=[*one.plan.artifacts, *shredded],

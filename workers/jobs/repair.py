@@ -29,6 +29,7 @@ from workers.jobs.leases import checkpoints
 from workers.jobs.leases.endings import give_up_within
 from workers.jobs.leases.lease import JobContext, advance, queued_behind
 from workers.jobs.publish import Refuted
+from workers.jobs.seconds import timed, with_seconds
 from workers.jobs.update import UpdateResult
 
 
@@ -55,7 +56,8 @@ def run(job: JobContext) -> None:
         retained = RetainedSet.of(leaves(session, lease.model_id))
     _, *skipped = since[lease.request_id]
     kind = family.of(model)
-    result = kind.refit(job)
+    result, seconds = timed(lambda: kind.refit(job))
+    result = with_seconds(result, seconds)
     measured = held_out.measure(job, result.encoded.head)
     reached("execute.computed")
 

@@ -17,6 +17,7 @@ from app.reconcile.escalation import CHECKS, checks_digest
 from app.reconcile.model_events import requests_events
 from app.service.context import Services
 from app.steps import reached
+from lethe.certificates.cost import JUDGED
 from lethe.certificates.evidence import SCORES, Report, build_evidence
 from lethe.certificates.statement import VerifierPart
 from models import Artifact, ErasureRequest, Job, Model, Verification
@@ -38,6 +39,7 @@ from workers.jobs.leases import (
 from workers.jobs.leases.lease import JobContext, advance, load_job
 from workers.jobs.leases.leased import leased
 from workers.jobs.leases.pace import PACE
+from workers.jobs.seconds import timed
 from workers.jobs.sweep import nudge_next
 from workers.provenance import code_digest
 
@@ -79,9 +81,11 @@ def run(services: Services, job_id: str) -> None:
         seed = kind.draw_seed(job, case)
         with services.reading() as session:
             judge = kind.prepare(job, session, cases, seed)
-        verdicts = judge()
+        verdicts, seconds = timed(judge)
         figure = held_out.judged(services, case.model, case.after)  # of all: one version
-        verdicts = [replace(one, details={**one.details, **figure}) for one in verdicts]
+        verdicts = [
+            replace(one, details={**one.details, **figure, JUDGED: seconds}) for one in verdicts
+        ]
         approvals = _approvals(services, cases)
         verdicts = [
             replace(verdict, details={**verdict.details, **approval})

@@ -3,6 +3,7 @@
 from typing import Final
 
 # operator: everything. officer: decides on cases, and reads. auditor: reads.
-ROLES: Final = ("operator", "officer", "auditor")
-DECIDING: Final = ("operator", "officer")
+OPERATOR: Final = "operator"
+ROLES: Final = (OPERATOR, "officer", "auditor")
+DECIDING: Final = (OPERATOR, "officer")
 SCOPES: Final = (*ROLES, "agent")  # agent: the protocols of other machines, and nothing else

@@ -144,6 +144,13 @@ def _timeline(session: Session, case: Case, part: Part) -> list[TimelineItem]:
     ]
 
 
+def case_of(services: Services, ref: str) -> str:
+    """Return the ref of the case that a request is a part of, or else the ref itself."""
+    with services.reading() as session:
+        query = select(ErasureRequest.case_ref).where(ErasureRequest.ref == ref)
+        return session.exec(query).first() or ref
+
+
 def open_contact(services: Services, ref: str, operator: str) -> ContactView:
     """Return a case's contact address; who opened it is logged first.
 

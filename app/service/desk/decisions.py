@@ -14,7 +14,12 @@ from sqlmodel import Session, col, or_, select
 from app.ledger.journal import record_request_event
 from app.ledger.key_rows import key_rows
 from app.ledger.sequencer import Transaction
-from app.problems import ConflictError, ForbiddenError, NotFoundError
+from app.problems import (
+    ConflictError,
+    ForbiddenError,
+    NotFoundError,
+    NotWithdrawableError,
+)
 from app.reconcile.approval import APPROVED, ON_BEHALF, PAUSE, RESUMED, person, submitters
 from app.reconcile.judgement import Event, opened
 from app.reconcile.model_events import CLOSED, request_events
@@ -241,21 +246,62 @@ def withdraw(services: Services, request_id: str, operator: str) -> RequestView:
     """
 
     def effect(tx: Transaction) -> Job | None:
-        request = find(tx.session, request_id)
-        if request.keyid is not None:
-            raise ForbiddenError("a key signed this request: it is withdrawn with that key")
-        if request.state not in CLOSED:  # of closed ones nothing is changed
-            events = _open(services, tx.session, request).events
-            by = [one.payload.get("by") for one in events if one.event == ON_BEHALF]
-            if operator not in by:
-                raise ForbiddenError(
-                    "another operator submitted this request: it is withdrawn with that token"
-                )
-        return end_withdrawn(services, tx, request, by=operator)
+        return _withdraw(services, tx, find(tx.session, request_id), operator)
 
     if (following := services.ledger.transact(effect)) is not None:
         services.dispatcher.nudge(following.id, following.stage)
     return view(services, request_id)
+
+
+def withdraw_all(services: Services, ref: str, operator: str) -> None:
+    """Withdraw what this operator submitted with a case, as far as no worker has begun on it.
+
+    Raises:
+        NotFoundError: No case and no request has this ref.
+        ForbiddenError: The log has a request as submitted by somebody else, or with a key.
+        NotWithdrawableError: A worker has begun on all that is open.
+        ConflictError: Nothing of it is open.
+        PeopleChangedError: The log has it otherwise than the database.
+    """
+
+    def effect(tx: Transaction) -> list[tuple[str, str]]:
+        following: dict[str, str] = {}
+        done, late = 0, None
+        for request in requests_of(services, tx.session, ref):
+            if request.state in CLOSED:
+                continue
+            try:  # it changes nothing before it raises
+                job = _withdraw(services, tx, request, operator)
+            except NotWithdrawableError as error:
+                late = error
+                continue
+            done += 1
+            if job is not None:
+                following[job.id] = job.stage
+        if not done:
+            raise late or ConflictError(
+                "nothing of this case or request is open: see its state"
+            )
+        return list(following.items())
+
+    for job_id, stage in services.ledger.transact(effect):
+        services.dispatcher.nudge(job_id, stage)
+
+
+def _withdraw(
+    services: Services, tx: Transaction, request: ErasureRequest, operator: str
+) -> Job | None:
+    """Withdraw a request; return the next job of its model. Raises as `withdraw`."""
+    if request.keyid is not None:
+        raise ForbiddenError("a key signed this request: it is withdrawn with that key")
+    if request.state not in CLOSED:  # of closed ones nothing is changed
+        events = _open(services, tx.session, request).events
+        by = [one.payload.get("by") for one in events if one.event == ON_BEHALF]
+        if operator not in by:
+            raise ForbiddenError(
+                "another operator submitted this request: it is withdrawn with that token"
+            )
+    return end_withdrawn(services, tx, request, by=operator)
 
 
 def note_digest(request: ErasureRequest, text: str) -> str:

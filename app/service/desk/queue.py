@@ -2,7 +2,9 @@
 
 An item is a request, whichever way it was submitted, and names the case that it is part of; or
 a case whose requests have all ended and that nobody has closed. Each state is read by itself,
-by an index of state and deadline: a page reads as many rows of each as it shows.
+by an index of state and deadline: a page reads as many rows of each as it shows. Whether a case
+is answered is no column: a page asks it of those cases alone that are due before its last
+request is.
 """
 
 from collections.abc import Sequence
@@ -73,14 +75,22 @@ def search(services: Services, wanted: QueueQuery) -> Page[QueueItem]:
             # What has ended, or whose clock stands still, is not overdue.
             if one != ANSWERED and not (wanted.overdue and one in (*ENDED, PAUSED))
         ]
+        items = _first(found, wanted)
         if ANSWERED in states and scope.model is None and scope.requests is None:
-            cases = session.exec(answered_cases(wanted, after, now))
-            found.append([_answered(one, now) for one in cases])
-        items = list(islice(merge(*found, key=_place), wanted.limit + 1))
+            # Cases due later are on a later page. Without this bound, a page would ask of every
+            # open case whether a request of it is open.
+            until = items[-1].due_at if len(items) > wanted.limit else None
+            cases = session.exec(answered_cases(wanted, after, now, until))
+            items = _first([items, [_answered(one, now) for one in cases]], wanted)
         shown = _named(session, items[: wanted.limit])
     last = shown[-1] if len(items) > wanted.limit else None
     cursor = None if last is None else format_cursor(*_place(last))
     return Page(items=shown, next=cursor)
+
+
+def _first(found: Sequence[Sequence[QueueItem]], wanted: QueueQuery) -> list[QueueItem]:
+    """Return the items of a page in their order, and one more if there is one."""
+    return list(islice(merge(*found, key=_place), wanted.limit + 1))
 
 
 def _place(item: QueueItem) -> tuple[datetime, str]:
@@ -156,9 +166,15 @@ def _requests(
 
 
 def answered_cases(
-    wanted: QueueQuery, after: tuple[datetime, str] | None, now: datetime
+    wanted: QueueQuery,
+    after: tuple[datetime, str] | None,
+    now: datetime,
+    until: datetime | None = None,
 ) -> SelectOfScalar[Case]:
-    """Return the query of cases that wait to be closed: no request of theirs is open."""
+    """Return the query of cases that wait to be closed: no request of theirs is open.
+
+    until: the last deadline that is wanted, None for any.
+    """
     due, ref = col(Case.due_at), col(Case.ref)
     going_on = select(ErasureRequest.id).where(
         ErasureRequest.case_ref == Case.ref, col(ErasureRequest.state).not_in(CLOSED)
@@ -172,6 +188,8 @@ def answered_cases(
         query = query.where(due < now + timedelta(days=wanted.due_within))
     if after is not None:
         query = query.where(due >= after[0], or_(due > after[0], ref > after[1]))
+    if until is not None:
+        query = query.where(due <= until)
     return query.order_by(due, ref).limit(wanted.limit + 1)
 
 

@@ -2,11 +2,13 @@
 
 import re
 from base64 import b64decode
+from dataclasses import replace
 from datetime import date
 from hashlib import sha256
 from typing import Any
 
 import pytest
+from sqlmodel import Session, select
 
 from app.console import (
     audits,
@@ -21,11 +23,20 @@ from app.console import (
     reports,
 )
 from app.console.render import words
+from app.service.retraining import last_retraining
+from lethe.certificates.attack_curve import AttackCurve, spelled
+from lethe.certificates.bundle import parse_bundle
+from lethe.certificates.cost import cost_of
+from lethe.certificates.statement import CheckPart
+from lethe.log.spelling import format_base64
 from lethe.report.certificate import Sheet
 from lethe.words.texts import LANGUAGES
+from models import Certificate
 from tests.app.console.conftest import Desk
 from tests.app.console.reader import Browser, read
 from tests.installation import Installation, make_token
+from tests.lethe.certificates.build import Office, contents
+from tests.workers.jobs.test_seconds import refute_first
 
 PAGES = (
     "",
@@ -75,6 +86,97 @@ def test_a_certificate_is_shown_with_its_checks(done: Desk) -> None:
     assert request["parts"][0]["request"] not in auditor.http.get(address).text
     assert auditor.http.get(f"{address}/doc").status_code == 404
     assert auditor.http.get("/console/certificates/none").status_code == 404
+
+
+def test_curves_that_a_certificate_states_are_drawn(
+    done: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is another office's, so the page says that it does not verify, and draws it."""
+    curve = AttackCurve(9, 9, ((0, 0), (1, 5), (9, 9)), ((0, 0), (9, 9)), ("0.4", "0.4"))
+    names = ("yeom:roc", "<b>:roc", "song:roc")
+    values = (spelled(curve), spelled(curve), "0.5")
+    checks = tuple(
+        CheckPart(n, name, "curve", value, None, None, True)
+        for n, (name, value) in enumerate(zip(names, values, strict=True), 1)
+    )
+    auditor = done.browser("auditor")
+    address = certificate(done, auditor)
+    assert '<svg class="curve"' not in auditor.http.get(address).text
+    model = replace(contents()[1].model, ref="small")
+    file = Office().certify(checks=checks, model=model).bundle
+    monkeypatch.setattr("app.service.certificates.bundle", lambda *_: file)
+    page = auditor.http.get(address)
+    assert "Erasure NOT confirmed" in read(page).text
+    assert page.text.count('class="curve"') == 2
+    assert "<b>" not in page.text
+    assert read(page).text.count("drawn below") == 2
+
+
+def test_the_cost_is_what_the_certificate_states(done: Desk) -> None:
+    auditor = done.browser("auditor")
+    address = certificate(done, auditor)
+    parameters = Sheet.of(auditor.http.get(f"{address}/bundle").content)
+    stated = parameters.statement.predicate.method.parameters
+    assert float(stated["cost.seconds"]) >= 0
+    assert float(stated["verification.seconds"]) > 0
+    page = auditor.get(address)
+    assert f"{float(stated['cost.seconds']):.3g} s" in page.text
+    # A ridge head is judged without a refit, and no certificate of this model states one.
+    assert "not measured: no recent certificate of this model states a retraining" in page.text
+    # What another office signed is on no page, however it got into the table.
+    again = CheckPart(1, "re-execution", "digest", "equal", None, "equal", True)
+    _, predicate = contents()
+    slow = {"cost.seconds": "1", "verification.seconds": "77"}
+    office = Office()
+    made = office.certify(
+        checks=(again,),
+        model=replace(predicate.model, ref="small"),
+        method=replace(predicate.method, id="forest-exact", parameters=slow),
+    )
+    assert cost_of(Sheet.of(made.bundle).statement.predicate).retraining == 77.0
+    payload = format_base64(parse_bundle(made.bundle).payload)
+    services = done.installation.services
+    for planted in ({"payload": payload}, {"payload": "%"}, {}):
+        with Session(services.engine) as session:
+            row = session.exec(select(Certificate)).one()
+            row.envelope = {**row.envelope, **planted} if planted else {}
+            session.add(row)
+            session.commit()
+        assert last_retraining(services, "small") is None
+
+
+def test_a_refit_is_shown_beside_and_then_of_the_last_certificate_that_states_one(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refuted removal is refitted: its certificate states both, the next one refers to it."""
+    services = desk.installation.services
+    refute_first(monkeypatch)
+    officer = desk.browser()
+    address = f"/console/cases/{desk.case}"
+    officer.send(f"{address}/approve", f"{address}/approve")
+    desk.installation.drain()
+    refitted = certificate(desk, officer)
+    page = officer.get(refitted)
+    assert "by the method itself" in page.text
+    stated = Sheet.of(officer.http.get(f"{refitted}/bundle").content).statement.predicate
+    assert stated.method.id.endswith("-refit")
+    assert f"{float(stated.method.parameters['escalation.seconds']):.3g} s" in page.text
+    found = last_retraining(services, "small")
+    assert found is not None
+    assert found.seconds == float(stated.method.parameters["cost.seconds"])
+    assert f"/console/certificates/{found.ref}" == refitted
+    others = {one for one in officer.get("/console").links if "/console/cases/" in one}
+    for other in others:
+        officer.send(f"{other}/approve", f"{other}/approve")
+    desk.installation.drain()
+    latest = next(
+        one
+        for one in officer.get("/console/models/small").links
+        if one.startswith("/console/certificates/") and one != refitted
+    )
+    after = officer.get(latest)
+    assert "of another erasure from this model" in after.text
+    assert refitted in after.links
 
 
 def test_a_request_without_a_certificate_has_no_page(desk: Desk) -> None:

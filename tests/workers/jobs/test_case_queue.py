@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import random
 import uuid
 from dataclasses import replace
 from datetime import timedelta
@@ -23,7 +24,7 @@ from app.service.desk import (
 from lethe.cli.case import case as command
 from lethe.cli.request import request
 from lethe.client import Client
-from models import ErasureRequest, Model
+from models import Case, ErasureRequest, Model
 from models.database.types import utcnow
 from tests.installation import Installation
 from tests.workers.jobs.test_cases import opened, person
@@ -152,6 +153,96 @@ def test_a_page_reads_the_rows_that_it_shows(queue: Installation) -> None:
     assert len(page.items) == 50
     dues = [one.due_at for one in page.items]
     assert dues == sorted(dues)
+
+
+ENDED = ("certified", "failed", "refused", "withdrawn")
+
+
+def scattered(queue: Installation, seed: int) -> list[str]:
+    """Add open, answered and closed cases, many due at one time; return what the queue lists.
+
+    In its order, worked out from the rows alone.
+    """
+    draw = random.Random(seed)
+    with Session(queue.services.engine) as session:
+        like = session.exec(select(ErasureRequest)).first()
+        assert like is not None
+        base = utcnow().replace(microsecond=0)
+        cases, requests = [], []
+        for number in range(80):
+            due = base + timedelta(days=draw.randrange(8))
+            ref = str(uuid.UUID(int=draw.getrandbits(128)))
+            cases.append(
+                {
+                    "ref": ref,
+                    "opened_by": "somebody",
+                    "regulation": "gdpr",
+                    "parts": [],
+                    "received_at": base,
+                    "due_at": due,
+                    "closed_at": base if number % 9 == 0 else None,
+                }
+            )
+            for _ in range(draw.randrange(3)):
+                state = draw.choice((*ENDED, "awaiting-review", "paused", "verifying"))
+                fields = like.model_dump() | {"id": str(uuid.UUID(int=draw.getrandbits(128)))}
+                fields |= {"ref": str(uuid.UUID(int=draw.getrandbits(128))), "case_ref": ref}
+                extended = timedelta(days=draw.choice((0, 0, 5)))
+                fields |= {"state": state, "due_at": due + extended, "keyid": None}
+                fields |= {"paused_at": base if state == "paused" else None}
+                requests.append(fields)
+        session.connection().execute(insert(Case), cases)
+        session.connection().execute(insert(ErasureRequest), requests)
+        session.commit()
+        every = session.exec(select(ErasureRequest)).all()
+        listed = [
+            (one.due_at, one.ref)
+            for one in every
+            if one.state not in ("certified", "refused", "withdrawn")
+        ]
+        going_on = {one.case_ref for one in every if one.state not in ENDED}
+        listed += [
+            (one.due_at, one.ref)
+            for one in session.exec(select(Case))
+            if one.closed_at is None and one.ref not in going_on
+        ]
+    return [ref for _, ref in sorted(listed)]
+
+
+@pytest.mark.parametrize("limit", [1, 7, 1000])
+def test_pages_list_answered_cases_in_their_places_and_miss_none(
+    queue: Installation, limit: int
+) -> None:
+    expected = scattered(queue, limit)
+    seen: list[str] = []
+    after = None
+    while True:
+        page = case_queue.search(queue.services, QueueQuery(limit=limit, after=after))
+        assert len(page.items) <= limit
+        seen += [one.ref for one in page.items]
+        if (after := page.next) is None:
+            break
+        assert len(page.items) == limit
+    assert seen == expected
+
+
+def test_a_page_asks_of_no_case_that_is_due_after_its_last_request(
+    queue: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 100,000 open cases, to ask each whether it is answered took most of a page's time."""
+    scattered(queue, 0)
+    untils: list[Any] = []
+    honest = case_queue.answered_cases
+
+    def watched(*given: Any) -> Any:
+        untils.append(given[-1])
+        return honest(*given)
+
+    monkeypatch.setattr(case_queue, "answered_cases", watched)
+    everything = case_queue.search(queue.services, QueueQuery(limit=1000))
+    requests = [one for one in everything.items if one.model is not None]
+    case_queue.search(queue.services, QueueQuery(limit=5))
+    assert untils == [None, requests[5].due_at]
 
 
 def test_officers_are_reminded_once_of_each_threshold(

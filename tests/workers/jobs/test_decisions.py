@@ -9,9 +9,8 @@ from tests.small import MODEL
 from workers.jobs import publish
 
 
-@pytest.fixture
-def spent(ready: Installation, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A request whose rows stay in their block, which no refit mends; returns its id."""
+def spoil(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave erased rows in their block from now on, which no refit mends."""
     honest = publish._rewrite
 
     def leave_in(services, tx, subject_id, rest):  # type: ignore[no-untyped-def]
@@ -25,6 +24,12 @@ def spent(ready: Installation, monkeypatch: pytest.MonkeyPatch) -> str:
         return old
 
     monkeypatch.setattr(publish, "_rewrite", leave_in)
+
+
+@pytest.fixture
+def spent(ready: Installation, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A request whose rows stay in their block; returns its id."""
+    spoil(monkeypatch)
     request = ready.caller.erase_records("r1", "r6").json()["id"]
     ready.drain()
     assert state(ready, request) == "needs-decision"

@@ -11,8 +11,11 @@ from dataclasses import replace
 from math import inf
 
 from lethe.catalogue import CHECKS, CheckSpec
+from lethe.certificates.attack_curve import AttackCurve
+from lethe.certificates.attack_curve import spelled as spelled_curve
 from workers.errors import RefusedError
 from workers.judge.attacks.attack import Scores, Setting
+from workers.judge.attacks.curve import curve, reach
 from workers.judge.attacks.registry import ATTACKS
 from workers.judge.attacks.roc import (
     advantage,
@@ -96,6 +99,23 @@ def advantages(tested: Tested) -> list[Measurement]:
         if was.threshold is not None and now.threshold is not None:
             found.append(_reported(CHECKS["*:advantage"].of(attack), _fixed, was, now))
         found.append(_reported(CHECKS["*:best-advantage"].of(attack), _best, was, now))
+    return found
+
+
+@TESTS.check("*:roc")
+def curves(tested: Tested) -> list[Measurement]:
+    """Return the ROC curve of each attack after and before unlearning, reported only."""
+    found: list[Measurement] = []
+    for attack, now in tested.scored_after.items():
+        was = tested.scored_before[attack]
+        if isinstance(was, str) or isinstance(now, str):
+            continue  # the attack's other checks say why
+        rows = len(now.forget), len(now.unseen)
+        widths = (reach(len(side), REPORT_LEVEL) for side in (now.unseen, now.forget))
+        wide, high = (f"{one:.4f}" for one in widths)
+        after, before = (curve(one.forget, one.unseen) for one in (now, was))
+        value = spelled_curve(AttackCurve(*rows, after, before, (wide, high)))
+        found.append(unmeasured(CHECKS["*:roc"].of(attack), value, None, None))
     return found
 
 

@@ -67,7 +67,7 @@ def test_an_attempt_that_this_version_judged_otherwise_is_refuted() -> None:
         assert attempt_of(case)[1].status == "DIFFERS"
 
 
-@pytest.mark.parametrize("judge", ["2", "4"])
+@pytest.mark.parametrize("judge", ["2", "5"])
 def test_an_attempt_that_another_version_judged_otherwise_is_told_as_such(judge: str) -> None:
     for case in otherwise():
         found, line = attempt_of(as_written_by(case, judge, certified=False))
@@ -90,7 +90,7 @@ def test_a_certificate_of_version_2_is_told_as_such() -> None:
     said = replace(case.said, verifier=replace(case.said.verifier, version="2"))
     found = recheck(said, case.given())
     (line,) = (line for line in found.lines if line.name == "verifier")
-    assert "judged as version 2, and this release judges as version 3" in line.reason
+    assert "judged as version 2, and this release judges as version 4" in line.reason
 
 
 def test_a_certificate_of_another_version_than_its_scores_shows() -> None:

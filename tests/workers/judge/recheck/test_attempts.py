@@ -132,7 +132,7 @@ def test_scores_of_no_attempt_show_unless_a_model_passed_and_is_told_as_not_judg
 
 
 def test_scores_of_no_attempt_that_another_version_judged_are_not_refuted() -> None:
-    file = encode_scores(CLAIM, ROWS, "4")
+    file = encode_scores(CLAIM, ROWS, "5")
     found = lines(write_escalation([SKIPPED]), file)
     assert status(found) == ["not recomputed"] * 2
     assert "install the one that issued" in found[1].reason

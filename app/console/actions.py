@@ -1,0 +1,143 @@
+"""The decisions that a case's page offers: what each does, where it fits, and for whom.
+
+Each calls the function of the services that the API calls, which has the rules: `fits` only
+keeps buttons off a page that would lead to a refusal.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from app.console.session import Visitor
+from app.problems import BadFieldError, ForbiddenError
+from app.schemas.people import Assignment, CaseNote, CaseView, ReasonedDecision
+from app.schemas.requests import Decision
+from app.service import decisions as waiting
+from app.service.access.roles import DECIDING, OPERATOR
+from app.service.context import Services
+from app.service.desk import decisions
+from app.service.requests import id_of
+from app.service.review import AWAITING_REVIEW, COOLING_OFF, HELD, PAUSED
+from lethe.catalogue import EXTENSIONS, PAUSES, REFUSALS
+
+Reasons = Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A decision.
+
+    reasons: its codes by regulation. states: of requests that it applies to, None for any that
+    is open. final: it cannot be undone. roles: who may take it. single: of one request, by its
+    own reference. own: of what the visitor submitted. why: it asks for a reason in words.
+    """
+
+    do: Callable[[Services, str, Visitor, Mapping[str, str]], object]
+    states: tuple[str, ...] | None
+    final: bool = False
+    reasons: Reasons | None = None
+    roles: tuple[str, ...] = DECIDING
+    single: bool = False
+    own: bool = False
+    why: bool = False
+
+    def fits(self, case: CaseView, visitor: Visitor) -> bool:
+        """Whether a part of the case is in one of its states, and the visitor may take it."""
+        if visitor.role not in self.roles or (self.own and case.opened_by != visitor.name):
+            return False
+        if self.reasons is not None and not self.reasons[case.regulation]:
+            return False
+        if self.single and case.ref not in {part.request_ref for part in case.parts}:
+            return False
+        return any(
+            part.outcome == "in progress" and (self.states is None or part.state in self.states)
+            for part in case.parts
+        )
+
+    def check_role(self, visitor: Visitor) -> None:
+        """Refuse whoever may not take it. Raises ForbiddenError: another role is needed."""
+        if visitor.role not in self.roles:
+            raise ForbiddenError(f"this is decided by the role {' or '.join(self.roles)}")
+
+
+def _reason(form: Mapping[str, str]) -> str:
+    return str(valid(ReasonedDecision, reason=form.get("reason", "")).reason)
+
+
+def valid(wire: type[Any], **fields: Any) -> Any:
+    """Return a body as the API takes it. Raises BadFieldError with what is wrong."""
+    try:
+        return wire.model_validate(fields)
+    except ValidationError as error:
+        (name, *_) = fields
+        why = error.errors(include_input=False, include_url=False, include_context=False)
+        raise BadFieldError(f"{name}: {why[0]['msg']}") from None
+
+
+def _decide(decision: str) -> Callable[[Services, str, Visitor, Mapping[str, str]], object]:
+    """Return a decision on the request of a reference that every attempt failed of."""
+
+    def act(services: Services, ref: str, by: Visitor, form: Mapping[str, str]) -> object:
+        wanted = valid(Decision, why=form.get("why", ""), decision=decision)
+        return waiting.decide(services, id_of(services, ref), wanted, by.name)
+
+    return act
+
+
+ACTIONS: dict[str, Action] = {
+    "approve": Action(
+        lambda s, ref, by, _: decisions.approve(s, ref, by.name), (AWAITING_REVIEW,), final=True
+    ),
+    "refuse": Action(
+        lambda s, ref, by, form: decisions.refuse(s, ref, by.name, _reason(form)),
+        HELD,
+        final=True,
+        reasons=REFUSALS,
+    ),
+    "extend": Action(
+        lambda s, ref, by, form: decisions.extend(s, ref, by.name, _reason(form)),
+        None,
+        final=True,
+        reasons=EXTENSIONS,
+    ),
+    "pause": Action(
+        lambda s, ref, by, form: decisions.pause(s, ref, by.name, _reason(form)),
+        (AWAITING_REVIEW, COOLING_OFF),
+        reasons=PAUSES,
+    ),
+    "resume": Action(lambda s, ref, by, _: decisions.resume(s, ref, by.name), (PAUSED,)),
+    "note": Action(
+        lambda s, ref, by, form: decisions.note(
+            s, ref, by.name, valid(CaseNote, text=form.get("text", "")).text
+        ),
+        None,
+    ),
+    "assign": Action(
+        lambda s, ref, by, form: decisions.assign(
+            s, ref, by.name, valid(Assignment, to=form.get("to", "")).to
+        ),
+        None,
+    ),
+    "withdraw": Action(
+        lambda s, ref, by, _: decisions.withdraw_all(s, ref, by.name),
+        (*HELD, "received", "awaiting-client", waiting.AWAITING),
+        final=True,
+        own=True,
+    ),
+    "retry": Action(
+        _decide("retry"), (waiting.AWAITING,), roles=(OPERATOR,), single=True, why=True
+    ),
+    "abandon": Action(
+        _decide("abandon"),
+        (waiting.AWAITING,),
+        final=True,
+        roles=(OPERATOR,),
+        single=True,
+        why=True,
+    ),
+}
+CONFIRMED = (
+    "approve", "refuse", "extend", "pause", "withdraw", "retry", "abandon", "close", "contact",
+)  # fmt: skip
