@@ -7,11 +7,11 @@ import pytest
 
 from lethe.certificates.attack_curve import AttackCurve, spelled
 from lethe.certificates.statement import CheckPart
+from tests.browser.chromium import DRIVEN
 from tests.browser.test_console import (
     DESK,
     PHONE,
     Enter,
-    browser,
     enter,
     office,
 )
@@ -19,8 +19,8 @@ from tests.browser.test_console import Office as Served
 from tests.lethe.certificates.build import Office, contents
 from tests.workers.jobs.test_decisions import spoil
 
-__all__ = ["browser", "enter", "office"]  # fixtures: this module's own office
-pytestmark = pytest.mark.full
+__all__ = ["enter", "office"]  # fixtures: this module's own office
+pytestmark = DRIVEN
 LOOKS = [(scheme, size) for scheme in ("light", "dark") for size in (PHONE, DESK)]
 
 
