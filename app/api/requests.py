@@ -24,6 +24,7 @@ from app.api.http.deps import (
 from app.api.http.immutable import immutable, unkept
 from app.api.http.strict import BareRoute, StrictRoute
 from app.ledger.cose_receipt import MEDIA_TYPE as RECEIPT
+from app.notices.callbacks.check import check
 from app.schemas.base import Page
 from app.schemas.requests import (
     Accepted,
@@ -69,6 +70,8 @@ async def submit(request: Request) -> Response:
     async with signed_submission(request, services) as signed:
         wanted = _wanted(signed.body)
         digest = hashlib.sha256(signed.body).hexdigest()
+        if wanted.callback is not None:
+            await check(services, signed.by.keyid, wanted.callback)
         submission = Submission(signed.by, signed.key, wanted, digest, signed.idempotency_key)
         accepted = await acceptance.submit(services, submission)
     headers = {"location": f"/v1/requests/{accepted.id}"}

@@ -1,0 +1,82 @@
+"""What a callback says: the seam between the outbox and those who word its messages.
+
+A kind of callback has a form, which makes headers and body when a delivery is sent. The form of
+requests is here; the protocols above this room have their own (`app.protocols.callbacks`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from types import MappingProxyType
+from typing import Final, Protocol
+
+from sqlmodel import Session, select
+
+from app.ledger.callback_rows import REQUEST
+from app.notices import events
+from app.notices.callbacks.key import headers_of
+from app.notices.callbacks.rows import entry_key
+from app.notices.notice import NoNoticeError, entry, opened_events
+from app.schemas.base import format_time
+from app.service.context import Services
+from lethe import canonical
+from models import Callback, Delivery, ErasureRequest
+
+
+class OverError(NoNoticeError):
+    """Nothing more will be said: the callback has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What is posted. told: the state that it tells; final: no other one follows."""
+
+    headers: Mapping[str, str]
+    body: bytes
+    told: str
+    final: bool
+
+
+class Form(Protocol):
+    """Words the messages of one kind of callback."""
+
+    def __call__(
+        self, services: Services, callback: Callback, delivery: Delivery, now: datetime
+    ) -> Message:
+        """Return the message of a delivery.
+
+        Raises:
+            NoNoticeError: The log does not say so, or not any more.
+            LetheError: It cannot be said now.
+        """
+
+
+def of_request(
+    services: Services, callback: Callback, delivery: Delivery, now: datetime
+) -> Message:
+    """Return the message of a request's state, as a signed entry of the log has it."""
+    with services.reading() as session:
+        state, at, data = _said(services, session, callback.request, int(delivery.about))
+    said = {"type": events.STATE, "timestamp": at, "data": data}
+    body = canonical.encode(said)
+    headers = headers_of(entry_key(services), delivery.id, now, body)
+    return Message(headers, body, state, state in events.ENDS)
+
+
+def _said(
+    services: Services, session: Session, ref: str, index: int
+) -> tuple[str, str, dict[str, object]]:
+    request = session.exec(select(ErasureRequest).where(ErasureRequest.ref == ref)).first()
+    if request is None or not request.event_key:
+        raise OverError("retention ended")
+    said = opened_events(services, session, request).get(index)
+    if said is None or (state := events.STATES.get(said.event)) is None:
+        raise NoNoticeError("not as logged")
+    data: dict[str, object] = {"ref": ref, "state": state, "log_index": index}
+    if said.event == "request.certified":
+        leaf, _ = entry(services, session, int(said.payload["certificate"]))
+        data["certificate_sha256"] = leaf.digests["sha256"]
+    return state, format_time(said.at), data
+
+
+OWN: Final[Mapping[str, Form]] = MappingProxyType({REQUEST: of_request})
