@@ -53,7 +53,10 @@ def read_on(services: Services) -> bool:
         owed += _of_webhooks(session, hooks, authentic)
         if mail:
             owed += mailings.owed(services, session, authentic)
-        called, lanes, ended = _of_callbacks(services, session, authentic)
+        states = [(one.event or "", str(one.ref), one.index) for one in authentic]
+        if cursor is None:  # nobody has read on yet: what callbacks missed is their last state
+            states = callbacks.last_states(session)
+        called, lanes, ended = _of_callbacks(services, session, states)
         owed += called
 
     def effect(session: Session) -> bool:
@@ -98,21 +101,23 @@ def _of_webhooks(
 
 
 def _of_callbacks(
-    services: Services, session: Session, entries: Sequence[EntryRow]
+    services: Services, session: Session, entries: Sequence[tuple[str, str, int]]
 ) -> tuple[list[Owed], dict[str, str], list[str]]:
-    """Return what callbacks are owed, the lane of each, and which requests' have ended."""
+    """Return what callbacks are owed, the lane of each, and which requests' have ended.
+
+    entries: event, ref and index of each.
+    """
     key = callbacks.entry_key(services)
-    named = [(one, events.STATES.get(one.event or "")) for one in entries]
-    told = [(one, state) for one, state in named if state is not None]
-    known = callbacks.followers(session, {str(entry.ref) for entry, _ in told})
+    told = [one for one in entries if one[0] in events.STATES]
+    known = callbacks.followers(session, {ref for _, ref, _ in told})
     owed: list[Owed] = []
     lanes, ended = dict[str, str](), list[str]()
-    for entry, state in told:
-        for one in known.get(str(entry.ref), ()):
+    for event, ref, index in told:
+        for one in known.get(ref, ()):
             is_own = one.kind == REQUEST
-            owed.append((one.id, events.STATE if is_own else events.STATUS, str(entry.index)))
+            owed.append((one.id, events.STATE if is_own else events.STATUS, str(index)))
             lanes[one.id] = lane(key, one.kind, one.owner)
-            if is_own and state in events.ENDS:
+            if is_own and events.STATES[event] in events.ENDS:
                 ended.append(one.id)
     return owed, lanes, ended
 

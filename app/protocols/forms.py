@@ -20,6 +20,7 @@ from app.protocols.drp import wire as drp
 from app.protocols.drp.agents import SCOPE, key_of, name_of
 from app.protocols.opendsr import status, wire
 from app.protocols.opendsr.processor import load_processor
+from app.schemas.base import format_time
 from app.schemas.people import CaseView
 from app.service.access.tokens import living_token
 from app.service.context import Services
@@ -41,7 +42,7 @@ def of_opendsr(
     told = status.status_of(views)
     said = {
         "controller_id": callback.owner,
-        "expected_completion_time": status.times_of(views)["expected_completion_time"],
+        "expected_completion_time": format_time(status.due_of(views)),
         "status_callback_url": callback.url,
         "subject_request_id": callback.request,
         "request_status": told,

@@ -17,7 +17,7 @@ from app.service.context import Services
 LOOKUP_S = 3.0
 AT_ONCE = 4  # lookups for one owner in a process: names that never resolve hold no more places
 REFUSED = (
-    "callback: the address must be https:// on port 443 or from "
+    "an address to call back must be https:// on port 443 or from "
     f"{guard.FREE_PORTS} up, without credentials and fragment, at most {guard.MAX_URL} "
     "characters long, and its host must have public addresses only"
 )

@@ -70,12 +70,14 @@ def _said(
     if request is None or not request.event_key:
         raise OverError("retention ended")
     said = opened_events(services, session, request).get(index)
-    if said is None or (state := events.STATES.get(said.event)) is None:
+    leaf, _ = entry(services, session, index)
+    state = events.STATES.get(leaf.event or "")
+    if said is None or said.event != leaf.event or state is None:  # the leaf says which
         raise NoNoticeError("not as logged")
     data: dict[str, object] = {"ref": ref, "state": state, "log_index": index}
     if said.event == "request.certified":
-        leaf, _ = entry(services, session, int(said.payload["certificate"]))
-        data["certificate_sha256"] = leaf.digests["sha256"]
+        certificate, _ = entry(services, session, int(said.payload["certificate"]))
+        data["certificate_sha256"] = certificate.digests["sha256"]
     return state, format_time(said.at), data
 
 

@@ -17,7 +17,7 @@ from app.service.callbacks import check_limit
 from app.service.context import Services
 from app.service.paging import format_cursor, parse_cursor
 from lethe.errors import LetheError
-from models import Callback, Delivery
+from models import Callback, Delivery, ErasureRequest, RequestEvent
 from models.database.clock import clock
 from models.database.session import chunks
 
@@ -83,6 +83,29 @@ def followers(session: Session, refs: Iterable[str]) -> dict[str, list[Follower]
         for ref, *follower in session.exec(query.where(col(Callback.ref).in_(part))):
             found.setdefault(ref, []).append(Follower(*follower))
     return found
+
+
+def last_states(session: Session) -> list[tuple[str, str, int]]:
+    """Return the newest event of each request that is followed: its name, ref and log index."""
+    newest = (
+        select(ErasureRequest.ref, func.max(col(RequestEvent.log_index)))
+        .join(RequestEvent, col(RequestEvent.request_id) == col(ErasureRequest.id))
+        .where(
+            col(ErasureRequest.ref).in_(select(Callback.ref)),
+            col(RequestEvent.event).in_(events.STATES),
+        )
+        .group_by(col(ErasureRequest.ref))
+    )
+    found = {index: ref for ref, index in session.exec(newest)}
+    return [
+        (event, found[index], index)
+        for part in chunks(sorted(found))
+        for event, index in session.exec(
+            select(RequestEvent.event, RequestEvent.log_index).where(
+                col(RequestEvent.log_index).in_(part)
+            )
+        )
+    ]
 
 
 def are_any(session: Session) -> bool:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from app.api.http import problems
 from app.api.http.deps import ServicesDep
 from app.counters import REFUSED
-from app.problems import DrpAgentError, DrpError, NotFoundError
+from app.problems import CallbackTargetError, DrpAgentError, DrpError, NotFoundError
 from app.protocols.callbacks import check_urls, follow
 from app.protocols.cases import AgentRequest, open_all, show_all, ticket_of_all, withdraw_all
 from app.protocols.drp import agents
@@ -128,7 +128,10 @@ def exercise(body: Body, services: ServicesDep, authorization: Token = None) -> 
     request = str(UUID(bytes=bytes.fromhex(envelope.digest)[:16], version=4))
     asked = AgentRequest(PROTOCOL, agents.name_of(agent), request)
     urls = [] if wanted.status_callback is None else [wanted.status_callback]
-    check_urls(services, asked, urls)
+    try:
+        check_urls(services, asked, urls)
+    except CallbackTargetError as error:
+        raise DrpError(f"status_callback: {error.detail}") from None
     views = open_all(services, asked, people, "ccpa", ticket_of(wanted))
     follow(services, asked, urls, views)
     return _status(services, asked)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request, Response
 
 from app.api.http.deps import ServicesDep, bearer
-from app.problems import NotFoundError, OpenDsrError
+from app.problems import CallbackTargetError, NotFoundError, OpenDsrError
 from app.protocols.callbacks import check_urls, follow
 from app.protocols.cases import AgentRequest, open_all, show_all, withdraw_all
 from app.protocols.opendsr.answers import DsrRoute, signed
@@ -93,7 +93,11 @@ def create(
         f"{PROTOCOL} {wanted.subject_request_id} of {agent.name}, "
         f"submitted {format_time(wanted.submitted_time)}"
     )
-    check_urls(services, asked, wanted.status_callback_urls)
+    try:
+        check_urls(services, asked, wanted.status_callback_urls)
+    except CallbackTargetError as error:
+        text = f"status_callback_urls: {error.detail}"
+        raise OpenDsrError(text, reason="InvalidCallback") from None
     views = open_all(services, asked, people, wanted.regulation, ticket)
     follow(services, asked, wanted.status_callback_urls, views)
     encoded = {"encoded_request": b64encode(body).decode()}
