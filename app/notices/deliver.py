@@ -17,7 +17,7 @@ from sqlmodel import Session, col, or_, select
 
 from app.notices import endpoints, events, letters, mail, post
 from app.notices.callbacks import rows as callbacks
-from app.notices.callbacks.form import OWN, Form, Message, OverError
+from app.notices.callbacks.form import OWN, CallbackMessage, Form, OverError
 from app.notices.guard import TargetError
 from app.notices.notice import NoNoticeError, compose, is_authentic
 from app.notices.signatures import sign
@@ -277,7 +277,7 @@ def _call_back(services: Services, taken: Delivery, forms: Mapping[str, Form]) -
     return replace(sent, told=message.told, final=final)
 
 
-def _post_to(services: Services, callback: Callback, message: Message) -> post.Answer:
+def _post_to(services: Services, callback: Callback, message: CallbackMessage) -> post.Answer:
     allowed = services.settings.callback_allowed
     return post.post(allowed, callback.url, message.headers, message.body)
 

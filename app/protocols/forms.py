@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from app.notices.callbacks import form
-from app.notices.callbacks.form import Form, Message, OverError
+from app.notices.callbacks.form import CallbackMessage, Form, OverError
 from app.notices.callbacks.key import headers_of
 from app.notices.callbacks.rows import entry_key
 from app.notices.notice import NoNoticeError
@@ -29,7 +29,7 @@ from models import Callback, Delivery
 
 def of_opendsr(
     services: Services, callback: Callback, delivery: Delivery, now: datetime
-) -> Message:
+) -> CallbackMessage:
     """Return the callback of OpenDSR (section 8.6), signed with the processor's key.
 
     Raises:
@@ -48,12 +48,12 @@ def of_opendsr(
         "request_status": told,
     }
     body = json.dumps(said).encode()
-    return Message(processor.headers(body), body, told, told in status.FINAL)
+    return CallbackMessage(processor.headers(body), body, told, told in status.FINAL)
 
 
 def of_drp(
     services: Services, callback: Callback, delivery: Delivery, now: datetime
-) -> Message:
+) -> CallbackMessage:
     """Return the Exercise Status (section 2.03 of the Data Rights Protocol).
 
     The protocol has no signature for it: the headers of Standard Webhooks are ours.
@@ -64,7 +64,7 @@ def of_drp(
     document = drp.status_of(callback.request, views, ticket_of_all(services, _asked(callback)))
     body, told = json.dumps(document).encode(), document["status"]
     headers = headers_of(entry_key(services), delivery.id, now, body)
-    return Message(headers, body, told, told in drp.FINAL)
+    return CallbackMessage(headers, body, told, told in drp.FINAL)
 
 
 def _asked(callback: Callback) -> AgentRequest:

@@ -28,7 +28,7 @@ class OverError(NoNoticeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class CallbackMessage:
     """What is posted. told: the state that it tells; final: no other one follows."""
 
     headers: Mapping[str, str]
@@ -42,7 +42,7 @@ class Form(Protocol):
 
     def __call__(
         self, services: Services, callback: Callback, delivery: Delivery, now: datetime
-    ) -> Message:
+    ) -> CallbackMessage:
         """Return the message of a delivery.
 
         Raises:
@@ -53,14 +53,14 @@ class Form(Protocol):
 
 def of_request(
     services: Services, callback: Callback, delivery: Delivery, now: datetime
-) -> Message:
+) -> CallbackMessage:
     """Return the message of a request's state, as a signed entry of the log has it."""
     with services.reading() as session:
         state, at, data = _said(services, session, callback.request, int(delivery.about))
     said = {"type": events.STATE, "timestamp": at, "data": data}
     body = canonical.encode(said)
     headers = headers_of(entry_key(services), delivery.id, now, body)
-    return Message(headers, body, state, state in events.ENDS)
+    return CallbackMessage(headers, body, state, state in events.ENDS)
 
 
 def _said(
