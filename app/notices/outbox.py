@@ -110,16 +110,15 @@ def _of_callbacks(
     key = callbacks.entry_key(services)
     told = [one for one in entries if one[0] in events.STATES]
     known = callbacks.followers(session, {ref for _, ref, _ in told})
-    owed: list[Owed] = []
-    lanes, ended = dict[str, str](), list[str]()
-    for event, ref, index in told:
+    owed, lanes, ended = dict[str, Owed](), dict[str, str](), list[str]()
+    for event, ref, index in sorted(told, key=lambda one: one[2]):  # the last of each counts
         for one in known.get(ref, ()):
             is_own = one.kind == REQUEST
-            owed.append((one.id, events.STATE if is_own else events.STATUS, str(index)))
+            owed[one.id] = (one.id, events.STATE if is_own else events.STATUS, str(index))
             lanes[one.id] = lane(key, one.kind, one.owner)
             if is_own and events.STATES[event] in events.ENDS:
                 ended.append(one.id)
-    return owed, lanes, ended
+    return list(owed.values()), lanes, ended
 
 
 def _models(session: Session, entries: Sequence[EntryRow]) -> dict[int, str]:

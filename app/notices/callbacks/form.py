@@ -4,11 +4,11 @@ A kind of callback has a form, which makes headers and body when a delivery is s
 requests is here; the protocols above this room have their own (`app.protocols.callbacks`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final
 
 from sqlmodel import Session, select
 
@@ -37,18 +37,9 @@ class CallbackMessage:
     final: bool
 
 
-class Form(Protocol):
-    """Words the messages of one kind of callback."""
-
-    def __call__(
-        self, services: Services, callback: Callback, delivery: Delivery, now: datetime
-    ) -> CallbackMessage:
-        """Return the message of a delivery.
-
-        Raises:
-            NoNoticeError: The log does not say so, or not any more.
-            LetheError: It cannot be said now.
-        """
+# Words the messages of a kind of callback, at a time. Raises NoNoticeError if the log does not
+# say so, or not any more, and any LetheError if it cannot be said now.
+Form = Callable[[Services, Callback, Delivery, datetime], CallbackMessage]
 
 
 def of_request(
