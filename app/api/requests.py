@@ -70,9 +70,11 @@ async def submit(request: Request) -> Response:
     async with signed_submission(request, services) as signed:
         wanted = _wanted(signed.body)
         digest = hashlib.sha256(signed.body).hexdigest()
-        if wanted.callback is not None:
-            await check(services, signed.by.keyid, wanted.callback)
         submission = Submission(signed.by, signed.key, wanted, digest, signed.idempotency_key)
+        if wanted.callback is not None and not await acceptance.is_repeated(
+            services, submission
+        ):
+            await check(services, signed.by.keyid, wanted.callback)
         accepted = await acceptance.submit(services, submission)
     headers = {"location": f"/v1/requests/{accepted.id}"}
     return Response(accepted.model_dump_json(), 202, headers, "application/json")

@@ -130,7 +130,7 @@ def attempt(
         return None
     outcome = _outcome(services, taken, forms)
     write(services, lambda session: _record(session, taken, outcome))
-    if outcome.answer == "410" and taken.lane is None:
+    if outcome.answer == "410" and not _is_callback(taken):
         endpoints.disable(services, taken.receiver, endpoints.GONE)
     return outcome
 
@@ -175,7 +175,7 @@ def _record(session: Session, taken: Delivery, outcome: Outcome) -> None:
         return
     if not outcome.reached:
         _postpone(session, taken.receiver, again)
-    if taken.lane is not None:
+    if _is_callback(taken):
         told = outcome.told if state == events.DELIVERED else None
         callbacks.note(session, taken.receiver, told, ended=outcome.final and state is not None)
 
@@ -202,7 +202,7 @@ def _outcome(services: Services, taken: Delivery, forms: Mapping[str, Form]) -> 
         if taken.receiver == events.PERSON or taken.receiver.startswith(events.OFFICER):
             mail.send(services.settings, letters.write(services, taken))
             return Outcome("accepted", events.DELIVERED)
-        if taken.event in (events.STATE, events.STATUS):
+        if _is_callback(taken):
             return _call_back(services, taken, forms)
         return _post(services, taken)
     except OverError as error:
@@ -243,6 +243,10 @@ def _post(services: Services, taken: Delivery) -> Outcome:
         "webhook-signature": sign(hook.secrets, now, taken.id, stamp, body),
     }
     return _answered(post.post(services.settings.webhook_allowed, hook.url, headers, body))
+
+
+def _is_callback(delivery: Delivery) -> bool:
+    return delivery.event in (events.STATE, events.STATUS)  # which its id vouches for
 
 
 def _answered(answer: post.Answer) -> Outcome:

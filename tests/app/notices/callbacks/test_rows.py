@@ -8,6 +8,7 @@ from sqlalchemy import inspect, text
 
 from app.notices import deliver
 from app.purge.retention import end_retention
+from app.reconcile.fsck.run import fsck
 from tests.app.api.test_requests import problem
 from tests.app.notices.callbacks.conftest import ask, call_back, callbacks, erase, sent
 from tests.app.notices.conftest import pass_time, rows
@@ -30,6 +31,8 @@ def test_an_exchanged_address_is_never_called(ready: Installation, receiver: Rec
         swap = "UPDATE callbacks SET url = (SELECT url FROM callbacks o WHERE o.id = '{}') "
         execute(ready, swap.format(first) + f"WHERE id = '{second}'")
         assert [one["id"] for one in callbacks(ready)] == [first]
+        report = fsck(ready.services.ledger)
+        assert [one.check for one in report.findings] == ["callback"]
         ready.drain()
         call_back(ready)
         assert len(attacker.seen) == 1  # of its own request
@@ -106,6 +109,21 @@ def test_gone_asks_for_nothing_more(installation: Installation, receiver: Receiv
     installation.drain()
     call_back(installation)
     assert len(receiver.seen) == 1
+
+
+def test_a_lane_that_is_taken_away_changes_only_who_sends(
+    ready: Installation, receiver: Receiver
+) -> None:
+    erase(ready, receiver, "r5")
+    ready.drain()
+    receiver.answer(500)
+    call_back(ready)
+    execute(ready, "UPDATE deliveries SET lane = NULL")
+    pass_time(ready, days=1)
+    receiver.answer(410)
+    call_back(ready)
+    assert len(receiver.seen) == 2
+    assert callbacks(ready) == []
 
 
 def test_operators_list_replay_and_remove_and_nobody_else(
