@@ -103,10 +103,10 @@ def test_a_name_that_becomes_private_is_not_called(
     for address in ("127.0.0.1", "10.1.2.3", "::1", "169.254.169.254"):
         answers.append([address])
         call_back(ready)
+        [row] = rows(ready)  # what webhooks may reach does not count here either
+        assert (row.answer, row.attempts) == ("target refused", len(answers) - 1)
         pass_time(ready, days=1)
     assert receiver.seen == []
-    [row] = rows(ready)
-    assert (row.answer, row.attempts, row.state) == ("target refused", 4, "waiting")
 
 
 def test_a_redirect_is_not_followed(ready: Installation, receiver: Receiver) -> None:
