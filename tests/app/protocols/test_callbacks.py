@@ -246,7 +246,7 @@ def test_addresses_of_agents_are_nowhere_in_clear(
     with caplog.at_level(logging.DEBUG, logger="app"):
         controller = Controller(calling)
         assert controller.ask(status_callback_urls=[url]).status_code == 201
-        bad = controller.ask(status_callback_urls=[f"https://{hidden}.invalid/"])
+        bad = controller.ask(status_callback_urls=[f"https://10.1.2.3/{hidden}"])
         error(bad, 400, "InvalidCallback")
         tasks = repr(calling.dispatcher.nudges)
         receiver.answer(500)
