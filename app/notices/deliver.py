@@ -177,7 +177,9 @@ def _record(session: Session, taken: Delivery, outcome: Outcome) -> None:
         _postpone(session, taken.receiver, again)
     if _is_callback(taken):
         told = outcome.told if state == events.DELIVERED else None
-        callbacks.note(session, taken.receiver, told, ended=outcome.final and state is not None)
+        # What could not even be worded in the end is given up: its address must not stay.
+        over = outcome.final or (state == events.FAILED and outcome.told is None)
+        callbacks.note(session, taken.receiver, told, ended=over and state is not None)
 
 
 def _postpone(session: Session, receiver: str, until: datetime) -> None:

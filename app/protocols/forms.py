@@ -24,6 +24,7 @@ from app.schemas.base import format_time
 from app.schemas.people import CaseView
 from app.service.access.tokens import living_token
 from app.service.context import Services
+from app.settings import SettingsError
 from models import Callback, Delivery
 
 
@@ -33,11 +34,11 @@ def of_opendsr(
     """Return the callback of OpenDSR (section 8.6), signed with the processor's key.
 
     Raises:
-        SettingsError: Certificate or key is missing here.
-        OverError: OpenDSR was switched off, or what `_views` raises.
+        SettingsError: OpenDSR is off here, or certificate or key is missing.
+        What `_views` raises.
     """
     if (processor := load_processor(services.settings)) is None:
-        raise OverError("OpenDSR is off")
+        raise SettingsError("LETHE_OPENDSR_DOMAIN is not set where callbacks are sent")
     views = _views(services, callback)
     told = status.status_of(views)
     said = {

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from sqlmodel import Session, select
 
+from app.notices import deliver
 from app.notices.sender import Sender
 from app.protocols.forms import FORMS
 from app.service.access.tokens import revoke_named
@@ -170,6 +171,24 @@ def test_an_agent_without_a_token_is_told_nothing_more(
     calling.drain()
     turn(calling)
     assert statuses(calling, receiver) == ["pending"]
+    assert callbacks(calling) == []
+
+
+def test_a_worker_that_cannot_sign_tries_again_and_gives_up_in_the_end(
+    calling: Installation, receiver: Receiver
+) -> None:
+    eve = {"identity_type": "email", "identity_value": EVE, "identity_format": "raw"}
+    controller = Controller(calling)
+    controller.ask(subject_identities=[eve], status_callback_urls=[receiver.url])
+    [known] = callbacks(calling)
+    object.__setattr__(calling.services.settings, "opendsr_domain", "")
+    turn(calling)
+    assert [one["answer"] for one in sent(calling, known["id"])] == ["settings"]
+    for _ in deliver.SCHEDULE:
+        assert len(callbacks(calling)) == 1
+        pass_time(calling, days=1)
+        turn(calling)
+    assert receiver.seen == []
     assert callbacks(calling) == []
 
 
