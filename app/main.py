@@ -10,6 +10,7 @@ import lethe
 from app import steps
 from app.api import (
     audits,
+    callbacks,
     certificates,
     documents,
     health,
@@ -49,6 +50,7 @@ ROUTES = (
     rounds,
     keys,
     webhooks,
+    callbacks,
     models,
     audits,
     log,

@@ -338,6 +338,18 @@ class RoundReleaseError(RoundMessageError):
     slug = "release-mismatch"
 
 
+class CallbackTargetError(LetheError):
+    """An address of a callback that this service may not call."""
+
+    slug, title, status = "callback-target", "Callback address refused", 422
+
+
+class CallbackLimitError(LetheError):
+    """The key or agent has as many callbacks of open requests as it may have."""
+
+    slug, title, status = "callback-limit", "Too many callbacks", 429
+
+
 class NotReadyError(LetheError):
     """A part of the service is not ready."""
 

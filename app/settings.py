@@ -5,7 +5,7 @@ import binascii
 import re
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -292,6 +292,15 @@ class Settings(BaseSettings):
         default="",
         description="Hosts and networks, by commas, that webhooks may reach though not public.",
     )
+    callback_allow: str = Field(
+        default="",
+        description="The same for callbacks, whose addresses requesters choose.",
+    )
+    callbacks_each: int = Field(
+        default=1000,
+        ge=0,
+        description="Callbacks of open requests that one key or agent may have; 0: none.",
+    )
     notice_mail: str = Field(
         default="",
         description="Addresses of officers, by commas, who get the daily digest and alarms.",
@@ -363,14 +372,13 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _refuse_unreadable_notices(self) -> Self:
-        for one in _listed(self.webhook_allow):
-            if "/" in one:
-                try:
-                    ip_network(one)
-                except ValueError:
-                    raise ValueError(
-                        "LETHE_WEBHOOK_ALLOW: no network; write 10.1.0.0/16, or a host's name"
-                    ) from None
+        for name, text in (("WEBHOOK", self.webhook_allow), ("CALLBACK", self.callback_allow)):
+            try:
+                Allowed.parse(text)
+            except ValueError:
+                raise ValueError(
+                    f"LETHE_{name}_ALLOW: no network; write 10.1.0.0/16, or a host's name"
+                ) from None
         if any(not re.fullmatch(r"[^\s@<>]+@[^\s@<>]+", one) for one in self.officers):
             raise ValueError("LETHE_NOTICE_MAIL: separate bare e-mail addresses by commas")
         if self.officers and not self.smtp_url.get_secret_value():
@@ -447,19 +455,33 @@ class Settings(BaseSettings):
         return _listed(self.notice_mail)
 
     @property
-    def webhook_allow_hosts(self) -> list[str]:
-        """The hosts of LETHE_WEBHOOK_ALLOW."""
-        return [one.lower() for one in _listed(self.webhook_allow) if "/" not in one]
+    def webhook_allowed(self) -> "Allowed":
+        """What LETHE_WEBHOOK_ALLOW says."""
+        return Allowed.parse(self.webhook_allow)
 
     @property
-    def webhook_allow_networks(self) -> list[IPv4Network | IPv6Network]:
-        """The networks of LETHE_WEBHOOK_ALLOW."""
-        return [ip_network(one) for one in _listed(self.webhook_allow) if "/" in one]
+    def callback_allowed(self) -> "Allowed":
+        """What LETHE_CALLBACK_ALLOW says."""
+        return Allowed.parse(self.callback_allow)
 
     @property
     def keys_dir(self) -> Path:
         """Where the log key, the issuer key and the master key lie."""
         return self.data_dir / "keys"
+
+
+class Allowed(NamedTuple):
+    """Hosts and networks that notices may reach though they are not public."""
+
+    hosts: tuple[str, ...]
+    networks: tuple[IPv4Network | IPv6Network, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> "Allowed":
+        """Read a list by commas. Raises ValueError: one with a slash is no network."""
+        listed = _listed(text)
+        hosts = tuple(one.lower() for one in listed if "/" not in one)
+        return cls(hosts, tuple(ip_network(one) for one in listed if "/" in one))
 
 
 def _complaint(error: dict[str, Any]) -> str:

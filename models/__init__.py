@@ -15,7 +15,7 @@ from models.job import Job, ScheduleLease
 from models.log import LogCheckpoint, LogEntry, LogNode
 from models.model import Model
 from models.model_version import ModelVersion
-from models.notice import Delivery, NoticeCursor, Webhook
+from models.notice import Callback, Delivery, NoticeCursor, Webhook
 from models.person import Case, PeopleSums, Person
 from models.record import FeatureBlock, Record, RetainedPage
 from models.release import Release
@@ -31,6 +31,7 @@ __all__ = [
     "Audit",
     "AuditPair",
     "BearerToken",
+    "Callback",
     "Case",
     "Certificate",
     "Contribution",

@@ -34,6 +34,27 @@ class Webhook(SQLModel, table=True):
     mac: str = Field(default="", max_length=64)  # of all the others: `app.ledger.key_rows`
 
 
+class Callback(SQLModel, table=True):
+    """An address that is told of one request: a row for each request of the log it follows.
+
+    `id` is a keyed digest of kind, owner, request and url: a row with another address has
+    another id, and no delivery is made for it (`app.ledger.callback_rows`). The rows are
+    deleted when the request has ended and nothing waits to be delivered.
+    """
+
+    __tablename__ = "callbacks"
+
+    id: str = Field(primary_key=True, max_length=40)
+    ref: str = Field(primary_key=True, max_length=36, index=True)  # empty: it follows none
+    kind: str = Field(max_length=16)  # request, or a protocol
+    owner: str = Field(max_length=128, index=True)  # keyid of the requester, name of the agent
+    request: str = Field(max_length=36)  # the request's ref, or the id that the agent gave it
+    url: str = Field(sa_type=SealedText("callbacks.url"))
+    created_at: datetime = Field(sa_type=UTCDateTime)
+    told: str | None = Field(default=None, max_length=24)  # the state that was delivered last
+    ended: bool = False  # no other state will follow
+
+
 class Delivery(SQLModel, table=True):
     """A notice to one receiver. It holds no text: that is made of the log when it is sent.
 
@@ -44,7 +65,10 @@ class Delivery(SQLModel, table=True):
     __table_args__ = (Index("ix_deliveries_state_next_at", "state", "next_at"),)
 
     id: str = Field(primary_key=True, max_length=40)  # webhook-id, the same in each attempt
-    receiver: str = Field(max_length=40, index=True)  # a webhook's id, person, or officer-TAG
+    # A webhook's or callback's id, person, or officer-TAG.
+    receiver: str = Field(max_length=40, index=True)
+    # Of a callback: whose it is. All of one owner are sent one after the other.
+    lane: str | None = Field(default=None, max_length=40)
     event: str = Field(max_length=40)
     about: str = Field(max_length=120)  # an index of the log, a case's ref, an alarm, a day
     created_at: datetime = Field(sa_type=UTCDateTime)

@@ -24,6 +24,7 @@ from app.api.http.deps import (
 from app.api.http.immutable import immutable, unkept
 from app.api.http.strict import BareRoute, StrictRoute
 from app.ledger.cose_receipt import MEDIA_TYPE as RECEIPT
+from app.notices.callbacks.check import check
 from app.schemas.base import Page
 from app.schemas.requests import (
     Accepted,
@@ -70,6 +71,10 @@ async def submit(request: Request) -> Response:
         wanted = _wanted(signed.body)
         digest = hashlib.sha256(signed.body).hexdigest()
         submission = Submission(signed.by, signed.key, wanted, digest, signed.idempotency_key)
+        if wanted.callback is not None and not await acceptance.is_repeated(
+            services, submission
+        ):
+            await check(services, signed.by.keyid, wanted.callback)
         accepted = await acceptance.submit(services, submission)
     headers = {"location": f"/v1/requests/{accepted.id}"}
     return Response(accepted.model_dump_json(), 202, headers, "application/json")

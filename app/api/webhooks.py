@@ -57,7 +57,7 @@ def deliveries(
 ) -> Page[DeliveryView]:
     """List what was, or will be, delivered to an endpoint, newest first. Kept for 30 days."""
     rows, more = history.page(services, webhook, after, limit)
-    return Page(items=[_delivery(row) for row in rows], next=more)
+    return Page(items=[delivery_view(row) for row in rows], next=more)
 
 
 @router.post("/{webhook}/replay", operation_id="replayWebhook")
@@ -69,7 +69,7 @@ def replay(webhook: str, wanted: Replay, services: ServicesDep) -> Replayed:
 @router.post("/{webhook}/test", operation_id="testWebhook")
 def test(webhook: str, services: ServicesDep) -> DeliveryView:
     """Send a notice of the type `webhook.test` now, and say what was answered."""
-    return _delivery(history.send_test(services, webhook))
+    return delivery_view(history.send_test(services, webhook))
 
 
 @router.post("/{webhook}/rotate", operation_id="rotateWebhook")
@@ -113,7 +113,9 @@ def _made(row: Webhook) -> WebhookMade:
     return WebhookMade(**dict(_view(row)), secret=shown(row.secrets[0]))
 
 
-def _delivery(row: Delivery) -> DeliveryView:
-    fields = row.model_dump(exclude={"receiver", "lease_until", "lease_token", "next_at"})
+def delivery_view(row: Delivery) -> DeliveryView:
+    """Return a delivery as operators see it."""
+    own = {"receiver", "lane", "lease_until", "lease_token", "next_at"}
+    fields = row.model_dump(exclude=own)
     waits = row.next_at if row.state == "waiting" else None
     return DeliveryView(**fields, next_at=waits)

@@ -7,14 +7,17 @@ Webhooks ("Retry schedule"), 410 disables an endpoint, and a redirect is a failu
 
 import logging
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, and_, func, update
 from sqlmodel import Session, col, or_, select
 
 from app.notices import endpoints, events, letters, mail, post
+from app.notices.callbacks import rows as callbacks
+from app.notices.callbacks.form import OWN, CallbackMessage, Form, OverError
 from app.notices.guard import TargetError
 from app.notices.notice import NoNoticeError, compose, is_authentic
 from app.notices.signatures import sign
@@ -22,7 +25,7 @@ from app.notices.writing import write
 from app.problems import NotFoundError
 from app.service.context import Services
 from lethe.errors import LetheError
-from models import Delivery
+from models import Callback, Delivery
 from models.database.clock import clock
 
 log = logging.getLogger(__name__)
@@ -43,16 +46,31 @@ class Outcome:
     state: str | None
     wait: int = 0
     reached: bool = True  # the receiver answered: the next notice for it can be tried now
+    told: str | None = None  # of a callback: the state that was tried to be told
+    final: bool = False  # of a callback: no other state follows
 
 
-def run(services: Services) -> int:
-    """Attempt what is due, a share for each receiver; return how many attempts were made."""
+def run(services: Services, forms: Mapping[str, Form] | None = None) -> int:
+    """Attempt what is due, a share for each receiver; return how many attempts were made.
+
+    forms: of callbacks, by their kind: then these are sent, and else webhooks and mail.
+    """
     with services.reading() as session:
-        due = _due(session)
+        due = _due(session) if forms is None else _due_callbacks(session)
     if not due:
         return 0
     with ThreadPoolExecutor(THREADS) as pool:
-        return sum(pool.map(lambda ids: _in_turn(services, ids), due))
+        return sum(pool.map(lambda ids: _in_turn(services, ids, forms or OWN), due))
+
+
+def _due_callbacks(session: Session) -> list[list[str]]:
+    """Return what callbacks are due for each owner: an owner of many hides nobody else's."""
+    is_due = _is_due(clock(session))
+    lane, first = col(Delivery.lane), func.min(col(Delivery.next_at))
+    query = select(Delivery.lane).where(is_due, lane.is_not(None)).group_by(lane)
+    lanes = session.exec(query.order_by(first).limit(AT_ONCE)).all()
+    mine = select(Delivery.id).where(is_due).order_by(col(Delivery.next_at)).limit(EACH)
+    return [list(session.exec(mine.where(Delivery.lane == one))) for one in lanes]
 
 
 def _due(session: Session) -> list[list[str]]:
@@ -60,7 +78,7 @@ def _due(session: Session) -> list[list[str]]:
 
     Receivers are chosen before deliveries: many for one of them hide nobody else's.
     """
-    is_due = _is_due(clock(session))
+    is_due = and_(_is_due(clock(session)), col(Delivery.lane).is_(None))
     receiver = col(Delivery.receiver)
     is_mail = or_(receiver == events.PERSON, receiver.startswith(events.OFFICER))
     receivers = session.exec(
@@ -89,12 +107,12 @@ def _is_due(now: datetime) -> ColumnElement[bool]:
     return and_(col(Delivery.state) == events.WAITING, col(Delivery.next_at) <= now, free)
 
 
-def _in_turn(services: Services, deliveries: list[str]) -> int:
+def _in_turn(services: Services, deliveries: list[str], forms: Mapping[str, Form]) -> int:
     made, began = 0, time.monotonic()
     for delivery in deliveries:
         if time.monotonic() - began > SHARE_S:  # a slow receiver must not hold up the others
             break
-        outcome = attempt(services, delivery)
+        outcome = attempt(services, delivery, forms)
         if outcome is None:
             continue
         made += 1
@@ -103,14 +121,16 @@ def _in_turn(services: Services, deliveries: list[str]) -> int:
     return made
 
 
-def attempt(services: Services, delivery: str) -> Outcome | None:
+def attempt(
+    services: Services, delivery: str, forms: Mapping[str, Form] = OWN
+) -> Outcome | None:
     """Attempt a delivery, unless another sender has it; return what came of it."""
     taken = write(services, lambda session: _take(session, delivery))
     if taken is None:
         return None
-    outcome = _outcome(services, taken)
+    outcome = _outcome(services, taken, forms)
     write(services, lambda session: _record(session, taken, outcome))
-    if outcome.answer == "410":
+    if outcome.answer == "410" and not _is_callback(taken):
         endpoints.disable(services, taken.receiver, endpoints.GONE)
     return outcome
 
@@ -151,8 +171,15 @@ def _record(session: Session, taken: Delivery, outcome: Outcome) -> None:
             ended_at=now if state else None,
         )
     )
-    if recorded.rowcount == 1 and not outcome.reached:
+    if recorded.rowcount != 1:
+        return
+    if not outcome.reached:
         _postpone(session, taken.receiver, again)
+    if _is_callback(taken):
+        told = outcome.told if state == events.DELIVERED else None
+        # What could not even be worded in the end is given up: its address must not stay.
+        over = outcome.final or (state == events.FAILED and outcome.told is None)
+        callbacks.note(session, taken.receiver, told, ended=over and state is not None)
 
 
 def _postpone(session: Session, receiver: str, until: datetime) -> None:
@@ -168,7 +195,7 @@ def _postpone(session: Session, receiver: str, until: datetime) -> None:
     )
 
 
-def _outcome(services: Services, taken: Delivery) -> Outcome:
+def _outcome(services: Services, taken: Delivery, forms: Mapping[str, Form]) -> Outcome:
     """Send it. An error that nobody thought of ends this attempt, and is named in the log."""
     try:
         if not is_authentic(services, taken):
@@ -177,7 +204,11 @@ def _outcome(services: Services, taken: Delivery) -> Outcome:
         if taken.receiver == events.PERSON or taken.receiver.startswith(events.OFFICER):
             mail.send(services.settings, letters.write(services, taken))
             return Outcome("accepted", events.DELIVERED)
+        if _is_callback(taken):
+            return _call_back(services, taken, forms)
         return _post(services, taken)
+    except OverError as error:
+        return Outcome(str(error), events.DROPPED, final=True)
     except NoNoticeError as error:
         return Outcome(str(error), events.DROPPED)
     except TargetError:
@@ -213,12 +244,48 @@ def _post(services: Services, taken: Delivery) -> Outcome:
         "webhook-timestamp": str(stamp),
         "webhook-signature": sign(hook.secrets, now, taken.id, stamp, body),
     }
-    answer = post.post(services.settings, hook.url, headers, body)
+    return _answered(post.post(services.settings.webhook_allowed, hook.url, headers, body))
+
+
+def _is_callback(delivery: Delivery) -> bool:
+    return delivery.event in (events.STATE, events.STATUS)  # which its id vouches for
+
+
+def _answered(answer: post.Answer) -> Outcome:
     if 200 <= answer.status < 300:
         return Outcome(str(answer.status), events.DELIVERED)
     if answer.status == 410:
         return Outcome("410", events.FAILED)
     return Outcome(str(answer.status), None, answer.retry_after)
+
+
+def _call_back(services: Services, taken: Delivery, forms: Mapping[str, Form]) -> Outcome:
+    """Tell the state of a request, unless a newer one has overtaken it."""
+    with services.reading() as session:
+        try:
+            callback = callbacks.find(services, session, taken.receiver)
+        except NotFoundError:
+            raise NoNoticeError("callback over") from None
+        if callbacks.is_overtaken(session, taken):
+            raise NoNoticeError("overtaken")
+        now = clock(session)
+    message = forms[callback.kind](services, callback, taken, now)
+    if message.told == callback.told:
+        return Outcome("told before", events.DROPPED, final=message.final)
+    try:
+        sent = _answered(_post_to(services, callback, message))
+    except TargetError:
+        sent = Outcome("target refused", None, reached=False)
+    except post.UnreachableError as error:
+        sent = Outcome(str(error), None, reached=False)
+    # 410 asks for nothing more: the address is forgotten.
+    final = message.final or sent.answer == "410"
+    return replace(sent, told=message.told, final=final)
+
+
+def _post_to(services: Services, callback: Callback, message: CallbackMessage) -> post.Answer:
+    allowed = services.settings.callback_allowed
+    return post.post(allowed, callback.url, message.headers, message.body)
 
 
 def forget(services: Services, kept: timedelta, now: datetime) -> None:

@@ -40,7 +40,7 @@ def add(
         TargetError: It may not be called.
         ConflictError: There are MOST already.
     """
-    post.check(services.settings, url)
+    post.check(services.settings.webhook_allowed, url)
     made = Webhook(
         row="",
         id=f"wh_{uuid.uuid4().hex[:24]}",

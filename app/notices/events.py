@@ -25,6 +25,28 @@ OF_LOG: Final[Mapping[str, str]] = MappingProxyType(
 )
 assert set(OF_LOG.values()) | {OVERDUE, ALARM} == set(NOTICES)
 
+# Callbacks: of requests, and of the protocols, whose words for a state are their own.
+STATE, STATUS = "request.state", "status.changed"
+STATES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "request.awaiting-review": "awaiting-review",
+        "request.approved": "approved",
+        "request.paused": "paused",
+        "request.resumed": "awaiting-review",
+        "request.executing": "executing",
+        "request.awaiting": "awaiting-client",
+        "request.awaiting-round": "awaiting-round",
+        "request.executed": "verifying",
+        "request.escalated": "escalated",
+        "request.needs-decision": "needs-decision",
+        "request.certified": "certified",
+        "request.refused": "refused",
+        "request.withdrawn": "withdrawn",
+        "request.failed": "failed",
+    }
+)
+ENDS = ("certified", "refused", "withdrawn", "failed")
+
 # Mail. The first three go to the person of a case.
 RECEIVED_MAIL, EXTENDED_MAIL, ANSWERED_MAIL = "mail.received", "mail.extended", "mail.answered"
 DIGEST_MAIL, ALARM_MAIL = "mail.digest", "mail.alarm"

@@ -1,23 +1,23 @@
-"""Which targets a webhook may have: public addresses, over HTTPS.
+"""Which targets a webhook or callback may have: public addresses, over HTTPS.
 
-A target is chosen by whoever holds an operator's token, or who controls its name in the DNS.
-Without this, the service could be made to call what only it can reach: a database, a cloud's
-metadata, the operator's own network (OWASP, "Server-Side Request Forgery Prevention"). A name
-is resolved once; what was checked is what is connected to (`app.notices.post`), so a name that
-resolves to another address the second time gains nothing.
+A target is chosen by whoever holds an operator's token, for a callback a requester's key, or
+who controls its name in the DNS. Without this, the service could be made to call what only it
+can reach: a database, a cloud's metadata, the operator's own network (OWASP, "Server-Side
+Request Forgery Prevention"). A name is resolved once; what was checked is what is connected to
+(`app.notices.post`), so a name that resolves to another address the second time gains nothing.
 """
 
 import asyncio
 import ipaddress
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from app.settings import Settings
+from app.settings import Allowed
 from lethe.errors import LetheError
 
 MAX_URL = 2000
@@ -42,8 +42,8 @@ class TargetError(LetheError):
 class Target:
     """A target whose URL was read.
 
-    usual: it is HTTPS at a port that no other service has. allowed: its host is named in
-    LETHE_WEBHOOK_ALLOW.
+    usual: it is HTTPS at a port that no other service has. allowed: the operator named its
+    host, in LETHE_WEBHOOK_ALLOW or LETHE_CALLBACK_ALLOW.
     """
 
     host: str
@@ -52,7 +52,7 @@ class Target:
     allowed: bool
 
 
-def parse_target(settings: Settings, url: str) -> Target:
+def parse_target(allowed: Allowed, url: str) -> Target:
     """Read a URL.
 
     Raises:
@@ -72,13 +72,12 @@ def parse_target(settings: Settings, url: str) -> Target:
         raise TargetError("the target's URL has credentials: signatures authenticate notices")
     if "#" in url:
         raise TargetError("the target's URL has a fragment, which is never sent: leave it out")
-    allowed = parts.hostname in settings.webhook_allow_hosts
     port = port or (443 if parts.scheme == "https" else 80)
     usual = parts.scheme == "https" and (port == 443 or port >= FREE_PORTS)
-    return Target(parts.hostname, port, usual, allowed)
+    return Target(parts.hostname, port, usual, parts.hostname in allowed.hosts)
 
 
-async def resolve(settings: Settings, target: Target) -> list[str]:
+async def resolve(allowed: Allowed, target: Target) -> list[str]:
     """Return the addresses of a target; each of them may be connected to.
 
     Raises:
@@ -93,7 +92,7 @@ async def resolve(settings: Settings, target: Target) -> list[str]:
         raise TargetError("the target's host has no address: check its name")
     if target.allowed:
         return found
-    inside = [_in_allowed(settings, one) for one in found]
+    inside = [_in_allowed(allowed, one) for one in found]
     if not target.usual and not all(inside):
         raise TargetError(
             f"the target must be https:// at port 443 or from {FREE_PORTS} on, or the operator "
@@ -157,11 +156,9 @@ def _is_public(address: Address) -> bool:
     return address.is_global and not address.is_multicast and not address.is_reserved
 
 
-def _in_allowed(settings: Settings, text: str) -> bool:
+def _in_allowed(allowed: Allowed, text: str) -> bool:
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
         return False
-    networks: Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network]
-    networks = settings.webhook_allow_networks
-    return any(address in one for one in networks if one.version == address.version)
+    return any(address in one for one in allowed.networks if one.version == address.version)

@@ -1,4 +1,4 @@
-"""The delivery log of an endpoint, replay, and a test notice."""
+"""The delivery log of an endpoint or callback, replay, and a test notice."""
 
 import uuid
 
@@ -6,6 +6,7 @@ from sqlalchemy import update
 from sqlmodel import Session, col, select
 
 from app.notices import deliver, endpoints, events
+from app.notices.callbacks import rows as callbacks
 from app.notices.notice import delivery_id, today
 from app.notices.writing import put, write
 from app.problems import ConflictError, NotFoundError
@@ -14,18 +15,21 @@ from app.service.paging import format_cursor, parse_cursor
 from models import Delivery
 from models.database.clock import clock
 
+CALLBACK = "cb_"  # ids of callbacks begin with it
+
 
 def page(
     services: Services, webhook: str, after: str | None, limit: int
 ) -> tuple[list[Delivery], str | None]:
-    """Return an endpoint's deliveries, newest first, and the cursor of the next page.
+    """Return the deliveries of an endpoint or callback, newest first, and the next cursor.
 
     Raises:
-        NotFoundError: No such endpoint.
+        NotFoundError: No such endpoint or callback.
         BadCursorError: The cursor did not come from this list.
     """
     with services.reading() as session:
-        endpoints.find(session, webhook)
+        if not webhook.startswith(CALLBACK):
+            endpoints.find(session, webhook)
         query = (
             select(Delivery)
             .where(Delivery.receiver == webhook)
@@ -39,6 +43,8 @@ def page(
             )
             query = query.where(older)
         rows = list(session.exec(query).all())
+        if not rows and webhook.startswith(CALLBACK):  # one that is over may have some
+            callbacks.find(services, session, webhook)
     more = None
     if len(rows) > limit:
         more = format_cursor(rows[limit - 1].created_at, rows[limit - 1].id)
@@ -51,20 +57,19 @@ def replay(services: Services, webhook: str, delivery: str | None) -> int:
     The id stays the same: a receiver that has handled it ignores it.
 
     Raises:
-        NotFoundError: No such endpoint, or it has no such delivery.
+        NotFoundError: No such endpoint or callback, or it has no such delivery.
         ConflictError: The endpoint is disabled, or the delivery still waits.
     """
 
     def effect(session: Session) -> int:
-        if endpoints.find(session, webhook).disabled is not None:
-            raise ConflictError("the webhook is disabled: enable it first")
+        _check_sends(services, session, webhook)
         again = update(Delivery).where(col(Delivery.receiver) == webhook)
         if delivery is None:
             again = again.where(col(Delivery.state) == events.FAILED)
         else:
             row = session.get(Delivery, delivery)
             if row is None or row.receiver != webhook:
-                raise NotFoundError("the webhook has no delivery of this id")
+                raise NotFoundError("it has no delivery of this id: list its deliveries")
             if row.state == events.WAITING:
                 raise ConflictError("this delivery waits to be sent already")
             again = again.where(col(Delivery.id) == delivery)
@@ -93,8 +98,7 @@ def send_test(services: Services, webhook: str) -> Delivery:
     owed: list[tuple[str, str, str]] = []
 
     def effect(session: Session) -> None:
-        if endpoints.find(session, webhook).disabled is not None:
-            raise ConflictError("the webhook is disabled: enable it first")
+        _check_sends(services, session, webhook)
         about = f"test-{uuid.uuid4().hex[:12]}@{today(session)}"
         owed.append((webhook, events.TEST, about))
         put(services, session, owed)
@@ -104,3 +108,10 @@ def send_test(services: Services, webhook: str) -> Delivery:
     deliver.attempt(services, name)
     with services.reading() as session:
         return session.get_one(Delivery, name)
+
+
+def _check_sends(services: Services, session: Session, receiver: str) -> None:
+    if receiver.startswith(CALLBACK):
+        callbacks.find(services, session, receiver)
+    elif endpoints.find(session, receiver).disabled is not None:
+        raise ConflictError("the webhook is disabled: enable it first")

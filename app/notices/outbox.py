@@ -11,8 +11,10 @@ from sqlalchemy import update
 from sqlmodel import Session, col, select
 
 from app.ledger import storage
+from app.ledger.callback_rows import REQUEST, lane
 from app.ledger.entry_macs import EntryRow
 from app.notices import endpoints, events, mailings
+from app.notices.callbacks import rows as callbacks
 from app.notices.notice import today
 from app.notices.writing import Owed, put, write
 from app.service.context import Services
@@ -34,12 +36,14 @@ def read_on(services: Services) -> bool:
             return False
         hooks = [one for one in endpoints.current(session) if one.disabled is None]
         mail = mailings.are_on(services)
+        # Read after the log's size: a callback is stored with its request's first entry.
+        listened = bool(hooks) or mail or callbacks.are_any(session)
         start = size if cursor is None else cursor.next_index
-        end = min(size, start + PAGE) if hooks or mail else size
-        read = storage.read_entries(session, start, end) if hooks or mail else {}
+        end = min(size, start + PAGE) if listened else size
+        read = storage.read_entries(session, start, end) if listened else {}
         owed: list[Owed] = []
         foreign = False
-        for index in range(start, end) if hooks or mail else ():
+        for index in range(start, end) if listened else ():
             if index not in read or not key.is_authentic(read[index]):
                 # The log goes on once it is repaired, at this index; so do notices.
                 owed += alarms(services, hooks, f"log-entry-{index}", session)
@@ -49,6 +53,11 @@ def read_on(services: Services) -> bool:
         owed += _of_webhooks(session, hooks, authentic)
         if mail:
             owed += mailings.owed(services, session, authentic)
+        states = [(one.event or "", str(one.ref), one.index) for one in authentic]
+        if cursor is None:  # nobody has read on yet: what callbacks missed is their last state
+            states = callbacks.last_states(session)
+        called, lanes, ended = _of_callbacks(services, session, states)
+        owed += called
 
     def effect(session: Session) -> bool:
         if cursor is None:
@@ -56,7 +65,9 @@ def read_on(services: Services) -> bool:
             session.flush()  # of two that begin, one fails and tries again
         elif end > start and not _move(session, start, end):
             return False  # another sender wrote these
-        put(services, session, owed)
+        put(services, session, owed, lanes)
+        for one in ended:
+            callbacks.note(session, one, None, ended=True)
         return True
 
     return write(services, effect) and not foreign and end < size
@@ -87,6 +98,27 @@ def _of_webhooks(
         for hook in hooks
         if event in hook.events and hook.model in (None, models.get(entry.index))
     ]
+
+
+def _of_callbacks(
+    services: Services, session: Session, entries: Sequence[tuple[str, str, int]]
+) -> tuple[list[Owed], dict[str, str], list[str]]:
+    """Return what callbacks are owed, the lane of each, and which requests' have ended.
+
+    entries: event, ref and index of each.
+    """
+    key = callbacks.entry_key(services)
+    told = [one for one in entries if one[0] in events.STATES]
+    known = callbacks.followers(session, {ref for _, ref, _ in told})
+    owed, lanes, ended = dict[str, Owed](), dict[str, str](), list[str]()
+    for event, ref, index in sorted(told, key=lambda one: one[2]):  # the last of each counts
+        for one in known.get(ref, ()):
+            is_own = one.kind == REQUEST
+            owed[one.id] = (one.id, events.STATE if is_own else events.STATUS, str(index))
+            lanes[one.id] = lane(key, one.kind, one.owner)
+            if is_own and events.STATES[event] in events.ENDS:
+                ended.append(one.id)
+    return list(owed.values()), lanes, ended
 
 
 def _models(session: Session, entries: Sequence[EntryRow]) -> dict[int, str]:

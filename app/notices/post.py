@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import lethe
 from app.notices import guard
-from app.settings import Settings
+from app.settings import Allowed
 
 WHOLE_S = 15.0  # of all: resolving, connecting, sending, and the head of the answer
 STEP_S = 8.0
@@ -28,23 +28,23 @@ class Answer:
     retry_after: int
 
 
-def post(settings: Settings, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+def post(allowed: Allowed, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
     """Send `body` and return the answer's status. Redirects are not followed.
 
     Raises:
         TargetError: The target may not be called; nothing was sent.
         UnreachableError: There was no answer in time.
     """
-    return asyncio.run(_post(settings, url, headers, body))
+    return asyncio.run(_post(allowed, url, headers, body))
 
 
-def check(settings: Settings, url: str) -> None:
+def check(allowed: Allowed, url: str) -> None:
     """Raise TargetError unless a notice could be sent to `url` now."""
 
     async def resolve() -> None:
-        target = guard.parse_target(settings, url)
+        target = guard.parse_target(allowed, url)
         async with asyncio.timeout(STEP_S):
-            await guard.resolve(settings, target)
+            await guard.resolve(allowed, target)
 
     try:
         asyncio.run(resolve())
@@ -52,13 +52,11 @@ def check(settings: Settings, url: str) -> None:
         raise guard.TargetError("the target's host was not resolved in time") from None
 
 
-async def _post(
-    settings: Settings, url: str, headers: Mapping[str, str], body: bytes
-) -> Answer:
-    target = guard.parse_target(settings, url)
+async def _post(allowed: Allowed, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    target = guard.parse_target(allowed, url)
     try:
         async with asyncio.timeout(WHOLE_S):
-            addresses = await guard.resolve(settings, target)
+            addresses = await guard.resolve(allowed, target)
             return await _first(addresses[:MOST_ADDRESSES], target, url, headers, body)
     except TimeoutError:
         raise UnreachableError("timeout") from None

@@ -1,6 +1,7 @@
 """Transactions of notices, beside those of the log."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 from sqlalchemy.dialects import postgresql, sqlite
@@ -14,7 +15,7 @@ from models.database.clock import clock
 
 T = TypeVar("T")
 Owed = tuple[str, str, str]  # receiver, event, about
-AT_ONCE = 50  # rows of one statement, of nine values each
+AT_ONCE = 50  # rows of one statement, of ten values each
 
 
 def write(services: Services, effect: Callable[[Session], T]) -> T:
@@ -29,12 +30,21 @@ def write(services: Services, effect: Callable[[Session], T]) -> T:
     return services.ledger.beside(run)
 
 
-def put(services: Services, session: Session, owed: Iterable[Owed]) -> None:
-    """Store deliveries that wait, but those that are known."""
+def put(
+    services: Services,
+    session: Session,
+    owed: Iterable[Owed],
+    lanes: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Store deliveries that wait, but those that are known.
+
+    lanes: of callbacks, by receiver.
+    """
     now = clock(session)
     rows = {
         delivery_id(services, *one): {
             "receiver": one[0],
+            "lane": lanes.get(one[0]),
             "event": one[1],
             "about": one[2],
             "created_at": now,

@@ -6,6 +6,7 @@ remain: they say that there was a request, when, under which law, and how it end
 
 from datetime import datetime, timedelta
 
+from sqlalchemy import delete
 from sqlmodel import Session, col, func, select
 
 from app.ledger.key_rows import believed, key_rows
@@ -14,7 +15,7 @@ from app.service.access.keys import DESTROYED
 from app.service.context import Services
 from app.service.requests import CLOSED
 from lethe.certificates.evidence import SCORES
-from models import Artifact, ErasureRequest, RequesterKey, RequestEvent, Verification
+from models import Artifact, Callback, ErasureRequest, RequesterKey, RequestEvent, Verification
 from models.database.clock import clock
 
 AT_ONCE = 100  # requests in one transaction, while others wait
@@ -62,6 +63,7 @@ def _forget(services: Services, tx: Transaction, request: ErasureRequest) -> Non
     request.event_key, request.body_digest, request.idempotency_key = b"", "", None
     request.scope = {"level": request.scope["level"]}
     request.reason = request.notes = request.assignee = None
+    session.connection().execute(delete(Callback).where(col(Callback.ref) == request.ref))
     events = session.exec(
         select(RequestEvent).where(RequestEvent.request_id == request.id)
     ).all()

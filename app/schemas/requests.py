@@ -54,12 +54,17 @@ class Scope(Wire):
 
 
 class NewRequest(Wire):
-    """The body of POST /v1/requests."""
+    """The body of POST /v1/requests.
+
+    callback: an https:// address that is told when the request's state changes. It is in the
+    body, so the signature covers it; it is destroyed when the request has ended.
+    """
 
     model: ModelRef
     scope: Scope
     method: str | None = Field(default=None, max_length=40)
     regulation: Regulation = "gdpr"
+    callback: Annotated[str, StringConstraints(min_length=1, max_length=2000)] | None = None
 
 
 class Receipt(Wire):

@@ -4,7 +4,7 @@ import base64
 from collections.abc import Sequence
 
 from anyio.to_thread import run_sync
-from sqlmodel import select
+from sqlmodel import Session, select
 
 from app.ledger.receipt import EntryReceipt
 from app.ledger.sequencer import Transaction
@@ -134,21 +134,35 @@ def preview(services: Services, signed: SignedBy, wanted: NewRequest) -> Preview
     )
 
 
+async def is_repeated(services: Services, submission: Submission) -> bool:
+    """Return whether a request with this Idempotency-Key was accepted before."""
+
+    def look() -> bool:
+        with services.reading() as session:
+            return _earlier(session, submission) is not None
+
+    return await run_sync(look)
+
+
+def _earlier(session: Session, submission: Submission) -> ErasureRequest | None:
+    """Return the request that a submission repeats, by its Idempotency-Key."""
+    if submission.idempotency_key is None:
+        return None
+    query = select(ErasureRequest).where(
+        ErasureRequest.keyid == submission.signed.keyid,
+        ErasureRequest.idempotency_key == submission.idempotency_key,
+    )
+    return session.exec(query).first()
+
+
 def _explain(services: Services, submission: Submission) -> None:
     """Refuse, with the reason, what cannot be accepted; from a snapshot, so nobody waits."""
     with services.reading() as session:
         key = current_key(session, submission.signed, "requester")
-        if submission.idempotency_key is not None:
-            earlier = session.exec(
-                select(ErasureRequest).where(
-                    ErasureRequest.keyid == key.keyid,
-                    ErasureRequest.idempotency_key == submission.idempotency_key,
-                )
-            ).first()
-            if earlier is not None:
-                if earlier.body_digest != submission.digest:
-                    raise IdempotencyMismatchError(MISMATCH)
-                return
+        if (earlier := _earlier(session, submission)) is not None:
+            if earlier.body_digest != submission.digest:
+                raise IdempotencyMismatchError(MISMATCH)
+            return
         wanted = submission.wanted
         model = session.exec(select(Model).where(Model.ref == wanted.model)).first()
         choose(model, wanted)

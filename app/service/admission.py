@@ -17,6 +17,7 @@ from sqlalchemy import Dialect
 from sqlmodel import SQLModel
 
 from app import logs
+from app.ledger import callback_rows
 from app.ledger.journal import append_request_event
 from app.ledger.key_rows import key_rows
 from app.ledger.sequencer import Transaction
@@ -30,6 +31,7 @@ from app.problems import (
 from app.reconcile.deleted import GONE
 from app.schemas.base import format_time
 from app.schemas.requests import NewRequest, Scope
+from app.service.callbacks import check_limit
 from app.service.context import Services
 from app.service.deadlines import due_at, zone_of
 from app.service.methods import SKETCHED, offered
@@ -48,6 +50,7 @@ from app.vault.wipe import DELETED
 from lethe.errors import LetheError
 from lethe.signing.http import SignedBy
 from models import (
+    Callback,
     ErasureRequest,
     Job,
     Model,
@@ -245,6 +248,7 @@ class _Batch:
         self._events: list[dict[str, Any]] = []
         self._claims: list[tuple[int, str]] = []
         self._jobs: list[dict[str, Any]] = []
+        self._callbacks: list[dict[str, Any]] = []
         self._nudged: set[int] = set()  # models
 
     def admit(self, submission: Submission) -> Entered:
@@ -268,6 +272,7 @@ class _Batch:
         binding = "subject" if key.subject else "client" if key.client else None
         begins = start(model, binding, self._tx.now)
         request = self._request(submission, model, method, scope, begins)
+        callback = self._callback(submission, request["ref"])
         if scope.records is not None and len(scope.records) <= FEW:
             claimed = self._claim(model, key, scope.records, request["id"])
             self._requests.append(request)
@@ -297,6 +302,7 @@ class _Batch:
                 "payload": received,
             }
         )
+        self._callbacks += callback
         nudge = self._queue(request["id"], model, submission.call_id, begins.stage)
         self._note_repeatable(submission, request["id"])
         answered = request["ref"], begins.state, index, request["due_at"]
@@ -308,6 +314,7 @@ class _Batch:
             (ErasureRequest, self._requests),
             (RequestEvent, self._events),
             (Job, self._jobs),
+            (Callback, self._callbacks),
         ]
         self._tx.write(
             *(bulk.insert(self._dialect, table, rows) for table, rows in tables if rows)
@@ -315,7 +322,13 @@ class _Batch:
         if self._claims:
             claims = bulk.over(self._dialect, _CLAIM, _CLAIMED, self._claims, len(self._claims))
             self._tx.write(claims)
-        for noted in (self._requests, self._claims, self._events, self._jobs):
+        for noted in (
+            self._requests,
+            self._claims,
+            self._events,
+            self._jobs,
+            self._callbacks,
+        ):
             noted.clear()
 
     def _request(
@@ -339,6 +352,21 @@ class _Batch:
             "received_at": self._tx.now,
             "due_at": due_at(self._tx.now, submission.wanted.regulation, zone),
         }
+
+    def _callback(self, submission: Submission, ref: str) -> list[dict[str, Any]]:
+        """Return the row of a submission's callback, none if it wants none.
+
+        Raises:
+            CallbackLimitError: The key has as many as it may have.
+        """
+        if (url := submission.wanted.callback) is None:
+            return []
+        owner, kind = submission.signed.keyid, callback_rows.REQUEST
+        new = sum(one["owner"] == owner for one in self._callbacks)
+        check_limit(self._services, self._session, kind, owner, new)
+        key = self._services.ledger.entry_key
+        assert key is not None, "a ledger that only looks accepts nothing"
+        return callback_rows.new_rows(key, kind, owner, ref, url, [ref], self._tx.now)
 
     def _claim(
         self, model: _Model, key: KnownKey, names: Sequence[str], request_id: str

@@ -22,6 +22,7 @@ TABLES = (
     "feature_blocks",
     "models",
     "subjects",
+    "callbacks",
     "cases",
     "erasure_requests",
     "intake_challenges",

@@ -10,6 +10,7 @@ from lethe.errors import LetheError
 
 BASE = {
     "audit": "lethe.cli.audit:audit",
+    "callback": "lethe.cli.callback:callback",
     "case": "lethe.cli.case:case",
     "certificate": "lethe.cli.certificate:certificate",
     "completion": "lethe.cli.login:completion",

@@ -81,6 +81,9 @@ def request() -> None:
 @click.option(
     "--idempotency-key", help="Unique name of the submission; retry with the same one."
 )
+@click.option(
+    "--callback", metavar="URL", help="An https:// address to tell when its state changes."
+)
 @click.option("--log-key", type=_file, help="The log's vkey, to verify the receipt.")
 @click.option(
     "--preview", "only_preview", is_flag=True, help="Show what it would do; send nothing."
@@ -111,6 +114,7 @@ def submit(
     method: str | None,
     regulation: str,
     idempotency_key: str | None,
+    callback: str | None,
     log_key: Path | None,
     only_preview: bool,
     allow_escalation: bool,
@@ -124,13 +128,13 @@ def submit(
     all models or in --model. The identity is hashed here; the log records who acted.
     """
     if person is not None or on_behalf:
-        signed = (key_file, keyid, client, subject, method, idempotency_key, log_key)
+        signed = (key_file, keyid, client, subject, method, idempotency_key, callback, log_key)
         if person is None or not on_behalf or ticket is None:
             raise click.UsageError("a person's case needs --person, --on-behalf and --ticket")
         if records or only_preview or any(option is not None for option in signed):
             raise click.UsageError(
                 "with --person leave out --key, --keyid, --record, --client, --subject, "
-                "--method, --idempotency-key, --log-key and --preview"
+                "--method, --idempotency-key, --callback, --log-key and --preview"
             )
         with Client(url, token=saved.token_for(url)) as service:
             found = service.open_case(
@@ -171,6 +175,7 @@ def submit(
                 method=method,
                 regulation=regulation,
                 idempotency_key=idempotency_key,
+                callback=callback,
             )
         except ProblemError as error:
             raise _naming_records(_naming_the_earlier(error), records) from None

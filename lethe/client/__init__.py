@@ -14,12 +14,14 @@ from lethe.client.errors import (
     ChangedFileError,
     ClientError,
     CredentialsError,
+    NoticeError,
     ProblemError,
     ReceiptError,
     ScopeError,
     UnreachableError,
     WaitTimeoutError,
 )
+from lethe.client.notices import verify_callback
 from lethe.client.receipts import verify_receipt
 from lethe.client.retry import RetryPolicy
 from lethe.client.sync import Client
@@ -33,6 +35,7 @@ __all__ = [
     "CredentialsError",
     "HistoryEvent",
     "LogReceipt",
+    "NoticeError",
     "Preview",
     "ProblemError",
     "Receipt",
@@ -43,5 +46,6 @@ __all__ = [
     "ScopeError",
     "UnreachableError",
     "WaitTimeoutError",
+    "verify_callback",
     "verify_receipt",
 ]

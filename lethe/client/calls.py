@@ -54,9 +54,10 @@ def submit(
     method: str | None,
     regulation: str,
     idempotency_key: str | None,
+    callback: str | None = None,
 ) -> Call:
     """POST an erasure request."""
-    body = _request(model, scope, method, regulation)
+    body = _request(model, scope, method, regulation, callback)
     return _post("/v1/requests", body, JSON, "signature", idempotency_key)
 
 
@@ -67,11 +68,17 @@ def preview(model: str, scope: Mapping[str, Any], method: str | None) -> Call:
 
 
 def _request(
-    model: str, scope: Mapping[str, Any], method: str | None, regulation: str
+    model: str,
+    scope: Mapping[str, Any],
+    method: str | None,
+    regulation: str,
+    callback: str | None = None,
 ) -> bytes:
     wanted: dict[str, Any] = {"model": model, "scope": scope, "regulation": regulation}
     if method is not None:
         wanted["method"] = method
+    if callback is not None:
+        wanted["callback"] = callback
     return canonical.encode(wanted)
 
 
@@ -242,6 +249,18 @@ def replay_webhook(webhook: str, delivery: str | None) -> Call:
 def remove_webhook(webhook: str) -> Call:
     """DELETE an endpoint."""
     return Call("DELETE", _path("v1", "webhooks", webhook), "token", headers={"Accept": JSON})
+
+
+def replay_callback(callback: str, delivery: str | None) -> Call:
+    """POST that one delivery, or all that failed, be sent again."""
+    body = canonical.encode({"delivery": delivery})
+    return _post(_path("v1", "callbacks", callback, "replay"), body, JSON, "token", None)
+
+
+def remove_callback(callback: str) -> Call:
+    """DELETE a callback."""
+    path = _path("v1", "callbacks", callback)
+    return Call("DELETE", path, "token", headers={"Accept": JSON})
 
 
 def delete_model(ref: str) -> Call:

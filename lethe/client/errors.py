@@ -56,6 +56,14 @@ class ReceiptError(ClientError):
     status = 502
 
 
+class NoticeError(ClientError):
+    """A callback that the service's key did not sign, or that is too old."""
+
+    slug = "notice-invalid"
+    title = "The callback is not the service's"
+    status = 401
+
+
 class CredentialsError(ClientError):
     """The call needs a key or a token that the client was not given."""
 

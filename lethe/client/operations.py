@@ -59,18 +59,22 @@ class Operations(Core):
         method: str | None = None,
         regulation: str = "gdpr",
         idempotency_key: str | None = None,
+        callback: str | None = None,
     ) -> Conversation[Receipt]:
         """Ask for the erasure of exactly one of records, a client or a subject.
 
         Once this returns the request is durable. To send again after a crash of the caller,
         without asking twice, choose the idempotency_key and keep it.
 
+        callback: an https:// address of yours that is told when the request's state changes;
+        `lethe.client.verify_callback` checks what arrives there.
+
         Raises:
             ScopeError: Not exactly one of the three is given.
             ReceiptError: The receipt does not prove that `log` holds the request.
         """
         scope = calls.scope_of(records, client, subject)
-        call = calls.submit(model, scope, method, regulation, idempotency_key)
+        call = calls.submit(model, scope, method, regulation, idempotency_key, callback)
         receipt = parse_receipt((yield from self.exchange(call)))
         if self._log is not None:
             verify_receipt(receipt, self._log)
@@ -394,6 +398,32 @@ class Operations(Core):
     def remove_webhook(self, webhook: str) -> Conversation[Document]:
         """Remove an endpoint."""
         return self.document(calls.remove_webhook(webhook))
+
+    def callback_key(self) -> Conversation[str]:
+        """Return the public key with which callbacks are verified, `whpk_…`."""
+        found = yield from self.document(Call("GET", "/v1/callbacks/key"))
+        return str(found["key"])
+
+    def callbacks(self, ref: str | None = None) -> Listing[Document]:
+        """Iterate over callbacks of open requests; needs an operator's token.
+
+        ref: only of this request, by its reference or the id that an agent gave it.
+        """
+        return Listing(calls.operator_get("callbacks", query={"ref": ref}), as_it_is)
+
+    def callback_deliveries(self, callback: str) -> Listing[Document]:
+        """Iterate over what was or will be delivered to a callback, newest first."""
+        return Listing(calls.operator_get("callbacks", callback, "deliveries"), as_it_is)
+
+    def replay_callback(
+        self, callback: str, delivery: str | None = None
+    ) -> Conversation[Document]:
+        """Have one delivery of a callback, or all that failed, sent again."""
+        return self.document(calls.replay_callback(callback, delivery))
+
+    def remove_callback(self, callback: str) -> Conversation[Document]:
+        """Destroy the address of a callback: nothing more is sent to it."""
+        return self.document(calls.remove_callback(callback))
 
     def releases(self) -> Listing[Document]:
         """Iterate over what clients are asked and have not sent; needs an operator's token."""

@@ -55,6 +55,7 @@ def worker(
     from app import logs, metrics
     from app.dispatch import QUEUE, silo_queue
     from app.notices.sender import Sender
+    from app.protocols.forms import FORMS
     from app.service.access.silo_keys import renew
     from app.settings import Settings
     from app.witnesses.gather import Gatherer
@@ -79,7 +80,7 @@ def worker(
     if settings.worker_metrics and not silos:
         metrics.serve_own(settings.worker_metrics)
     if not silos:
-        Sender(services).start()
+        Sender(services, FORMS).start()
     if until_eof:
         threading.Thread(target=_end_with_parent, daemon=True).start()
     if beat and services.policy is not None:

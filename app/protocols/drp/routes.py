@@ -16,7 +16,8 @@ from pydantic import ValidationError
 from app.api.http import problems
 from app.api.http.deps import ServicesDep
 from app.counters import REFUSED
-from app.problems import DrpAgentError, DrpError, NotFoundError
+from app.problems import CallbackTargetError, DrpAgentError, DrpError, NotFoundError
+from app.protocols.callbacks import check_urls, follow
 from app.protocols.cases import AgentRequest, open_all, show_all, ticket_of_all, withdraw_all
 from app.protocols.drp import agents
 from app.protocols.drp.envelope import (
@@ -25,12 +26,18 @@ from app.protocols.drp.envelope import (
     check_withdrawal,
     open_envelope,
 )
-from app.protocols.drp.wire import Exercise, denial, denied, people_of, status_of, ticket_of
+from app.protocols.drp.wire import (
+    PROTOCOL,
+    Exercise,
+    denial,
+    denied,
+    people_of,
+    status_of,
+    ticket_of,
+)
 from app.schemas.base import format_time
 from app.service.context import Services
 from lethe.errors import LetheError
-
-PROTOCOL = "DRP"
 
 
 class DrpRoute(APIRoute):
@@ -115,14 +122,18 @@ def exercise(body: Body, services: ServicesDep, authorization: Token = None) -> 
     expires = _checked(services, envelope.said, agent)
     wanted = Exercise.model_validate(envelope.said)
     agents.note_exercise(services, agent, envelope.digest, expires)
-    if wanted.status_callback is not None:
-        raise DrpError("status_callback: nobody is called back here; ask for the status")
     people = people_of(wanted)
     if (why := denial(wanted, people)) is not None:
         return _answer(denied(str(uuid4()), wanted, format_time(datetime.now(UTC)), why))
     request = str(UUID(bytes=bytes.fromhex(envelope.digest)[:16], version=4))
     asked = AgentRequest(PROTOCOL, agents.name_of(agent), request)
-    open_all(services, asked, people, "ccpa", ticket_of(wanted))
+    urls = [] if wanted.status_callback is None else [wanted.status_callback]
+    try:
+        check_urls(services, asked, urls)
+    except CallbackTargetError as error:
+        raise DrpError(f"status_callback: {error.detail}") from None
+    views = open_all(services, asked, people, "ccpa", ticket_of(wanted))
+    follow(services, asked, urls, views)
     return _status(services, asked)
 
 

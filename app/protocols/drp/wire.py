@@ -14,7 +14,9 @@ from app.schemas.people import CaseView, PersonIdentity
 from lethe.catalogue import REFUSALS
 from lethe.identity import IdentityError, digests
 
+PROTOCOL = "DRP"
 DELETION = "deletion"
+FINAL = ("fulfilled", "revoked", "denied")
 AT_SOURCE = "rows that no model learned are held out at their source, which has to delete them"
 TICKET = "Data Rights Protocol"
 # Of a refusal, by its words in the log: what DRP has for it. Any other is `other`.
@@ -53,7 +55,9 @@ class Exercise(Wire):
         ]
         | None
     ) = Field(default=None, alias="agent-request-id")
-    status_callback: str | None = None
+    status_callback: Annotated[str, StringConstraints(min_length=1, max_length=2000)] | None = (
+        None
+    )
     email: str | None = None
     email_verified: StrictBool = False
     phone_number: str | None = None

@@ -1,8 +1,7 @@
-"""OpenDSR's answers: signed JSON, also of errors, and the status of a request."""
+"""OpenDSR's answers: signed JSON, also of errors."""
 
 import json
 from collections.abc import Callable, Coroutine, Sequence
-from datetime import datetime
 from typing import Any
 
 from fastapi import Request, Response
@@ -13,10 +12,7 @@ from pydantic import ValidationError
 from app.api.http import problems
 from app.counters import REFUSED
 from app.problems import NotFoundError
-from app.protocols.cases import is_left_at_source, is_waiting, outcomes
 from app.protocols.opendsr.processor import Processor
-from app.schemas.base import format_time
-from app.schemas.people import CaseView
 from lethe.errors import LetheError
 
 JSON = "application/json"
@@ -58,32 +54,6 @@ def _error(status: int, named: Sequence[tuple[str, str]]) -> dict[str, Any]:
         for why, text in named
     ]
     return {"error": {"code": status, "message": named[0][1], "errors": errors}}
-
-
-def status_of(views: Sequence[CaseView]) -> str:
-    """Return a request's status (section 8).
-
-    Refused is cancelled, as are rows that only their source can delete: no other word is true.
-    """
-    found = outcomes(views)
-    if found & {"in progress", "failed"}:  # an operator still has to decide on what failed
-        return "pending" if is_waiting(views) and "failed" not in found else "in_progress"
-    if found & {"refused", "withdrawn"} or is_left_at_source(views):
-        return "cancelled"
-    return "completed"
-
-
-def due_of(views: Sequence[CaseView]) -> datetime:
-    """Return until when the last of the cases is to be completed."""
-    return max(view.due_at for view in views)
-
-
-def times_of(views: Sequence[CaseView]) -> dict[str, str]:
-    """Return when a request was received, and when it is expected to be completed."""
-    return {
-        "expected_completion_time": format_time(due_of(views)),
-        "received_time": format_time(min(view.received_at for view in views)),
-    }
 
 
 class DsrRoute(APIRoute):

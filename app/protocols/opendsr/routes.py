@@ -9,18 +9,26 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request, Response
 
 from app.api.http.deps import ServicesDep, bearer
-from app.problems import NotFoundError, OpenDsrError
+from app.problems import CallbackTargetError, NotFoundError, OpenDsrError
+from app.protocols.callbacks import check_urls, follow
 from app.protocols.cases import AgentRequest, open_all, show_all, withdraw_all
-from app.protocols.opendsr.answers import DsrRoute, due_of, signed, status_of, times_of
+from app.protocols.opendsr.answers import DsrRoute, signed
 from app.protocols.opendsr.processor import Processor
-from app.protocols.opendsr.wire import ERASURE, FORMS, UUID4, NewDsrRequest, people_of
+from app.protocols.opendsr.status import due_of, status_of, times_of
+from app.protocols.opendsr.wire import (
+    ERASURE,
+    FORMS,
+    PROTOCOL,
+    UUID4,
+    NewDsrRequest,
+    people_of,
+)
 from app.schemas.base import format_time
 from app.schemas.people import CaseView
 from models import BearerToken
 from models.database.types import utcnow
 
 VERSION = "2.0"
-PROTOCOL = "OpenDSR"
 router = APIRouter(prefix="/dsr", route_class=DsrRoute, include_in_schema=False)
 Agent = Annotated[BearerToken, Depends(bearer("agent"))]
 
@@ -77,12 +85,6 @@ def create(
             "subject_request_type: only erasure is supported, see /discovery",
             reason="UnsupportedRequestType",
         )
-    if wanted.status_callback_urls:
-        raise OpenDsrError(
-            "status_callback_urls: this processor calls nobody back; leave it out and ask for "
-            "the status",
-            reason="CallbacksUnsupported",
-        )
     if processor.domain in wanted.extensions:
         raise OpenDsrError("extensions: this processor has none", reason="UnsupportedExtension")
     asked = AgentRequest(PROTOCOL, agent.name, wanted.subject_request_id)
@@ -91,7 +93,13 @@ def create(
         f"{PROTOCOL} {wanted.subject_request_id} of {agent.name}, "
         f"submitted {format_time(wanted.submitted_time)}"
     )
+    try:
+        check_urls(services, asked, wanted.status_callback_urls)
+    except CallbackTargetError as error:
+        text = f"status_callback_urls: {error.detail}"
+        raise OpenDsrError(text, reason="InvalidCallback") from None
     views = open_all(services, asked, people, wanted.regulation, ticket)
+    follow(services, asked, wanted.status_callback_urls, views)
     encoded = {"encoded_request": b64encode(body).decode()}
     return signed(processor, 201, _named(asked) | times_of(views) | encoded)
 

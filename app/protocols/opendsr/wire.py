@@ -18,10 +18,13 @@ from lethe.identity import IdentityError, digests, parse_digest
 
 Form = Literal["raw", "sha256", "sha1", "md5"]
 FORMS: tuple[Form, ...] = get_args(Form)
+PROTOCOL = "OpenDSR"
 ERASURE = "erasure"
 # "Global Unique Identifiers MUST be lowercase and v4 format" (section 1.1).
 _UUID4 = r"^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
 UUID4 = re.compile(_UUID4)
+MOST_URLS = 5
+Url = Annotated[str, StringConstraints(min_length=1, max_length=2000)]
 Value = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 
 
@@ -52,7 +55,7 @@ class NewDsrRequest(Wire):
         | Annotated[dict[str, DsrValue], Field(min_length=1, max_length=10)]
     )
     api_version: Annotated[str, StringConstraints(pattern=r"^[23]\.[0-9]+$")] | None = None
-    status_callback_urls: list[str] = Field(default=[])
+    status_callback_urls: list[Url] = Field(default=[], max_length=MOST_URLS)
     extensions: dict[str, Any] = Field(default={})
     group_id: str | None = None
     skip_waiting_period: bool | None = None

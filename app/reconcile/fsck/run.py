@@ -16,6 +16,7 @@ from app.ledger.sequencer import Ledger
 from app.reconcile.audit_rows import check_audits
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck.approvals import check_approvals
+from app.reconcile.fsck.callbacks import check_callbacks
 from app.reconcile.fsck.intake import check_intake
 from app.reconcile.fsck.keys import check_keys
 from app.reconcile.fsck.models import check_models
@@ -73,6 +74,7 @@ def fsck(
         with sealed_rows(report, "models and records"):
             check_models(session, report, first)
         check_keys(session, report)
+        check_callbacks(session, ledger, report)
     return report
 
 

@@ -8,6 +8,8 @@ import pytest
 from sqlmodel import Session
 
 from app.notices import deliver, endpoints, events, letters, mail, post
+from app.notices.callbacks import rows as rows_of_callbacks
+from app.notices.callbacks.form import CallbackMessage
 from app.notices.notice import delivery_id
 from models import Delivery
 from models.database.clock import clock
@@ -51,7 +53,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def answer(_settings: object, url: str, _headers: Mapping[str, str], _body: bytes) -> Any:
         name = url.split("/")[2].removesuffix(".example")
         made.append(name)
-        if name == "dead":
+        if name.endswith("dead"):
             raise post.UnreachableError("timeout")
         return post.Answer(500 if name == "ill" else 204, 0)
 
@@ -107,3 +109,45 @@ def test_a_slow_receiver_has_no_more_than_its_share_of_a_turn(
     monkeypatch.setattr(deliver, "SHARE_S", 3600.0)
     assert deliver.run(ready.services) == 5  # it answers: each notice is tried
     assert asked == ["ill"] * 5
+
+
+def follow(installation: Installation, owner: str, names: list[str]) -> None:
+    for name in names:
+        url = f"https://{name}.example/x"
+        # Nothing of the log is followed: the delivery that is due at once is enough.
+        rows_of_callbacks.follow(
+            installation.services, "test", owner, f"{owner} {name}", [url], []
+        )
+
+
+def test_callbacks_of_one_key_delay_neither_others_nor_webhooks(
+    ready: Installation, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key with many addresses that are not reached has one attempt in a turn of its own."""
+
+    def form(*_: object) -> CallbackMessage:
+        return CallbackMessage({}, b"{}", "state", False)
+
+    monkeypatch.setattr(deliver, "AT_ONCE", 2)
+    follow(ready, "eve", [f"{number}.dead" for number in range(MANY)])
+    follow(ready, "alice", ["good"])
+    owe(ready, webhook(ready, "good"), ["t@2026-11-24"], events.TEST, 9)
+    assert deliver.run(ready.services) == 1  # the webhook: callbacks have a thread of their own
+    assert asked == ["good"]
+    asked.clear()
+    assert deliver.run(ready.services, {"test": form}) == 2
+    assert sorted(name.partition(".")[2] or name for name in asked) == ["dead", "good"]
+    told = {row.state: row.attempts for row in rows(ready) if row.lane is not None}
+    assert told == {"waiting": told["waiting"], "delivered": 1}
+
+
+def test_an_address_that_fails_does_not_delay_others_of_its_key(
+    ready: Installation, asked: list[str]
+) -> None:
+    def form(*_: object) -> CallbackMessage:
+        return CallbackMessage({}, b"{}", "state", False)
+
+    follow(ready, "alice", ["dead", "good"])
+    for _ in range(2):
+        deliver.run(ready.services, {"test": form})
+    assert asked == ["dead", "good"]

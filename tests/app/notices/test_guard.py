@@ -13,7 +13,7 @@ from app.settings import Settings, SettingsError
 from tests.app.notices.receiver import receiving
 from tests.app.notices.test_mail import authority  # noqa: F401 - a fixture
 
-SETTINGS = Settings()
+SETTINGS = Settings().webhook_allowed
 
 PRIVATE = [
     ("loopback", "127.0.0.1"),
@@ -68,7 +68,7 @@ def resolved(monkeypatch: pytest.MonkeyPatch, url: str, *addresses: str, allow: 
         return list(addresses)
 
     monkeypatch.setattr(guard, "lookup", lookup)
-    settings = Settings(webhook_allow=allow)
+    settings = Settings(webhook_allow=allow).webhook_allowed
     return asyncio.run(guard.resolve(settings, guard.parse_target(settings, url)))
 
 
@@ -168,7 +168,7 @@ def test_the_name_is_in_host_and_certificate_and_the_address_is_connected_to(
         return ["127.0.0.1"]
 
     monkeypatch.setattr(guard, "lookup", lookup)
-    settings = Settings(webhook_allow="127.0.0.0/8")
+    settings = Settings(webhook_allow="127.0.0.0/8").webhook_allowed
     with receiving(context) as receiver:
         answer = post.post(settings, receiver.url, {"webhook-id": "msg_1"}, b"{}")
         assert answer == post.Answer(204, 0)
@@ -205,7 +205,7 @@ def test_an_answer_without_end_is_not_read(monkeypatch: pytest.MonkeyPatch) -> N
 
         thread = threading.Thread(target=drip)
         thread.start()
-        settings = Settings(webhook_allow="127.0.0.1")
+        settings = Settings(webhook_allow="127.0.0.1").webhook_allowed
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
         with pytest.raises(post.UnreachableError, match="timeout"):
             post.post(settings, url, {}, b"{}")
@@ -231,9 +231,9 @@ def test_a_resolver_that_does_not_answer_is_left_behind(
     with monkeypatch.context() as patched:
         patched.setattr(socket, "getaddrinfo", slow)
         with pytest.raises(post.UnreachableError, match="timeout"):
-            post.post(Settings(), "https://slow.example/x", {}, b"{}")
+            post.post(SETTINGS, "https://slow.example/x", {}, b"{}")
         with pytest.raises(guard.TargetError, match="not resolved in time"):
-            post.check(Settings(), "https://slow.example/x")
+            post.check(SETTINGS, "https://slow.example/x")
         assert not ended.is_set()
         go.set()
         assert ended.wait(60)

@@ -464,9 +464,9 @@ def test_of_two_senders_one_writes_and_one_sends(
     other = []
     taken = deliver._outcome
 
-    def sending(services: Any, one: Delivery) -> Any:
+    def sending(services: Any, one: Delivery, forms: Any) -> Any:
         other.append(deliver.attempt(services, one.id))  # another sender finds the lease taken
-        return taken(services, one)
+        return taken(services, one, forms)
 
     monkeypatch.setattr(deliver, "_outcome", sending)
     deliver.run(ready.services)

@@ -373,7 +373,7 @@ CHECKS: list[tuple[dict[str, Any], int, str]] = [
     ({"drp.version": "0.5"}, 400, "drp.version"),
     ({"email_verified": "true"}, 400, "email_verified"),
     ({"agent-request-id": "a\u0007"}, 400, "agent-request-id"),
-    ({"status_callback": "https://a.example/x"}, 400, "status_callback"),
+    ({"status_callback": "https://10.1.2.3/x"}, 400, "status_callback"),
 ]  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from tests.app.protocols.conftest import DOMAIN, certificate_of, write_processor
 from tests.installation import Installation, make_token
 from tests.workers.jobs.test_people import ANN, BOB, EVE, named, write
 
-# The example of section 7.2, but for its callback and for who is in the models here.
+# The example of section 7.2, but for its callback (see test_callbacks.py) and for who is in the models here.
 EXAMPLE: dict[str, Any] = {
     "regulation": "gdpr",
     "subject_request_id": "a7551968-d5d6-44b2-9831-815ac9017798",
@@ -224,7 +224,8 @@ def test_a_controller_sees_and_cancels_its_own_requests_alone(serving: Installat
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"subject_request_type": "access"}, "UnsupportedRequestType"),
     ({"subject_request_type": "portability"}, "UnsupportedRequestType"),
-    ({"status_callback_urls": ["https://c.example/x"]}, "CallbacksUnsupported"),
+    ({"status_callback_urls": ["https://10.1.2.3/x"]}, "InvalidCallback"),
+    ({"status_callback_urls": ["http://c.example/x"] * 6}, "Malformed"),
     ({"extensions": {DOMAIN: {"x": 1}}}, "UnsupportedExtension"),
     ({"subject_request_type": "sale"}, "Malformed"),
     ({"regulation": "lgpd"}, "Malformed"),

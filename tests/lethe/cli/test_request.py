@@ -123,6 +123,13 @@ def test_a_repeated_idempotency_key_is_the_same_request(desk: Desk) -> None:
     assert desk.submitted("--idempotency-key", "order 1") == first
 
 
+def test_the_address_of_a_callback_is_in_the_signed_body(desk: Desk) -> None:
+    desk.submitted("--callback", "https://a.example/x")
+    desk.submitted()
+    sent = [one.document.get("callback") for one in desk.service.requests.values()]
+    assert sent == ["https://a.example/x", None]
+
+
 def test_a_lost_answer_is_asked_for_again(desk: Desk) -> None:
     desk.service.faults = deque([Lost(handled=True)])
     request_id = desk.submitted()

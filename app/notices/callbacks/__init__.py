@@ -1,0 +1,1 @@
+"""Callbacks: addresses that requesters and agents name, each told of its own request alone."""

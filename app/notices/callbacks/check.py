@@ -1,0 +1,62 @@
+"""Whether an address may be called back: asked when a request is submitted, and nothing stored.
+
+Its host is resolved then, as before every delivery. A requester learns only that an address is
+refused, and not whether a name exists in the operator's network.
+"""
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from app.notices import guard
+from app.problems import BusyError, CallbackLimitError, CallbackTargetError
+from app.service.context import Services
+
+LOOKUP_S = 3.0
+AT_ONCE = 4  # lookups for one owner in a process: names that never resolve hold no more places
+REFUSED = (
+    "an address to call back must be https:// on port 443 or from "
+    f"{guard.FREE_PORTS} up, without credentials and fragment, at most {guard.MAX_URL} "
+    "characters long, and its host must have public addresses only"
+)
+
+_asking: Counter[str] = Counter()
+_counting = threading.Lock()
+
+
+async def check(services: Services, owner: str, *urls: str) -> None:
+    """Return if these addresses may be called back for an owner.
+
+    Raises:
+        CallbackTargetError: One may not.
+        CallbackLimitError: Callbacks are off.
+        BusyError: As many addresses of this owner are being looked up as may be.
+    """
+    if urls and services.settings.callbacks_each == 0:
+        raise CallbackLimitError("this service sends no callbacks: ask for the status instead")
+    allowed = services.settings.callback_allowed
+    try:
+        targets = [guard.parse_target(allowed, url) for url in urls]
+        for target in targets:
+            with _place(owner):
+                async with asyncio.timeout(LOOKUP_S):
+                    await guard.resolve(allowed, target)
+    except (guard.TargetError, TimeoutError):
+        raise CallbackTargetError(REFUSED) from None
+
+
+@contextmanager
+def _place(owner: str) -> Iterator[None]:
+    with _counting:
+        if _asking[owner] >= AT_ONCE:
+            raise BusyError("too many callback addresses are being looked up: try again")
+        _asking[owner] += 1
+    try:
+        yield
+    finally:
+        with _counting:
+            _asking[owner] -= 1
+            if not _asking[owner]:
+                del _asking[owner]

@@ -1,0 +1,214 @@
+"""The rows of callbacks: read, follow, note what was told, and destroy when it is over."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from sqlalchemy import delete, exists, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlmodel import Session, and_, col, func, or_, select
+
+from app.ledger.callback_rows import is_authentic, lane, new_rows
+from app.ledger.entry_macs import EntryKey
+from app.notices import events
+from app.notices.writing import put, write
+from app.problems import NotFoundError
+from app.service.callbacks import check_limit
+from app.service.context import Services
+from app.service.paging import format_cursor, parse_cursor
+from lethe.errors import LetheError
+from models import Callback, Delivery, ErasureRequest, RequestEvent
+from models.database.clock import clock
+from models.database.session import chunks
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 500  # rows in one transaction
+
+
+class Follower(NamedTuple):
+    """A callback as the outbox sees it: its address stays sealed."""
+
+    id: str
+    kind: str
+    owner: str
+
+
+def find(services: Services, session: Session, callback: str) -> Callback:
+    """Return a callback. Raises NotFoundError: there is none that this installation wrote."""
+    refs = session.exec(select(Callback.ref).where(Callback.id == callback)).all()
+    for ref in refs:
+        try:
+            row = session.get(Callback, (callback, ref))
+        except (LetheError, ValueError):  # sealed for another place
+            row = None
+        if row is not None and is_authentic(entry_key(services), row):
+            return row
+        log.warning("a row of callbacks is not as this installation wrote it: nobody is called")
+    raise NotFoundError("no callback has this id: it may be over, see `lethe callback list`")
+
+
+def page(
+    services: Services, ref: str | None, after: str | None, limit: int
+) -> tuple[list[Callback], str | None]:
+    """Return callbacks whose address is stored, oldest first, and the next cursor.
+
+    ref: only of this request, by its reference in the log or the id that an agent gave it.
+
+    Raises:
+        BadCursorError: The cursor did not come from this list.
+    """
+    first = func.min(col(Callback.created_at))
+    query = select(Callback.id, first).group_by(col(Callback.id))
+    if ref is not None:
+        query = query.where(or_(col(Callback.ref) == ref, col(Callback.request) == ref))
+    if after is not None:
+        at, last = parse_cursor(after)
+        query = query.having(or_(first > at, and_(first == at, col(Callback.id) > last)))
+    found = []
+    with services.reading() as session:
+        names = session.exec(query.order_by(first, col(Callback.id)).limit(limit + 1)).all()
+        for name, _ in names[:limit]:
+            with suppress(NotFoundError):  # somebody else's row
+                found.append(find(services, session, name))
+        more = None
+        if len(names) > limit:
+            last_name, at = names[limit - 1]
+            more = format_cursor(at, last_name)
+    return found, more
+
+
+def followers(session: Session, refs: Iterable[str]) -> dict[str, list[Follower]]:
+    """Return the callbacks of requests of the log, by their refs."""
+    found: dict[str, list[Follower]] = {}
+    for part in chunks(sorted(refs)):
+        query = select(Callback.ref, Callback.id, Callback.kind, Callback.owner)
+        for ref, *follower in session.exec(query.where(col(Callback.ref).in_(part))):
+            found.setdefault(ref, []).append(Follower(*follower))
+    return found
+
+
+def last_states(session: Session) -> list[tuple[str, str, int]]:
+    """Return the newest event of each request that is followed: its name, ref and log index."""
+    newest = (
+        select(ErasureRequest.ref, func.max(col(RequestEvent.log_index)))
+        .join(RequestEvent, col(RequestEvent.request_id) == col(ErasureRequest.id))
+        .where(
+            col(ErasureRequest.ref).in_(select(Callback.ref)),
+            col(RequestEvent.event).in_(events.STATES),
+        )
+        .group_by(col(ErasureRequest.ref))
+    )
+    found = {index: ref for ref, index in session.exec(newest)}
+    return [
+        (event, found[index], index)
+        for part in chunks(sorted(found))
+        for event, index in session.exec(
+            select(RequestEvent.event, RequestEvent.log_index).where(
+                col(RequestEvent.log_index).in_(part)
+            )
+        )
+    ]
+
+
+def are_any(session: Session) -> bool:
+    """Return whether anybody is to be called back."""
+    return session.exec(select(Callback.id).limit(1)).first() is not None
+
+
+def follow(
+    services: Services,
+    kind: str,
+    owner: str,
+    request: str,
+    urls: Sequence[str],
+    refs: Sequence[str],
+) -> None:
+    """Store the addresses of an agent's request, and have each told its status now.
+
+    Sent again, what is stored stays as it is.
+
+    Raises:
+        CallbackLimitError: The agent has as many as it may have; none is stored.
+    """
+    key = entry_key(services)
+
+    def effect(session: Session) -> None:
+        now = clock(session)
+        dialect = sqlite if session.get_bind().dialect.name == "sqlite" else postgresql
+        owed, lanes = [], {}
+        for url in dict.fromkeys(urls):
+            made = new_rows(key, kind, owner, request, url, refs, now)
+            name = str(made[0]["id"])
+            known = select(Callback.id).where(Callback.id == name)
+            if session.exec(known).first() is not None:
+                continue
+            check_limit(services, session, kind, owner)
+            session.connection().execute(
+                dialect.insert(Callback).values(made).on_conflict_do_nothing()
+            )
+            owed.append((name, events.STATUS, "0"))
+            lanes[name] = lane(key, kind, owner)
+        put(services, session, owed, lanes)
+
+    write(services, effect)
+
+
+def is_overtaken(session: Session, delivery: Delivery) -> bool:
+    """Return whether a later entry of the log is, or was, told to the same address."""
+    others = select(Delivery.about).where(
+        col(Delivery.receiver) == delivery.receiver,
+        col(Delivery.id) != delivery.id,
+        col(Delivery.state).in_((events.WAITING, events.DELIVERED)),
+    )
+    found = session.exec(others)
+    return any(int(about) > int(delivery.about) for about in found if about.isdecimal())
+
+
+def note(session: Session, callback: str, told: str | None, ended: bool) -> None:
+    """Note what was delivered, and whether no other state will follow."""
+    values = ({"told": told} if told else {}) | ({"ended": True} if ended else {})
+    if values:
+        session.connection().execute(
+            update(Callback).where(col(Callback.id) == callback).values(values)
+        )
+
+
+def forget_ended(services: Services) -> None:
+    """Destroy the addresses of requests that have ended, once nothing waits to be delivered."""
+    waits = exists().where(
+        col(Delivery.receiver) == col(Callback.id), col(Delivery.state) == events.WAITING
+    )
+    over = select(Callback.id).where(col(Callback.ended), ~waits).limit(AT_ONCE)
+    with services.reading() as session:
+        ids = list(session.exec(over))
+    if ids:
+        write(services, lambda session: _delete(session, ids))
+
+
+def remove(services: Services, callback: str) -> Callback:
+    """Destroy a callback; what waits for it is dropped. Returns what it was.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+
+    def effect(session: Session) -> Callback:
+        row = find(services, session, callback)
+        session.expunge(row)
+        _delete(session, [callback])
+        return row
+
+    return write(services, effect)
+
+
+def _delete(session: Session, ids: Sequence[str]) -> None:
+    for part in chunks(sorted(set(ids))):
+        session.connection().execute(delete(Callback).where(col(Callback.id).in_(part)))
+
+
+def entry_key(services: Services) -> EntryKey:
+    """Return the key of the log's entries."""
+    assert services.ledger.entry_key is not None, "a ledger that only looks sends nothing"
+    return services.ledger.entry_key
