@@ -771,11 +771,12 @@ _EVENTS = (
     ),
     _request(
         "on-behalf",
-        "an operator submitted it for a person; how the identity was checked",
+        "an operator submitted it for a person; how they checked who it is, who issued a code",
         case=str,
         by=str,
         ticket=str,
         checked=str,
+        issued_by=str,
     ),
     _request("awaiting-review", "it waits for an officer, because the log has no approval"),
     _request("approved", "an officer approved its execution", by=str),
@@ -879,7 +880,10 @@ _EVENTS = (
         "case.opened", "an operator looked a person up and opened a case", "contact", "part"
     ),
     _model(
-        "case.intake", "a person opened it on the intake page, and how they proved it", "proof"
+        "case.intake",
+        "a person opened it on the intake page, how they proved it, and who issued a code",
+        "proof",
+        "issuer",
     ),
     _model("case.contact", "an operator opened the contact address of a case", "part"),
     _model("case.closed", "an operator closed a case; its contact is destroyed", "part"),

@@ -7,6 +7,7 @@ from app.reconcile.judgement import RECEIVED, Event
 APPROVED, REFUSED, PAUSE = "request.approved", "request.refused", "request.paused"
 RESUMED, HELD_BACK = "request.resumed", "request.awaiting-review"
 ON_BEHALF = "request.on-behalf"
+_SUBMITTERS = ((RECEIVED, "keyid"), (ON_BEHALF, "by"), (ON_BEHALF, "issued_by"))
 _DECISIONS = (APPROVED, REFUSED, PAUSE, RESUMED, HELD_BACK)
 
 
@@ -42,7 +43,7 @@ def submitters(events: Sequence[Event]) -> set[str]:
     named = (
         one.payload.get(field)
         for one in events
-        for event, field in ((RECEIVED, "keyid"), (ON_BEHALF, "by"))
+        for event, field in _SUBMITTERS
         if one.event == event
     )
     return {person(str(name)) for name in named if name is not None}

@@ -110,6 +110,7 @@ def submit(
     model: Model,
     found: Found,
     jobs: list[str],
+    issued_by: str | None,
 ) -> str:
     """Submit a request for the records of a person, as `app.service.admission` does."""
     session, new = tx.session, request_for(wanted, found)
@@ -156,6 +157,7 @@ def submit(
         "by": case.opened_by,
         "ticket": hmac.digest(case.key, b"ticket\0" + wanted.ticket.encode(), "sha256").hex(),
         "checked": wanted.checked,
+        "issued_by": issued_by,
     }
     record_request_event(tx, request, ON_BEHALF, on_behalf)
     job = Job(
