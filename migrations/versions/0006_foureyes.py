@@ -1,9 +1,11 @@
-"""Who issued a code of the intake page.
+"""Who registered and confirmed a key, and who issued a code of the intake page.
 
 Revision ID: 0006
 Revises: 0005
 
-Codes from before are deleted: the log could not say who issued them.
+`key_events` opens the log's entries about keys, and is append-only as these are. Codes from
+before are deleted: the log could not say who issued them. Keys from before have no registration
+in the log: register them again.
 """
 
 import sqlalchemy as sa
@@ -14,6 +16,9 @@ down_revision = "0005"
 branch_labels = None
 depends_on = None
 
+TABLE = "key_events"
+NEW = ("ref", "registered_by", "confirmed_by", "salt")
+
 
 def upgrade() -> None:
     op.execute("DELETE FROM intake_codes")
@@ -21,9 +26,57 @@ def upgrade() -> None:
         table.add_column(sa.Column("issued_by", sa.LargeBinary(), nullable=False))
     with op.batch_alter_table("intake_proofs") as table:
         table.add_column(sa.Column("issued_by", sa.LargeBinary(), nullable=True))
+    with op.batch_alter_table("requester_keys") as table:
+        table.add_column(sa.Column("ref", sa.String(length=36), nullable=True))
+        table.add_column(sa.Column("registered_by", sa.String(length=80), nullable=True))
+        table.add_column(sa.Column("confirmed_by", sa.String(length=80), nullable=True))
+        table.add_column(sa.Column("salt", sa.LargeBinary(), nullable=True))
+    op.create_table(
+        TABLE,
+        sa.Column(
+            "log_index",
+            sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
+            autoincrement=False,
+            nullable=False,
+        ),
+        sa.Column("ref", sa.String(length=36), nullable=False),
+        sa.Column("event", sa.String(length=60), nullable=False),
+        sa.Column("at", sa.DateTime(), nullable=False),
+        sa.Column("payload", sa.LargeBinary(), nullable=False),
+        sa.Column("key", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("log_index", name=op.f("pk_key_events")),
+    )
+    op.create_index(op.f("ix_key_events_ref"), TABLE, ["ref"])
+    if op.get_bind().dialect.name == "sqlite":
+        for verb in ("UPDATE", "DELETE"):
+            op.execute(
+                f"CREATE TRIGGER {TABLE}_no_{verb.lower()} BEFORE {verb} ON {TABLE} "
+                f"BEGIN SELECT RAISE(ABORT, '{TABLE} is append-only'); END"
+            )
+        # INSERT OR REPLACE deletes the old row without firing DELETE triggers.
+        op.execute(
+            f"CREATE TRIGGER {TABLE}_no_replace BEFORE INSERT ON {TABLE} "  # noqa: S608
+            f"WHEN EXISTS (SELECT 1 FROM {TABLE} WHERE log_index = NEW.log_index) "
+            f"BEGIN SELECT RAISE(ABORT, '{TABLE} is append-only'); END"
+        )
+    else:
+        op.execute(
+            f"CREATE TRIGGER {TABLE}_append_only BEFORE UPDATE OR DELETE OR TRUNCATE "
+            f"ON {TABLE} FOR EACH STATEMENT EXECUTE FUNCTION lethe_refuse_change()"
+        )
+        op.execute(f"ALTER TABLE {TABLE} ENABLE ALWAYS TRIGGER {TABLE}_append_only")
 
 
 def downgrade() -> None:
+    if op.get_bind().dialect.name == "sqlite":
+        for what in ("update", "delete", "replace"):
+            op.execute(f"DROP TRIGGER {TABLE}_no_{what}")
+    else:
+        op.execute(f"DROP TRIGGER {TABLE}_append_only ON {TABLE}")
+    op.drop_table(TABLE)
+    with op.batch_alter_table("requester_keys") as table:
+        for name in NEW:
+            table.drop_column(name)
     with op.batch_alter_table("intake_proofs") as table:
         table.drop_column("issued_by")
     with op.batch_alter_table("intake_codes") as table:

@@ -14,11 +14,20 @@ from sqlmodel import Session, col, or_, select
 from app.ledger.journal import record_request_event
 from app.ledger.key_rows import key_rows
 from app.ledger.sequencer import Transaction
-from app.problems import ConflictError, ForbiddenError, NotFoundError
-from app.reconcile.approval import APPROVED, ON_BEHALF, PAUSE, RESUMED, person, submitters
+from app.problems import ConflictError, ForbiddenError, KeyUnloggedError, NotFoundError
+from app.reconcile.approval import (
+    APPROVED,
+    ON_BEHALF,
+    PAUSE,
+    RESUMED,
+    keys_named,
+    person,
+    submitters,
+)
 from app.reconcile.judgement import Event, opened
 from app.reconcile.model_events import CLOSED, request_events
 from app.reconcile.people import PeopleChangedError
+from app.reconcile.registrations import registrations
 from app.schemas.base import format_time
 from app.schemas.requests import RequestView
 from app.service.access.roles import DECIDING
@@ -61,16 +70,26 @@ def approve(services: Services, ref: str, operator: str) -> None:
 
     Raises:
         NotFoundError: No case and no request has this ref.
-        ForbiddenError: The operator submitted it.
+        ForbiddenError: The operator submitted it, or registered the key that signed it, or
+            issued the code that it was asked for with.
+        KeyUnloggedError: The log does not say who registered the key that signed it.
         ConflictError: Nothing of it waits for review.
         PeopleChangedError: The log has it otherwise than the database.
     """
 
     def act(tx: Transaction, found: _Open) -> None:
-        if person(operator) in submitters(found.events):
+        refs = keys_named(found.events)
+        by = submitters(found.events, registrations(services.ledger, tx.session, refs))
+        if by is None:
+            raise KeyUnloggedError(
+                "the log does not say who registered the key that signed the request: run "
+                "`lethe log fsck`, and restore `key_events` or refuse the request"
+            )
+        if person(operator) in by:
             raise ForbiddenError(
-                "nobody approves their own submission: have another operator approve it, with "
-                "a token of another name"
+                "nobody approves their own submission, or one that a key signed which they "
+                "registered, or that was asked for with a code which they issued: have another "
+                "operator approve it, with a token of another name"
             )
         request, job = found.request, found.job
         record_request_event(tx, request, APPROVED, {"by": operator})
