@@ -92,8 +92,10 @@ def test_who_issued_the_code_does_not_approve(
 def test_the_case_of_a_code_is_clean_and_the_receipt_has_no_name(
     customers: Installation, visitor: Visitor
 ) -> None:
-    opened(customers, visitor, "desk")
+    ref = opened(customers, visitor, "desk")
     customers.check()
+    shown = customers.caller.operator("GET", f"/v1/cases/{ref}").json()
+    assert {"issued_by": "desk"} in [one["detail"] for one in shown["timeline"]]
     with Session(customers.services.engine) as session:
         proof = session.exec(select(IntakeProof)).one()
         assert proof.issued_by == "desk"

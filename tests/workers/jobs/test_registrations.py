@@ -120,6 +120,9 @@ def test_who_registered_the_key_does_not_approve_what_it_signs(
     for name in ("desk", "DESK", "sso:desk", "SSO:Desk", "desk-key"):
         with pytest.raises(ForbiddenError):
             decisions.approve(reviewed.services, accepted["ref"], name)
+    shown = desk.operator("GET", f"/v1/cases/{accepted['ref']}").json()
+    assert shown["timeline"][0]["detail"] == {"registered_by": "desk"}
+    assert "desk" not in str(state(reviewed, accepted["id"])["history"])  # the person's
     refused = decide(desk, accepted["ref"], "approve")
     assert refused.status_code == 403
     assert "registered" in refused.json()["detail"]
