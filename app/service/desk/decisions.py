@@ -87,9 +87,9 @@ def approve(services: Services, ref: str, operator: str) -> None:
             )
         if person(operator) in by:
             raise ForbiddenError(
-                "nobody approves their own submission, or one that a key signed which they "
-                "registered, or that was asked for with a code which they issued: have another "
-                "operator approve it, with a token of another name"
+                "nobody approves their own submission, a request signed with a key that they "
+                "registered, or one made with a code that they issued: have another operator "
+                "or officer approve it, with a token of another name"
             )
         request, job = found.request, found.job
         record_request_event(tx, request, APPROVED, {"by": operator})
