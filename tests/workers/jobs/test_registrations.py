@@ -323,6 +323,27 @@ def test_an_opening_that_is_gone_or_changed_ends_what_it_allowed(
     assert found(reviewed) == [UNOPENED, UNLOGGED]
 
 
+def test_an_opening_of_another_registration_is_none(
+    reviewed: Installation, desk: Caller
+) -> None:
+    """Somebody else registered `alice`: its opening in place of one's own hides nobody."""
+    accepted = desk.erase_records("r1").json()
+    mine = "(SELECT max(log_index) FROM key_events)"
+    columns = ", ".join(
+        f"{name} = (SELECT {name} FROM key_events WHERE log_index <> {mine})"
+        for name in ("payload", "key", "at")
+    )
+    tamper(
+        reviewed.services.engine, f"UPDATE key_events SET {columns} WHERE log_index = {mine}"
+    )
+    refused = decide(desk, accepted["ref"], "approve")
+    assert (refused.status_code, refused.json()["type"].split(":")[-1]) == (409, "key-unlogged")
+    plant(reviewed, accepted["ref"], "request.approved", by="desk")
+    pushed(reviewed, accepted["id"])
+    waits(reviewed, accepted["id"])
+    assert {UNOPENED, UNLOGGED} <= set(found(reviewed))
+
+
 def test_a_key_that_was_deleted_is_found(reviewed: Installation, bound: Caller) -> None:
     write(reviewed, "DELETE FROM requester_keys WHERE keyid = 'client-0'", {})
     assert found(reviewed) == [LOST]
