@@ -18,7 +18,7 @@ from app.service.access import keys
 from app.service.access.tokens import mint
 from app.service.desk import decisions
 from lethe.signing.keys import generate_key, public_pem
-from models import KeyEvent, RequesterKey
+from models import KeyEvent, Record, RequesterKey, Subject
 from tests.app.ledger.samples import tamper
 from tests.installation import Installation
 from tests.small import Caller
@@ -326,11 +326,17 @@ def test_an_opening_that_is_gone_or_changed_ends_what_it_allowed(
 def test_an_opening_of_another_registration_is_none(
     reviewed: Installation, desk: Caller
 ) -> None:
-    """Somebody else registered `alice`: its opening in place of one's own hides nobody."""
+    """Somebody else registered the same key later: that opening in place of one's own."""
     accepted = desk.erase_records("r1").json()
-    mine = "(SELECT max(log_index) FROM key_events)"
+    write(reviewed, "UPDATE requester_keys SET mac = 'x' WHERE keyid = 'desk-key'", {})
+    again = replace(named(reviewed, "second"), keyid="desk-key", key=desk.key)
+    assert again.register_key().status_code == 201
+    with Session(reviewed.services.engine) as session:
+        rows = session.exec(select(KeyEvent)).all()
+        mine = max(one.log_index for one in rows if one.payload["by"] == "desk")
+        theirs = max(one.log_index for one in rows)
     columns = ", ".join(
-        f"{name} = (SELECT {name} FROM key_events WHERE log_index <> {mine})"
+        f"{name} = (SELECT {name} FROM key_events WHERE log_index = {theirs})"
         for name in ("payload", "key", "at")
     )
     tamper(
@@ -341,7 +347,34 @@ def test_an_opening_of_another_registration_is_none(
     plant(reviewed, accepted["ref"], "request.approved", by="desk")
     pushed(reviewed, accepted["id"])
     waits(reviewed, accepted["id"])
-    assert {UNOPENED, UNLOGGED} <= set(found(reviewed))
+    assert UNOPENED in found(reviewed)
+
+
+def test_a_confirmation_does_not_count_for_what_was_signed_before(
+    reviewed: Installation, bound: Caller
+) -> None:
+    accepted = bound.erase_records("r0").json()
+    confirm(named(reviewed, "officer", "officer"))
+    pushed(reviewed, accepted["id"])
+    waits(reviewed, accepted["id"])
+    index = executed(reviewed, accepted["ref"])
+    assert fsck(reviewed.services.ledger).findings == [Finding("approval", UNAPPROVED, index)]
+
+
+def test_a_confirmed_key_that_was_bound_otherwise_is_not_free(
+    reviewed: Installation, bound: Caller
+) -> None:
+    confirm(named(reviewed, "officer", "officer"))
+    with Session(reviewed.services.engine) as session:
+        subject = session.exec(select(Subject).join(Record)).first()
+        assert subject is not None
+        query = select(Record.record).where(Record.subject_id == subject.id)
+        name, record = subject.subject, session.exec(query).first()
+    forged(reviewed, setting(client=None, subject=name))
+    accepted = bound.erase_records(str(record)).json()
+    assert accepted["state"] == "received"
+    reviewed.drain()
+    waits(reviewed, accepted["id"])
 
 
 def test_a_key_that_was_deleted_is_found(reviewed: Installation, bound: Caller) -> None:
