@@ -49,7 +49,7 @@ class IntakeProof(SQLModel, table=True):
     """How the identity of a case was proven: what the log's entry `case.intake` commits to.
 
     key: opens the commitment. issued_by: who issued the code, if an operator did; the entry
-    commits to it as well. All are destroyed at the end of the case's retention.
+    commits to it under the key of the case. All are destroyed when its retention ends.
     """
 
     __tablename__ = "intake_proofs"

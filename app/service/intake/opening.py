@@ -112,7 +112,8 @@ def _open(
         record, key = record_of(case), secrets.token_bytes(32)
         said = {"proof": record_commitment(key, record)}
         if found.issued_by is not None:
-            said["issuer"] = issuer_commitment(key, case.ref, found.issued_by)
+            assert case.key is not None
+            said["issuer"] = issuer_commitment(case.key, case.ref, found.issued_by)
         index = record_model_event(tx, case.parts[0]["model"], EVENT, said)
         proof = IntakeProof(
             case_ref=case.ref,
