@@ -108,6 +108,12 @@ class NotIssuedError(LetheError):
     slug, title, status = "certificate-not-issued", "Certificate not issued yet", 404
 
 
+class KeyUnloggedError(LetheError):
+    """The log has no registration of a key as its row has it."""
+
+    slug, title, status = "key-unlogged", "The log does not have the key's registration", 409
+
+
 class ReceiptRefusedError(LetheError):
     """A certificate that this installation's keys do not verify."""
 

@@ -709,16 +709,16 @@ COMPLAINT: Final[Mapping[str, str]] = MappingProxyType(
 
 
 # --- events of the log ---------------------------------------------------------------------
-About = Literal["request", "model"]
+About = Literal["request", "model", "key"]
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
     """A kind of log entry.
 
-    about: an erasure request, whose payload is committed to and not shown, or a model, whose
-    payload is SHA-256 digests by name. payload: the fields it may have, with their types; a
-    field that ends in "-*" stands for a numbered one. Empty: it says that it happened.
+    about: an erasure request or a key, whose payload is committed to and not shown, or a model,
+    whose payload is SHA-256 digests by name. payload: the fields it may have, with their types;
+    a field that ends in "-*" stands for a numbered one. Empty: it says that it happened.
     """
 
     name: str
@@ -761,6 +761,10 @@ def _model(name: str, meaning: str, *digests: str) -> Event:
     return Event(name, "model", meaning, dict.fromkeys(digests, str))
 
 
+def _key(name: str, meaning: str, **payload: type) -> Event:
+    return Event(f"key.{name}", "key", meaning, payload)
+
+
 _AUDIT = "audit", "config"
 _EVENTS = (
     _request(
@@ -771,6 +775,7 @@ _EVENTS = (
         scope=dict,
         records=int,
         keyid=str,
+        registration=str,
         binding=str,
         regulation=str,
         due_at=str,
@@ -778,11 +783,13 @@ _EVENTS = (
     ),
     _request(
         "on-behalf",
-        "an operator submitted it for a person; how the identity was checked",
+        "an operator submitted it for a person; how they checked who it is, who issued a code",
         case=str,
         by=str,
         ticket=str,
         checked=str,
+        issued_by=str,
+        registration=str,
     ),
     _request("awaiting-review", "it waits for an officer, because the log has no approval"),
     _request("approved", "an officer approved its execution", by=str),
@@ -886,10 +893,24 @@ _EVENTS = (
         "case.opened", "an operator looked a person up and opened a case", "contact", "part"
     ),
     _model(
-        "case.intake", "a person opened it on the intake page, and how they proved it", "proof"
+        "case.intake",
+        "a person opened it on the intake page, how they proved it, and who issued a code",
+        "proof",
+        "issuer",
     ),
     _model("case.contact", "an operator opened the contact address of a case", "part"),
     _model("case.closed", "an operator closed a case; its contact is destroyed", "part"),
+    _key(
+        "registered",
+        "an operator registered a key, and bound it",
+        keyid=str,
+        role=str,
+        public_key=str,
+        binding=str,
+        bound=str,
+        by=str,
+    ),
+    _key("confirmed", "another person confirmed whose key it is", keyid=str, by=str),
     _model("contribution.received", "rows or statistics were contributed", "addBack"),
     _model("contribution.learned", "the model learned them", "addBack"),
     _model("contribution.failed", "the model could not learn them"),

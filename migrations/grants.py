@@ -10,7 +10,13 @@ from sqlalchemy.engine import Engine
 import models  # noqa: F401 - registers every table
 from models.database.types import METADATA
 
-APPEND_ONLY = ("log_entries", "log_nodes", "log_checkpoints", "witnessed_checkpoints")
+APPEND_ONLY = (
+    "log_entries",
+    "log_nodes",
+    "log_checkpoints",
+    "witnessed_checkpoints",
+    "key_events",
+)
 MAINTAIN = 170000  # PostgreSQL 17 knows the privilege to VACUUM a table of another's
 
 

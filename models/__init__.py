@@ -8,7 +8,7 @@ from models.artifact import Artifact
 from models.audit import Audit, AuditPair
 from models.certificate import Certificate
 from models.contribution import Contribution
-from models.credentials import BearerToken, RequesterKey, UsedNonce
+from models.credentials import BearerToken, KeyEvent, RequesterKey, UsedNonce
 from models.erasure_request import ErasureRequest
 from models.intake import IntakeChallenge, IntakeCode, IntakeProof
 from models.job import Job, ScheduleLease
@@ -42,6 +42,7 @@ __all__ = [
     "IntakeCode",
     "IntakeProof",
     "Job",
+    "KeyEvent",
     "LogCheckpoint",
     "LogEntry",
     "LogNode",

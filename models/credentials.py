@@ -1,11 +1,13 @@
 """Keys of requesters, nonces that they used, and bearer tokens."""
 
 from datetime import datetime
+from typing import Any
 
+from sqlalchemy import Column
 from sqlmodel import Field, SQLModel
 
-from models.database.sealed import SealedText
-from models.database.types import UTCDateTime, utcnow
+from models.database.sealed import SealedBytes, SealedJSON, SealedText
+from models.database.types import LogNumber, UTCDateTime, utcnow
 
 
 class RequesterKey(SQLModel, table=True):
@@ -23,9 +25,34 @@ class RequesterKey(SQLModel, table=True):
     subject: str | None = Field(
         default=None, sa_type=SealedText("requester_keys.subject")
     )  # entitled to this subject only
+    # What the log calls its registration, who did it, and who confirmed whose key it is.
+    ref: str | None = Field(default=None, max_length=36)
+    registered_by: str | None = Field(default=None, max_length=80)
+    confirmed_by: str | None = Field(default=None, max_length=80)
+    # Opens the digest of client and subject in the log; destroyed with them.
+    salt: str | None = Field(default=None, sa_type=SealedText("requester_keys.salt"))
     created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
     revoked_at: datetime | None = Field(default=None, sa_type=UTCDateTime)
     mac: str = Field(default="", max_length=64)  # of all the others: `app.ledger.key_rows`
+
+
+class KeyEvent(SQLModel, table=True):
+    """The opening of a log entry about a key: who registered it, who confirmed whose it is.
+
+    Append-only, and kept as long as the row of the key: whoever approves a request is compared
+    with it. It names no client and no subject. key: opens the commitment.
+    """
+
+    __tablename__ = "key_events"
+
+    log_index: int = Field(sa_column=Column(LogNumber, primary_key=True, autoincrement=False))
+    ref: str = Field(max_length=36, index=True)
+    event: str = Field(max_length=60)
+    at: datetime = Field(sa_type=UTCDateTime)
+    payload: dict[str, Any] = Field(
+        sa_column=Column(SealedJSON("key_events.payload"), nullable=False)
+    )
+    key: bytes = Field(sa_column=Column(SealedBytes("key_events.key"), nullable=False))
 
 
 class UsedNonce(SQLModel, table=True):

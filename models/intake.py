@@ -32,13 +32,15 @@ class IntakeChallenge(SQLModel, table=True):
 class IntakeCode(SQLModel, table=True):
     """A code that an operator gave to a person whose identity they checked; used once.
 
-    tag: keyed, of the identity and the code. Neither is in the database.
+    tag: keyed, of the identity and the code. Neither is in the database. issued_by: the name of
+    that operator's token.
     """
 
     __tablename__ = "intake_codes"
 
     tag: str = Field(primary_key=True, max_length=64)
     checked: str = Field(sa_type=SealedText("intake_codes.checked"))
+    issued_by: str = Field(sa_type=SealedText("intake_codes.issued_by"))
     expires_at: datetime = Field(sa_type=UTCDateTime, index=True)
     mac: str = Field(max_length=64)  # of all the others
 
@@ -46,7 +48,8 @@ class IntakeCode(SQLModel, table=True):
 class IntakeProof(SQLModel, table=True):
     """How the identity of a case was proven: what the log's entry `case.intake` commits to.
 
-    key: opens the commitment. Both are destroyed at the end of the case's retention.
+    key: opens the commitment. issued_by: who issued the code, if an operator did; the entry
+    commits to it under the key of the case. All are destroyed when its retention ends.
     """
 
     __tablename__ = "intake_proofs"
@@ -55,5 +58,6 @@ class IntakeProof(SQLModel, table=True):
     record: dict[str, Any] | None = Field(
         default=None, sa_column=Column(SealedJSON("intake_proofs.record"))
     )
+    issued_by: str | None = Field(default=None, sa_type=SealedText("intake_proofs.issued_by"))
     key: bytes | None = Field(default=None, sa_column=Column(SealedBytes("intake_proofs.key")))
     log_index: int

@@ -1,22 +1,30 @@
-"""/v1/keys: requesters' and clients' public keys, for operators."""
+"""/v1/keys: requesters' and clients' public keys, for operators; officers confirm them."""
+
+from typing import Annotated
 
 from fastapi import APIRouter, Response
 
-from app.api.http.deps import After, Limit, Operator, ServicesDep
+from app.api.http.deps import After, Deciding, Limit, Operator, ServicesDep
 from app.api.http.strict import StrictRoute
 from app.schemas.base import Page
-from app.schemas.keys import KeyView, NewKey
+from app.schemas.keys import KeyConfirmation, KeyView, NewKey
 from app.service.access import keys
+from models import BearerToken
 
 router = APIRouter(
-    prefix="/v1/keys", tags=["keys"], dependencies=[Operator], route_class=StrictRoute
+    prefix="/v1/keys", tags=["keys"], dependencies=[Deciding], route_class=StrictRoute
 )
 
 
 @router.post("", status_code=201, operation_id="registerKey")
-def register(wanted: NewKey, services: ServicesDep, response: Response) -> KeyView:
-    """Register a public key. Sending the same key again answers 200."""
-    shown, created = keys.register(services, wanted)
+def register(
+    wanted: NewKey,
+    services: ServicesDep,
+    token: Annotated[BearerToken, Operator],
+    response: Response,
+) -> KeyView:
+    """Register a public key; the log names the token. The same key again answers 200."""
+    shown, created = keys.register(services, wanted, token.name)
     response.status_code = 201 if created else 200
     return shown
 
@@ -28,7 +36,18 @@ def list_keys(services: ServicesDep, after: After = None, limit: Limit = 100) ->
         return keys.page(session, after, limit)
 
 
-@router.delete("/{keyid}", operation_id="revokeKey")
+@router.post("/{keyid}/confirm", operation_id="confirmKey")
+def confirm(
+    keyid: str,
+    given: KeyConfirmation,
+    services: ServicesDep,
+    token: Annotated[BearerToken, Deciding],
+) -> KeyView:
+    """Confirm whose a bound key is, as a second person: its requests then need no review."""
+    return keys.confirm(services, keyid, given.public_key, token.name)
+
+
+@router.delete("/{keyid}", operation_id="revokeKey", dependencies=[Operator])
 def revoke(keyid: str, services: ServicesDep) -> KeyView:
     """Revoke a key from now on; what it signed before stays valid."""
     return keys.revoke(services, keyid)

@@ -4,9 +4,12 @@ import click
 from sqlmodel import Session
 
 from app.ledger.startup import open_ledger, require_schema
+from app.service.access.keys import authorise
+from app.service.access.roles import DECIDING
 from app.service.intake.codes import LIFE_DAYS, MAX_CHECKED, issue
 from app.settings import Settings
 from app.vault.master import MasterKey
+from lethe.cli import saved
 from lethe.errors import LetheError
 from models.database.session import opened_engine
 
@@ -17,6 +20,14 @@ class CheckedError(LetheError):
     slug = "checked-invalid"
     title = "Not a description"
     status = 422
+
+
+def _token(_: click.Context, __: click.Parameter, given: str | None) -> str:
+    login = saved.read()
+    found = given or (None if login is None else login.token)
+    if found is None:
+        raise click.UsageError("a token is needed: set LETHE_TOKEN, or run `lethe login`")
+    return found
 
 
 @click.group()
@@ -33,10 +44,18 @@ def intake() -> None:
     help="Default: a prompt without echo, which keeps it out of the shell history.",
 )
 @click.option("--checked", required=True, help="How you checked the person's identity.")
-def code(kind: str, value: str, checked: str) -> None:
+@click.option(
+    "--token",
+    envvar="LETHE_TOKEN",
+    callback=_token,
+    help="Your own bearer token, of an operator or officer; better in LETHE_TOKEN, where `ps` "
+    "does not show it, or from `lethe login`.",
+)
+def code(kind: str, value: str, checked: str, token: str) -> None:
     """Print a code for one person, once. It proves this identity on /intake for 14 days.
 
-    The database keeps neither the code nor the identity.
+    The database keeps neither the code nor the identity. The log has the name of your token:
+    who issued the code cannot approve what is asked for with it.
     """
     if not 0 < len(checked) <= MAX_CHECKED or not checked.isprintable():
         raise CheckedError(f"--checked: 1 to {MAX_CHECKED} printable characters")
@@ -46,7 +65,8 @@ def code(kind: str, value: str, checked: str) -> None:
         require_schema(engine)
         open_ledger(settings, engine)  # whose key seals the columns
         with Session(engine) as session:
-            text = issue(session, master, kind, value, checked)
+            by = authorise(session, f"Bearer {token}", DECIDING).name
+            text = issue(session, master, kind, value, checked, by)
             session.commit()
     click.echo(text)
     click.echo(f"valid once, for {LIFE_DAYS} days: give it to that person only", err=True)

@@ -3,14 +3,23 @@
 The leaf holds a commitment; the event itself and its key stay in tables that can be erased.
 """
 
+import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from app.ledger.sequencer import Transaction
 from lethe.catalogue import check_event
-from lethe.log.entries import ERASURE_EVENT, Leaf, commit_event, event_leaf, model_leaf
-from models import ErasureRequest, RequestEvent
+from lethe.log.entries import (
+    COMMITMENT_KEY_SIZE,
+    ERASURE_EVENT,
+    Leaf,
+    commit_event,
+    event_leaf,
+    key_leaf,
+    model_leaf,
+)
+from models import ErasureRequest, KeyEvent, RequestEvent
 
 
 def opening(ref: str, event: str, at: datetime, payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,6 +68,21 @@ def append_request_event(
     day = tx.now.date()
     leaf = event_leaf(event, ref, commitment, day)
     return tx.append(leaf, Leaf(ERASURE_EVENT, event, ref, commitment, day=day))
+
+
+def record_key_event(tx: Transaction, ref: str, event: str, payload: dict[str, Any]) -> int:
+    """Append an event of a key's registration to the log, store its opening, return its index.
+
+    Raises:
+        EntryError: `payload` is not JSON.
+    """
+    check_event("key", event, payload)
+    key = secrets.token_bytes(COMMITMENT_KEY_SIZE)
+    commitment = commit_event(key, opening(ref, event, tx.now, payload))
+    index = tx.append(key_leaf(event, ref, commitment, tx.now.date()))
+    opened = {"log_index": index, "ref": ref, "event": event, "at": tx.now}
+    tx.insert(KeyEvent, {**opened, "payload": payload, "key": key})
+    return index
 
 
 def record_model_event(

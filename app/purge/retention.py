@@ -98,6 +98,7 @@ def forget_bindings(services: Services) -> int:
         for key in keys:
             key.client = DESTROYED if key.client is not None else None
             key.subject = DESTROYED if key.subject is not None else None
+            key.salt = None
             key_rows(tx.session).seal(key)
         tx.session.flush()
         return len(keys)

@@ -1,4 +1,4 @@
-"""Log entries of a model or of an open request, from leaves that hash to the signed root.
+"""Log entries of a model, a key or an open request, from leaves that hash to the signed root.
 
 The columns beside a leaf are for queries of history. Whoever can write the database can change
 them, and a leaf, and delete both; so whatever is counted is counted here: all leaves are read
@@ -6,11 +6,12 @@ once by each process, the new ones each time, and their root is that of the sign
 lies beside the key. 100,000 entries in SQLite took 1.8 s of a processor at the first look.
 
 A worker lives for months and a model may have any number of versions, so a process keeps
-digests of pages of a model's entries (`app.reconcile.paged`), and of requests the open ones.
+digests of pages of a model's entries (`app.reconcile.paged`), of requests the open ones, and
+the few entries of each key.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from weakref import WeakKeyDictionary
 
 from sqlmodel import Session
@@ -21,14 +22,15 @@ from app.ledger.sequencer import Ledger
 from app.ledger.storage import read_leaves
 from app.reconcile.paged import ModelEvents, PageCache, Pages
 from lethe.log.checkpoint import Checkpoint
-from lethe.log.entries import ERASURE_EVENT, MODEL_EVENT, Leaf, parse_leaf
+from lethe.log.entries import ERASURE_EVENT, KEY_EVENT, MODEL_EVENT, Leaf, parse_leaf
 from lethe.log.tree import leaf_hash
 from models.database.session import reading
 
 PAGE = 1000  # leaves in memory at once
 KIND = f'"kind":"{MODEL_EVENT}"'.encode()  # in canonical JSON, and in no string of it
 REQUEST = f'"kind":"{ERASURE_EVENT}"'.encode()
-REF = slice(-39, -3)  # the ref of a request in its leaf, which ends with it and `"}}`
+KEY = f'"kind":"{KEY_EVENT}"'.encode()
+REF = slice(-39, -3)  # the ref of a request or key in its leaf, which ends with it and `"}}`
 AUDITS = "audit."  # the events of method audits
 CLOSED = ("certified", "failed", "refused", "withdrawn")  # states after which no job runs
 _CLOSING = tuple(f'"event":"request.{end}"'.encode() for end in CLOSED)
@@ -47,6 +49,7 @@ class _Read:
         self.peaks = Peaks()
         self.found: dict[str, Pages] = {}  # by model
         self.open: dict[bytes, list[tuple[int, bytes]]] = {}  # leaves as stored
+        self.keys: dict[bytes, list[tuple[int, bytes]]] = {}  # by the ref of a registration
 
 
 class _New:
@@ -56,6 +59,7 @@ class _New:
         self._read = read
         self._found: dict[str, Pages] = {}
         self._open: dict[bytes, list[tuple[int, bytes]] | None] = {}  # None: closed since
+        self._keys: list[tuple[int, bytes]] = []
 
     def see(self, index: int, data: bytes) -> None:
         """Take one leaf into account."""
@@ -63,6 +67,8 @@ class _New:
             self._see_model(index, data)
         elif REQUEST in data:
             self._see_request(index, data)
+        elif KEY in data:
+            self._keys.append((index, data))
 
     def commit(self, peaks: Peaks) -> None:
         """Make it part of what was read."""
@@ -72,6 +78,8 @@ class _New:
                 self._read.open.pop(ref, None)
             else:
                 self._read.open[ref] = leaves
+        for index, data in self._keys:
+            self._read.keys.setdefault(data[REF], []).append((index, data))
         self._read.peaks = peaks
 
     def _see_model(self, index: int, data: bytes) -> None:
@@ -148,6 +156,23 @@ def requests_events(ledger: Ledger, refs: Sequence[str]) -> dict[str, list[tuple
     with read.lock:
         _read_on(ledger, read)
         found = {ref: list(read.open.get(ref.encode(), ())) for ref in refs}
+    return {
+        ref: [(index, parse_leaf(data)) for index, data in entries]
+        for ref, entries in found.items()
+    }
+
+
+def key_events(ledger: Ledger, refs: Iterable[str]) -> dict[str, list[tuple[int, Leaf]]]:
+    """Return (index, leaf) of every signed entry of some registrations of keys, by their ref.
+
+    Raises:
+        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    """
+    with _first:
+        read = _known.setdefault(ledger, _Read())
+    with read.lock:
+        _read_on(ledger, read)
+        found = {ref: list(read.keys.get(ref.encode(), ())) for ref in refs}
     return {
         ref: [(index, parse_leaf(data)) for index, data in entries]
         for ref, entries in found.items()

@@ -29,8 +29,18 @@ class NewKey(Wire):
         return self
 
 
+class KeyConfirmation(Wire):
+    """The body of POST /v1/keys/{keyid}/confirm: the key as its holder gave it to you."""
+
+    public_key: str = Field(max_length=4096)
+
+
 class KeyView(Wire):
-    """A registered key; `revoked_at` is null while it is good."""
+    """A registered key; `revoked_at` is null while it is good.
+
+    registered_by, confirmed_by: names of tokens. Requests of a bound key need a review until it
+    is confirmed.
+    """
 
     keyid: str
     algorithm: str
@@ -38,5 +48,7 @@ class KeyView(Wire):
     role: str
     client: str | None
     subject: str | None
+    registered_by: str | None
+    confirmed_by: str | None
     created_at: Time
     revoked_at: Time | None

@@ -259,9 +259,7 @@ class _Batch:
             if pair not in self._fresh:
                 raise replayed()
             self._fresh.discard(pair)  # twice in one batch is once too often
-        key = submission.key
-        if not self._is_current(signed.keyid, key):
-            raise unknown_key()
+        key = self._current(signed.keyid, submission.key)
         check_role(key.role, "requester")
         if (earlier := self._repeated(submission)) is not None:
             return earlier
@@ -270,7 +268,8 @@ class _Batch:
         assert model is not None
         scope = narrow(wanted.scope, key)
         binding = "subject" if key.subject else "client" if key.client else None
-        begins = start(model, binding, self._tx.now)
+        # The log decides again before anything is executed: a row only says where it begins.
+        begins = start(model, binding if key.confirmed else None, self._tx.now)
         request = self._request(submission, model, method, scope, begins)
         callback = self._callback(submission, request["ref"])
         if scope.records is not None and len(scope.records) <= FEW:
@@ -284,6 +283,7 @@ class _Batch:
             "scope": request["scope"],
             "records": claimed,
             "keyid": signed.keyid,
+            "registration": key.ref,
             "binding": binding,
             "regulation": wanted.regulation,
             "due_at": format_time(request["due_at"]),
@@ -394,15 +394,22 @@ class _Batch:
             self._note_records(bulk.run(self._connection, selection)[0])
         return claimed
 
-    def _is_current(self, keyid: str, key: KnownKey) -> bool:
-        """Return whether a key's row is the one by which a signature verified."""
+    def _current(self, keyid: str, key: KnownKey) -> KnownKey:
+        """Return the key by which a signature verified, as its row has it now.
+
+        Raises:
+            KeyUnknownError: It is another one, or was changed or revoked.
+        """
         if self._keys.get(keyid) == key.row and key.tag not in self._revoked:
-            return True
-        # Stored anew with the same content, or not: its MAC is checked, as at first.
+            return key
+        # Stored anew with the same content, confirmed, or not: its MAC is checked, as at first.
         try:
-            return self._services.keys.read(self._session, keyid).same_as(key)
+            found = self._services.keys.read(self._session, keyid)
         except LetheError:
-            return False
+            raise unknown_key() from None
+        if not found.same_as(key):
+            raise unknown_key()
+        return found
 
     def _is_entitled(self, key: KnownKey, row: _Row) -> bool:
         return (key.client is None or self._tag("client", key.client) == row.client) and (

@@ -5,7 +5,7 @@ that it waits. Whether it was approved is read in the log, in the transaction th
 it: whoever writes the database can move a job to the workers, and nothing comes of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
@@ -19,10 +19,12 @@ from app.reconcile.approval import (
     PAUSE,
     REFUSED,
     RESUMED,
+    keys_named,
     permission,
 )
-from app.reconcile.judgement import opened
+from app.reconcile.judgement import Event, opened
 from app.reconcile.model_events import requests_events
+from app.reconcile.registrations import KeyRegistration, registrations
 from app.service.context import Services
 from app.service.queue import PARKED
 from lethe.log.entries import CommitmentError, EntryError, Leaf
@@ -59,7 +61,10 @@ class Start(NamedTuple):
 
 
 def start(policy: Policy, binding: str | None, now: datetime) -> Start:
-    """Return how a request begins. binding: `client` or `subject` of a bound key, else None."""
+    """Return how a request begins.
+
+    binding: `client` or `subject` of a bound key that a second person confirmed, else None.
+    """
     if policy.decide == "review" and binding is None:
         return Start(AWAITING_REVIEW, PARKED, None)
     if policy.cooling_off:
@@ -83,21 +88,32 @@ def unapproved(
     if model.decide == "at-once" and not model.cooling_off:
         return []
     leaves = requests_events(ledger, [one.ref for one in requests])
-    return [one for one in requests if not _may(session, model, one, leaves[one.ref], now)]
+    events = {one.id: _events(session, one, leaves[one.ref]) for one in requests}
+    named = keys_named(event for several in events.values() for event in several)
+    registered = registrations(ledger, session, named)
+    return [
+        one for one in requests if not _may(session, model, events[one.id], registered, now)
+    ]
+
+
+def _events(
+    session: Session, request: ErasureRequest, leaves: Sequence[tuple[int, Leaf]]
+) -> list[Event]:
+    """Return a request's events, none where what is stored does not open all of them."""
+    try:
+        return opened(session, request, leaves)
+    except (CommitmentError, EntryError):
+        return []
 
 
 def _may(
     session: Session,
     model: Model,
-    request: ErasureRequest,
-    leaves: Sequence[tuple[int, Leaf]],
+    events: Sequence[Event],
+    registered: Mapping[str, KeyRegistration],
     now: datetime,
 ) -> bool:
-    try:
-        events = opened(session, request, leaves)
-    except (CommitmentError, EntryError):
-        return False
-    permitted = permission(events, model.ref, model.decide)
+    permitted = permission(events, model.ref, model.decide, registered)
     if permitted is None:
         return False
     begun = session.get_one(RequestEvent, permitted.index).at

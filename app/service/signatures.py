@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -149,8 +149,9 @@ def replayed() -> SignatureReplayedError:
 class KnownKey:
     """A key as its row had it, once that was believed.
 
-    row: all its columns as they are stored, by which any later change is noticed. tag: what
-    the list of revocations names it by.
+    ref: what the log calls its registration. confirmed: whether a second person confirmed whose
+    it is. row: all its columns as they are stored, by which any later change is noticed. tag:
+    what the list of revocations names it by.
     """
 
     public: PublicKey
@@ -158,13 +159,17 @@ class KnownKey:
     role: str
     client: str | None
     subject: str | None
+    ref: str | None
+    confirmed: bool
     row: tuple[Any, ...]
-    mac: str
     tag: str
 
     def same_as(self, other: "KnownKey") -> bool:
-        """Return whether both are one state of one row, however that is stored."""
-        return (self.tag, self.mac) == (other.tag, other.mac)
+        """Return whether both are one registration with the same rights, however it is stored.
+
+        It may have been confirmed since.
+        """
+        return replace(self, row=other.row, confirmed=other.confirmed) == other
 
 
 class KeyRing:
@@ -200,9 +205,9 @@ class KeyRing:
         public = load_public_key(row.public_key.encode())
         connection = session.connection()  # of the same snapshot
         ((stored,),) = bulk.run(connection, selection_of_keys(connection.dialect, [keyid]))
-        rights = row.role, row.client, row.subject
+        rights = row.role, row.client, row.subject, row.ref, row.confirmed_by is not None
         tag = key_rows(session).tag(row)
-        found = KnownKey(public, algorithm_of(public), *rights, stored, row.mac, tag)
+        found = KnownKey(public, algorithm_of(public), *rights, stored, tag)
         with self._lock:
             self._known[keyid] = found
             if len(self._known) > MOST_KEYS:

@@ -20,6 +20,7 @@ from lethe.errors import LetheError
 from lethe.signing.errors import KeyFormatError
 from lethe.signing.keys import (
     Algorithm,
+    PublicKey,
     fingerprint,
     generate_key,
     load_public_key,
@@ -46,9 +47,17 @@ def _check_keyid(
     return value
 
 
+_public_key = click.option(
+    "--public-key",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    required=True,
+    help="The public key (PEM).",
+)
+
+
 @click.group()
 def key() -> None:
-    """Create, register, list and revoke the keys that sign erasure requests."""
+    """Create, register, confirm, list and revoke the keys that sign erasure requests."""
 
 
 @key.command()
@@ -94,12 +103,7 @@ def new(algorithm: Algorithm, out: str, keyid: str | None) -> None:
 @key.command()
 @service_url
 @operator_token
-@click.option(
-    "--public-key",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    required=True,
-    help="The public key (PEM).",
-)
+@_public_key
 @click.option("--keyid", callback=_check_keyid, help="Default: the key's fingerprint.")
 @click.option(
     "--role",
@@ -119,17 +123,38 @@ def register(
     client: str | None,
     subject: str | None,
 ) -> None:
-    """Register a public key with a service. Prints the keyid."""
+    """Register a public key with a service. Prints the keyid.
+
+    The log names your token: you approve nothing that this key signs. Requests of a key with
+    --client or --subject need an approval until another person has run `lethe key confirm`.
+    """
     from lethe.client import Client  # `key new` needs no HTTP client
 
-    try:
-        loaded = load_public_key(public_key.read_bytes())
-    except KeyFormatError as error:
-        raise KeyFormatError(f"{public_key.name}: {error.detail}") from None
+    loaded = _load(public_key)
     with Client(url, token=token) as service:
         click.echo(
             service.register_key(loaded, role, keyid=keyid, client=client, subject=subject)
         )
+
+
+@key.command()
+@click.argument("keyid")
+@service_url
+@operator_token
+@_public_key
+def confirm(keyid: str, url: str, token: str, public_key: Path) -> None:
+    """Confirm that KEYID belongs to the client or subject that it is bound to.
+
+    From then on its requests need no approval. Get the public key from its holder yourself: it
+    is compared with the registered one. Whoever registered the key cannot confirm it.
+    """
+    from lethe.client import Client
+
+    with Client(url, token=token) as service:
+        shown = service.confirm_key(keyid, _load(public_key))
+    click.echo(
+        f"confirmed {keyid} of {_bound(shown)}, which {shown['registered_by']} registered"
+    )
 
 
 @key.command()
@@ -160,13 +185,15 @@ def list_keys(url: str, token: str, as_json: bool) -> None:
                 print_json(one)
             return
         print_table(
-            ("KEYID", "ROLE", "BOUND TO", "REGISTERED", "REVOKED"),
+            ("KEYID", "ROLE", "BOUND TO", "REGISTERED", "BY", "CONFIRMED BY", "REVOKED"),
             (
                 (
                     one["keyid"],
                     one["role"],
                     _bound(one),
                     one["created_at"][:10],
+                    one["registered_by"] or "",
+                    one["confirmed_by"] or "",
                     (one["revoked_at"] or "")[:10],
                 )
                 for one in found
@@ -178,6 +205,13 @@ def _bound(one: Mapping[str, Any]) -> str:
     """Return the client or subject whose data alone a key may erase."""
     names = [f"{name} {one[name]}" for name in ("client", "subject") if one[name] is not None]
     return ", ".join(names)
+
+
+def _load(path: Path) -> PublicKey:
+    try:
+        return load_public_key(path.read_bytes())
+    except KeyFormatError as error:
+        raise KeyFormatError(f"{path.name}: {error.detail}") from None
 
 
 def _make_directory(path: Path) -> None:

@@ -72,6 +72,7 @@ class AsyncClient:
     evidence = _call(Operations.evidence)
     contribute = _call(Operations.contribute)
     register_key = _call(Operations.register_key)
+    confirm_key = _call(Operations.confirm_key)
     revoke_key = _call(Operations.revoke_key)
     register_model = _call(Operations.register_model)
     manifest = _call(Operations.manifest)

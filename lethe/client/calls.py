@@ -229,6 +229,12 @@ def register_key(
     return chosen, _post("/v1/keys", canonical.encode(document), JSON, "token", None)
 
 
+def confirm_key(keyid: str, key: PublicKey | PrivateKey) -> Call:
+    """POST the public half of a bound key, as its holder gave it."""
+    body = canonical.encode({"public_key": public_pem(key)})
+    return _post(_path("v1", "keys", keyid, "confirm"), body, JSON, "token", None)
+
+
 def add_webhook(wanted: Mapping[str, Any]) -> Call:
     """POST an endpoint for notices: the fields of NewWebhook."""
     return _post("/v1/webhooks", canonical.encode(dict(wanted)), JSON, "token", None)

@@ -197,6 +197,10 @@ class Operations(Core):
         """Revoke a key. What it signed before stays valid."""
         yield from self.exchange(calls.revoke_key(keyid))
 
+    def confirm_key(self, keyid: str, key: PublicKey | PrivateKey) -> Conversation[Document]:
+        """Confirm, as a second person, whose a bound key is; returns the key as it is shown."""
+        return self.document(calls.confirm_key(keyid, key))
+
     def keys(self) -> Listing[Document]:
         """Iterate over all registered keys, by keyid, revoked ones too."""
         return Listing(calls.operator_get("keys"), as_it_is)

@@ -29,6 +29,7 @@ COMMITMENT_SIZE = 32  # bytes, HMAC-SHA256
 
 ERASURE_EVENT = "erasure-event"
 MODEL_EVENT = "model-event"
+KEY_EVENT = "key-event"
 LOG_EVENT, SUCCEEDED = "log-event", "log.succeeded"  # the first entry of a log after another
 HASHEDREKORD = "hashedrekord"  # a certificate; lethe/certificates/bundle.py writes it
 
@@ -82,20 +83,18 @@ def event_leaf(event: str, ref: str, commitment: bytes, day: date) -> bytes:
     Raises:
         EntryError: A field has not the shape the log allows.
     """
-    _require_event(event)
-    if not _is_uuid4(ref):
-        raise EntryError("the ref of an erasure event is a UUID version 4 in lower case")
-    if len(commitment) != COMMITMENT_SIZE:
-        raise EntryError(f"a commitment has {COMMITMENT_SIZE} bytes")
-    return _encode(
-        ERASURE_EVENT,
-        {
-            "at": _format_day(day),
-            "commitment": format_base64(commitment),
-            "event": event,
-            "ref": ref,
-        },
-    )
+    return _committed(ERASURE_EVENT, event, ref, commitment, day)
+
+
+def key_leaf(event: str, ref: str, commitment: bytes, day: date) -> bytes:
+    """Return the entry for an event of the registration `ref` (a UUID version 4) of a key.
+
+    The keyid is in the event: it may name its holder.
+
+    Raises:
+        EntryError: A field has not the shape the log allows.
+    """
+    return _committed(KEY_EVENT, event, ref, commitment, day)
 
 
 def model_leaf(event: str, ref: str, digests: Mapping[str, str], day: date) -> bytes:
@@ -192,10 +191,10 @@ def parse_leaf(data: bytes) -> Leaf:
 
 
 def _parse_event(entry: Any) -> tuple[Leaf, bytes]:
-    spec = entry["spec"]
+    kind, spec = entry["kind"], entry["spec"]
     commitment, day = parse_base64(spec["commitment"]), _parse_day(spec["at"])
-    leaf = Leaf(ERASURE_EVENT, spec["event"], spec["ref"], commitment, day=day)
-    return leaf, event_leaf(spec["event"], spec["ref"], commitment, day)
+    leaf = Leaf(kind, spec["event"], spec["ref"], commitment, day=day)
+    return leaf, _committed(kind, spec["event"], spec["ref"], commitment, day)
 
 
 def _parse_model(entry: Any) -> tuple[Leaf, bytes]:
@@ -234,10 +233,26 @@ _MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError)
 
 _PARSERS = {
     ERASURE_EVENT: _parse_event,
+    KEY_EVENT: _parse_event,
     MODEL_EVENT: _parse_model,
     LOG_EVENT: _parse_log,
     HASHEDREKORD: _parse_hashedrekord,
 }
+
+
+def _committed(kind: str, event: str, ref: str, commitment: bytes, day: date) -> bytes:
+    _require_event(event)
+    if not _is_uuid4(ref):
+        raise EntryError("the ref of an event is a UUID version 4 in lower case")
+    if len(commitment) != COMMITMENT_SIZE:
+        raise EntryError(f"a commitment has {COMMITMENT_SIZE} bytes")
+    spec = {
+        "at": _format_day(day),
+        "commitment": format_base64(commitment),
+        "event": event,
+        "ref": ref,
+    }
+    return _encode(kind, spec)
 
 
 def _encode(kind: str, spec: Mapping[str, Any]) -> bytes:

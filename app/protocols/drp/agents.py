@@ -13,8 +13,9 @@ from sqlmodel import Session
 from app.ledger.key_rows import believed
 from app.ledger.sequencer import Transaction
 from app.problems import DrpAgentError, DrpError, TokenNameError
+from app.reconcile.approval import PAIRED
 from app.service.access.keys import authorise
-from app.service.access.tokens import PAIRED, living_token, mint, revoke_named
+from app.service.access.tokens import living_token, mint, revoke_named
 from app.service.context import Services
 from lethe.signing.keys import load_public_key
 from models import RequesterKey, UsedNonce

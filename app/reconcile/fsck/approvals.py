@@ -8,10 +8,11 @@ from datetime import timedelta
 from sqlmodel import Session, col, select
 
 from app.ledger.pinned import registered_policy
-from app.reconcile.approval import APPROVED, permission, person, submitters
+from app.reconcile.approval import APPROVED, keys_named, permission, person, submitters
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck.models import registration
 from app.reconcile.judgement import EXECUTED, RECEIVED, Event
+from app.reconcile.registrations import stored_registrations
 from models import ErasureRequest, Model, RequestEvent
 
 CHECK = "approval"
@@ -19,6 +20,7 @@ FETCH = 500  # rows in memory at once
 UNAPPROVED = "a request was executed that no officer had approved"
 EARLY = "a request was executed before its cooling-off time was over"
 OWN = "a request was approved by who submitted it"
+UNKNOWN = "a request was approved although the log does not say who registered its key"
 
 
 def check_approvals(session: Session, report: FsckReport, first: int) -> None:
@@ -42,7 +44,10 @@ def check_approvals(session: Session, report: FsckReport, first: int) -> None:
             continue
         before = _before(session, event)
         if event.event == APPROVED:
-            if person(str(event.payload.get("by"))) in submitters(before):
+            by = submitters(before, stored_registrations(session, keys_named(before)))
+            if by is None:
+                report.add(CHECK, UNKNOWN, event.log_index)
+            elif person(str(event.payload.get("by"))) in by:
                 report.add(CHECK, OWN, event.log_index)
         elif (problem := _problem(session, event, before, policies)) is not None:
             report.add(CHECK, problem, event.log_index)
@@ -82,7 +87,8 @@ def _problem(
     if model not in policies:
         return None
     decide, cooling_off = policies[model]
-    permitted = permission(before, model, decide)
+    registered = stored_registrations(session, keys_named(before))
+    permitted = permission(before, model, decide, registered)
     if permitted is None:
         return UNAPPROVED
     begun = session.get_one(RequestEvent, permitted.index).at

@@ -5,6 +5,7 @@ import hmac
 from sqlmodel import Session, col, select
 
 from app.reconcile.findings import FsckReport
+from lethe import canonical
 from lethe.certificates.intake_receipt import EVENT, read_record, record_commitment
 from lethe.errors import LetheError
 from lethe.log.entries import Leaf, parse_leaf
@@ -31,6 +32,14 @@ def check_intake(session: Session, report: FsckReport) -> None:
             report.add(CHECK, UNLOGGED, proof.log_index)
 
 
+def issuer_commitment(key: bytes, case: str, issuer: str) -> str:
+    """Return the digest by which `case.intake` commits to who issued the code.
+
+    key: the case's, which is not in the person's receipt: that opens no names of officers.
+    """
+    return hmac.digest(key, canonical.encode(["issuer", case, issuer]), "sha256").hex()
+
+
 def _is_logged(session: Session, case: Case, proof: IntakeProof) -> bool:
     entry = session.get(LogEntry, proof.log_index)
     if entry is None or proof.key is None:
@@ -42,4 +51,7 @@ def _is_logged(session: Session, case: Case, proof: IntakeProof) -> bool:
         return False
     digest = leaf.digests.get("proof", "")
     same = hmac.compare_digest(digest, record_commitment(proof.key, record))
+    by = proof.issued_by
+    issuer = None if by is None else issuer_commitment(case.key or b"", case.ref, by)
+    same = same and leaf.digests.get("issuer") == issuer
     return same and leaf.event == EVENT and record.case == case.ref

@@ -20,6 +20,7 @@ from app.reconcile.fsck.callbacks import check_callbacks
 from app.reconcile.fsck.intake import check_intake
 from app.reconcile.fsck.keys import check_keys
 from app.reconcile.fsck.models import check_models
+from app.reconcile.fsck.registrations import check_registrations
 from app.reconcile.fsck.requests import check_certificates, check_openings, check_requests
 from app.reconcile.fsck.state import Verified
 from app.reconcile.fsck.tree import check_guard, check_tree
@@ -75,6 +76,8 @@ def fsck(
             check_models(session, report, first)
         check_keys(session, report)
         check_callbacks(session, ledger, report)
+        with sealed_rows(report, "registrations of keys"):
+            check_registrations(session, report)
     return report
 
 

@@ -1,30 +1,55 @@
-"""Registration and revocation of requesters' and clients' keys."""
+"""Registration, confirmation and revocation of requesters' and clients' keys.
+
+The log has who registered each key and who confirmed it, in the transaction that stores it:
+whoever registered a key counts as a submitter of what it signs.
+"""
 
 import hashlib
+import secrets
+import uuid
 
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
+from app.ledger.journal import record_key_event
 from app.ledger.key_rows import believed, key_rows, loaded
 from app.ledger.sequencer import Transaction
-from app.problems import ConflictError, ForbiddenError, NotFoundError, UnauthorizedError
+from app.problems import (
+    ConflictError,
+    ForbiddenError,
+    KeyUnloggedError,
+    NotFoundError,
+    UnauthorizedError,
+)
+from app.reconcile.approval import person
+from app.reconcile.registrations import (
+    CONFIRMED,
+    REGISTERED,
+    binding_digest,
+    binding_of,
+    registrations,
+)
 from app.schemas.base import Page
 from app.schemas.keys import KeyView, NewKey
 from app.service.context import Services
 from lethe.signing.errors import KeyFormatError
 from lethe.signing.keys import (
     algorithm_of,
+    fingerprint,
     load_public_key,
     public_pem,
 )
 from models import BearerToken, RequesterKey
 
 TAKEN = "this keyid is taken, by another key or a revoked one"
+SALT_BYTES = 32
 DESTROYED = "\x00"  # in place of a name; no id may hold a control character
 
 
-def register(services: Services, wanted: NewKey) -> tuple[KeyView, bool]:
+def register(services: Services, wanted: NewKey, by: str) -> tuple[KeyView, bool]:
     """Register a key; returns it and whether it is new. The same key again is the same key.
+
+    by: the name of the operator's token.
 
     Raises:
         KeyFormatError: Not a public key in PEM, or of another algorithm than claimed.
@@ -45,12 +70,73 @@ def register(services: Services, wanted: NewKey) -> tuple[KeyView, bool]:
         if rows.tag(row) in rows.revoked():
             raise ConflictError(TAKEN)
         # A row that was not written here gives way: what the operator sends now counts.
-        row.created_at = tx.now
+        row.created_at, row.ref, row.registered_by = tx.now, str(uuid.uuid4()), by
+        if binding_of(row) is not None:
+            row.salt = secrets.token_hex(SALT_BYTES)
         rows.seal(row)
         _write(tx.session, row)
+        said = {
+            "keyid": row.keyid,
+            "role": row.role,
+            "public_key": fingerprint(key),
+            "binding": binding_of(row),
+            "bound": binding_digest(row),
+            "by": by,
+        }
+        record_key_event(tx, row.ref, REGISTERED, said)
         return show(row), True
 
-    return services.ledger.transact(effect, checkpoint=False)
+    return services.ledger.transact(effect)
+
+
+def confirm(services: Services, keyid: str, public_key: str, by: str) -> KeyView:
+    """Confirm whose key a bound one is: from now on its requests need no review.
+
+    public_key: as its holder gave it to whoever confirms it. by: the name of the token of an
+    operator or officer who did not register it.
+
+    Raises:
+        KeyFormatError: Not a public key in PEM.
+        NotFoundError: No such key, or a revoked one.
+        ConflictError: The registered key is another one, is not bound to a client or subject,
+            or signs no requests.
+        ForbiddenError: They registered it themselves.
+        KeyUnloggedError: The log does not have its registration.
+    """
+    given = public_pem(load_public_key(public_key.encode()))
+
+    def effect(tx: Transaction) -> KeyView:
+        rows = key_rows(tx.session)
+        key = loaded(tx.session, RequesterKey, keyid)
+        if key is None or not rows.is_believed(key) or key.revoked_at is not None:
+            raise NotFoundError("no key has this id, or it was revoked")
+        if key.role != "requester" or binding_of(key) is None:
+            raise ConflictError("only a requester's key that is bound is confirmed")
+        if key.public_key != given:
+            raise ConflictError(
+                "the key that is registered under this id is not the one that you sent: find "
+                "out whose it is before anybody confirms it"
+            )
+        ref = str(key.ref)
+        found = registrations(services.ledger, tx.session, [ref]).get(ref)
+        if found is None or (found.keyid, found.binding) != (keyid, binding_of(key)):
+            raise KeyUnloggedError(
+                "the log does not have the registration of this key: run `lethe log fsck`, "
+                "revoke the key and register another"
+            )
+        if person(by) == person(found.by):
+            raise ForbiddenError(
+                "nobody confirms a key that they registered: have another operator or an "
+                "officer confirm it, with a token of another name"
+            )
+        if key.confirmed_by is None:
+            key.confirmed_by = by
+            rows.seal(key)
+            tx.session.flush()
+            record_key_event(tx, ref, CONFIRMED, {"keyid": keyid, "by": by})
+        return show(key)
+
+    return services.ledger.transact(effect)
 
 
 def revoke(services: Services, keyid: str) -> KeyView:
@@ -87,7 +173,7 @@ def page(session: Session, after: str | None, limit: int) -> Page[KeyView]:
 
 def show(key: RequesterKey) -> KeyView:
     """Return a key as it goes over the wire."""
-    fields = key.model_dump(exclude={"mac"})
+    fields = key.model_dump(exclude={"mac", "ref", "salt"})
     for name in ("client", "subject"):
         if fields[name] == DESTROYED:
             fields[name] = "(destroyed)"

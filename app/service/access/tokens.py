@@ -7,12 +7,11 @@ from sqlmodel import Session, col, select
 
 from app.ledger.key_rows import key_rows
 from app.problems import TokenNameError
-from app.reconcile.approval import FROM_OIDC
+from app.reconcile.approval import FROM_OIDC, PAIRED
 from app.reconcile.fsck.intake import REQUESTER
 from models import BearerToken
 from models.database.types import utcnow
 
-PAIRED = "drp:"  # before the name of an agent that paired: its scope is `drp`
 OWN = "lethe:"  # before names that the service itself has in the log
 SECRET_BYTES = 32  # 43 characters of base64url; too many to guess, so a plain hash will do
 

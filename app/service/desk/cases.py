@@ -5,6 +5,7 @@ model (`app.service.desk.parts`).
 """
 
 import hmac
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -13,8 +14,11 @@ from sqlmodel import Session, col, select
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
 from app.problems import ConflictError, NotFoundError
+from app.reconcile.approval import keys_named
 from app.reconcile.held_out import EVENT as HELD_OUT_ROWS
+from app.reconcile.judgement import Event
 from app.reconcile.people import PeopleChangedError
+from app.reconcile.registrations import KeyRegistration, stored_registrations
 from app.schemas.base import format_time
 from app.schemas.people import CaseView, ContactView, PartView, TimelineItem
 from app.service.context import Services
@@ -129,8 +133,10 @@ def _timeline(session: Session, case: Case, part: Part) -> list[TimelineItem]:
     if part.request is None:
         return items
     request = session.get_one(ErasureRequest, part.request)
-    events = session.exec(select(RequestEvent).where(RequestEvent.request_id == part.request))
+    query = select(RequestEvent).where(RequestEvent.request_id == part.request)
+    events = session.exec(query).all()
     notes = request.notes or {}
+    registered = stored_registrations(session, keys_named(_as_logged(events)))
     return items + [
         TimelineItem(
             at=one.at,
@@ -138,6 +144,7 @@ def _timeline(session: Session, case: Case, part: Part) -> list[TimelineItem]:
             event=one.event,
             log_index=one.log_index,
             detail=detail(one, staff=True)
+            | _also_submitted(one, registered)
             | ({"note": notes[key]} if (key := str(one.log_index)) in notes else {}),
         )
         for one in events
@@ -149,6 +156,22 @@ def case_of(services: Services, ref: str) -> str:
     with services.reading() as session:
         query = select(ErasureRequest.case_ref).where(ErasureRequest.ref == ref)
         return session.exec(query).first() or ref
+
+
+def _as_logged(events: Sequence[RequestEvent]) -> list[Event]:
+    return [Event(one.log_index, one.event, one.payload) for one in events]
+
+
+def _also_submitted(
+    event: RequestEvent, registered: Mapping[str, KeyRegistration]
+) -> dict[str, str]:
+    """Return who counts as a submitter besides: an approval is compared with the log."""
+    found = registered.get(str(event.payload.get("registration")))
+    by = {
+        "registered_by": None if found is None else found.by,
+        "issued_by": event.payload.get("issued_by"),
+    }
+    return {name: str(who) for name, who in by.items() if who is not None}
 
 
 def open_contact(services: Services, ref: str, operator: str) -> ContactView:

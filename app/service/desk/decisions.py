@@ -17,13 +17,23 @@ from app.ledger.sequencer import Transaction
 from app.problems import (
     ConflictError,
     ForbiddenError,
+    KeyUnloggedError,
     NotFoundError,
     NotWithdrawableError,
 )
-from app.reconcile.approval import APPROVED, ON_BEHALF, PAUSE, RESUMED, person, submitters
+from app.reconcile.approval import (
+    APPROVED,
+    ON_BEHALF,
+    PAUSE,
+    RESUMED,
+    keys_named,
+    person,
+    submitters,
+)
 from app.reconcile.judgement import Event, opened
 from app.reconcile.model_events import CLOSED, request_events
 from app.reconcile.people import PeopleChangedError
+from app.reconcile.registrations import registrations
 from app.schemas.base import format_time
 from app.schemas.requests import RequestView
 from app.service.access.roles import DECIDING
@@ -66,16 +76,26 @@ def approve(services: Services, ref: str, operator: str) -> None:
 
     Raises:
         NotFoundError: No case and no request has this ref.
-        ForbiddenError: The operator submitted it.
+        ForbiddenError: The operator submitted it, or registered the key that signed it, or
+            issued the code that it was asked for with.
+        KeyUnloggedError: The log does not say who registered the key that signed it.
         ConflictError: Nothing of it waits for review.
         PeopleChangedError: The log has it otherwise than the database.
     """
 
     def act(tx: Transaction, found: _Open) -> None:
-        if person(operator) in submitters(found.events):
+        refs = keys_named(found.events)
+        by = submitters(found.events, registrations(services.ledger, tx.session, refs))
+        if by is None:
+            raise KeyUnloggedError(
+                "the log does not say who registered the key that signed the request: run "
+                "`lethe log fsck`, and restore `key_events` or refuse the request"
+            )
+        if person(operator) in by:
             raise ForbiddenError(
-                "nobody approves their own submission: have another operator approve it, with "
-                "a token of another name"
+                "nobody approves their own submission, a request signed with a key that they "
+                "registered, or one made with a code that they issued: have another operator "
+                "or officer approve it, with a token of another name"
             )
         request, job = found.request, found.job
         record_request_event(tx, request, APPROVED, {"by": operator})

@@ -75,11 +75,13 @@ def open_case(
     operator: str,
     named: str | None = None,
     also: Callable[[Transaction, Case], None] | None = None,
+    issued_by: str | None = None,
 ) -> CaseView:
     """Look a person up, submit a request for each model that has records, and log both.
 
     named: the ref that the case gets; one that exists is shown and nothing is submitted.
     also: what else the transaction does once the case is stored; if it raises, nothing is.
+    issued_by: who issued the code with which a person opens it on the intake page.
 
     Raises:
         PeopleChangedError: The identities of a model are not those of the log.
@@ -112,7 +114,10 @@ def open_case(
             due_at=due_at(tx.now, wanted.regulation, zone_of(services.settings)),
         )
         jobs: list[str] = []
-        parts = [_open_part(services, tx, case, wanted, person, one, jobs) for one in found]
+        parts = [
+            _open_part(services, tx, case, wanted, person, one, jobs, issued_by)
+            for one in found
+        ]
         case.parts = parts
         tx.session.add(case)
         tx.session.flush()
@@ -134,6 +139,7 @@ def _open_part(
     person: Identity,
     seen: Found,
     jobs: list[str],
+    issued_by: str | None,
 ) -> dict[str, Any]:
     session = tx.session
     pending = select(Contribution.id).where(
@@ -153,7 +159,7 @@ def _open_part(
         kind, records = ERASING, len(seen.learned)
         request_id = claimant(services, session, model, seen.learned)
         if request_id is None:
-            request_id = submit(tx, case, wanted, model, seen, jobs)
+            request_id = submit(tx, case, wanted, model, seen, jobs, issued_by)
     elif seen.erased:
         kind, records = BEFORE, seen.erased
         request_id = seen.erased_by[-1] if seen.erased_by else None

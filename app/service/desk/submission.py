@@ -9,9 +9,10 @@ from hashlib import sha256
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_request_event
+from app.ledger.key_rows import believed
 from app.ledger.sequencer import Transaction
 from app.problems import ConflictError, ScopeChangedError
-from app.reconcile.approval import ON_BEHALF
+from app.reconcile.approval import ON_BEHALF, PAIRED
 from app.reconcile.judgement import opened
 from app.reconcile.model_events import request_events
 from app.reconcile.people import PeopleChangedError
@@ -27,7 +28,7 @@ from app.service.review import start
 from app.service.scope import claim, covers
 from lethe import canonical
 from lethe.log.entries import CommitmentError, EntryError
-from models import Case, ErasureRequest, Job, Model, Record
+from models import Case, ErasureRequest, Job, Model, Record, RequesterKey
 from models.database.session import chunks
 
 
@@ -110,6 +111,7 @@ def submit(
     model: Model,
     found: Found,
     jobs: list[str],
+    issued_by: str | None,
 ) -> str:
     """Submit a request for the records of a person, as `app.service.admission` does."""
     session, new = tx.session, request_for(wanted, found)
@@ -156,6 +158,8 @@ def submit(
         "by": case.opened_by,
         "ticket": hmac.digest(case.key, b"ticket\0" + wanted.ticket.encode(), "sha256").hex(),
         "checked": wanted.checked,
+        "issued_by": issued_by,
+        "registration": _agents_key(session, case.opened_by),
     }
     record_request_event(tx, request, ON_BEHALF, on_behalf)
     job = Job(
@@ -171,3 +175,11 @@ def submit(
     if begins.stage != PARKED:
         jobs.append(job.id)
     return request.id
+
+
+def _agents_key(session: Session, name: str) -> str | None:
+    """Return what the log calls the registration of a paired agent's key, None of others."""
+    if not name.startswith(PAIRED):
+        return None
+    key = believed(session, RequesterKey, name.removeprefix(PAIRED))
+    return None if key is None else key.ref

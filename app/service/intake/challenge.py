@@ -27,7 +27,8 @@ MOST_TRIES = 5
 class Answered:
     """A challenge that was answered with the right code. case: where it was before.
 
-    checked: what the operator checked who gave the code; tag: of that code.
+    checked: what the operator checked who gave the code; tag: of that code; issued_by: the
+    operator.
     """
 
     ref: str
@@ -39,6 +40,7 @@ class Answered:
     case: str | None
     checked: str | None = None
     tag: str | None = None
+    issued_by: str | None = None
 
 
 def ask(services: Services, ref: str, session: str, asked: Asked) -> str | None:
@@ -135,13 +137,14 @@ def _match(
     mac = _mac(master, row, session, known, asked)
     if not hmac.compare_digest(mac.encode(), row.mac.encode()):
         return None
-    checked = tag = None
+    checked = tag = issuer = None
     if asked.proven != BY_MAIL:
         tag = codes.tag_of(master, asked.kind, asked.value, given)
         if (issued := codes.find(tx.session, master, tag, tx.now)) is None:
             return None
-        checked = issued.checked
-    return Answered(row.ref, session, given, row.expires_at, row.mac, asked, None, checked, tag)
+        checked, issuer = issued.checked, issued.issued_by
+    found = row.ref, session, given, row.expires_at, row.mac, asked, None
+    return Answered(*found, checked, tag, issuer)
 
 
 def conclude(services: Services, tx: Transaction, found: Answered, case: str) -> bool:

@@ -19,8 +19,13 @@ LIFE_DAYS = 14
 MAX_CHECKED = 300  # characters
 
 
-def issue(session: Session, master: MasterKey, kind: str, value: str, checked: str) -> str:
-    """Store a new code for an identity and return it, once. checked: how it was checked.
+def issue(
+    session: Session, master: MasterKey, kind: str, value: str, checked: str, by: str
+) -> str:
+    """Store a new code for an identity and return it, once.
+
+    checked: how it was checked. by: the name of the token of whoever issues it, who counts as
+    a submitter of what is asked for with it.
 
     Raises:
         IdentityError: The value is none of its kind, or an address that is not ASCII.
@@ -31,6 +36,7 @@ def issue(session: Session, master: MasterKey, kind: str, value: str, checked: s
     row = IntakeCode(
         tag=tag_of(master, kind, value, code),
         checked=checked,
+        issued_by=by,
         expires_at=utcnow() + timedelta(days=LIFE_DAYS),
         mac="",
     )
@@ -56,5 +62,5 @@ def find(session: Session, master: MasterKey, tag: str, now: datetime) -> Intake
 
 def _mac(master: MasterKey, row: IntakeCode) -> str:
     expires = row.expires_at.astimezone(UTC).isoformat()
-    said = canonical.encode([row.tag, row.checked, expires])
+    said = canonical.encode([row.tag, row.checked, row.issued_by, expires])
     return hmac.digest(master.derive("intake/code-row"), said, "sha256").hex()

@@ -31,6 +31,7 @@ from lethe.errors import LetheError
 from models import Case, IntakeChallenge, IntakeCode, IntakeProof
 from models.database.clock import clock
 
+_DESTROYED = col(IntakeProof.record), col(IntakeProof.key), col(IntakeProof.issued_by)
 GONE = "no case has this code, or it ended so long ago that it was forgotten"
 
 
@@ -143,12 +144,12 @@ def forget(services: Services) -> int:
             select(IntakeProof)
             .join(Case, col(Case.ref) == col(IntakeProof.case_ref), isouter=True)
             .where(col(Case.key).is_(None))
-            .where(or_(col(IntakeProof.record).is_not(None), col(IntakeProof.key).is_not(None)))
+            .where(or_(*(one.is_not(None) for one in _DESTROYED)))
         )
         for row in session.exec(ended):
             over += 1
             if do:
-                row.record = row.key = None
+                row.record = row.key = row.issued_by = None
         return over
 
     with services.reading() as session:

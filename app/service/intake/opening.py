@@ -11,7 +11,7 @@ from app.problems import (
     ScopeChangedError,
     ScopeTooLargeError,
 )
-from app.reconcile.fsck.intake import REQUESTER
+from app.reconcile.fsck.intake import REQUESTER, issuer_commitment
 from app.schemas.people import NewCase, PersonIdentity
 from app.service.context import Services
 from app.service.desk.opening import open_case
@@ -111,15 +111,22 @@ def _open(
             raise _RacedError
         record, key = record_of(case), secrets.token_bytes(32)
         said = {"proof": record_commitment(key, record)}
+        if found.issued_by is not None:
+            assert case.key is not None
+            said["issuer"] = issuer_commitment(case.key, case.ref, found.issued_by)
         index = record_model_event(tx, case.parts[0]["model"], EVENT, said)
-        tx.session.add(
-            IntakeProof(
-                case_ref=case.ref, record=record_document(record), key=key, log_index=index
-            )
+        proof = IntakeProof(
+            case_ref=case.ref,
+            record=record_document(record),
+            issued_by=found.issued_by,
+            key=key,
+            log_index=index,
         )
+        tx.session.add(proof)
         tx.session.flush()
 
-    return open_case(services, _wanted(asked, found, signed), REQUESTER, also=also).ref
+    wanted = _wanted(asked, found, signed)
+    return open_case(services, wanted, REQUESTER, also=also, issued_by=found.issued_by).ref
 
 
 def _wanted(asked: Asked, found: Answered, signed: BrowserSignature | None) -> NewCase:

@@ -15,11 +15,12 @@ MAY = [
     ("GET", "/v1/models", None),
     ("GET", "/v1/audits", None),
     ("GET", "/v1/rounds", None),
+    ("GET", "/v1/keys", None),
     ("GET", "/v1/reports/period?from=2026-01-01&to=2026-01-31", None),
     ("GET", "/metrics", None),
 ]
 MAY_NOT = [
-    ("GET", "/v1/keys", None),
+    ("POST", "/v1/keys", {}),
     ("DELETE", "/v1/keys/alice", None),
     ("POST", "/v1/models", {}),
     ("DELETE", "/v1/models/small", None),

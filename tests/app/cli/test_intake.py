@@ -1,38 +1,60 @@
 """`lethe intake code` and the name that no token may have."""
 
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 from sqlmodel import Session, select
 
 from app.cli.intake import CheckedError, intake
 from app.ledger.sequencer import Ledger
-from app.problems import TokenNameError
-from app.service.access.tokens import mint
+from app.problems import ForbiddenError, TokenNameError, UnauthorizedError
+from app.service.access.tokens import mint, revoke_named
 from app.service.intake.codes import find, tag_of
 from app.settings import Settings
 from app.vault.master import MasterKey
+from lethe.errors import LetheError
 from lethe.identity import IdentityError
 from models import IntakeCode
 from models.database.types import utcnow
 
+CUSTOMER = ("--kind", "customer", "--checked", "passport")
 
-def run(settings: Settings, *arguments: str, entered: str | None = None) -> str:
+
+def minted(ledger: Ledger, scope: str = "operator") -> str:
+    """Return a token named desk."""
+    with Session(ledger.engine) as session:
+        token = mint(session, scope, "desk")
+        session.commit()
+    return token
+
+
+def run(
+    settings: Settings,
+    *arguments: str,
+    entered: str | None = None,
+    token: str | None = None,
+    config: str = "nowhere",
+) -> str:
     """Run `lethe intake code` in the environment of an installation; return what it prints."""
     environment = {
         "LETHE_DATABASE_URL": settings.database_url,
         "LETHE_DATA_DIR": str(settings.data_dir),
         "LETHE_ORIGIN": settings.origin,
+        "LETHE_TOKEN": token,
+        "LETHE_CONFIG": config,
     }
     done = CliRunner().invoke(intake, ["code", *arguments], input=entered, env=environment)
-    if done.exception is not None:
+    if isinstance(done.exception, LetheError):
         raise done.exception
+    assert done.exit_code == 0, done.output
     return done.stdout
 
 
 def test_a_code_is_printed_once_and_neither_it_nor_the_identity_is_stored(
     settings: Settings, ledger: Ledger
 ) -> None:
-    said = run(settings, "--kind", "customer", "--checked", "passport", entered="C 77\n")
+    said = run(settings, *CUSTOMER, entered="C 77\n", token=minted(ledger, "officer"))
     assert "C 77" not in said
     code = said.splitlines()[-1]
     assert len(code.split("-")) == 4
@@ -40,7 +62,7 @@ def test_a_code_is_printed_once_and_neither_it_nor_the_identity_is_stored(
     with Session(ledger.engine) as session:
         (row,) = session.exec(select(IntakeCode)).all()
         assert row.tag == tag_of(master, "customer", "c77", code.lower())
-        assert row.checked == "passport"
+        assert (row.checked, row.issued_by) == ("passport", "desk")
         found = find(session, master, row.tag, utcnow())
         assert found is not None
         assert find(session, master, row.tag, row.expires_at) is None
@@ -61,9 +83,30 @@ def test_what_is_no_identity_gets_no_code(
     settings: Settings, ledger: Ledger, arguments: tuple[str, ...], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
-        run(settings, *arguments)
+        run(settings, *arguments, token=minted(ledger))
     with Session(ledger.engine) as session:
         assert session.exec(select(IntakeCode)).all() == []
+
+
+def test_nobody_issues_a_code_without_a_token_of_their_own(
+    settings: Settings, ledger: Ledger, tmp_path: Path
+) -> None:
+    arguments = (*CUSTOMER, "--value", "7")
+    with pytest.raises(UnauthorizedError):
+        run(settings, *arguments, token="lethe_operator_x")
+    with pytest.raises(ForbiddenError):
+        run(settings, *arguments, token=minted(ledger, "auditor"))
+    with pytest.raises(AssertionError, match="a token is needed"):
+        run(settings, *arguments, token="")
+    with Session(ledger.engine) as session:
+        revoke_named(session, "desk")
+        session.commit()
+    login = tmp_path / "login.toml"
+    login.write_text(f'url = "https://x.example"\ntoken = "{minted(ledger)}"\n')
+    login.chmod(0o600)
+    run(settings, *arguments, config=str(login))
+    with Session(ledger.engine) as session:
+        assert [row.issued_by for row in session.exec(select(IntakeCode))] == ["desk"]
 
 
 @pytest.mark.parametrize("name", ["intake", "Intake"])

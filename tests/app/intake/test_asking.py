@@ -235,7 +235,9 @@ def test_an_operators_code_proves_another_identity(
     page: Installation, visitor: Visitor, box: Mailbox
 ) -> None:
     with Session(page.services.engine) as session:
-        code = issue(session, page.services.master, "customer", "C 77", "passport shown")
+        code = issue(
+            session, page.services.master, "customer", "C 77", "passport shown", "desk"
+        )
         session.commit()
     form = visitor.ask("c77", kind="customer", proof="operator")
     assert box.mails == []
@@ -256,7 +258,7 @@ def test_a_code_that_the_database_prolongs_is_none(
     page: Installation, visitor: Visitor, column: str
 ) -> None:
     with Session(page.services.engine) as session:
-        code = issue(session, page.services.master, "customer", "77", "passport shown")
+        code = issue(session, page.services.master, "customer", "77", "passport shown", "desk")
         session.commit()
     write(page, f"UPDATE intake_codes SET {column}")
     form = visitor.ask("77", kind="customer", proof="operator")

@@ -371,4 +371,6 @@ def test_no_code_is_issued_for_an_address_that_the_page_refuses(site: Installati
         Session(site.services.engine) as session,
         pytest.raises(IdentityError, match="ASCII"),
     ):
-        codes.issue(session, site.services.master, "email", "ann@straße.example", "passport")
+        codes.issue(
+            session, site.services.master, "email", "ann@straße.example", "passport", "desk"
+        )

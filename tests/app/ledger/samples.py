@@ -13,14 +13,13 @@ from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_request_event
-from app.ledger.key_rows import key_rows
 from app.ledger.sequencer import Ledger, Transaction
 from lethe.certificates.bundle import hashedrekord_leaf
 from lethe.certificates.dsse import sign_envelope
 from lethe.certificates.evidence import ESCALATION_SCORES, SCORES
 from lethe.certificates.statement import Subject, build_statement
 from lethe.log.entries import model_leaf
-from models import Artifact, Certificate, ErasureRequest, LogEntry, Model, RequesterKey
+from models import Artifact, Certificate, ErasureRequest, LogEntry, Model
 from tests.lethe.certificates.build import contents
 
 PREDICATE = contents()[1]
@@ -63,10 +62,6 @@ def submit(ledger: Ledger, scope: str = "someone@example.org") -> str:
     def effect(tx: Transaction) -> str:
         session = tx.session
         model = session.exec(select(Model).where(Model.ref == "m")).first()
-        if session.get(RequesterKey, "k") is None:
-            key = RequesterKey(keyid="k", algorithm="ed25519", public_key="", role="requester")
-            key_rows(session).seal(key)
-            session.add(key)
         model = model or add_model(session)
         session.flush()
         assert model.id is not None
@@ -74,7 +69,7 @@ def submit(ledger: Ledger, scope: str = "someone@example.org") -> str:
             id=str(uuid.uuid4()),
             ref=str(uuid.uuid4()),
             model_id=model.id,
-            keyid="k",
+            keyid=None,
             method="ridge-exact",
             scope={"subject": scope},
             regulation="gdpr",
@@ -172,7 +167,7 @@ def _drop_triggers(session: Session) -> None:
         names = connection.execute(text(query)).scalars().all()
         statements = [f"DROP TRIGGER {name}" for name in names]
     else:
-        tables = (*LOG_TABLES, "witnessed_checkpoints")
+        tables = (*LOG_TABLES, "witnessed_checkpoints", "key_events")
         statements = [f"DROP TRIGGER {t}_append_only ON {t}" for t in tables]
         query = "SELECT count(*) FROM pg_trigger WHERE tgname LIKE '%_append_only'"
         if connection.execute(text(query)).scalar_one() == 0:

@@ -1,10 +1,16 @@
 import json
+import uuid
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from sqlmodel import Session
 
-from app.ledger.journal import opening, record_model_event, record_request_event
+from app.ledger.journal import (
+    opening,
+    record_key_event,
+    record_model_event,
+    record_request_event,
+)
 from app.ledger.sequencer import Ledger
 from lethe.log.entries import (
     CommitmentError,
@@ -13,7 +19,7 @@ from lethe.log.entries import (
     commit_event,
     parse_leaf,
 )
-from models import ErasureRequest, LogEntry, RequestEvent
+from models import ErasureRequest, KeyEvent, LogEntry, RequestEvent
 from tests.app.ledger.samples import stored_leaves, submit
 
 
@@ -76,6 +82,23 @@ def test_a_model_event_carries_digests(ledger: Ledger) -> None:
     leaf = parse_leaf(stored_leaves(ledger.engine)[index])
     assert (leaf.kind, leaf.event, leaf.ref) == ("model-event", "model.version", "m")
     assert dict(leaf.digests) == digests
+
+
+def test_an_event_of_a_key_names_nobody_and_its_opening_is_stored(ledger: Ledger) -> None:
+    said = {"keyid": "alice", "by": "desk"}
+    ref = str(uuid.uuid4())
+    index = ledger.transact(lambda tx: record_key_event(tx, ref, "key.confirmed", said))
+    data = stored_leaves(ledger.engine)[index]
+    assert b"alice" not in data
+    assert b"desk" not in data
+    leaf = parse_leaf(data)
+    assert (leaf.kind, leaf.event, leaf.ref) == ("key-event", "key.confirmed", ref)
+    with Session(ledger.engine) as session:
+        row = session.get_one(KeyEvent, index)
+        assert leaf.commitment is not None
+        opened = opening(row.ref, row.event, row.at, row.payload)
+        check_commitment(row.key, opened, leaf.commitment)
+        assert row.payload == said
 
 
 def test_a_payload_that_is_no_json_stores_nothing(ledger: Ledger) -> None:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -148,12 +149,13 @@ def test_officers_decisions_and_withdrawals_are_told(
     first = caller.erase_records("r1").json()
     second = caller.erase_records("r2").json()
     refused = {"reason": "legal-claims"}
+    officer = replace(caller, token=make_token(installation.services, "officer"))
     for ref, what, body in (
         (first["ref"], "extend", {"reason": "complexity"}),
         (first["ref"], "approve", {}),
         (second["ref"], "refuse", refused),
     ):
-        answer = caller.operator("POST", f"/v1/cases/{ref}/{what}", json=body or None)
+        answer = officer.operator("POST", f"/v1/cases/{ref}/{what}", json=body or None)
         assert answer.status_code == 200, answer.text
     turn(installation)
     told = {(one["type"], one["data"].get("decision")): one for one in verified(made["secret"], receiver)}  # fmt: skip

@@ -2,6 +2,7 @@
 
 import json
 from base64 import b64decode, b64encode
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
@@ -14,7 +15,14 @@ from sqlmodel import Session, select
 from app.ledger.key_rows import key_rows
 from app.service.desk import decisions
 from lethe.signing.keys import public_pem
-from models import BearerToken, Case, ErasureRequest, RequestEvent, UsedNonce
+from models import (
+    BearerToken,
+    Case,
+    ErasureRequest,
+    RequesterKey,
+    RequestEvent,
+    UsedNonce,
+)
 from tests.app.api.test_requests import problem
 from tests.app.protocols.conftest import BUSINESS
 from tests.installation import Installation, make_token
@@ -409,3 +417,24 @@ def test_it_is_off_unless_it_is_configured(ready: Installation) -> None:
     problem(
         ready.caller.http.post("/drp/v1/data-rights-request", content=b"x"), 404, "not-found"
     )
+
+
+def test_who_registered_an_agents_key_does_not_approve_what_it_asks_for(
+    serving: Installation, agent: Agent
+) -> None:
+    model = serving.caller.register_model(named(), ref="reviewed", decide="review")
+    assert model.status_code == 201
+    serving.drain()
+    agent.exercise()
+    with Session(serving.services.engine) as session:
+        ref = session.exec(select(Case.ref)).one()
+        query = select(RequestEvent).where(RequestEvent.event == "request.on-behalf")
+        said = session.exec(query).first()
+        assert said is not None
+        assert said.payload["registration"] == session.get_one(RequesterKey, agent.name).ref
+    path = f"/v1/cases/{ref}/approve"
+    assert serving.caller.operator("POST", path).status_code == 403
+    second = replace(serving.caller, token=make_token(serving.services))
+    assert second.operator("POST", path).status_code == 200
+    serving.drain()
+    serving.check()

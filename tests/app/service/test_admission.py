@@ -1,5 +1,6 @@
 """Requests that arrive together: each is judged as if it came alone, in their order."""
 
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -204,7 +205,7 @@ def test_a_signature_that_another_row_of_the_key_verified_counts_no_more(
     ready: Installation,
 ) -> None:
     late = records(ready, "r1")
-    changed = replace(late, key=replace(late.key, mac="00" * 32, row=()))
+    changed = replace(late, key=replace(late.key, ref=str(uuid.uuid4()), row=()))
     assert outcomes(together(ready, changed)) == ["KeyUnknown"]
 
 

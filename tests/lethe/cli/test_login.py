@@ -69,8 +69,15 @@ def test_registered_keys_are_listed(service: FakeService, tmp_path: Path) -> Non
     listed = run("key", "list")
     assert listed.exit_code == 0, repr(listed.exception)
     heads, row = listed.stdout.splitlines()
-    assert heads.split() == ["KEYID", "ROLE", "BOUND", "TO", "REGISTERED", "REVOKED"]
-    assert row.split() == [keyid, "requester", "client", "c1", "2026-12-02"]
+    names = ["KEYID", "ROLE", "BOUND", "TO", "REGISTERED", "BY", "CONFIRMED", "BY", "REVOKED"]
+    assert heads.split() == names
+    assert row.split() == [keyid, "requester", "client", "c1", "2026-12-02", "ops"]
+    confirmed = run("key", "confirm", keyid, "--public-key", public)
+    assert confirmed.stdout == f"confirmed {keyid} of client c1, which ops registered\n"
+    assert run("key", "list").stdout.splitlines()[1].split()[-1] == "dpo"
+    run("key", "new", "--out", f"{tmp_path}/other")
+    another = run("key", "confirm", keyid, "--public-key", f"{tmp_path}/other.pub.pem")
+    assert another.exit_code != 0
     assert json.loads(run("key", "list", "--json").stdout)["keyid"] == keyid
 
 

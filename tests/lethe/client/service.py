@@ -89,6 +89,7 @@ class FakeService:
     def __init__(self, base: str = BASE) -> None:
         self.base = base
         self.keys: dict[str, PublicKey] = {}
+        self.confirmed: dict[str, str] = {}
         self.faults: deque[Answer | Lost | None] = deque()
         self.seen: list[Seen] = []
         self.signed: list[SignedBy] = []
@@ -187,9 +188,10 @@ class FakeService:
                 return self._register(json.loads(seen.body))
             case ["GET", "v1", "keys"]:
                 self._authorise(seen)
-                shown = {"created_at": RECEIVED, "revoked_at": None}
-                free = {"client": None, "subject": None}
-                return self._page([{**free, **one, **shown} for one in self.registered], query)
+                return self._page([self._shown(one) for one in self.registered], query)
+            case ["POST", "v1", "keys", keyid, "confirm"]:
+                self._authorise(seen)
+                return self._confirm(keyid, json.loads(seen.body))
             case ["DELETE", "v1", "keys", keyid]:
                 self._authorise(seen)
                 if self.keys.pop(keyid, None) is None:
@@ -315,6 +317,18 @@ class FakeService:
         end = start + self.page_size
         more = str(end) if end < len(items) else None
         return as_json(200, {"items": items[start:end], "next": more})
+
+    def _shown(self, one: dict[str, Any]) -> dict[str, Any]:
+        free = {"client": None, "subject": None}
+        shown = {"created_at": RECEIVED, "revoked_at": None, "registered_by": "ops"}
+        return {**free, **one, **shown, "confirmed_by": self.confirmed.get(one["keyid"])}
+
+    def _confirm(self, keyid: str, given: dict[str, Any]) -> Answer:
+        one = next((key for key in self.registered if key["keyid"] == keyid), None)
+        if one is None or one["public_key"] != given["public_key"]:
+            return problem(409, "conflict", "the key is another one")
+        self.confirmed[keyid] = "dpo"
+        return as_json(200, self._shown(one))
 
     def _register(self, wanted: dict[str, Any]) -> Answer:
         key = load_public_key(wanted["public_key"].encode())

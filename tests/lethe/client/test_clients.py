@@ -306,6 +306,8 @@ def test_a_key_is_registered_used_and_revoked(
         "public_key",
         "role",
     ]
+    assert do("confirm_key", keyid, key)["confirmed_by"] == "dpo"
+    assert b"PRIVATE" not in service.seen[-1].body
     owner = make_do(kind, service, keyid=keyid, private_key=key)
     owner("submit_erasure", "digits", client="c7")
     do("revoke_key", keyid)

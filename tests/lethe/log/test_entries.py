@@ -18,6 +18,7 @@ from lethe.log.entries import (
     check_commitment,
     commit_event,
     event_leaf,
+    key_leaf,
     model_leaf,
     parse_leaf,
 )
@@ -61,6 +62,16 @@ def test_an_erasure_event_is_the_bytes_of_the_format() -> None:
     assert parse_leaf(ERASURE) == Leaf(
         "erasure-event", "request.received", REF, COMMITMENT, day=DAY
     )
+
+
+def test_an_event_of_a_key_is_the_bytes_of_the_format() -> None:
+    expected = ERASURE.replace(b"erasure-event", b"key-event").replace(
+        b"request.received", b"key.registered"
+    )
+    assert key_leaf("key.registered", REF, COMMITMENT, DAY) == expected
+    assert parse_leaf(expected) == Leaf("key-event", "key.registered", REF, COMMITMENT, day=DAY)
+    with pytest.raises(EntryError):
+        key_leaf("key.registered", "alice", COMMITMENT, DAY)
 
 
 def test_a_model_event_is_the_bytes_of_the_format() -> None:

@@ -12,6 +12,7 @@ from app.reconcile.findings import Finding
 from app.reconcile.fsck.approvals import EARLY, OWN, UNAPPROVED
 from app.reconcile.fsck.run import fsck
 from app.reconcile.fsck.state import Verified
+from lethe.signing.keys import public_pem
 from models import ErasureRequest
 from models.database.types import utcnow
 from tests.installation import Installation
@@ -93,6 +94,9 @@ def test_what_needs_no_officer_is_no_finding(installation: Installation) -> None
     installation.ready(decide="review")
     bound = replace(installation.caller, keyid="client-0")
     assert bound.register_key(client="c0").status_code == 201
+    body = {"public_key": public_pem(bound.key)}
+    path = "/v1/keys/client-0/confirm"
+    assert other(installation).operator("POST", path, json=body).status_code == 200
     accepted = bound.erase_records("r0").json()
     installation.drain()
     assert installation.caller.http.get(f"/v1/requests/{accepted['id']}").json()["state"] == (
@@ -113,11 +117,15 @@ def test_an_approval_by_the_submitter_is_found(installation: Installation) -> No
     signed = installation.caller.erase_records("r2").json()["ref"]
     held = verified(installation)
     first = plant(installation, signed, "request.approved", by="Alice")  # the keyid is alice
-    executed(installation, signed)
+    done = executed(installation, signed)
     part = on_behalf["parts"][0]
     by = on_behalf["opened_by"]
     second = plant(installation, part["request_ref"], "request.approved", by=by)
-    wanted = [Finding("approval", OWN, one) for one in (first, second)]
+    wanted = [
+        Finding("approval", OWN, first),
+        Finding("approval", UNAPPROVED, done),
+        Finding("approval", OWN, second),
+    ]
     assert found(installation) == wanted
     assert found(installation, held) == wanted
 

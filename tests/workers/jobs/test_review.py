@@ -10,6 +10,7 @@ from sqlmodel import Session
 
 from app.ledger.startup import load_issuer
 from lethe.certificates.case_summary import check_summary
+from lethe.signing.keys import public_pem
 from models.database.types import utcnow
 from tests.installation import Installation, make_token
 from tests.small import Caller
@@ -152,6 +153,9 @@ def test_a_key_bound_to_the_data_needs_no_officer(installation: Installation) ->
     installation.ready(decide="review")
     bound = replace(installation.caller, keyid="client-0")
     assert bound.register_key(client="c0").status_code == 201
+    body = {"public_key": public_pem(bound.key)}
+    path = "/v1/keys/client-0/confirm"
+    assert other(installation).operator("POST", path, json=body).status_code == 200
     accepted = bound.erase_records("r0").json()
     assert accepted["state"] == "received"
     installation.drain()

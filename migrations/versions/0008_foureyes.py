@@ -1,0 +1,82 @@
+"""Who registered and confirmed a key, and who issued a code of the intake page.
+
+Revision ID: 0008
+Revises: 0007
+
+`key_events` opens the log's entries about keys, and is append-only as these are. Codes from
+before are deleted: the log could not say who issued them. Keys from before have no registration
+in the log: register them again.
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0008"
+down_revision = "0007"
+branch_labels = None
+depends_on = None
+
+TABLE = "key_events"
+NEW = ("ref", "registered_by", "confirmed_by", "salt")
+
+
+def upgrade() -> None:
+    op.execute("DELETE FROM intake_codes")
+    with op.batch_alter_table("intake_codes") as table:
+        table.add_column(sa.Column("issued_by", sa.LargeBinary(), nullable=False))
+    op.add_column("intake_proofs", sa.Column("issued_by", sa.LargeBinary(), nullable=True))
+    for column in (
+        sa.Column("ref", sa.String(length=36), nullable=True),
+        sa.Column("registered_by", sa.String(length=80), nullable=True),
+        sa.Column("confirmed_by", sa.String(length=80), nullable=True),
+        sa.Column("salt", sa.LargeBinary(), nullable=True),
+    ):
+        op.add_column("requester_keys", column)
+    op.create_table(
+        TABLE,
+        sa.Column(
+            "log_index",
+            sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
+            autoincrement=False,
+            nullable=False,
+        ),
+        sa.Column("ref", sa.String(length=36), nullable=False),
+        sa.Column("event", sa.String(length=60), nullable=False),
+        sa.Column("at", sa.DateTime(), nullable=False),
+        sa.Column("payload", sa.LargeBinary(), nullable=False),
+        sa.Column("key", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("log_index", name=op.f("pk_key_events")),
+    )
+    op.create_index(op.f("ix_key_events_ref"), TABLE, ["ref"])
+    if op.get_bind().dialect.name == "sqlite":
+        for verb in ("UPDATE", "DELETE"):
+            op.execute(
+                f"CREATE TRIGGER {TABLE}_no_{verb.lower()} BEFORE {verb} ON {TABLE} "
+                f"BEGIN SELECT RAISE(ABORT, '{TABLE} is append-only'); END"
+            )
+        # INSERT OR REPLACE deletes the old row without firing DELETE triggers.
+        op.execute(
+            f"CREATE TRIGGER {TABLE}_no_replace BEFORE INSERT ON {TABLE} "  # noqa: S608
+            f"WHEN EXISTS (SELECT 1 FROM {TABLE} WHERE log_index = NEW.log_index) "
+            f"BEGIN SELECT RAISE(ABORT, '{TABLE} is append-only'); END"
+        )
+    else:
+        op.execute(
+            f"CREATE TRIGGER {TABLE}_append_only BEFORE UPDATE OR DELETE OR TRUNCATE "
+            f"ON {TABLE} FOR EACH STATEMENT EXECUTE FUNCTION lethe_refuse_change()"
+        )
+        op.execute(f"ALTER TABLE {TABLE} ENABLE ALWAYS TRIGGER {TABLE}_append_only")
+
+
+def downgrade() -> None:
+    if op.get_bind().dialect.name == "sqlite":
+        for what in ("update", "delete", "replace"):
+            op.execute(f"DROP TRIGGER {TABLE}_no_{what}")
+    else:
+        op.execute(f"DROP TRIGGER {TABLE}_append_only ON {TABLE}")
+    op.drop_table(TABLE)
+    # No batch: it would drop the table, which requests refer to.
+    for name in NEW:
+        op.drop_column("requester_keys", name)
+    op.drop_column("intake_proofs", "issued_by")
+    op.drop_column("intake_codes", "issued_by")
