@@ -15,6 +15,7 @@ from tests.app.notices.conftest import pass_time, rows
 from tests.app.notices.receiver import Receiver, receiving
 from tests.installation import Installation, make_token
 from tests.small import Caller
+from tests.workers.jobs.test_review import other
 
 
 def execute(installation: Installation, statement: str) -> None:
@@ -103,7 +104,7 @@ def test_gone_asks_for_nothing_more(installation: Installation, receiver: Receiv
     made = erase(installation, receiver, "r5")
     receiver.answer(410)
     path = f"/v1/cases/{made['ref']}"
-    installation.caller.operator("POST", f"{path}/approve")
+    other(installation).operator("POST", f"{path}/approve")
     call_back(installation)
     assert len(receiver.seen) == 1
     assert callbacks(installation) == []
@@ -138,7 +139,7 @@ def test_operators_list_replay_and_remove_and_nobody_else(
     path = f"/v1/callbacks/{mine['id']}"
     operator = installation.caller.operator
     receiver.answer(500)
-    operator("POST", f"/v1/cases/{made['ref']}/approve")
+    other(installation).operator("POST", f"/v1/cases/{made['ref']}/approve")
     call_back(installation)
     [one] = sent(installation, mine["id"])
     assert (one["event"], one["state"], one["attempts"]) == ("request.state", "waiting", 1)
