@@ -16,9 +16,13 @@ from app.backup.reapply import (
     unlogged,
 )
 from app.cli.backup import print_reapplied
+from app.keys.fsck import fsck_keys
+from app.keys.issuer import issuer_keys
+from app.ledger.guard import GuardError
 from app.ledger.recover import recover as recover_log
 from app.ledger.sequencer import Ledger
-from app.ledger.startup import init_log, last_signed, load_issuer, open_ledger, require_schema
+from app.ledger.startup import init_log, last_signed, open_ledger, require_schema
+from app.ledger.storage import LogDamagedError
 from app.reconcile.findings import NOT_CHECKED, NOT_OPENED, UNREAD, FsckReport
 from app.reconcile.fsck.journal import fsck_journal
 from app.reconcile.fsck.run import fsck as check_log
@@ -148,8 +152,13 @@ def fsck(as_json: bool, state: Path | None, full: bool) -> None:
 
 
 def _checked(settings: Settings, ledger: Ledger, held: Verified | None) -> FsckReport:
-    issuer, keyid = load_issuer(settings)
-    report = check_log(ledger, {keyid: issuer.public_key()}, held)
+    keys = None
+    with suppress(GuardError, LogDamagedError):  # the report says what is wrong with the log
+        keys = issuer_keys(settings, ledger)
+    known = {} if keys is None else {one.keyid: one.key for one in keys.keys}
+    report = check_log(ledger, known, held, keys)
+    if keys is not None:
+        fsck_keys(settings, ledger, report)
     with suppress(MasterKeyError):  # the report says that files were not opened
         master = MasterKey.load(settings)
         artifacts = ArtifactStore(settings.data_dir / "artifacts", master)

@@ -9,7 +9,15 @@ from typing import Any
 
 from app.ledger.sequencer import Transaction
 from lethe.catalogue import check_event
-from lethe.log.entries import ERASURE_EVENT, Leaf, commit_event, event_leaf, model_leaf
+from lethe.log.entries import (
+    ERASURE_EVENT,
+    Leaf,
+    commit_event,
+    event_leaf,
+    key_leaf,
+    model_leaf,
+)
+from lethe.log.key_changes import KeyChange
 from models import ErasureRequest, RequestEvent
 
 
@@ -71,3 +79,16 @@ def record_model_event(
     """
     check_event("model", event, digests)
     return tx.append(model_leaf(event, ref, digests, tx.now.date()))
+
+
+def record_key_event(tx: Transaction, event: str, change: KeyChange) -> int:
+    """Append what happened to a key of the service to the log and return the log index.
+
+    Raises:
+        EntryError: The change is not one of `event`, or malformed.
+    """
+    leaf = key_leaf(change, tx.now.date())
+    payload = change.members()
+    check_event("key", payload.pop("event"), payload)
+    assert change.event == event
+    return tx.append(leaf)

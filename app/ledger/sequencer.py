@@ -51,9 +51,10 @@ from lethe.errors import LetheError
 from lethe.log.checkpoint import Checkpoint, open_checkpoint, sign_checkpoint
 from lethe.log.cosigner import Cosigner
 from lethe.log.entries import Leaf
-from lethe.log.note import NoteError, NoteSigner, NoteVerifier
+from lethe.log.note import NoteError, NoteSigner, NoteVerifier, sign_note
 from lethe.log.proofs import ProofError, consistency_proof, inclusion_proof
 from lethe.log.tree import EMPTY_ROOT
+from lethe.log.trust_text import trust_text
 from models import LogCheckpoint
 from models.database import bulk
 from models.database.bulk import Rows, Statement
@@ -414,6 +415,11 @@ class Ledger:
         """
         with self._reading() as session:
             return read_receipt(session, index)
+
+    def sign_trust_root(self, digest: bytes) -> str:
+        """Return the signature line of the log's key over the SHA-256 of a trust root."""
+        note = sign_note(trust_text(self.origin, digest), self._signer)
+        return note.rpartition("\n\n")[2]
 
     def cose_receipt(self, entry: EntryReceipt, subject: str) -> bytes:
         """Return an entry's receipt in COSE. Raises as `app.ledger.cose_receipt`."""

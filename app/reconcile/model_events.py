@@ -11,6 +11,7 @@ digests of pages of a model's entries (`app.reconcile.paged`), and of requests t
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from sqlmodel import Session
@@ -21,12 +22,13 @@ from app.ledger.sequencer import Ledger
 from app.ledger.storage import read_leaves
 from app.reconcile.paged import ModelEvents, PageCache, Pages
 from lethe.log.checkpoint import Checkpoint
-from lethe.log.entries import ERASURE_EVENT, MODEL_EVENT, Leaf, parse_leaf
+from lethe.log.entries import ERASURE_EVENT, KEY_EVENT, MODEL_EVENT, Leaf, parse_leaf
 from lethe.log.tree import leaf_hash
 from models.database.session import reading
 
 PAGE = 1000  # leaves in memory at once
 KIND = f'"kind":"{MODEL_EVENT}"'.encode()  # in canonical JSON, and in no string of it
+KEYS = f'"kind":"{KEY_EVENT}"'.encode()
 REQUEST = f'"kind":"{ERASURE_EVENT}"'.encode()
 REF = slice(-39, -3)  # the ref of a request in its leaf, which ends with it and `"}}`
 AUDITS = "audit."  # the events of method audits
@@ -47,6 +49,7 @@ class _Read:
         self.peaks = Peaks()
         self.found: dict[str, Pages] = {}  # by model
         self.open: dict[bytes, list[tuple[int, bytes]]] = {}  # leaves as stored
+        self.keys: list[tuple[int, bytes]] = []  # leaves on the service's keys
 
 
 class _New:
@@ -56,6 +59,7 @@ class _New:
         self._read = read
         self._found: dict[str, Pages] = {}
         self._open: dict[bytes, list[tuple[int, bytes]] | None] = {}  # None: closed since
+        self._keys: list[tuple[int, bytes]] = []
 
     def see(self, index: int, data: bytes) -> None:
         """Take one leaf into account."""
@@ -63,10 +67,13 @@ class _New:
             self._see_model(index, data)
         elif REQUEST in data:
             self._see_request(index, data)
+        elif KEYS in data:
+            self._keys.append((index, data))
 
     def commit(self, peaks: Peaks) -> None:
         """Make it part of what was read."""
         self._read.found.update(self._found)
+        self._read.keys += self._keys
         for ref, leaves in self._open.items():
             if leaves is None:
                 self._read.open.pop(ref, None)
@@ -128,6 +135,24 @@ def model_refs(ledger: Ledger) -> list[str]:
     with read.lock:
         _read_on(ledger, read)
         return sorted(ref for ref, pages in read.found.items() if pages.of(""))
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEvents:
+    """The signed entries on the service's keys of the log's first `size`, with their root."""
+
+    entries: tuple[tuple[int, bytes], ...]
+    size: int
+    root: bytes
+
+
+def key_events(ledger: Ledger) -> KeyEvents:
+    """Return the signed entries on the service's own keys. Raises as `model_events`."""
+    with _first:
+        read = _known.setdefault(ledger, _Read())
+    with read.lock:
+        _read_on(ledger, read)
+        return KeyEvents(tuple(read.keys), read.peaks.size, read.peaks.root())
 
 
 def request_events(ledger: Ledger, ref: str) -> list[tuple[int, Leaf]]:

@@ -3,7 +3,7 @@
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from sqlmodel import Session, select
 
-from app.ledger.startup import load_issuer
+from app.keys.issuer import issuer_keys
 from app.problems import NotFoundError, NotIssuedError
 from app.service.context import Services
 from app.service.requests import find
@@ -90,24 +90,22 @@ def _issued(session: Session, request_id: str) -> Certificate:
 def verify(
     services: Services, data: bytes, evidence_file: bytes | None, model: bytes | None
 ) -> Verdict:
-    """Return the numbered verdict on a bundle under this service's keys."""
-    issuer, keyid = issuer_key(services)
+    """Return the numbered verdict on a bundle under all keys that this service ever had."""
     return verify_certificate(
         data,
         log=services.ledger.verifier,
-        issuer=issuer,
-        issuer_keyid=keyid,
+        issuer=issuer_keys(services.settings, services.ledger),
         model=model,
         evidence=evidence_file,
     )
 
 
 def issuer_key(services: Services) -> tuple[EllipticCurvePublicKey, str]:
-    """Return the issuer's public key and its name."""
-    key, keyid = load_issuer(services.settings)
-    return key.public_key(), keyid
+    """Return the issuer's latest public key and its name."""
+    latest = issuer_keys(services.settings, services.ledger).keys[-1]
+    return latest.key, latest.keyid
 
 
 def issuer_pem(services: Services) -> str:
-    """Return the issuer's public key in PEM."""
+    """Return the issuer's latest public key in PEM."""
     return public_pem(issuer_key(services)[0])

@@ -10,10 +10,11 @@ from collections.abc import Callable
 
 from sqlalchemy import text
 
+from app.keys.issuer import signing_issuer
 from app.ledger import storage
 from app.ledger.entry_macs import KeyMissingError
 from app.ledger.guard import require_extends
-from app.ledger.startup import ISSUER_PEM, load_issuer, open_ledger
+from app.ledger.startup import ISSUER_PEM, open_ledger
 from app.problems import NotReadyError
 from app.service import public_log
 from app.service.context import Services
@@ -138,9 +139,12 @@ def _keys(services: Services) -> None:
     stored = open_ledger(settings, services.engine)
     if not stored.has_keys_of(services.ledger):
         raise KeyMissingError("a key of the log is another than at the start: restore it")
-    issuer, _ = load_issuer(settings)
+    issuer, _, _ = signing_issuer(settings, services.ledger)
     if (settings.keys_dir / ISSUER_PEM).read_text() != public_pem(issuer):
-        raise KeyMissingError("the issuer's key is not that of issuer.pem: restore it")
+        raise KeyMissingError(
+            "the issuer's key is not that of issuer.pem: restore it, or run `lethe keys rotate "
+            "issuer` again where that was interrupted"
+        )
     with services.reading() as session:
         services.artifacts.require_master(session, MasterKey.load(settings))
 

@@ -18,6 +18,9 @@ from lethe.cli.options import service_url
 from lethe.errors import LetheError
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+
+    from lethe.certificates.issuers import IssuerKeys
     from lethe.certificates.verify import Verdict
     from lethe.words.texts import Language
 
@@ -47,6 +50,11 @@ def certificate() -> None:
 @click.option("--log-key", type=_File, help="The log's verifier key (vkey).")
 @click.option("--issuer-key", type=_File, help="The issuer's public key (PEM, P-256).")
 @click.option("--issuer-keyid", help="Required keyid of the issuer.")
+@click.option(
+    "--trust-root",
+    type=_File,
+    help="The operator's trust root, in place of both keys; --log-key says whose it must be.",
+)
 @click.option("--model", type=_File, help="The published model file.")
 @click.option("--evidence", type=_File, help="The certificate's evidence file.")
 @click.option("--witness", type=_File, multiple=True, help="A witness's vkey; repeatable.")
@@ -64,6 +72,7 @@ def verify(
     log_key: Path | None,
     issuer_key: Path | None,
     issuer_keyid: str | None,
+    trust_root: Path | None,
     model: Path | None,
     evidence: Path | None,
     witness: tuple[Path, ...],
@@ -74,8 +83,9 @@ def verify(
 ) -> None:
     """Verify a certificate file offline, in nine numbered steps.
 
-    Give --keys, or --log-key and --issuer-key. Exits with 0 if it passes, 1 if it does not or
-    is an authentic certificate of a removal that failed, 2 if the keys or files cannot be used.
+    Give --trust-root, or --keys, or --log-key and --issuer-key. Exits with 0 if it passes, 1 if
+    it does not or is an authentic certificate of a removal that failed, 2 if the keys or files
+    cannot be used.
     """
     from lethe.certificates.bundle import MAX_BUNDLE
     from lethe.certificates.keys import (
@@ -86,13 +96,23 @@ def verify(
         read_ml_dsa_key,
         read_witness_key,
     )
+    from lethe.certificates.trust_root import parse_trust_root
     from lethe.certificates.verify import verify_certificate
     from lethe.log.policy import parse_policy
 
+    if trust_root is not None and (keys is not None or issuer_key is not None):
+        raise click.UsageError("--trust-root names the keys: leave out --keys and --issuer-key")
     if policy is not None and (witness or threshold is not None):
         raise click.UsageError("--policy names witnesses and quorum: leave out the others")
-    log = read_log_key(_key_file(log_key, keys, LOG_KEY, "--log-key"))
-    issuer = read_issuer(_key_file(issuer_key, keys, ISSUER_KEY, "--issuer-key"))
+    root = None
+    issuer: EllipticCurvePublicKey | IssuerKeys
+    if trust_root is None:
+        log = read_log_key(_key_file(log_key, keys, LOG_KEY, "--log-key"))
+        issuer = read_issuer(_key_file(issuer_key, keys, ISSUER_KEY, "--issuer-key"))
+    else:
+        known = None if log_key is None else read_log_key(log_key)
+        root = parse_trust_root(trust_root.read_bytes(), known)
+        log, issuer = root.log, root.issuers
     required = len(witness) if threshold is None else threshold
     if required > len(witness):
         raise click.UsageError("--threshold is above the number of --witness keys")
@@ -113,6 +133,11 @@ def verify(
     if as_json:
         click.echo(json.dumps(verdict.to_json()))
     else:
+        if root is not None:
+            click.echo(
+                f"trust root of {root.log.name}: its first {root.issuers.size} entries, "
+                f"made {root.made_at:%Y-%m-%d %H:%M:%SZ}"
+            )
         _print_verdict(file.name, verdict)
     if verdict.result != "PASS":
         sys.exit(1)

@@ -1,0 +1,43 @@
+"""The trust root that this installation publishes."""
+
+from app.keys.issuer import changes, first_key
+from app.ledger.guard import ForkedError
+from app.ledger.sequencer import Ledger
+from app.reconcile.model_events import key_events
+from app.settings import Settings
+from lethe.certificates.issuers import replay
+from lethe.certificates.trust_root import TrustRootError, build_trust_root
+from lethe.log.proofs import ProofError
+from models.database.types import utcnow
+
+
+def trust_root(settings: Settings, ledger: Ledger) -> bytes:
+    """Return the trust root of the latest checkpoint, signed by the log's key.
+
+    It says what the leaves say that hash to the signed root; proofs and checkpoint come from
+    the database, and nothing is signed that a reader would refuse.
+
+    Raises:
+        ForkedError: The database has other proofs, or another checkpoint, than were signed.
+        KeyMissingError, LogDamagedError, GuardError: As `issuer_keys`.
+    """
+    latest = ledger.latest()
+    # Read after the checkpoint: what was signed by then is among them.
+    entries = [one for one in key_events(ledger).entries if one[0] < latest.size]
+    said = changes(tuple(entries))
+    try:
+        return build_trust_root(
+            made_at=utcnow(),
+            log=ledger.verifier,
+            checkpoint_note=latest.note,
+            issuers=replay(said, ("", b"") if said else first_key(settings)),
+            entries=[
+                (index, leaf, ledger.inclusion(index, latest.size)) for index, leaf in entries
+            ],
+            sign=ledger.sign_trust_root,
+        )
+    except (TrustRootError, ProofError) as error:
+        raise ForkedError(
+            "the database does not have the log that was signed: restore its newest backup, "
+            f"then run `lethe log fsck` ({error.detail})"
+        ) from None
