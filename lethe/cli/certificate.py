@@ -167,11 +167,14 @@ def show(file: Path, as_json: bool) -> None:
 
 
 @certificate.command()
-def schema() -> None:
+@click.option("--trust-root", is_flag=True, help="That of trust roots in its place.")
+def schema(trust_root: bool) -> None:
     """Print the JSON schema of the statement."""
     from lethe.certificates.statement import statement_schema
+    from lethe.certificates.trust_root import trust_root_schema
 
-    click.echo(json.dumps(statement_schema(), indent=2))
+    found = trust_root_schema() if trust_root else statement_schema()
+    click.echo(json.dumps(found, indent=2))
 
 
 @certificate.command()

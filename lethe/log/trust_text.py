@@ -2,7 +2,7 @@
 
 from lethe.log.spelling import format_base64
 
-_FIRST = "lethe trust root 1"
+_FIRST = "lethe-trust-root/v1"
 
 
 def trust_text(origin: str, digest: bytes) -> str:

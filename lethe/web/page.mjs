@@ -122,7 +122,10 @@ async function answer() {
   let keys;
   try {
     // A text area has no carriage returns, and what is pasted may end in spaces.
-    keys = await readKeys(element("log-key").value.trim(), element("issuer-key").value);
+    const trustRoot = await bytesOf("trust-root");
+    keys = await readKeys(
+      element("log-key").value.trim(), element("issuer-key").value, [], null, null, trustRoot,
+    );
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     return () => showProblem("no_keys", error.message);

@@ -24,6 +24,7 @@ MODULES = (
     "certificate.mjs",
     "removal.mjs",
     "policy.mjs",
+    "trust.mjs",
     "verify.mjs",
     "pdf.mjs",
     "texts.mjs",

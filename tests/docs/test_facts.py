@@ -104,6 +104,7 @@ RECORDERS = {
     "record_request_event": 2,
     "append_request_event": 3,
     "record_model_event": 2,
+    "record_key_event": 1,
     "record_end": 4,
     "close": 4,
 }

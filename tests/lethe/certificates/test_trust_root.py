@@ -5,9 +5,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
+from jsonschema import Draft202012Validator
 
 from lethe import canonical
 from lethe.certificates.bundle import spki_of
@@ -17,14 +20,17 @@ from lethe.certificates.trust_root import (
     TrustRootError,
     build_trust_root,
     parse_trust_root,
+    trust_root_schema,
 )
 from lethe.certificates.verify import Verdict, verify, verify_certificate
+from lethe.cli.certificate import certificate
 from lethe.log.entries import EntryError, key_leaf, parse_leaf
 from lethe.log.key_changes import ANNOUNCED, REVOKED, ROTATED, KeyChange
 from lethe.log.note import NoteSigner, sign_note
 from lethe.log.trust_text import trust_text
 from tests.lethe.certificates.build import KEYID, Certified, Office, issuer_key, log_signer
 
+DOCS = Path(__file__).parents[3] / "docs"
 DAY, NOW = date(2026, 11, 21), datetime(2026, 11, 24, 9, tzinfo=UTC)
 
 
@@ -240,7 +246,7 @@ def test_every_byte_counts() -> None:
             parse_trust_root(changed, office.log.verifier)
 
 
-def test_keys_or_a_trust_root_and_not_both(tmp_path: Any) -> None:
+def test_keys_or_a_trust_root_and_not_both(tmp_path: Path) -> None:
     path = tmp_path / "root.json"
     office = Published()
     bundle = office.certify().bundle
@@ -306,3 +312,40 @@ def test_an_entry_that_lacks_a_member_is_none(name: str) -> None:
     entry["spec"][name] = 7
     with pytest.raises(EntryError):
         parse_leaf(canonical.encode(entry))
+
+
+def test_the_published_schema_is_that_of_the_file() -> None:
+    published = json.loads((DOCS / "schemas/trust-root-v1.json").read_text())
+    assert published == trust_root_schema(), "lethe certificate schema --trust-root"
+    office = Published()
+    office.say(FIRST, SECOND, GONE)
+    assert Draft202012Validator(published).is_valid(json.loads(office.root()))
+    printed = CliRunner().invoke(certificate, ["schema", "--trust-root"])
+    assert json.loads(printed.output) == published
+
+
+def test_the_command_takes_a_trust_root_and_a_known_log_key(tmp_path: Path) -> None:
+    office = Published()
+    office.say(FIRST)
+    certified = office.certify()
+    office.say(SECOND)
+    file, root, pinned = (tmp_path / name for name in ("cert", "root.json", "log.vkey"))
+    file.write_bytes(certified.bundle)
+    root.write_bytes(office.root())
+    pinned.write_text(office.log.verifier.vkey)
+
+    def run(*words: Any) -> Result:
+        return CliRunner().invoke(certificate, ["verify", str(file), *map(str, words)])
+
+    done = run("--trust-root", root)
+    assert (done.exit_code, done.output.startswith("trust root of lethe.example/log")) == (
+        0,
+        True,
+    )
+    assert "2026-11-24 09:00:00Z" in done.output
+    assert run("--trust-root", root, "--log-key", pinned).exit_code == 0
+    pinned.write_text(log_signer(seed=b"theirs").verifier.vkey)
+    other = run("--trust-root", root, "--log-key", pinned)
+    assert isinstance(other.exception, TrustRootError)
+    assert run("--trust-root", root, "--keys", tmp_path).exit_code == 2
+    assert json.loads(run("--trust-root", root, "--json").output)["result"] == "PASS"
