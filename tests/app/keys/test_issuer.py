@@ -117,7 +117,7 @@ def test_what_a_revoked_key_has_logged_later_is_refused_whatever_its_date(
     # Who has the stolen key and a way into the log signs with any date: the index decides.
     stolen = (tmp_path / "stolen.key").read_bytes()
     with monkeypatch.context() as patch:
-        key = certify.signing_issuer(ready.settings, ready.services.ledger)
+        key = signing_issuer(ready.settings, ready.services.ledger)
         patch.setattr(
             certify,
             "signing_issuer",
@@ -159,7 +159,7 @@ def test_a_rotation_between_signature_and_issue_has_it_signed_again(
     ready: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = ready.services.ledger
-    signed = certify.signing_issuer
+    signed = signing_issuer
 
     def rotated_meanwhile(*given: object) -> object:
         found = signed(*given)  # type: ignore[arg-type]

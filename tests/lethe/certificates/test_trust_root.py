@@ -62,7 +62,7 @@ class Published(Office):
             (index, change) for index, leaf, _ in entries if (change := parse_leaf(leaf).key)
         ]
         by = signer or self.log.signer
-        given = {
+        given: dict[str, Any] = {
             "made_at": NOW,
             "log": self.log.verifier,
             "checkpoint_note": self.log.checkpoint(),

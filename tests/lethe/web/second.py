@@ -51,8 +51,9 @@ def ask(operation: str, **given: Any) -> Any:
     return answer["value"]
 
 
-def verify_both(bundle: bytes, trust_root: bytes | None = None, **options: Any) -> Verdict:
+def verify_both(bundle: bytes, **options: Any) -> Verdict:
     """Return the first verifier's verdict, after the second gave the same in every word."""
+    trust_root: bytes | None = options.pop("trust_root", None)
     if trust_root is not None:
         root = parse_trust_root(trust_root)
         options |= {"log": root.log, "issuer": root.issuers}

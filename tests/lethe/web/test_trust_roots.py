@@ -15,7 +15,7 @@ from tests.lethe.web.second import RefusedError, ask, base64, needs_node, verify
 pytestmark = needs_node
 
 
-def told(certified: Certified, root: bytes) -> Verdict:
+def told_by_both(certified: Certified, root: bytes) -> Verdict:
     return verify_both(certified.bundle, trust_root=root)
 
 
@@ -38,6 +38,6 @@ def parse_both(data: bytes, *log: Any) -> TrustRoot:
 @pytest.fixture(autouse=True, scope="module")
 def _second() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(test_trust_root, "told", told)
+        patch.setattr(test_trust_root, "told", told_by_both)
         patch.setattr(test_trust_root, "parse_trust_root", parse_both)
         yield
