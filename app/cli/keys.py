@@ -8,6 +8,8 @@ import click
 
 from app.keys import rotate as keys_of
 from app.keys.issuer import issuer_keys
+from app.keys.log import logged_keys
+from app.keys.rotate_log import revoke_log, rotate_log
 from app.keys.trust_root import trust_root as make_trust_root
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
@@ -47,6 +49,21 @@ def rotate_issuer(keyid: str | None) -> None:
     click.echo("publish the trust root: lethe keys trust-root", err=True)
 
 
+@rotate.command("log")
+def rotate_log_key() -> None:
+    """Announce a fresh key of the log, which signs checkpoints beside the old one.
+
+    Processes at work need no restart. Tell witnesses and followers the new key, then end the
+    overlap with `lethe keys revoke log`. If it was interrupted, run it again.
+    """
+    with _ledger() as (settings, ledger):
+        done = rotate_log(settings, ledger)
+    if done.finished:
+        click.echo("finished the rotation that was interrupted")
+    click.echo(f"announced by log entry {done.key.start}; it signs beside the old key")
+    click.echo(done.key.verifier.vkey)
+
+
 @keys.group()
 def revoke() -> None:
     """Have what a key signs from now on be refused."""
@@ -67,22 +84,52 @@ def revoke_issuer(keyid: str, reason: str) -> None:
     click.echo("publish the trust root: lethe keys trust-root", err=True)
 
 
+@revoke.command("log")
+@click.option("--reason", type=click.Choice(REASONS), default="superseded", show_default=True)
+def revoke_log_key(reason: str) -> None:
+    """End the overlap of the log's keys: the new one signs alone.
+
+    Checkpoints over this entry do not count by the old key any more. Processes at work need no
+    restart. If it was interrupted, run it again.
+    """
+    with _ledger() as (settings, ledger):
+        done = revoke_log(settings, ledger, reason)
+    old = done.key.verifier.key_id.hex()
+    click.echo(f"{old} is revoked from log entry {done.key.revoked} on")
+    click.echo("publish the trust root: lethe keys trust-root", err=True)
+
+
 @keys.command("list")
 def list_keys() -> None:
-    """List the issuer's keys, as the log has them."""
+    """List the keys of log and issuer, as the log has them."""
     with _ledger() as (settings, ledger):
         found = issuer_keys(settings, ledger)
+        logs = logged_keys(ledger)
     print_table(
-        ("KEYID", "FROM ENTRY", "REPLACED AT", "REVOKED AT", "REASON"),
+        ("ROLE", "KEYID", "FROM ENTRY", "REPLACED AT", "REVOKED AT", "REASON"),
         [
-            (
-                one.keyid,
-                str(one.start),
-                "" if one.end is None else str(one.end),
-                "" if one.revoked is None else str(one.revoked),
-                one.reason or "",
-            )
-            for one in found.keys
+            *(
+                (
+                    "log",
+                    one.verifier.key_id.hex(),
+                    str(one.start),
+                    "",
+                    "" if one.revoked is None else str(one.revoked),
+                    one.reason or "",
+                )
+                for one in logs.keys
+            ),
+            *(
+                (
+                    "issuer",
+                    one.keyid,
+                    str(one.start),
+                    "" if one.end is None else str(one.end),
+                    "" if one.revoked is None else str(one.revoked),
+                    one.reason or "",
+                )
+                for one in found.keys
+            ),
         ],
     )
 

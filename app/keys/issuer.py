@@ -16,10 +16,12 @@ from app.ledger.startup import ISSUER_KEY, ISSUER_PEM, load_issuer
 from app.reconcile.model_events import key_events
 from app.settings import Settings
 from lethe.certificates.bundle import spki_of
-from lethe.certificates.issuers import Change, IssuerKeys, replay
+from lethe.certificates.issuers import IssuerKeys
 from lethe.certificates.keys import PublicKeyError, read_issuer
 from lethe.errors import LetheError
 from lethe.log.entries import KEY_EVENT, parse_leaf
+from lethe.log.key_changes import ISSUER
+from lethe.log.key_history import Change, replay
 from lethe.signing.errors import KeyFormatError
 from lethe.signing.keys import PrivateKey, load_private_key
 from models import LogEntry
@@ -54,6 +56,11 @@ def changes(entries: tuple[tuple[int, bytes], ...]) -> list[Change]:
     return [(index, change) for index, change in found if change is not None]
 
 
+def is_announced(ledger: Ledger, role: str) -> bool:
+    """Return whether the log names a key of a role. Raises as `model_events`."""
+    return any(change.role == role for _, change in changes(key_events(ledger).entries))
+
+
 def first_key(settings: Settings) -> tuple[str, bytes]:
     """Return name and public bytes of the key in the key directory.
 
@@ -80,7 +87,8 @@ def issuer_keys(settings: Settings, ledger: Ledger) -> IssuerKeys:
     read = key_events(ledger)
     said = changes(read.entries)
     # Named by the log, the first key is never asked for.
-    keys = replay(said, ("", b"") if said else first_key(settings))
+    named = any(change.role == ISSUER for _, change in said)
+    keys = replay(said, ("", b"") if named else first_key(settings))
     return IssuerKeys(keys, read.size, read.root)
 
 
@@ -114,8 +122,8 @@ def signing_issuer(
     )
 
 
-def require_unchanged(tx: Transaction, keys: IssuerKeys) -> None:
-    """Return if the log has no entry on keys that `keys` were read without.
+def require_unchanged(tx: Transaction, size: int) -> None:
+    """Return if the log has no entry on keys above its first `size` entries.
 
     Asked under the log's lock. It goes by a column: whoever changes that has a certificate
     logged that every verifier refuses, and nothing accepted.
@@ -124,7 +132,7 @@ def require_unchanged(tx: Transaction, keys: IssuerKeys) -> None:
         KeysChangedError: It has one.
     """
     later = select(LogEntry.index).where(
-        col(LogEntry.kind) == KEY_EVENT, col(LogEntry.index) >= keys.size
+        col(LogEntry.kind) == KEY_EVENT, col(LogEntry.index) >= size
     )
     if tx.session.exec(later.limit(1)).first() is not None:
-        raise KeysChangedError("a key of the issuer was rotated or revoked: try again")
+        raise KeysChangedError("a key was rotated or revoked meanwhile: try again")

@@ -14,18 +14,25 @@ from dataclasses import dataclass
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-from app.keys.issuer import NEXT_KEY, KeysChangedError, is_key, issuer_keys, require_unchanged
+from app.keys.issuer import (
+    NEXT_KEY,
+    KeysChangedError,
+    is_announced,
+    is_key,
+    issuer_keys,
+    require_unchanged,
+)
 from app.ledger.entry_macs import KeyMissingError
 from app.ledger.journal import record_key_event
 from app.ledger.sequencer import Ledger, Transaction
 from app.ledger.startup import ISSUER_KEY, ISSUER_PEM
 from app.problems import ConflictError, NotFoundError
-from app.reconcile.model_events import key_events
 from app.settings import Settings
 from lethe.certificates.bundle import spki_of
-from lethe.certificates.issuers import IssuerKey, IssuerKeys
+from lethe.certificates.issuers import IssuerKeys
 from lethe.files import sync_directory, write_durably
-from lethe.log.key_changes import ANNOUNCED, REVOKED, ROTATED, KeyChange
+from lethe.log.key_changes import ANNOUNCED, ISSUER, REVOKED, ROTATED, KeyChange
+from lethe.log.key_history import KeySpan
 from lethe.signing.errors import KeyFormatError
 from lethe.signing.keys import generate_key, load_private_key, private_pem, public_pem
 
@@ -36,7 +43,7 @@ _NUMBERED = re.compile(r"(.*?)([0-9]{1,6})")
 class Rotated:
     """The key that signs now; `finished`: it is of a rotation that was interrupted."""
 
-    key: IssuerKey
+    key: KeySpan
     finished: bool
 
 
@@ -59,10 +66,10 @@ def rotate_issuer(settings: Settings, ledger: Ledger, keyid: str | None = None) 
         raise ConflictError("a key of the issuer has this name already: choose another --keyid")
     chosen = keyid or _next_name(last.keyid, names)
     fresh = _fresh(settings)
-    announced = bool(key_events(ledger).entries)
+    announced = is_announced(ledger, ISSUER)
 
     def effect(tx: Transaction) -> None:
-        require_unchanged(tx, keys)
+        require_unchanged(tx, keys.size)
         if not announced:
             record_key_event(tx, ANNOUNCED, KeyChange(ANNOUNCED, last.keyid, last.spki))
         spki = spki_of(fresh.public_key())
@@ -90,10 +97,10 @@ def revoke_issuer(settings: Settings, ledger: Ledger, keyid: str, reason: str) -
         raise NotFoundError("the issuer has no key of this name: see `lethe keys list`")
     if found.revoked is not None:
         raise ConflictError(f"this key was revoked before, at entry {found.revoked}")
-    announced = bool(key_events(ledger).entries)
+    announced = is_announced(ledger, ISSUER)
 
     def effect(tx: Transaction) -> int:
-        require_unchanged(tx, keys)
+        require_unchanged(tx, keys.size)
         if not announced:
             record_key_event(tx, ANNOUNCED, KeyChange(ANNOUNCED, keyid, found.spki))
         said = KeyChange(REVOKED, keyid, found.spki, reason=reason)

@@ -1,12 +1,19 @@
 """The trust root that this installation publishes."""
 
 from app.keys.issuer import changes, first_key
+from app.keys.log import logged_keys
 from app.ledger.guard import ForkedError
 from app.ledger.sequencer import Ledger
 from app.reconcile.model_events import key_events
 from app.settings import Settings
-from lethe.certificates.issuers import replay
-from lethe.certificates.trust_root import TrustRootError, build_trust_root
+from lethe.certificates.trust_root import (
+    AnnouncementPart,
+    TrustRootError,
+    build_trust_root,
+)
+from lethe.log.key_changes import ISSUER
+from lethe.log.key_history import replay
+from lethe.log.log_keys import LogKey
 from lethe.log.proofs import ProofError
 from models.database.types import utcnow
 
@@ -25,12 +32,14 @@ def trust_root(settings: Settings, ledger: Ledger) -> bytes:
     # Read after the checkpoint: what was signed by then is among them.
     entries = [one for one in key_events(ledger).entries if one[0] < latest.size]
     said = changes(tuple(entries))
+    named = any(change.role == ISSUER for _, change in said)
+    log = logged_keys(ledger, said)
     try:
         return build_trust_root(
             made_at=utcnow(),
-            log=ledger.verifier,
+            log=[(one, _announcement(ledger, one)) for one in log.keys],
             checkpoint_note=latest.note,
-            issuers=replay(said, ("", b"") if said else first_key(settings)),
+            issuers=replay(said, ("", b"") if named else first_key(settings)),
             entries=[
                 (index, leaf, ledger.inclusion(index, latest.size)) for index, leaf in entries
             ],
@@ -41,3 +50,11 @@ def trust_root(settings: Settings, ledger: Ledger) -> bytes:
             "the database does not have the log that was signed: restore its newest backup, "
             f"then run `lethe log fsck` ({error.detail})"
         ) from None
+
+
+def _announcement(ledger: Ledger, key: LogKey) -> AnnouncementPart | None:
+    """Return the proof that the key before led to this one: the smallest checkpoint over it."""
+    if not key.start:
+        return None
+    receipt = ledger.receipt(key.start)
+    return AnnouncementPart(receipt.checkpoint, tuple(receipt.hashes))

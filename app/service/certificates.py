@@ -4,13 +4,13 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from sqlmodel import Session, select
 
 from app.keys.issuer import issuer_keys
+from app.keys.log import logged_keys
 from app.problems import NotFoundError, NotIssuedError
 from app.service.context import Services
 from app.service.requests import find
 from app.witnesses.rows import Rows
 from lethe.certificates.bundle import build_bundle
 from lethe.certificates.verify import Verdict, verify_certificate
-from lethe.log.checkpoint import open_checkpoint
 from lethe.signing.keys import public_pem
 from models import Artifact, Certificate, LogEntry, Verification
 
@@ -35,8 +35,9 @@ def bundle(services: Services, request_id: str) -> bytes:
         receipt = services.ledger.receipt(row.log_index)
         note, proof = receipt.checkpoint, list(receipt.hashes)
     else:
-        size = open_checkpoint(note, services.ledger.verifier).size
+        size = services.ledger.open(note).size
         proof = services.ledger.inclusion(row.log_index, size)
+    _, key = logged_keys(services.ledger).open(note)
     return build_bundle(
         row.envelope,
         issuer_keyid=row.issuer_keyid,
@@ -44,7 +45,7 @@ def bundle(services: Services, request_id: str) -> bytes:
         index=row.log_index,
         proof=proof,
         checkpoint_note=note,
-        log=services.ledger.verifier,
+        log=key.verifier,
     )
 
 
@@ -93,7 +94,7 @@ def verify(
     """Return the numbered verdict on a bundle under all keys that this service ever had."""
     return verify_certificate(
         data,
-        log=services.ledger.verifier,
+        log=logged_keys(services.ledger),
         issuer=issuer_keys(services.settings, services.ledger),
         model=model,
         evidence=evidence_file,

@@ -1,6 +1,7 @@
 """COSE receipts of certificates: made of a certificate file that verifies with our keys."""
 
 from app.keys.issuer import issuer_keys
+from app.keys.log import logged_keys
 from app.ledger.receipt import EntryReceipt
 from app.ledger.sequencer import Ledger
 from app.problems import ReceiptRefusedError
@@ -32,7 +33,7 @@ def of_file(ledger: Ledger, issuers: IssuerKeys, file: bytes) -> bytes:
     Raises:
         ReceiptRefusedError: The file is not a certificate of this log and issuer.
     """
-    verdict = verify_certificate(file, log=ledger.verifier, issuer=issuers)
+    verdict = verify_certificate(file, log=logged_keys(ledger), issuer=issuers)
     if verdict.result != "PASS" or verdict.statement is None:
         raise ReceiptRefusedError(
             "the certificate does not verify with the keys of this installation: "

@@ -31,7 +31,7 @@ from lethe.certificates.keys import ISSUER_KEY, LOG_KEY, read_issuer, read_log_k
 from lethe.certificates.statement import Statement, parse_statement
 from lethe.certificates.trust_root import parse_trust_root
 from lethe.errors import LetheError
-from lethe.log.checkpoint import open_checkpoint
+from lethe.log.log_keys import LogKeys, log_keys
 from lethe.log.note import NoteVerifier, not_verified, read_note
 from lethe.log.policy import NONE, Policy
 from lethe.log.proofs import check_inclusion
@@ -123,6 +123,7 @@ def verify(
     if isinstance(certificate, Path):
         with certificate.open("rb") as file:
             certificate = file.read(MAX_BUNDLE + 1)  # any more would only be refused later
+    log: NoteVerifier | LogKeys
     issuer: EllipticCurvePublicKey | IssuerKeys
     if keys is not None:
         log, issuer = read_log_key(keys / LOG_KEY), read_issuer(keys / ISSUER_KEY)
@@ -142,7 +143,7 @@ def verify(
 def verify_certificate(
     bundle: bytes,
     *,
-    log: NoteVerifier,
+    log: NoteVerifier | LogKeys,
     issuer: EllipticCurvePublicKey | IssuerKeys,
     issuer_keyid: str | None = None,
     model: bytes | Path | None = None,
@@ -154,8 +155,8 @@ def verify_certificate(
 ) -> Verdict:
     """Verify a certificate file against the log's and the issuer's key.
 
-    `issuer` may be all keys that the issuer ever had, from a trust root: then the certificate's
-    place in the log decides whether its key might sign it, in step 5, where it is proved.
+    `log` and `issuer` may be all keys that they ever had, from a trust root: then the
+    certificate's place in the log decides which might sign, in step 5, where it is proved.
     `issuer_keyid` pins the name of the issuer's key as well. `model` is the artifact that
     the certificate should be about, `evidence` its evidence file. At least `threshold` of
     `witnesses` must have signed the checkpoint, or in their place the quorum of `policy`, which
@@ -177,7 +178,7 @@ def verify_certificate(
         raise ValueError("a policy names its witnesses: give no others")
     run = _Run(
         bundle,
-        log,
+        log_keys(log),
         issuer,
         issuer_keyid,
         model,
@@ -208,7 +209,7 @@ class _Run:
     """What was given, and what the steps have proved so far."""
 
     bundle: bytes
-    log: NoteVerifier
+    log: LogKeys
     issuer: EllipticCurvePublicKey | IssuerKeys
     issuer_keyid: str | None
     model: bytes | Path | None
@@ -263,10 +264,11 @@ class _Run:
 
     def checkpoint(self) -> str:
         entry = self.parsed.entry
-        if entry.log_id.key_id != self.log.log_id:
+        named = [one for one in self.log.keys if one.verifier.log_id == entry.log_id.key_id]
+        if not named:
             raise StepError("the bundle names another log than the given log key")
         proof = entry.inclusion_proof
-        signed = open_checkpoint(proof.checkpoint.envelope, self.log)
+        signed, _ = LogKeys(tuple(named)).open(proof.checkpoint.envelope)
         if (signed.size, signed.root) != (proof.tree_size, proof.root_hash):
             raise StepError("the checkpoint is of another tree than the inclusion proof")
         found = ""
@@ -277,21 +279,23 @@ class _Run:
             found = "; " + self.issuer.check(spki_of(self.key), proof.log_index)
         if not self.second:
             return f"Ed25519 by {self.log.name}, size {signed.size}{found}"
-        if len(read_note(proof.checkpoint.envelope, [self.log, *self.second]).verified) != 2:
+        both = [named[0].verifier, *self.second]
+        if len(read_note(proof.checkpoint.envelope, both).verified) != 2:
             raise StepError("the log did not sign the checkpoint once with each of both keys")
         return f"Ed25519 and ML-DSA-44 by {self.log.name}, size {signed.size}{found}"
 
     def witness_policy(self) -> str:
         note = self.parsed.entry.inclusion_proof.checkpoint.envelope
         # Refuses a wrong line of a witness, whether it is required or not.
-        opened = read_note(note, [self.log, *self.second, *self.witnesses])
+        own = [*self.log.verifiers, *self.second]
+        opened = read_note(note, [*own, *self.witnesses])
         lines = [(key.name, key.key_id) for key in opened.verified]
         if len(set(lines)) != len(lines):
             raise StepError("a key signed the checkpoint twice")
-        # Step 5 saw the log's lines.
-        known, signed = len(self.witnesses), len(lines) - 1 - len(self.second)
+        known = len(self.witnesses)
+        signed = sum(key not in own for key in opened.verified)
         if self.policy is not None:
-            if not self.policy.accepts(self.log):
+            if not any(map(self.policy.accepts, self.log.verifiers)):
                 raise StepError("the policy lists other logs than this one")
             found = f"{signed} of {known} witnesses of the policy signed"
             if not self.policy.is_met({key.vkey for key in opened.verified}):

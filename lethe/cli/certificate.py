@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from lethe.certificates.issuers import IssuerKeys
     from lethe.certificates.verify import Verdict
+    from lethe.log.log_keys import LogKeys
+    from lethe.log.note import NoteVerifier
     from lethe.words.texts import Language
 
 TIMEOUT_S = 30.0
@@ -105,6 +107,7 @@ def verify(
     if policy is not None and (witness or threshold is not None):
         raise click.UsageError("--policy names witnesses and quorum: leave out the others")
     root = None
+    log: NoteVerifier | LogKeys
     issuer: EllipticCurvePublicKey | IssuerKeys
     if trust_root is None:
         log = read_log_key(_key_file(log_key, keys, LOG_KEY, "--log-key"))
@@ -128,7 +131,7 @@ def verify(
         witnesses=[read_witness_key(path) for path in witness],
         threshold=required,
         policy=None if policy is None else parse_policy(policy.read_bytes()),
-        log_ml_dsa=None if log_mldsa_key is None else read_ml_dsa_key(log_mldsa_key, log),
+        log_ml_dsa=None if log_mldsa_key is None else read_ml_dsa_key(log_mldsa_key, log.name),
     )
     if as_json:
         click.echo(json.dumps(verdict.to_json()))

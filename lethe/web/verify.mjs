@@ -6,13 +6,13 @@
 import { equal, fromBase64, hex, sha256, sha256OfFile } from "./bytes.mjs";
 import { leafOf, parseBundle, parseEvidence, parseStatement, readEscalation, signedBytes }
   from "./certificate.mjs";
-import { ML_DSA_44, checkInclusion, leafHash, notVerified, openCheckpoint, parseLogVkey, parseVkey,
+import { ML_DSA_44, checkInclusion, leafHash, notVerified, parseLogVkey, parseVkey,
   readNote } from "./log.mjs";
 import { isMet, parsePolicy } from "./policy.mjs";
 import { checkRemoval } from "./removal.mjs";
 import { Refused, canonical, parse } from "./shape.mjs";
 import { readIssuer, verifyP256 } from "./signatures.mjs";
-import { checkIssuer, namedIssuer, parseTrustRoot } from "./trust.mjs";
+import { checkIssuer, namedIssuer, openLogged, parseTrustRoot } from "./trust.mjs";
 
 export { Refused } from "./shape.mjs";
 export { Unsupported } from "./signatures.mjs";
@@ -80,12 +80,14 @@ const STEPS = [
     checkInclusion(logIndex, treeSize, leafHash(entry.canonicalizedBody), hashes, rootHash);
     return `entry ${logIndex} of ${treeSize}`;
   }],
-  ["checkpoint signature and origin", async ({ parsed: { entry }, log, second, issuer, issuers }) => {
-    if (!equal(entry.logId.keyId, log.logId)) {
+  ["checkpoint signature and origin", async ({ parsed: { entry }, logs, second, issuer, issuers }) => {
+    const named = logs.filter(({ key }) => equal(entry.logId.keyId, key.logId));
+    if (!named.length) {
       throw new Refused("the bundle names another log than the given log key");
     }
     const proof = entry.inclusionProof;
-    const signed = await openCheckpoint(proof.checkpoint.envelope, log);
+    const signed = await openLogged(proof.checkpoint.envelope, named);
+    const log = named[0].key;
     if (signed.size !== proof.treeSize || !equal(signed.root, proof.rootHash)) {
       throw new Refused("the checkpoint is of another tree than the inclusion proof");
     }
@@ -103,16 +105,17 @@ const STEPS = [
     }
     return `Ed25519 and ML-DSA-44 by ${log.name}, size ${signed.size}${found}`;
   }],
-  ["witness policy", async ({ parsed: { entry }, log, second, witnesses, threshold, policy }) => {
+  ["witness policy", async ({ parsed: { entry }, logs, second, witnesses, threshold, policy }) => {
     // Refuses a wrong line of a witness, whether it is required or not.
     const note = entry.inclusionProof.checkpoint.envelope;
-    const opened = await readNote(note, [log, ...second, ...witnesses]);
+    const own = [...logs.map(({ key }) => key), ...second];
+    const opened = await readNote(note, [...own, ...witnesses]);
     if (new Set(opened.verified).size !== opened.verified.length) {
       throw new Refused("a key signed the checkpoint twice");
     }
-    const signed = opened.verified.length - 1 - second.length; // step 5 saw the log's lines
+    const signed = opened.verified.filter((key) => !own.includes(key)).length;
     if (policy !== null) {
-      if (policy.logs.length && !policy.logs.some((one) => equal(one.logId, log.logId))) {
+      if (policy.logs.length && !policy.logs.some((one) => logs.some(({ key }) => equal(one.logId, key.logId)))) {
         throw new Refused("the policy lists other logs than this one");
       }
       const counted = `${signed} of ${witnesses.length} witnesses of the policy signed`;
@@ -186,19 +189,17 @@ export async function readKeys(
 ) {
   const line = (vkey) => (vkey.endsWith("\n") ? vkey.slice(0, -1) : vkey);
   const policy = policyFile === null ? null : parsePolicy(policyFile);
-  const root = trustRoot === null ? null : await parseTrustRoot(trustRoot);
-  const log = logVkey === null ? root.log : parseLogVkey(line(logVkey));
-  if (root !== null && !equal(root.log.logId, log.logId)) {
-    throw new Refused("the trust root is of another log than the given log key");
-  }
+  const log = logVkey === null ? null : parseLogVkey(line(logVkey));
+  const root = trustRoot === null ? null : await parseTrustRoot(trustRoot, log?.logId ?? null);
+  const logs = root?.logs ?? [{ key: log, start: 0n, revoked: null }];
   return {
-    log,
+    logs,
     issuer: root === null ? await readIssuer(issuerPem) : null,
     issuers: root?.issuers ?? null,
     witnesses: policy?.witnesses.map((one) => one.key) ??
       witnessVkeys.map((vkey) => parseVkey(line(vkey))),
     policy,
-    second: mlDsaVkey === null ? [] : [parseMlDsaVkey(line(mlDsaVkey), log)],
+    second: mlDsaVkey === null ? [] : [parseMlDsaVkey(line(mlDsaVkey), logs[0].key)],
   };
 }
 

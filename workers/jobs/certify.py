@@ -96,7 +96,7 @@ def run(services: Services, job_id: str) -> None:
         reached("certify.signed")
 
         def effect(tx: Transaction) -> None:
-            require_unchanged(tx, keys)  # or it might be issued after its key's revocation
+            require_unchanged(tx, keys.size)  # or it might be issued after its key's revocation
             _issue(job, tx, signed, keyid)
             moved = [(one.judgement.job_id, one.judgement.token) for one in signed[1:]]
             advance(tx, lease, "done", moved)

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from lethe import canonical
 from lethe.certificates.bundle import spki_of
-from lethe.certificates.issuers import IssuerError, IssuerKeys, replay
+from lethe.certificates.issuers import IssuerError, IssuerKeys
 from lethe.certificates.trust_root import (
     MAX_TRUST_ROOT,
     TrustRootError,
@@ -26,6 +26,8 @@ from lethe.certificates.verify import Verdict, verify, verify_certificate
 from lethe.cli.certificate import certificate
 from lethe.log.entries import EntryError, key_leaf, parse_leaf
 from lethe.log.key_changes import ANNOUNCED, REVOKED, ROTATED, KeyChange
+from lethe.log.key_history import KeyHistoryError, replay
+from lethe.log.log_keys import LogKey
 from lethe.log.note import NoteSigner, sign_note
 from lethe.log.trust_text import trust_text
 from tests.lethe.certificates.build import KEYID, Certified, Office, issuer_key, log_signer
@@ -64,7 +66,7 @@ class Published(Office):
         by = signer or self.log.signer
         given: dict[str, Any] = {
             "made_at": NOW,
-            "log": self.log.verifier,
+            "log": [(LogKey(self.log.verifier), None)],
             "checkpoint_note": self.log.checkpoint(),
             "issuers": replay(said, (KEYID, spki(2026))),
             "entries": entries,
@@ -222,7 +224,7 @@ def test_the_issuers_key_and_other_logs_sign_no_trust_root() -> None:
     root = office.root()
     with pytest.raises(TrustRootError, match="another log"):
         parse_trust_root(root, log_signer(seed=b"theirs").verifier)
-    assert parse_trust_root(root + b"\n").log == office.log.verifier
+    assert parse_trust_root(root + b"\n").log.verifiers == [office.log.verifier]
     # A signature over a checkpoint is none over a trust root.
     members = json.loads(root)
     members["signature"] = members["checkpoint"].rpartition("\n\n")[2]
@@ -266,12 +268,12 @@ def test_keys_or_a_trust_root_and_not_both(tmp_path: Path) -> None:
         ([SECOND], "begins"),
         ([FIRST, replace(SECOND, replaces=spki(9))], "another key than the last"),
         ([FIRST, replace(SECOND, keyid=KEYID)], "second time"),
-        ([FIRST, replace(GONE, key=spki(9))], "never had"),
-        ([FIRST, replace(GONE, keyid="other")], "never had"),
+        ([FIRST, replace(GONE, key=spki(9))], "nobody had"),
+        ([FIRST, replace(GONE, keyid="other")], "nobody had"),
     ],
 )
 def test_entries_that_contradict_each_other(changes: list[KeyChange], why: str) -> None:
-    with pytest.raises(IssuerError, match=why):
+    with pytest.raises(KeyHistoryError, match=why):
         replay(enumerate(changes, 7), (KEYID, spki(2026)))
 
 
@@ -288,6 +290,7 @@ def test_a_second_revocation_changes_nothing() -> None:
     "change",
     [
         replace(FIRST, role="log"),
+        replace(FIRST, role="master"),
         replace(FIRST, keyid="jane@example.org"),
         replace(FIRST, key=b"no key"),
         replace(FIRST, replaces=spki(5)),

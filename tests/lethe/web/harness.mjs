@@ -31,8 +31,8 @@ const OPERATIONS = {
     return { result, steps, statement };
   },
   async trustRoot({ data }) {
-    const { log, issuers, madeAt } = await parseTrustRoot(bytes(data));
-    return [log.keyId, issuers.keys.map((key) => key.keyid), String(issuers.size), madeAt];
+    const { logs, issuers, madeAt } = await parseTrustRoot(bytes(data));
+    return [logs.map(({ key }) => key.keyId), issuers.keys.map((key) => key.keyid), String(issuers.size), madeAt];
   },
   async note({ note, vkeys }) {
     return (await readNote(note, vkeys.map(parseVkey))).body;

@@ -62,7 +62,7 @@ def verify_both(bundle: bytes, **options: Any) -> Verdict:
     second = ask(
         "verify",
         bundle=base64(bundle),
-        log=options["log"].vkey,
+        log=None if trust_root is not None else options["log"].vkey,
         issuer=None if trust_root is not None else public_pem(options["issuer"]),
         trustRoot=base64(trust_root),
         issuerKeyid=options.get("issuer_keyid"),

@@ -30,7 +30,12 @@ def parse_both(data: bytes, *log: Any) -> TrustRoot:
     else:
         keyids = [one.keyid for one in found.issuers.keys]
         made = f"{found.made_at:%Y-%m-%dT%H:%M:%SZ}"
-        wanted = [found.log.key_id.hex(), keyids, str(found.issuers.size), made]
+        wanted = [
+            [one.key_id.hex() for one in found.log.verifiers],
+            keyids,
+            str(found.issuers.size),
+            made,
+        ]
         assert ask("trustRoot", data=base64(data)) == wanted
     return parse_trust_root(data, *log)
 
