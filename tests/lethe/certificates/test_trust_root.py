@@ -17,6 +17,7 @@ from lethe.certificates.bundle import spki_of
 from lethe.certificates.issuers import IssuerError, IssuerKeys
 from lethe.certificates.trust_root import (
     MAX_TRUST_ROOT,
+    AnnouncementPart,
     TrustRootError,
     build_trust_root,
     parse_trust_root,
@@ -24,11 +25,12 @@ from lethe.certificates.trust_root import (
 )
 from lethe.certificates.verify import Verdict, verify, verify_certificate
 from lethe.cli.certificate import certificate
+from lethe.log.checkpoint import CheckpointError, parse_checkpoint, sign_checkpoint
 from lethe.log.entries import EntryError, key_leaf, parse_leaf
-from lethe.log.key_changes import ANNOUNCED, REVOKED, ROTATED, KeyChange
+from lethe.log.key_changes import ANNOUNCED, LOG, REVOKED, ROTATED, KeyChange
 from lethe.log.key_history import KeyHistoryError, replay
-from lethe.log.log_keys import LogKey
-from lethe.log.note import NoteSigner, sign_note
+from lethe.log.log_keys import LogKey, LogKeys, spki_of_log
+from lethe.log.note import COSIGNATURE, NoteError, NoteSigner, NoteVerifier, sign_note
 from lethe.log.trust_text import trust_text
 from tests.lethe.certificates.build import KEYID, Certified, Office, issuer_key, log_signer
 
@@ -51,7 +53,7 @@ class Published(Office):
     def say(self, *changes: KeyChange) -> None:
         for change in changes:
             self.log.append(key_leaf(change, DAY))
-            if change.event == ROTATED:
+            if change == SECOND:
                 self.key, self.keyid = issuer_key(5), "next"
 
     def root(self, signer: NoteSigner | None = None, **changes: Any) -> bytes:
@@ -90,13 +92,15 @@ def refusal(certified: Certified, root: bytes) -> tuple[int, str]:
     return failed.number, failed.detail
 
 
-def resigned(root: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
+def resigned(
+    root: bytes, change: Callable[[dict[str, Any]], None], signer: NoteSigner | None = None
+) -> bytes:
     """Return another file with the log's signature over it: what only the log's key can make."""
     members = json.loads(root)
     change(members)
     members.pop("signature")
     digest = sha256(canonical.encode(members)).digest()
-    members["signature"] = line(log_signer(), digest)
+    members["signature"] = line(signer or log_signer(), digest)
     return canonical.encode(members)
 
 
@@ -352,3 +356,137 @@ def test_the_command_takes_a_trust_root_and_a_known_log_key(tmp_path: Path) -> N
     assert isinstance(other.exception, TrustRootError)
     assert run("--trust-root", root, "--keys", tmp_path).exit_code == 2
     assert json.loads(run("--trust-root", root, "--json").output)["result"] == "PASS"
+
+
+# --- the log's own key -----------------------------------------------------------------------
+
+NEXT = log_signer(seed=b"next")
+
+
+def of_log(event: str, signer: NoteSigner, **fields: Any) -> KeyChange:
+    key = signer.verifier
+    return KeyChange(event, key.key_id.hex(), spki_of_log(key), LOG, **fields)
+
+
+class Rotated(Published):
+    """An office whose log goes from its key to NEXT; a certificate of each time."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.old = self.log.signer
+        self.before = self.certify()
+        self.say(of_log(ANNOUNCED, self.old))
+        self.start = len(self.log.leaves)
+        self.say(of_log(ROTATED, NEXT, replaces=spki_of_log(self.old.verifier)))
+        self.announced = AnnouncementPart(
+            self.log.checkpoint(), tuple(self.log.proof(self.start))
+        )
+        self.revoked = len(self.log.leaves)
+        self.say(of_log(REVOKED, self.old, reason="superseded"))
+        self.log.signer = NEXT
+        self.after = self.certify()
+
+    def root(self, signer: NoteSigner | None = None, **changes: Any) -> bytes:
+        keys = [
+            (LogKey(self.old.verifier, 0, self.revoked, "superseded"), None),
+            (LogKey(NEXT.verifier, self.start), self.announced),
+        ]
+        return super().root(signer, **({"log": keys} | changes))
+
+
+def test_a_trust_root_leads_from_the_old_key_of_the_log_to_the_new() -> None:
+    office = Rotated()
+    root = office.root()
+    assert told(office.before, root).result == told(office.after, root).result == "PASS"
+    for known in (office.old.verifier, NEXT.verifier):
+        assert len(parse_trust_root(root, known).log.keys) == 2
+    assert office.after.verify(log=office.old.verifier).result == "FAIL"
+    with pytest.raises(TrustRootError, match="another log"):
+        parse_trust_root(root, log_signer(seed=b"theirs").verifier)
+
+
+def test_the_old_key_of_the_log_signs_no_tree_over_its_revocation() -> None:
+    office = Rotated()
+    root = office.root()
+    office.log.signer = office.old
+    number, why = refusal(office.certify(), office.root(signer=NEXT, **at_new(office)))
+    assert (number, "was revoked by entry" in why) == (5, True)
+    with pytest.raises(TrustRootError):
+        office.root(signer=office.old)  # a thief leaves the revocation in
+    assert parse_trust_root(root).log.keys[0].revoked == office.revoked
+
+
+def at_new(office: Rotated) -> dict[str, Any]:
+    """Return what a trust root of an office has whose new key signs the checkpoint."""
+    thief, office.log.signer = office.log.signer, NEXT
+    note, office.log.signer = office.log.checkpoint(), thief
+    return {"checkpoint_note": note}
+
+
+LOG_CHANGES: dict[str, Callable[[dict[str, Any], Rotated], None]] = {
+    "the announcement is left out": lambda members, _: members["logKeys"][1].update(
+        announcement=None
+    ),
+    "a stranger's checkpoint announces it": lambda members, office: members["logKeys"][1][
+        "announcement"
+    ].update(
+        checkpoint=sign_checkpoint(
+            replace(office.log.head(), origin="lethe.example/log"), log_signer(seed=b"theirs")
+        )
+    ),
+    "the new key announces itself": lambda members, office: members["logKeys"][1][
+        "announcement"
+    ].update(
+        checkpoint=sign_checkpoint(
+            parse_checkpoint(office.announced.checkpoint.partition("\n\n")[0] + "\n"), NEXT
+        )
+    ),
+    "another proof": lambda members, _: members["logKeys"][1]["announcement"].update(hashes=[]),
+    "from an earlier entry": lambda members, _: members["logKeys"][1].update({"from": "1"}),
+    "not revoked": lambda members, _: members["logKeys"][0].update(revoked=None),
+    "revoked for another reason": lambda members, _: members["logKeys"][0]["revoked"].update(
+        reason="unspecified"
+    ),
+    "no key of the log": lambda members, _: members.update(logKeys=[]),
+    "the old key alone": lambda members, _: members["logKeys"].pop(),
+    "another first key": lambda members, _: members["logKeys"][0].update(
+        vkey=log_signer(seed=b"theirs").verifier.vkey
+    ),
+    "another name": lambda members, _: members["logKeys"][0].update(
+        vkey=log_signer("other.example").verifier.vkey
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOG_CHANGES)
+def test_no_key_of_a_log_is_believed_that_the_one_before_did_not_announce(name: str) -> None:
+    office = Rotated()
+
+    def run(members: dict[str, Any]) -> None:
+        LOG_CHANGES[name](members, office)
+
+    with pytest.raises(TrustRootError):
+        parse_trust_root(resigned(office.root(), run, NEXT))
+    assert parse_trust_root(resigned(office.root(), lambda _: None, NEXT)).log.keys
+
+
+def test_keys_of_a_log_are_ed25519() -> None:
+    old = log_signer()
+    for change in (
+        replace(of_log(ANNOUNCED, old), key=spki(5)),
+        replace(of_log(ROTATED, NEXT), replaces=spki(5)),
+        replace(FIRST, key=spki_of_log(old.verifier)),
+        replace(of_log(ANNOUNCED, old), key=b"no key"),
+    ):
+        with pytest.raises(EntryError):
+            key_leaf(change, DAY)
+
+
+def test_witness_keys_and_strangers_open_no_checkpoint() -> None:
+    office = Rotated()
+    witness = NoteVerifier.of("lethe.example/log", NEXT.key.public_key(), COSIGNATURE)
+    with pytest.raises(NoteError, match="a witness's key"):
+        LogKeys.of(witness).open(office.log.checkpoint())
+    other = sign_note("other\n0\n47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\n", NEXT)
+    with pytest.raises(CheckpointError, match="another log"):
+        LogKeys.of(NEXT.verifier).open(other)
