@@ -2,6 +2,7 @@
 
     log.next.key     the new key                                       durable
     key.rotated      an entry under the old key: it leads to the new   signed
+    log.KEYID.announced.json  the proof of that                        durable
     log.next.vkey    from now on checkpoints have both lines
     key.revoked      an entry under both keys: the overlap ends        signed
     log.key          the new key in its place; the old private half is gone
@@ -13,6 +14,7 @@ goes on at the following line.
 from contextlib import suppress
 from dataclasses import dataclass
 
+from app.keys.announced import keep_announcement
 from app.keys.issuer import KeysChangedError, is_announced, require_unchanged
 from app.keys.log import logged_keys
 from app.ledger.journal import record_key_event
@@ -58,7 +60,7 @@ def rotate_log(settings: Settings, ledger: Ledger) -> LogRotated:
     known = logged_keys(ledger).keys
     if len(in_use := [one for one in known if one.revoked is None]) > 1:
         if not (folder / NEXT_VKEY).exists():
-            _publish_next(settings, in_use[-1].verifier)
+            _publish_next(settings, ledger, in_use[-1])
             return LogRotated(in_use[-1], True)
         raise ConflictError(
             "two keys of the log sign already: first `lethe keys revoke log`, then rotate"
@@ -80,7 +82,7 @@ def rotate_log(settings: Settings, ledger: Ledger) -> LogRotated:
     latest = logged_keys(ledger).keys[-1]
     if latest.verifier != new:
         raise KeysChangedError("another rotation was faster: look with `lethe keys list`")
-    _publish_next(settings, new)
+    _publish_next(settings, ledger, latest)
     return LogRotated(latest, False)
 
 
@@ -119,9 +121,10 @@ def revoke_log(settings: Settings, ledger: Ledger, reason: str) -> LogRotated:
     return LogRotated(next(one for one in found if one.verifier == old), False)
 
 
-def _publish_next(settings: Settings, new: NoteVerifier) -> None:
+def _publish_next(settings: Settings, ledger: Ledger, new: LogKey) -> None:
+    keep_announcement(settings, ledger, new)
     path = settings.keys_dir / NEXT_VKEY
-    write_durably(path, f"{new.vkey}\n".encode(), mode=0o644)
+    write_durably(path, f"{new.verifier.vkey}\n".encode(), mode=0o644)
 
 
 def _take_over(settings: Settings, old: NoteVerifier, new: NoteVerifier) -> None:

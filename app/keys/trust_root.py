@@ -1,5 +1,6 @@
 """The trust root that this installation publishes."""
 
+from app.keys.announced import announcement
 from app.keys.issuer import changes, first_key
 from app.keys.log import logged_keys
 from app.ledger.guard import ForkedError
@@ -7,13 +8,11 @@ from app.ledger.sequencer import Ledger
 from app.reconcile.model_events import key_events
 from app.settings import Settings
 from lethe.certificates.trust_root import (
-    AnnouncementPart,
     TrustRootError,
     build_trust_root,
 )
 from lethe.log.key_changes import ISSUER
 from lethe.log.key_history import replay
-from lethe.log.log_keys import LogKey
 from lethe.log.proofs import ProofError
 from models.database.types import utcnow
 
@@ -37,7 +36,7 @@ def trust_root(settings: Settings, ledger: Ledger) -> bytes:
     try:
         return build_trust_root(
             made_at=utcnow(),
-            log=[(one, _announcement(ledger, one)) for one in log.keys],
+            log=[(one, announcement(settings, ledger, one)) for one in log.keys],
             checkpoint_note=latest.note,
             issuers=replay(said, ("", b"") if named else first_key(settings)),
             entries=[
@@ -50,11 +49,3 @@ def trust_root(settings: Settings, ledger: Ledger) -> bytes:
             "the database does not have the log that was signed: restore its newest backup, "
             f"then run `lethe log fsck` ({error.detail})"
         ) from None
-
-
-def _announcement(ledger: Ledger, key: LogKey) -> AnnouncementPart | None:
-    """Return the proof that the key before led to this one: the smallest checkpoint over it."""
-    if not key.start:
-        return None
-    receipt = ledger.receipt(key.start)
-    return AnnouncementPart(receipt.checkpoint, tuple(receipt.hashes))

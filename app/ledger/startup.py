@@ -9,7 +9,7 @@
                               keys and tokens (`app.ledger.key_rows`)
                   revoked.list  tags of revoked keys and tokens
                   erased.journal  tags of what was erased
-                  log.next.key, log.next.vkey, log.previous.vkeys  `app.ledger.log_files`
+                  log.next.key, log.next.vkey, log.previous.vkeys, log.KEYID.announced.json
                   opendsr.key, opendsr.pem  an operator's, for `app.protocols.opendsr`
 """
 

@@ -5,7 +5,9 @@ from sqlmodel import Session, select
 
 from app.keys.issuer import issuer_keys
 from app.keys.log import logged_keys
+from app.keys.trust_root import trust_root
 from app.problems import NotFoundError, NotIssuedError
+from app.reconcile.model_events import key_events
 from app.service.context import Services
 from app.service.requests import find
 from app.witnesses.rows import Rows
@@ -105,6 +107,13 @@ def issuer_key(services: Services) -> tuple[EllipticCurvePublicKey, str]:
     """Return the issuer's latest public key and its name."""
     latest = issuer_keys(services.settings, services.ledger).keys[-1]
     return latest.key, latest.keyid
+
+
+def trust_root_if_needed(services: Services) -> str:
+    """Return the trust root once the log has an entry on keys, or nothing."""
+    if not key_events(services.ledger).entries:
+        return ""
+    return trust_root(services.settings, services.ledger).decode()
 
 
 def issuer_pem(services: Services) -> str:

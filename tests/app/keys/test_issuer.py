@@ -74,6 +74,7 @@ def test_certificates_of_both_keys_verify_after_a_rotation(
     ready: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = certified(ready, "r1")
+    assert "&quot;trust-root&quot;" not in ready.caller.http.get("/verify").text
     old = root_of(ready)
     rotated = run(ready, monkeypatch, "rotate", "issuer")
     assert rotated.exit_code == 0, rotated.output
@@ -93,6 +94,8 @@ def test_certificates_of_both_keys_verify_after_a_rotation(
     for data in (before, after):
         answer = ready.caller.http.post("/v1/certificates/verify", files={"bundle": data})
         assert answer.json()["result"] == "PASS"
+    page = ready.caller.http.get("/verify").text
+    assert "&quot;trust-root&quot;" in page
     pem = ready.caller.http.get("/v1/certificates/issuer").text
     assert pem == public_pem(root.issuers.keys[1].key)
     assert (ready.settings.keys_dir / ISSUER_PEM).read_text() == pem
