@@ -356,6 +356,13 @@ def test_the_command_takes_a_trust_root_and_a_known_log_key(tmp_path: Path) -> N
     assert isinstance(other.exception, TrustRootError)
     assert run("--trust-root", root, "--keys", tmp_path).exit_code == 2
     assert json.loads(run("--trust-root", root, "--json").output)["result"] == "PASS"
+    made = tmp_path / "made"
+    for command in ("report", "cyclonedx"):
+        words = [command, str(file), "--out", str(made), "--trust-root", str(root)]
+        assert CliRunner().invoke(certificate, words).exit_code == 0
+        assert CliRunner().invoke(certificate, [*words, "--keys", str(tmp_path)]).exit_code == 2
+    bare = CliRunner().invoke(certificate, ["cyclonedx", str(file)])
+    assert (bare.exit_code, "--keys or --trust-root" in bare.output) == (2, True)
 
 
 # --- the log's own key -----------------------------------------------------------------------
