@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from sqlmodel import Session
 
 from app.cli.keys import keys as key_commands
 from app.keys import rotate_log as rotation
@@ -25,6 +26,8 @@ from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
 from app.problems import ConflictError
 from app.reconcile.fsck.run import fsck
+from app.settings import Settings
+from app.witnesses.standing import standings
 from lethe.certificates.bundle import parse_bundle
 from lethe.certificates.trust_root import TrustRootError, parse_trust_root
 from lethe.certificates.verify import verify_certificate
@@ -38,7 +41,9 @@ from lethe.signing.keys import generate_key, private_pem
 from tests.app.cli.test_backup import point_at
 from tests.app.keys.test_issuer import certified, verdict
 from tests.app.ledger.samples import append, entry
+from tests.app.witnesses.three import gathering, three_witnesses
 from tests.installation import Installation
+from tests.lethe.witness.logs import serving
 
 
 def signers(ledger: Ledger) -> list[str]:
@@ -320,3 +325,30 @@ def test_the_commands(
     passed = CliRunner().invoke(log_commands, [*asked, "--trust-root", str(root)])
     assert passed.exit_code == 0, passed.output
     assert CliRunner().invoke(log_commands, ["verify", str(mirror)]).exit_code == 2
+
+
+def test_witnesses_follow_the_log_to_the_key_that_they_are_told(
+    settings: Settings, ledger: Ledger, tmp_path: Path
+) -> None:
+    directory = tmp_path / "witnesses"
+    with three_witnesses(directory, ledger) as three:
+        named = three.write(settings, "both")
+        with gathering(ledger, named) as ask:
+            ask.round()  # begins: what is logged from now on is witnessed
+            append(ledger, entry(0))
+            assert ask.round()
+            new = rotate_log(settings, ledger).key.verifier
+            assert ask.round()  # the old key's line is there
+            revoke_log(settings, ledger, "superseded")
+            assert ask.round()
+            append(ledger, entry(1))
+            assert not ask.round()
+            with Session(ledger.engine) as session:
+                problems = {one.witness: one.problem for one in standings(session)}
+            assert "refusing" in problems.values()
+    with (directory / "honest" / "logs").open("a") as file:
+        file.write(f"{new.vkey}\n")
+    with serving(directory / "honest") as url:
+        three.urls[0] = url
+        with gathering(ledger, three.write(settings, "both")) as ask:
+            assert ask.round()
