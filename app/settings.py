@@ -78,7 +78,7 @@ class Settings(BaseSettings):
     issuer_keyid: str = Field(
         default="issuer-1",
         pattern=r"^[A-Za-z0-9._-]{1,80}$",
-        description="Name of the certificate issuer's key.",
+        description="Name of the issuer's first key; later ones are named by the log.",
     )
     master_key: SecretStr = Field(
         default=SecretStr(""),

@@ -709,16 +709,17 @@ COMPLAINT: Final[Mapping[str, str]] = MappingProxyType(
 
 
 # --- events of the log ---------------------------------------------------------------------
-About = Literal["request", "model", "key"]
+About = Literal["request", "model", "key", "service-key"]
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
     """A kind of log entry.
 
-    about: an erasure request or a key, whose payload is committed to and not shown, or a model,
-    whose payload is SHA-256 digests by name. payload: the fields it may have, with their types;
-    a field that ends in "-*" stands for a numbered one. Empty: it says that it happened.
+    about: an erasure request or a requester's key, whose payload is committed to and not shown,
+    a model, whose payload is SHA-256 digests by name, or a key of the service, whose payload is
+    public. payload: the fields it may have, with their types; a field that ends in "-*" stands
+    for a numbered one. Empty: it says that it happened.
     """
 
     name: str
@@ -765,6 +766,11 @@ def _key(name: str, meaning: str, **payload: type) -> Event:
     return Event(f"key.{name}", "key", meaning, payload)
 
 
+def _service_key(name: str, meaning: str, *fields: str) -> Event:
+    return Event(f"key.{name}", "service-key", meaning, dict.fromkeys(fields, str))
+
+
+_SERVICE_KEY = "role", "keyid", "publicKey"
 _AUDIT = "audit", "config"
 _EVENTS = (
     _request(
@@ -921,6 +927,20 @@ _EVENTS = (
     _model("audit.reported", "its report was signed", *_AUDIT, "report", "code"),
     _model("audit.failed", "it could not be completed", *_AUDIT),
     _model("audit.stopped", "an operator stopped it", *_AUDIT),
+    _service_key(
+        "announced",
+        "the first key of its role, which signs from the log's start",
+        *_SERVICE_KEY,
+    ),
+    _service_key(
+        "rotated",
+        "a key that signs from here on, in place of the last",
+        *_SERVICE_KEY,
+        "replaces",
+    ),
+    _service_key(
+        "revoked", "a key whose signatures from here on are refused", *_SERVICE_KEY, "reason"
+    ),
 )
 EVENTS: Final[Mapping[str, Event]] = MappingProxyType({event.name: event for event in _EVENTS})
 

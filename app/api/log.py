@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from app.api.http.deps import MAX_NUMBER, After, Limit, ServicesDep
 from app.api.http.immutable import immutable
+from app.keys.trust_root import trust_root
 from app.schemas.base import Page
 from app.schemas.log import ConsistencyView, EntryView, InclusionView
 from app.service import public_log
@@ -40,6 +41,19 @@ def witnessed(services: ServicesDep) -> Response:
 def vkey(services: ServicesDep) -> Response:
     """Return the log's verifier key. Pin it: a key fetched each time proves nothing."""
     return Response(services.ledger.verifier.vkey + "\n", media_type="text/plain")
+
+
+@router.get("/trust-root", operation_id="getTrustRoot")
+def get_trust_root(services: ServicesDep) -> Response:
+    """Return the keys that certificates are verified with, from which log entry to which.
+
+    The log's key signs it: compare that key with the one that you know.
+    """
+    return Response(
+        trust_root(services.settings, services.ledger),
+        media_type="application/json",
+        headers={"cache-control": "no-cache"},
+    )
 
 
 @router.get("/tile/{path:path}", operation_id="getTile")

@@ -22,7 +22,10 @@ def verification_page(request: Request, services: ServicesDep) -> Response:
     """Return the page with this service's public keys filled in."""
     base = f"{request.scope.get('root_path', '')}/verify"
     text = page.served(
-        services.ledger.verifier.vkey, certificates.issuer_pem(services).strip(), base
+        services.ledger.verifier.vkey,
+        certificates.issuer_pem(services).strip(),
+        base,
+        certificates.trust_root_if_needed(services),
     )
     return Response(text, media_type="text/html; charset=utf-8", headers=_HEADERS)
 

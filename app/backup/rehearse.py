@@ -13,11 +13,11 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from app.backup.archive import BackupError
+from app.backup.check import fsck_installation
 from app.backup.recovery import recover_entries
 from app.backup.restore import Restored, restore
 from app.ledger.startup import open_ledger
 from app.reconcile.findings import Finding, FsckReport
-from app.reconcile.fsck.installation import fsck_installation
 from app.settings import Settings
 from models.database.session import opened_engine
 

@@ -17,7 +17,8 @@ from app.backup.archive import ARTIFACTS, DATABASE, Backup, BackupError, read_ma
 from app.backup.reapply import Reapplied, reapply
 from app.ledger import storage
 from app.ledger.guard import ForkedError, SigningGuard
-from app.ledger.startup import GUARD, LOG_VKEY, load_entry_key
+from app.ledger.log_files import read_log_keys
+from app.ledger.startup import GUARD, load_entry_key
 from app.ledger.storage import NodeTable
 from app.ledger.tail import read_tail
 from app.reconcile.journal import RESTORED
@@ -26,8 +27,7 @@ from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
 from lethe.files import sync_directory, write_durably
-from lethe.log.checkpoint import Checkpoint, open_checkpoint
-from lethe.log.note import parse_log_vkey
+from lethe.log.checkpoint import Checkpoint
 from lethe.log.spelling import format_base64
 from lethe.log.tree import EMPTY_ROOT
 from migrations.runner import upgrade
@@ -106,10 +106,9 @@ def _require_log(settings: Settings, session: Session, backup: Backup, count: in
     if (count, size, format_base64(root)) != (backup.rows, backup.size, backup.root):
         raise BackupError("the backup's rows are not those that its manifest counts")
     latest = storage.latest_checkpoint(session)
-    verifier = parse_log_vkey((settings.keys_dir / LOG_VKEY).read_text().strip())
     if latest is None:
         raise BackupError("the backup holds no log")
-    signed = open_checkpoint(latest.note, verifier)
+    signed, _ = read_log_keys(settings).open(latest.note)
     at_signed = nodes.root_at(signed.size)
     if signed.size > size or at_signed != signed.root:
         raise BackupError("the backup's log is not the one that its key signed")

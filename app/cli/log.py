@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
+from app.backup.check import fsck_installation
 from app.backup.reapply import log_people, log_quarantines, unlogged
 from app.backup.recovery import recover_entries
 from app.cli.backup import print_reapplied
 from app.ledger.startup import init_log, last_signed, open_ledger, require_schema
 from app.reconcile.findings import NOT_CHECKED, NOT_OPENED, UNREAD, FsckReport
-from app.reconcile.fsck.installation import fsck_installation
 from app.reconcile.fsck.state import StateError, Verified, read_state, write_state
 from app.reconcile.journal import RESTORED
 from app.settings import Settings

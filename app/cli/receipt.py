@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from app.ledger.startup import load_issuer, open_ledger
+from app.keys.issuer import issuer_keys
+from app.ledger.startup import open_ledger
 from app.service.receipts import of_file
 from app.settings import Settings
 from lethe.certificates.bundle import MAX_BUNDLE
@@ -27,8 +28,8 @@ def receipt(file: Path, out: Path | None) -> None:
         data = opened.read(MAX_BUNDLE + 1)  # any more is refused by the verification
     settings = Settings()
     with opened_engine(settings.resolved_database_url) as engine:
-        ledger = open_ledger(settings, engine, examine=True)  # reads no database
-        made = of_file(ledger, load_issuer(settings)[0].public_key(), data)
+        ledger = open_ledger(settings, engine, examine=True)
+        made = of_file(ledger, issuer_keys(settings, ledger), data)
     path = out or Path(f"{file.name.removesuffix('.sigstore.json')}.cose")
     try:
         path.write_bytes(made)

@@ -27,7 +27,7 @@ def witnesses(end: bool) -> None:
         require_schema(engine)
         ledger = open_ledger(settings, engine)
         if end:
-            if load_policy(settings, ledger.verifier) is not None:
+            if load_policy(settings, ledger.keys) is not None:
                 raise click.UsageError(
                     "unset LETHE_WITNESS_POLICY for all processes first, or they begin again"
                 )

@@ -15,7 +15,6 @@ from app.problems import NotFoundError
 from app.service import public_log
 from app.service.paging import parse_number
 from lethe.catalogue import EVENTS
-from lethe.log.checkpoint import open_checkpoint
 
 routes = router()
 PAGE = 50  # rows
@@ -37,7 +36,7 @@ def page(
     Filtered pages follow one another by their cursors, and have no page before.
     """
     note = public_log.latest_checkpoint(services)
-    size = open_checkpoint(note, services.ledger.verifier).size
+    size = services.ledger.open(note).size
     chosen = {name: text for name, text in (("ref", ref), ("event", event)) if text}
     begin, earlier = 0, None
     if not chosen:
@@ -70,7 +69,7 @@ def entry(index: str, request: Request, services: ServicesDep, visitor: SignedIn
     """Show an entry, the proof that it is in the published tree, and the tree's checkpoint."""
     place = parse_number(index)
     note = public_log.latest_checkpoint(services)
-    size = open_checkpoint(note, services.ledger.verifier).size
+    size = services.ledger.open(note).size
     if place >= size:
         raise NotFoundError("the published log has no entry of this index yet")
     proof = public_log.inclusion(services, place, size)

@@ -2,13 +2,13 @@
 
 COSE_Sign1 with the inclusion proof in its unprotected header, and the tree's root as the
 detached payload, under the log's key. It claims nothing that a checkpoint did not: only the
-root of a checkpoint that the same key signed before is signed.
+root of a checkpoint that a key of this log signed before is signed.
 """
 
 import cbor2
 
 from app.ledger.receipt import EntryReceipt
-from lethe.log.checkpoint import open_checkpoint
+from lethe.log.log_keys import LogKeys
 from lethe.log.note import NoteSigner
 from lethe.log.proofs import check_inclusion
 from lethe.log.tree import leaf_hash
@@ -25,16 +25,19 @@ RFC9162_SHA256, INCLUSION = 1, -1  # RFC 9942 section 5
 ARRAY_OF_FOUR = 0x84
 
 
-def sign_receipt(signer: NoteSigner, entry: EntryReceipt, subject: str) -> bytes:
+def sign_receipt(
+    signer: NoteSigner, entry: EntryReceipt, subject: str, keys: LogKeys | None = None
+) -> bytes:
     """Return the COSE receipt of a log entry; the same bytes every time.
 
-    subject: what the entry is about, a URI. Whoever verifies needs the entry and the log's key.
+    subject: what the entry is about, a URI. keys: all keys of the log, by default the signer's.
+    Whoever verifies needs the entry and the log's key.
 
     Raises:
-        NoteError, CheckpointError: The entry's checkpoint is not one that this key signed.
+        NoteError, CheckpointError: The entry's checkpoint is not one that these keys signed.
         ProofError: Its proof does not lead to the checkpoint's root.
     """
-    checkpoint = open_checkpoint(entry.checkpoint, signer.verifier)
+    checkpoint, _ = (keys or LogKeys.of(signer.verifier)).open(entry.checkpoint)
     check_inclusion(
         entry.log_index,
         checkpoint.size,

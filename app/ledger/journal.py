@@ -18,7 +18,9 @@ from lethe.log.entries import (
     event_leaf,
     key_leaf,
     model_leaf,
+    service_key_leaf,
 )
+from lethe.log.key_changes import KeyChange
 from models import ErasureRequest, KeyEvent, RequestEvent
 
 
@@ -95,3 +97,16 @@ def record_model_event(
     """
     check_event("model", event, digests)
     return tx.append(model_leaf(event, ref, digests, tx.now.date()))
+
+
+def record_service_key_event(tx: Transaction, event: str, change: KeyChange) -> int:
+    """Append what happened to a key of the service to the log and return the log index.
+
+    Raises:
+        EntryError: The change is not one of `event`, or malformed.
+    """
+    leaf = service_key_leaf(change, tx.now.date())
+    payload = change.members()
+    check_event("service-key", payload.pop("event"), payload)
+    assert change.event == event
+    return tx.append(leaf)

@@ -65,7 +65,7 @@ def recover(
         ForkedError: Sources, database and guard do not have one history.
         LogUnreachableError: A source could not be read.
     """
-    read = [read_log(fetch, ledger.verifier) for fetch in sources]
+    read = [read_log(fetch, ledger.keys) for fetch in sources]
     signed = [Checkpoint(report.origin, report.size, report.root) for report, _ in read]
     held = ledger.guard.read()
     if held.origin != ledger.origin:

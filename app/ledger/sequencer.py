@@ -44,14 +44,15 @@ from app.ledger.receipt import (
     UnpublishedError,
     read_receipt,
 )
+from app.ledger.signers import LogSigners, Signers
 from app.ledger.storage import LogState, NodeCache, NodeTable
 from app.ledger.tail import REMEDY, Tail, read_on, read_tail
 from app.steps import reached
 from lethe.errors import LetheError
-from lethe.log.checkpoint import Checkpoint, open_checkpoint, sign_checkpoint
-from lethe.log.cosigner import Cosigner
+from lethe.log.checkpoint import Checkpoint
 from lethe.log.entries import Leaf
-from lethe.log.note import NoteError, NoteSigner, NoteVerifier
+from lethe.log.log_keys import LogKeys
+from lethe.log.note import NoteError, NoteVerifier
 from lethe.log.proofs import ProofError, consistency_proof, inclusion_proof
 from lethe.log.tree import EMPTY_ROOT
 from models import LogCheckpoint
@@ -221,15 +222,14 @@ class Ledger:
     def __init__(
         self,
         engine: Engine,
-        signer: NoteSigner,
+        signers: Signers,
         guard: SigningGuard,
         entry_key: EntryKey | None,
-        cosigner: Cosigner | None = None,
     ) -> None:
         self.engine = engine
         self.guard = guard
         self.entry_key = entry_key
-        self._signer, self._cosigner = signer, cosigner
+        self._source = signers
         self.nodes = NodeCache()
         self._proved = 0  # entries that the log has at least
         self._recent: deque[Published] = deque(maxlen=RECENT)
@@ -243,25 +243,38 @@ class Ledger:
         self._contended = False  # other processes had the lock the last time
 
     @property
+    def _signers(self) -> LogSigners:
+        return self._source.current()
+
+    @property
+    def keys(self) -> LogKeys:
+        """All public keys of the log, now and before, oldest first."""
+        return self._signers.keys
+
+    @property
     def origin(self) -> str:
         """The log's name."""
-        return self._signer.name
+        return self._signers.signers[0].name
 
     @property
     def verifier(self) -> NoteVerifier:
-        """The public key of the log's checkpoints."""
-        return self._signer.verifier
+        """The public key of the log's checkpoints; in an overlap the older one of both."""
+        return self._signers.signers[0].verifier
+
+    def open(self, note: str) -> Checkpoint:
+        """Return the checkpoint of a note that a key of this log signed, now or before.
+
+        Raises:
+            NoteError, CheckpointError: None did, or it is no checkpoint of this log.
+        """
+        return self.keys.open(note)[0]
 
     def has_keys_of(self, other: "Ledger") -> bool:
-        """Return whether both sign with the same key, and have the same key of entries."""
+        """Return whether both sign with the same keys, and have the same key of entries."""
         if self.entry_key is None or other.entry_key is None:
             return False
         same = self.entry_key.same_as(other.entry_key)
-        return same and self._vkeys() == other._vkeys()
-
-    def _vkeys(self) -> list[str]:
-        second = [] if self._cosigner is None else [self._cosigner.verifier.vkey]
-        return [self.verifier.vkey, *second]
+        return same and self._signers.vkeys == other._signers.vkeys
 
     def transact(
         self,
@@ -381,7 +394,7 @@ class Ledger:
         """
         if self.guard.read() != checkpoint:
             raise ForkedError("only what the guard remembers is signed")
-        return sign_checkpoint(checkpoint, self._signer, self._cosigner)
+        return self._signers.checkpoint(checkpoint)
 
     def size(self, session: Session) -> int:
         """Return how many entries the log has, published or not."""
@@ -415,9 +428,13 @@ class Ledger:
         with self._reading() as session:
             return read_receipt(session, index)
 
+    def sign_trust_root(self, digest: bytes) -> str:
+        """Return the signature lines of the log's keys over the SHA-256 of a trust root."""
+        return self._signers.trust_root(digest)
+
     def cose_receipt(self, entry: EntryReceipt, subject: str) -> bytes:
         """Return an entry's receipt in COSE. Raises as `app.ledger.cose_receipt`."""
-        return sign_receipt(self._signer, entry, subject)
+        return sign_receipt(self._signers.signers[0], entry, subject, self.keys)
 
     def inclusion(self, index: int, size: int) -> list[bytes]:
         """Prove that entry `index` is in the tree of the first `size` entries.
@@ -450,7 +467,7 @@ class Ledger:
     def _open_stored(self, row: LogCheckpoint) -> Checkpoint:
         stored = Checkpoint(self.origin, row.size, row.root)
         try:
-            signed = open_checkpoint(row.note, self.verifier)
+            signed = self.open(row.note)
         except NoteError:
             raise ForkedError(
                 "another key or another origin signed the published checkpoint: set "
@@ -586,7 +603,7 @@ class Ledger:
                 self._recent.append(Published(appended, size, note, tail.nodes))
 
     def _store(self, session: Session, checkpoint: Checkpoint) -> str:
-        note = sign_checkpoint(checkpoint, self._signer, self._cosigner)
+        note = self._signers.checkpoint(checkpoint)
         row = {
             "size": checkpoint.size,
             "root": checkpoint.root,

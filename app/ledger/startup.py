@@ -9,6 +9,7 @@
                               keys and tokens (`app.ledger.key_rows`)
                   revoked.list  tags of revoked keys and tokens
                   erased.journal  tags of what was erased
+                  log.next.key, log.next.vkey, log.previous.vkeys, log.KEYID.announced.json
                   opendsr.key, opendsr.pem  an operator's, for `app.protocols.opendsr`
 """
 
@@ -35,6 +36,7 @@ from app.ledger.entry_macs import EntryKey, KeyMissingError, new_entry_key, pars
 from app.ledger.guard import SigningGuard
 from app.ledger.key_rows import FILE as REVOKED
 from app.ledger.key_rows import KeyRows, authenticate_rows
+from app.ledger.log_files import LOG_KEY, LOG_VKEY, SignerFiles
 from app.ledger.sequencer import Ledger, LogExistsError
 from app.settings import Settings
 from app.vault import master
@@ -59,7 +61,7 @@ from migrations import HEAD
 from models.database.sealed import seal_columns
 from models.database.session import make_engine, reading
 
-LOG_KEY, LOG_VKEY, GUARD = "log.key", "log.vkey", "log.guard.json"
+GUARD = "log.guard.json"
 ML_DSA_KEY, ML_DSA_VKEY = "log-mldsa.key", "log-mldsa.vkey"
 ENTRIES_KEY = "entries.key"
 ISSUER_KEY, ISSUER_PEM = "issuer.key", "issuer.pem"
@@ -128,9 +130,7 @@ def open_ledger(settings: Settings, engine: Engine, *, examine: bool = False) ->
         KeyMissingError: The log key is missing or not an Ed25519 key, entries.key is
             missing or not a key, or the list of revocations is missing.
     """
-    key = _load(settings.keys_dir / LOG_KEY)
-    if not isinstance(key, Ed25519PrivateKey):
-        raise KeyMissingError(f"{LOG_KEY} is not an Ed25519 key: restore the keys directory")
+    signers = SignerFiles(settings, load_ml_dsa(settings))
     with suppress(MasterKeyError):  # whoever needs it is told by `MasterKey.load`
         seal_columns(engine, MasterKey.load(settings))
     guard = SigningGuard(settings.keys_dir / GUARD)
@@ -140,8 +140,7 @@ def open_ledger(settings: Settings, engine: Engine, *, examine: bool = False) ->
         rows = KeyRows(entry_key, settings.keys_dir / REVOKED)
         rows.revoked()
         authenticate_rows(engine, rows)
-    signer, cosigner = NoteSigner(settings.origin, key), load_ml_dsa(settings)
-    return Ledger(engine, signer, guard, entry_key, cosigner)
+    return Ledger(engine, signers, guard, entry_key)
 
 
 def load_ml_dsa(settings: Settings) -> Cosigner | None:

@@ -23,7 +23,6 @@ from app.service.desk.decisions import withdraw
 from app.service.desk.opening import open_case
 from app.service.desk.parts import UNLIKE, UNLOGGED
 from lethe import canonical
-from lethe.log.checkpoint import open_checkpoint
 from lethe.log.entries import ERASURE_EVENT, parse_leaf
 from lethe.log.proofs import check_inclusion
 from lethe.log.tree import leaf_hash
@@ -129,7 +128,7 @@ def _confirm(services: Services, part: PartView) -> None:
         places = list(session.exec(query))
     for index in places:
         entry = services.ledger.receipt(index)
-        signed = open_checkpoint(entry.checkpoint, services.ledger.verifier)
+        signed = services.ledger.open(entry.checkpoint)
         hashed = leaf_hash(entry.leaf)
         check_inclusion(index, signed.size, hashed, entry.hashes, signed.root)
         leaf = parse_leaf(entry.leaf)

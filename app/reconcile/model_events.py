@@ -12,6 +12,7 @@ the few entries of each key.
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from sqlmodel import Session
@@ -22,7 +23,14 @@ from app.ledger.sequencer import Ledger
 from app.ledger.storage import read_leaves
 from app.reconcile.paged import ModelEvents, PageCache, Pages
 from lethe.log.checkpoint import Checkpoint
-from lethe.log.entries import ERASURE_EVENT, KEY_EVENT, MODEL_EVENT, Leaf, parse_leaf
+from lethe.log.entries import (
+    ERASURE_EVENT,
+    KEY_EVENT,
+    MODEL_EVENT,
+    SERVICE_KEY_EVENT,
+    Leaf,
+    parse_leaf,
+)
 from lethe.log.tree import leaf_hash
 from models.database.session import reading
 
@@ -30,6 +38,7 @@ PAGE = 1000  # leaves in memory at once
 KIND = f'"kind":"{MODEL_EVENT}"'.encode()  # in canonical JSON, and in no string of it
 REQUEST = f'"kind":"{ERASURE_EVENT}"'.encode()
 KEY = f'"kind":"{KEY_EVENT}"'.encode()
+SERVICE_KEY = f'"kind":"{SERVICE_KEY_EVENT}"'.encode()
 REF = slice(-39, -3)  # the ref of a request or key in its leaf, which ends with it and `"}}`
 AUDITS = "audit."  # the events of method audits
 CLOSED = ("certified", "failed", "refused", "withdrawn")  # states after which no job runs
@@ -50,6 +59,7 @@ class _Read:
         self.found: dict[str, Pages] = {}  # by model
         self.open: dict[bytes, list[tuple[int, bytes]]] = {}  # leaves as stored
         self.keys: dict[bytes, list[tuple[int, bytes]]] = {}  # by the ref of a registration
+        self.service_keys: list[tuple[int, bytes]] = []  # leaves on the service's own keys
 
 
 class _New:
@@ -60,6 +70,7 @@ class _New:
         self._found: dict[str, Pages] = {}
         self._open: dict[bytes, list[tuple[int, bytes]] | None] = {}  # None: closed since
         self._keys: list[tuple[int, bytes]] = []
+        self._service_keys: list[tuple[int, bytes]] = []
 
     def see(self, index: int, data: bytes) -> None:
         """Take one leaf into account."""
@@ -69,10 +80,13 @@ class _New:
             self._see_request(index, data)
         elif KEY in data:
             self._keys.append((index, data))
+        elif SERVICE_KEY in data:
+            self._service_keys.append((index, data))
 
     def commit(self, peaks: Peaks) -> None:
         """Make it part of what was read."""
         self._read.found.update(self._found)
+        self._read.service_keys += self._service_keys
         for ref, leaves in self._open.items():
             if leaves is None:
                 self._read.open.pop(ref, None)
@@ -136,6 +150,24 @@ def model_refs(ledger: Ledger) -> list[str]:
     with read.lock:
         _read_on(ledger, read)
         return sorted(ref for ref, pages in read.found.items() if pages.of(""))
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceKeyEvents:
+    """The signed entries on the service's keys of the log's first `size`, with their root."""
+
+    entries: tuple[tuple[int, bytes], ...]
+    size: int
+    root: bytes
+
+
+def service_key_events(ledger: Ledger) -> ServiceKeyEvents:
+    """Return the signed entries on the service's own keys. Raises as `model_events`."""
+    with _first:
+        read = _known.setdefault(ledger, _Read())
+    with read.lock:
+        _read_on(ledger, read)
+        return ServiceKeyEvents(tuple(read.service_keys), read.peaks.size, read.peaks.root())
 
 
 def request_events(ledger: Ledger, ref: str) -> list[tuple[int, Leaf]]:

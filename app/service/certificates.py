@@ -3,14 +3,16 @@
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from sqlmodel import Session, select
 
-from app.ledger.startup import load_issuer
+from app.keys.issuer import issuer_keys
+from app.keys.log import logged_keys
+from app.keys.trust_root import trust_root
 from app.problems import NotFoundError, NotIssuedError
+from app.reconcile.model_events import service_key_events
 from app.service.context import Services
 from app.service.requests import find
 from app.witnesses.rows import Rows
 from lethe.certificates.bundle import build_bundle
 from lethe.certificates.verify import Verdict, verify_certificate
-from lethe.log.checkpoint import open_checkpoint
 from lethe.signing.keys import public_pem
 from models import Artifact, Certificate, LogEntry, Verification
 
@@ -35,8 +37,9 @@ def bundle(services: Services, request_id: str) -> bytes:
         receipt = services.ledger.receipt(row.log_index)
         note, proof = receipt.checkpoint, list(receipt.hashes)
     else:
-        size = open_checkpoint(note, services.ledger.verifier).size
+        size = services.ledger.open(note).size
         proof = services.ledger.inclusion(row.log_index, size)
+    _, key = logged_keys(services.ledger).open(note)
     return build_bundle(
         row.envelope,
         issuer_keyid=row.issuer_keyid,
@@ -44,7 +47,7 @@ def bundle(services: Services, request_id: str) -> bytes:
         index=row.log_index,
         proof=proof,
         checkpoint_note=note,
-        log=services.ledger.verifier,
+        log=key.verifier,
     )
 
 
@@ -90,24 +93,29 @@ def _issued(session: Session, request_id: str) -> Certificate:
 def verify(
     services: Services, data: bytes, evidence_file: bytes | None, model: bytes | None
 ) -> Verdict:
-    """Return the numbered verdict on a bundle under this service's keys."""
-    issuer, keyid = issuer_key(services)
+    """Return the numbered verdict on a bundle under all keys that this service ever had."""
     return verify_certificate(
         data,
-        log=services.ledger.verifier,
-        issuer=issuer,
-        issuer_keyid=keyid,
+        log=logged_keys(services.ledger),
+        issuer=issuer_keys(services.settings, services.ledger),
         model=model,
         evidence=evidence_file,
     )
 
 
 def issuer_key(services: Services) -> tuple[EllipticCurvePublicKey, str]:
-    """Return the issuer's public key and its name."""
-    key, keyid = load_issuer(services.settings)
-    return key.public_key(), keyid
+    """Return the issuer's latest public key and its name."""
+    latest = issuer_keys(services.settings, services.ledger).keys[-1]
+    return latest.key, latest.keyid
+
+
+def trust_root_if_needed(services: Services) -> str:
+    """Return the trust root once the log has an entry on keys, or nothing."""
+    if not service_key_events(services.ledger).entries:
+        return ""
+    return trust_root(services.settings, services.ledger).decode()
 
 
 def issuer_pem(services: Services) -> str:
-    """Return the issuer's public key in PEM."""
+    """Return the issuer's latest public key in PEM."""
     return public_pem(issuer_key(services)[0])

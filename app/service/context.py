@@ -88,7 +88,7 @@ def _open(settings: Settings, engine: Engine) -> Services:
     master = MasterKey.load(settings)
     journal = ErasureJournal(settings.keys_dir / JOURNAL, master)
     require_applied(engine, master, journal)
-    begin(ledger, policy := load_policy(settings, ledger.verifier))
+    begin(ledger, policy := load_policy(settings, ledger.keys))
     return Services(
         settings=settings,
         engine=engine,

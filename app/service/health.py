@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 from sqlalchemy import text
 
+from app.keys.issuer import signing_issuer
 from app.ledger import storage
 from app.ledger.entry_macs import KeyMissingError
-from app.ledger.guard import require_extends
+from app.ledger.guard import GuardError, require_extends
 from app.ledger.startup import ISSUER_PEM, load_issuer, open_ledger
 from app.problems import NotReadyError
 from app.service import public_log
@@ -142,9 +143,15 @@ def _keys(services: Services) -> None:
     stored = open_ledger(settings, services.engine)
     if not stored.has_keys_of(services.ledger):
         raise KeyMissingError("a key of the log is another than at the start: restore it")
-    issuer, _ = load_issuer(settings)
+    try:
+        issuer = signing_issuer(settings, services.ledger)[0]
+    except GuardError:  # the part `guard` says what is wrong with it
+        issuer = load_issuer(settings)[0]
     if (settings.keys_dir / ISSUER_PEM).read_text() != public_pem(issuer):
-        raise KeyMissingError("the issuer's key is not that of issuer.pem: restore it")
+        raise KeyMissingError(
+            "the issuer's key is not that of issuer.pem: restore it, or run `lethe keys rotate "
+            "issuer` again where that was interrupted"
+        )
     with services.reading() as session:
         services.artifacts.require_master(session, MasterKey.load(settings))
 

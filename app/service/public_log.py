@@ -11,7 +11,6 @@ from app.schemas.log import ConsistencyView, EntryView, InclusionView
 from app.service.context import Services
 from app.service.paging import parse_number
 from app.witnesses.rows import Rows
-from lethe.log.checkpoint import open_checkpoint
 from lethe.log.proofs import consistency_proof, inclusion_proof
 from lethe.log.tiles import (
     TILE_HEIGHT,
@@ -205,7 +204,7 @@ def check_published(services: Services) -> None:
     """
     with services.reading() as session:
         row = _latest(session)
-        checkpoint = open_checkpoint(row.note, services.ledger.verifier)
+        checkpoint = services.ledger.open(row.note)
         root = NodeTable(session).root_at(checkpoint.size)
     if checkpoint.root != root:
         raise NotFoundError("the database does not hold the tree that was signed")

@@ -1,13 +1,14 @@
 """COSE receipts of certificates: made of a certificate file that verifies with our keys."""
 
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
-
+from app.keys.issuer import issuer_keys
+from app.keys.log import logged_keys
 from app.ledger.receipt import EntryReceipt
 from app.ledger.sequencer import Ledger
 from app.problems import ReceiptRefusedError
 from app.service import certificates
 from app.service.context import Services
 from lethe.certificates.bundle import parse_bundle
+from lethe.certificates.issuers import IssuerKeys
 from lethe.certificates.verify import verify_certificate
 
 
@@ -19,11 +20,11 @@ def of_request(services: Services, request_id: str) -> bytes:
         NotIssuedError: The request is not certified.
         ReceiptRefusedError: The stored certificate does not verify.
     """
-    issuer, _ = certificates.issuer_key(services)
-    return of_file(services.ledger, issuer, certificates.bundle(services, request_id))
+    file = certificates.bundle(services, request_id)
+    return of_file(services.ledger, issuer_keys(services.settings, services.ledger), file)
 
 
-def of_file(ledger: Ledger, issuer: EllipticCurvePublicKey, file: bytes) -> bytes:
+def of_file(ledger: Ledger, issuers: IssuerKeys, file: bytes) -> bytes:
     """Return the receipt of a certificate file's log entry.
 
     Its subject names the certificate, so the file is verified first: whoever writes the
@@ -32,7 +33,7 @@ def of_file(ledger: Ledger, issuer: EllipticCurvePublicKey, file: bytes) -> byte
     Raises:
         ReceiptRefusedError: The file is not a certificate of this log and issuer.
     """
-    verdict = verify_certificate(file, log=ledger.verifier, issuer=issuer)
+    verdict = verify_certificate(file, log=logged_keys(ledger), issuer=issuers)
     if verdict.result != "PASS" or verdict.statement is None:
         raise ReceiptRefusedError(
             "the certificate does not verify with the keys of this installation: "

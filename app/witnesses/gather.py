@@ -19,7 +19,7 @@ from app.ledger.sequencer import Ledger
 from app.settings import Settings
 from app.witnesses import standing
 from app.witnesses.rows import Rows
-from lethe.log.checkpoint import Checkpoint, open_checkpoint
+from lethe.log.checkpoint import Checkpoint
 from lethe.log.note import split_note
 from lethe.log.policy import Policy
 from lethe.witness.ask import Asker, ContradictingError, Cosigned, WitnessFailureError
@@ -80,7 +80,7 @@ class Gatherer:
         """
         begin(self._ledger, self._policy)
         latest = self._ledger.latest()
-        checkpoint = open_checkpoint(latest.note, self._ledger.verifier)
+        checkpoint = self._ledger.open(latest.note)
         self._ask(latest.note, checkpoint)
         return self._store(latest.note, checkpoint)
 
@@ -163,7 +163,7 @@ class Gatherer:
 
     def _evidence(self, target: _Target) -> str | None:
         """Return the note by which a witness proves what it says, None if it does not."""
-        note = target.asker.last(self._ledger.verifier)
+        note = target.asker.last(self._ledger.keys)
         if note is None:
             return None
         # Read after the note: another worker may have had a larger tree cosigned meanwhile.

@@ -4,11 +4,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from app.settings import Settings, SettingsError
-from lethe.log.note import NoteVerifier
+from lethe.log.log_keys import LogKeys
 from lethe.log.policy import MAX_POLICY, NONE, Policy, PolicyError, parse_policy
 
 
-def load_policy(settings: Settings, log: NoteVerifier) -> Policy | None:
+def load_policy(settings: Settings, log: LogKeys) -> Policy | None:
     """Return the policy, None if none is set.
 
     Raises:
@@ -28,9 +28,10 @@ def load_policy(settings: Settings, log: NoteVerifier) -> Policy | None:
         raise SettingsError(f"LETHE_WITNESS_POLICY: {error.detail}") from None
     if policy.quorum == NONE:
         raise SettingsError("LETHE_WITNESS_POLICY: its quorum is none: unset it, or name one")
-    if not policy.accepts(log):
+    if not any(map(policy.accepts, log.verifiers)):
         raise SettingsError(
-            f"LETHE_WITNESS_POLICY: it lists other logs than this one, whose key is {log.vkey}"
+            "LETHE_WITNESS_POLICY: it lists other logs than this one, whose key is "
+            f"{log.verifiers[-1].vkey}"
         )
     for witness in policy.witnesses:
         parts = urlsplit(witness.url or "")

@@ -7,7 +7,6 @@ from sqlmodel import Session, col, select
 from app.ledger import storage
 from app.ledger.sequencer import Ledger
 from lethe.errors import LetheError
-from lethe.log.checkpoint import open_checkpoint
 from lethe.log.note import NoteVerifier
 from lethe.log.policy import Policy
 from models import WitnessStanding
@@ -69,7 +68,7 @@ def standings(session: Session) -> list[WitnessStanding]:
 def contradicts(session: Session, ledger: Ledger, note: str) -> bool:
     """Return whether the log's key signed `note` and the log does not extend its tree."""
     try:
-        held = open_checkpoint(note, ledger.verifier)
+        held = ledger.open(note)
     except LetheError:
         return False
     if held.size > storage.read_size(session):

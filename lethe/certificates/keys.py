@@ -31,16 +31,16 @@ def read_log_key(path: Path) -> NoteVerifier:
     return _read_vkey(path, log=True)
 
 
-def read_ml_dsa_key(path: Path, log: NoteVerifier) -> NoteVerifier:
-    """Return the log's ML-DSA-44 key from a file.
+def read_ml_dsa_key(path: Path, log: str) -> NoteVerifier:
+    """Return the ML-DSA-44 key of the log of this name from a file.
 
     Raises:
         PublicKeyError: It holds none, or one of another name than the log's.
         OSError: The file cannot be read.
     """
     key = _read_vkey(path, log=False)
-    if key.kind != ML_DSA_44 or key.name != log.name:
-        raise PublicKeyError(f"{path.name} is not an ML-DSA-44 key of {log.name}: {AGAIN}")
+    if key.kind != ML_DSA_44 or key.name != log:
+        raise PublicKeyError(f"{path.name} is not an ML-DSA-44 key of {log}: {AGAIN}")
     return key
 
 

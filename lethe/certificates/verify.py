@@ -1,4 +1,4 @@
-"""Verification of a certificate, offline, from two public keys: nine numbered steps.
+"""Verification of a certificate, offline, from two public keys or a trust root: nine steps.
 
 The numbers are those of docs/certificate.md and of the verdict. A step trusts only what
 the steps before it proved; the first that fails ends the verification, and whatever the
@@ -26,10 +26,12 @@ from lethe.certificates.dsse import check_signature
 from lethe.certificates.errors import CertificateError
 from lethe.certificates.escalation import read_escalation
 from lethe.certificates.evidence import check_evidence
+from lethe.certificates.issuers import IssuerKeys
 from lethe.certificates.keys import ISSUER_KEY, LOG_KEY, read_issuer, read_log_key
 from lethe.certificates.statement import Statement, parse_statement
+from lethe.certificates.trust_root import parse_trust_root
 from lethe.errors import LetheError
-from lethe.log.checkpoint import open_checkpoint
+from lethe.log.log_keys import LogKeys, log_keys
 from lethe.log.note import NoteVerifier, not_verified, read_note
 from lethe.log.policy import NONE, Policy
 from lethe.log.proofs import check_inclusion
@@ -95,13 +97,15 @@ class Verdict:
 def verify(
     certificate: bytes | Path,
     *,
-    keys: Path,
+    keys: Path | None = None,
+    trust_root: bytes | Path | None = None,
     model: bytes | Path | None = None,
     evidence: bytes | Path | None = None,
 ) -> Verdict:
-    """Verify a certificate offline with the operator's public keys.
+    """Verify a certificate offline with the operator's public keys, or with its trust root.
 
-    `keys` is a directory with `log.vkey` and `issuer.pem`, as the operator gives it out.
+    `keys` is a directory with `log.vkey` and `issuer.pem`, as the operator gives it out;
+    `trust_root` the file that names all keys that the issuer ever had. Give one of both.
     `model` and `evidence` are the files that the certificate should be about; without them
     the steps that look at them say "not checked". A path is read, bytes are taken as they are.
 
@@ -110,15 +114,27 @@ def verify(
 
     Raises:
         PublicKeyError: A key file does not hold the key it should.
+        TrustRootError: The trust root is none, or its log did not sign it.
+        ValueError: Both, or neither, of keys and trust root were given.
         OSError: A file cannot be read.
     """
+    if (keys is None) == (trust_root is None):
+        raise ValueError("give keys or a trust root")
     if isinstance(certificate, Path):
         with certificate.open("rb") as file:
             certificate = file.read(MAX_BUNDLE + 1)  # any more would only be refused later
+    log: NoteVerifier | LogKeys
+    issuer: EllipticCurvePublicKey | IssuerKeys
+    if keys is not None:
+        log, issuer = read_log_key(keys / LOG_KEY), read_issuer(keys / ISSUER_KEY)
+    else:
+        data = trust_root.read_bytes() if isinstance(trust_root, Path) else trust_root
+        root = parse_trust_root(data or b"")
+        log, issuer = root.log, root.issuers
     return verify_certificate(
         certificate,
-        log=read_log_key(keys / LOG_KEY),
-        issuer=read_issuer(keys / ISSUER_KEY),
+        log=log,
+        issuer=issuer,
         model=model,
         evidence=evidence.read_bytes() if isinstance(evidence, Path) else evidence,
     )
@@ -127,8 +143,8 @@ def verify(
 def verify_certificate(
     bundle: bytes,
     *,
-    log: NoteVerifier,
-    issuer: EllipticCurvePublicKey,
+    log: NoteVerifier | LogKeys,
+    issuer: EllipticCurvePublicKey | IssuerKeys,
     issuer_keyid: str | None = None,
     model: bytes | Path | None = None,
     evidence: bytes | None = None,
@@ -139,6 +155,8 @@ def verify_certificate(
 ) -> Verdict:
     """Verify a certificate file against the log's and the issuer's key.
 
+    `log` and `issuer` may be all keys that they ever had, from a trust root: then the
+    certificate's place in the log decides which might sign, in step 5, where it is proved.
     `issuer_keyid` pins the name of the issuer's key as well. `model` is the artifact that
     the certificate should be about, `evidence` its evidence file. At least `threshold` of
     `witnesses` must have signed the checkpoint, or in their place the quorum of `policy`, which
@@ -160,7 +178,7 @@ def verify_certificate(
         raise ValueError("a policy names its witnesses: give no others")
     run = _Run(
         bundle,
-        log,
+        log_keys(log),
         issuer,
         issuer_keyid,
         model,
@@ -191,8 +209,8 @@ class _Run:
     """What was given, and what the steps have proved so far."""
 
     bundle: bytes
-    log: NoteVerifier
-    issuer: EllipticCurvePublicKey
+    log: LogKeys
+    issuer: EllipticCurvePublicKey | IssuerKeys
     issuer_keyid: str | None
     model: bytes | Path | None
     evidence: bytes | None
@@ -201,6 +219,7 @@ class _Run:
     policy: Policy | None
     second: tuple[NoteVerifier, ...]  # the log's key of ML-DSA-44, if it is asked for
     parsed: Bundle = field(init=False)
+    key: EllipticCurvePublicKey = field(init=False)  # the issuer's, as the entry names it
     statement: Statement = field(init=False)
 
     def bundle_parses(self) -> str:
@@ -209,15 +228,23 @@ class _Run:
 
     def leaf_matches_envelope(self) -> str:
         # Compared as a whole: digest, signature and issuer key are then those of the log.
-        expected = leaf_of(self.parsed.dsse_envelope, self.issuer)
-        entered = self.parsed.entry.canonicalized_body
-        if entered != expected:
-            named = issuer_named_by(entered, self.parsed.dsse_envelope)
-            if named is not None:
+        envelope, entered = self.parsed.dsse_envelope, self.parsed.entry.canonicalized_body
+        named = issuer_named_by(entered, envelope)
+        if isinstance(self.issuer, IssuerKeys):
+            if named is None:
                 raise StepError(
-                    f"the certificate names issuer key SHA-256 {_short(named)}, yours is "
-                    f"{_short(spki_of(self.issuer))}: another key file, or another operator"
+                    "the log entry is not this envelope's: payload, signature or entry is "
+                    "another"
                 )
+            self.key = self.issuer.named(named).key
+        elif entered == leaf_of(envelope, self.issuer):
+            self.key = self.issuer
+        elif named is not None:
+            raise StepError(
+                f"the certificate names issuer key SHA-256 {_short(named)}, yours is "
+                f"{_short(spki_of(self.issuer))}: another key file, or another operator"
+            )
+        else:
             raise StepError(
                 "the log entry is not this envelope's under this issuer key: payload, "
                 "signature, entry or issuer key is another"
@@ -226,7 +253,7 @@ class _Run:
 
     def envelope_signature(self) -> str:
         keyid = self.parsed.keyid if self.issuer_keyid is None else self.issuer_keyid
-        check_signature(self.parsed.dsse_envelope, self.issuer, keyid)
+        check_signature(self.parsed.dsse_envelope, self.key, keyid)
         return "ECDSA P-256 with SHA-256 by the issuer"
 
     def inclusion_proof(self) -> str:
@@ -237,29 +264,38 @@ class _Run:
 
     def checkpoint(self) -> str:
         entry = self.parsed.entry
-        if entry.log_id.key_id != self.log.log_id:
+        named = [one for one in self.log.keys if one.verifier.log_id == entry.log_id.key_id]
+        if not named:
             raise StepError("the bundle names another log than the given log key")
         proof = entry.inclusion_proof
-        signed = open_checkpoint(proof.checkpoint.envelope, self.log)
+        signed, _ = LogKeys(tuple(named)).open(proof.checkpoint.envelope)
         if (signed.size, signed.root) != (proof.tree_size, proof.root_hash):
             raise StepError("the checkpoint is of another tree than the inclusion proof")
+        found = ""
+        if isinstance(self.issuer, IssuerKeys):
+            root = self.issuer.root
+            if signed.size == self.issuer.size and root is not None and signed.root != root:
+                raise StepError("the log forked: the trust root's tree of this size is another")
+            found = "; " + self.issuer.check(spki_of(self.key), proof.log_index)
         if not self.second:
-            return f"Ed25519 by {self.log.name}, size {signed.size}"
-        if len(read_note(proof.checkpoint.envelope, [self.log, *self.second]).verified) != 2:
+            return f"Ed25519 by {self.log.name}, size {signed.size}{found}"
+        both = [named[0].verifier, *self.second]
+        if len(read_note(proof.checkpoint.envelope, both).verified) != 2:
             raise StepError("the log did not sign the checkpoint once with each of both keys")
-        return f"Ed25519 and ML-DSA-44 by {self.log.name}, size {signed.size}"
+        return f"Ed25519 and ML-DSA-44 by {self.log.name}, size {signed.size}{found}"
 
     def witness_policy(self) -> str:
         note = self.parsed.entry.inclusion_proof.checkpoint.envelope
         # Refuses a wrong line of a witness, whether it is required or not.
-        opened = read_note(note, [self.log, *self.second, *self.witnesses])
+        own = [*self.log.verifiers, *self.second]
+        opened = read_note(note, [*own, *self.witnesses])
         lines = [(key.name, key.key_id) for key in opened.verified]
         if len(set(lines)) != len(lines):
             raise StepError("a key signed the checkpoint twice")
-        # Step 5 saw the log's lines.
-        known, signed = len(self.witnesses), len(lines) - 1 - len(self.second)
+        known = len(self.witnesses)
+        signed = sum(key not in own for key in opened.verified)
         if self.policy is not None:
-            if not self.policy.accepts(self.log):
+            if not any(map(self.policy.accepts, self.log.verifiers)):
                 raise StepError("the policy lists other logs than this one")
             found = f"{signed} of {known} witnesses of the policy signed"
             if not self.policy.is_met({key.vkey for key in opened.verified}):

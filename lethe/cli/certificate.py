@@ -15,6 +15,7 @@ import click
 from lethe import canonical
 from lethe.cli.commands import Commands
 from lethe.cli.options import service_url
+from lethe.cli.trusted import key_file, trust_root_option, trusted
 from lethe.errors import LetheError
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def certificate() -> None:
 @click.option("--log-key", type=_File, help="The log's verifier key (vkey).")
 @click.option("--issuer-key", type=_File, help="The issuer's public key (PEM, P-256).")
 @click.option("--issuer-keyid", help="Required keyid of the issuer.")
+@trust_root_option
 @click.option("--model", type=_File, help="The published model file.")
 @click.option("--evidence", type=_File, help="The certificate's evidence file.")
 @click.option("--witness", type=_File, multiple=True, help="A witness's vkey; repeatable.")
@@ -64,6 +66,7 @@ def verify(
     log_key: Path | None,
     issuer_key: Path | None,
     issuer_keyid: str | None,
+    trust_root: Path | None,
     model: Path | None,
     evidence: Path | None,
     witness: tuple[Path, ...],
@@ -74,25 +77,18 @@ def verify(
 ) -> None:
     """Verify a certificate file offline, in nine numbered steps.
 
-    Give --keys, or --log-key and --issuer-key. Exits with 0 if it passes, 1 if it does not or
-    is an authentic certificate of a removal that failed, 2 if the keys or files cannot be used.
+    Give --trust-root, or --keys, or --log-key and --issuer-key. Exits with 0 if it passes, 1 if
+    it does not or is an authentic certificate of a removal that failed, 2 if the keys or files
+    cannot be used.
     """
     from lethe.certificates.bundle import MAX_BUNDLE
-    from lethe.certificates.keys import (
-        ISSUER_KEY,
-        LOG_KEY,
-        read_issuer,
-        read_log_key,
-        read_ml_dsa_key,
-        read_witness_key,
-    )
+    from lethe.certificates.keys import read_ml_dsa_key, read_witness_key
     from lethe.certificates.verify import verify_certificate
     from lethe.log.policy import parse_policy
 
     if policy is not None and (witness or threshold is not None):
         raise click.UsageError("--policy names witnesses and quorum: leave out the others")
-    log = read_log_key(_key_file(log_key, keys, LOG_KEY, "--log-key"))
-    issuer = read_issuer(_key_file(issuer_key, keys, ISSUER_KEY, "--issuer-key"))
+    log, issuer, root = trusted(keys, trust_root, log_key, issuer_key)
     required = len(witness) if threshold is None else threshold
     if required > len(witness):
         raise click.UsageError("--threshold is above the number of --witness keys")
@@ -108,11 +104,16 @@ def verify(
         witnesses=[read_witness_key(path) for path in witness],
         threshold=required,
         policy=None if policy is None else parse_policy(policy.read_bytes()),
-        log_ml_dsa=None if log_mldsa_key is None else read_ml_dsa_key(log_mldsa_key, log),
+        log_ml_dsa=None if log_mldsa_key is None else read_ml_dsa_key(log_mldsa_key, log.name),
     )
     if as_json:
         click.echo(json.dumps(verdict.to_json()))
     else:
+        if root is not None:
+            click.echo(
+                f"trust root of {root.log.name}: its first {root.issuers.size} entries, "
+                f"made {root.made_at:%Y-%m-%d %H:%M:%SZ}"
+            )
         _print_verdict(file.name, verdict)
     if verdict.result != "PASS":
         sys.exit(1)
@@ -142,11 +143,14 @@ def show(file: Path, as_json: bool) -> None:
 
 
 @certificate.command()
-def schema() -> None:
+@click.option("--trust-root", is_flag=True, help="That of trust roots in its place.")
+def schema(trust_root: bool) -> None:
     """Print the JSON schema of the statement."""
     from lethe.certificates.statement import statement_schema
+    from lethe.certificates.trust_root import trust_root_schema
 
-    click.echo(json.dumps(statement_schema(), indent=2))
+    found = trust_root_schema() if trust_root else statement_schema()
+    click.echo(json.dumps(found, indent=2))
 
 
 @certificate.command()
@@ -178,8 +182,8 @@ def page(keys: Path | None, out: Path) -> None:
 
     vkey = pem = ""
     if keys is not None:
-        vkey = read_log_key(_key_file(None, keys, LOG_KEY, "--keys")).vkey
-        pem = public_pem(read_issuer(_key_file(None, keys, ISSUER_KEY, "--keys"))).strip()
+        vkey = read_log_key(key_file(None, keys, LOG_KEY, "--keys")).vkey
+        pem = public_pem(read_issuer(key_file(None, keys, ISSUER_KEY, "--keys"))).strip()
     _write(out, alone(vkey, pem).encode())
     click.echo(str(out))
 
@@ -189,6 +193,7 @@ def page(keys: Path | None, out: Path) -> None:
 @click.option("--format", "form", type=click.Choice(["html", "pdf"]), default="html")
 @click.option("--language", type=click.Choice(["en", "de", "fr"]), default="en")
 @click.option("--keys", type=_Directory, help="Verify with log.vkey and issuer.pem from here.")
+@trust_root_option
 @click.option(
     "--page-url", default="", help="Address of the verification page, for link and QR code."
 )
@@ -202,24 +207,23 @@ def report(
     form: str,
     language: "Language",
     keys: Path | None,
+    trust_root: Path | None,
     page_url: str,
     out: Path | None,
 ) -> None:
     """Make a document for people of a certificate file.
 
-    The document is HTML or PDF/A-3 with the file attached (extra `pdf`). Without --keys it says
-    that nothing was verified. Exits with 1 if it does not verify.
+    The document is HTML or PDF/A-3 with the file attached (extra `pdf`). Without --keys or
+    --trust-root it says that nothing was verified. Exits with 1 if it does not verify.
     """
-    from lethe.certificates.keys import ISSUER_KEY, LOG_KEY, read_issuer, read_log_key
     from lethe.certificates.verify import verify_certificate
     from lethe.report.certificate import Sheet, certificate_html
     from lethe.report.pdf import certificate_pdf
     from lethe.words.texts import texts
 
     data, verdict = file.read_bytes(), None
-    if keys is not None:
-        log = read_log_key(_key_file(None, keys, LOG_KEY, "--keys"))
-        issuer = read_issuer(_key_file(None, keys, ISSUER_KEY, "--keys"))
+    if keys is not None or trust_root is not None:
+        log, issuer, _ = trusted(keys, trust_root)
         verdict = verify_certificate(data, log=log, issuer=issuer)
     if page_url and not page_url.startswith(("https://", "http://")):
         raise click.UsageError("--page-url begins with https:// or http://")
@@ -239,24 +243,25 @@ def report(
 
 @certificate.command()
 @click.argument("file", type=_File)
-@click.option("--keys", type=_Directory, required=True, help="log.vkey and issuer.pem.")
+@click.option("--keys", type=_Directory, help="A directory with log.vkey and issuer.pem.")
+@trust_root_option
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Output file. Default: CERTIFICATE_ID.cdx.json.",
 )
-def cyclonedx(file: Path, keys: Path, out: Path | None) -> None:
+def cyclonedx(file: Path, keys: Path | None, trust_root: Path | None, out: Path | None) -> None:
     """Write a CycloneDX 1.6 declaration that names the certificate FILE by its digest.
 
     The certificate is verified first; of one that does not verify nothing is written.
     """
     from lethe.certificates.bundle import MAX_BUNDLE
-    from lethe.certificates.keys import ISSUER_KEY, LOG_KEY, read_issuer, read_log_key
     from lethe.certificates.verify import verify_certificate
     from lethe.protocols.cyclonedx import UnverifiedError, declaration
 
-    log = read_log_key(_key_file(None, keys, LOG_KEY, "--keys"))
-    issuer = read_issuer(_key_file(None, keys, ISSUER_KEY, "--keys"))
+    if keys is None and trust_root is None:
+        raise click.UsageError("give --keys or --trust-root")
+    log, issuer, _ = trusted(keys, trust_root)
     with file.open("rb") as opened:
         data = opened.read(MAX_BUNDLE + 1)
     verdict = verify_certificate(data, log=log, issuer=issuer)
@@ -302,19 +307,6 @@ def _write(path: Path, data: bytes) -> None:
         path.write_bytes(data)
     except OSError as error:
         raise click.UsageError(f"cannot write {path}: {error.strerror}") from None
-
-
-def _key_file(given: Path | None, keys: Path | None, name: str, option: str) -> Path:
-    if given is not None:
-        return given
-    if keys is None:
-        raise click.UsageError(f"give {option}, or --keys with a directory that has {name}")
-    if not (keys / name).is_file():
-        raise click.UsageError(
-            f"the directory of --keys has no {name}: "
-            "the operator gives it to you (docs/auditor-guide.md)"
-        )
-    return keys / name
 
 
 def _download(url: str) -> bytes:

@@ -20,15 +20,20 @@ from lethe.log.follow import (
     succeeded,
     verify_log,
 )
+from lethe.log.log_keys import LogKeys
 from lethe.log.note import NoteError, NoteVerifier, not_verified, parse_log_vkey
 from lethe.log.spelling import format_base64
 from lethe.log.watch import Look, watch
 
 _vkey_option = click.option(
     "--vkey",
-    required=True,
     metavar="FILE|STRING",
     help="The log's verifier key, or a file that holds it.",
+)
+_trust_root_option = click.option(
+    "--trust-root",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Names the log's keys after a rotation; --vkey is then the key that you know.",
 )
 _full_option = click.option(
     "--full", is_flag=True, help="Read everything, also what was verified before."
@@ -44,6 +49,7 @@ def log() -> None:
 @log.command()
 @click.argument("url_or_dir")
 @_vkey_option
+@_trust_root_option
 @click.option(
     "--state",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -51,7 +57,14 @@ def log() -> None:
 )
 @_full_option
 @_json_option
-def verify(url_or_dir: str, vkey: str, state: Path | None, full: bool, as_json: bool) -> None:
+def verify(
+    url_or_dir: str,
+    vkey: str | None,
+    trust_root: Path | None,
+    state: Path | None,
+    full: bool,
+    as_json: bool,
+) -> None:
     """Verify every entry and tile of a log.
 
     All are checked against the signed checkpoint URL_OR_DIR/checkpoint. With a state file, only
@@ -59,7 +72,7 @@ def verify(url_or_dir: str, vkey: str, state: Path | None, full: bool, as_json: 
     since is read. Exits with 0 if the log verifies, 1 if it does not, and 2 if it cannot be
     read.
     """
-    verifier = _read_vkey(vkey)
+    verifier = _read_keys(vkey, trust_root)
     _report(as_json, lambda: verify_log(fetch_from(url_or_dir), verifier, state, full=full))
 
 
@@ -67,16 +80,24 @@ def verify(url_or_dir: str, vkey: str, state: Path | None, full: bool, as_json: 
 @click.argument("url")
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @_vkey_option
+@_trust_root_option
 @_full_option
 @_json_option
-def mirror(url: str, directory: Path, vkey: str, full: bool, as_json: bool) -> None:
+def mirror(
+    url: str,
+    directory: Path,
+    vkey: str | None,
+    trust_root: Path | None,
+    full: bool,
+    as_json: bool,
+) -> None:
     """Verify a log and copy it to DIRECTORY.
 
     Any static web server can serve the copy. A mirror that already holds an earlier
     checkpoint only accepts a log that extends it, and reads only what was added since. Exits as
     `verify` does.
     """
-    verifier = _read_vkey(vkey)
+    verifier = _read_keys(vkey, trust_root)
     _report(as_json, lambda: mirror_log(fetch_from(url), verifier, directory, full=full))
 
 
@@ -152,6 +173,17 @@ def _tell(as_json: bool, found: Look) -> None:
         text = f"{str(found.alarm).upper()}: {found.detail}"
         text += "" if kept is None else f"; the signed checkpoint is kept in {kept}"
     click.echo(json.dumps(words) if as_json else plain(f"{at}  {text}"))
+
+
+def _read_keys(vkey: str | None, trust_root: Path | None) -> NoteVerifier | LogKeys:
+    known = None if vkey is None else _read_vkey(vkey)
+    if trust_root is not None:
+        from lethe.certificates.trust_root import parse_trust_root
+
+        return parse_trust_root(trust_root.read_bytes(), known).log
+    if known is None:
+        raise click.UsageError("give --vkey, --trust-root or both")
+    return known
 
 
 def _read_vkey(file_or_text: str) -> NoteVerifier:

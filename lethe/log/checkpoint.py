@@ -74,16 +74,16 @@ def parse_checkpoint(text: str) -> Checkpoint:
 
 
 def sign_checkpoint(
-    checkpoint: Checkpoint, signer: NoteSigner, cosigner: Cosigner | None = None
+    checkpoint: Checkpoint, *signers: NoteSigner, cosigner: Cosigner | None = None
 ) -> str:
-    """Return the checkpoint as a note signed by the log's key, and by `cosigner` with the time.
+    """Return the checkpoint as a note by the log's keys, and by `cosigner` with the time.
 
     The caller promises never to sign two checkpoints of which neither extends the other:
     whoever holds both can prove that the log forked.
     """
     text = format_checkpoint(checkpoint)
     line = "" if cosigner is None else cosigner.line(text, int(time.time()))
-    return sign_note(text, signer) + line
+    return sign_note(text, *signers) + line
 
 
 def open_checkpoint(note: str, verifier: NoteVerifier, origin: str | None = None) -> Checkpoint:

@@ -20,6 +20,7 @@ from rfc8785 import CanonicalizationError
 from lethe import canonical
 from lethe.errors import LetheError
 from lethe.log.checkpoint import open_checkpoint
+from lethe.log.key_changes import KeyChange, key_change
 from lethe.log.note import parse_log_vkey, read_note
 from lethe.log.spelling import format_base64, parse_base64
 from lethe.log.tiles import MAX_ENTRY
@@ -31,6 +32,7 @@ ERASURE_EVENT = "erasure-event"
 MODEL_EVENT = "model-event"
 KEY_EVENT = "key-event"
 LOG_EVENT, SUCCEEDED = "log-event", "log.succeeded"  # the first entry of a log after another
+SERVICE_KEY_EVENT = "service-key-event"  # of a key that signs here; lethe/log/key_changes.py
 HASHEDREKORD = "hashedrekord"  # a certificate; lethe/certificates/bundle.py writes it
 
 MAX_EVENT = 60  # characters, as the tables hold it
@@ -63,7 +65,7 @@ class Leaf:
 
     `digests` maps names to SHA-256 in lower-case hex; a certificate's is "sha256", over the
     pre-authentication encoding of its envelope. `checkpoint` is the note of the log that a
-    log succeeds.
+    log succeeds, `key` what happened to a key of the service.
     """
 
     kind: str
@@ -73,6 +75,7 @@ class Leaf:
     digests: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     day: date | None = None
     checkpoint: str | None = None
+    key: KeyChange | None = None
 
 
 def event_leaf(event: str, ref: str, commitment: bytes, day: date) -> bytes:
@@ -139,6 +142,19 @@ def succession_leaf(vkey: str, checkpoint: str, day: date) -> bytes:
             "vkey": vkey,
         },
     )
+
+
+def service_key_leaf(change: KeyChange, day: date) -> bytes:
+    """Return the entry for what happened to a key of the service.
+
+    Raises:
+        EntryError: A field has not the shape the log allows.
+    """
+    try:
+        members = change.members()
+    except ValueError as error:
+        raise EntryError(str(error)) from None
+    return _encode(SERVICE_KEY_EVENT, {"at": _format_day(day), **members})
 
 
 def commit_event(key: bytes, event: Mapping[str, Any]) -> bytes:
@@ -213,6 +229,13 @@ def _parse_log(entry: Any) -> tuple[Leaf, bytes]:
     return leaf, succession_leaf(spec["vkey"], note, day)
 
 
+def _parse_service_key(entry: Any) -> tuple[Leaf, bytes]:
+    spec = dict(entry["spec"])
+    day, change = _parse_day(spec.pop("at")), key_change(spec)
+    leaf = Leaf(SERVICE_KEY_EVENT, change.event, day=day, key=change)
+    return leaf, service_key_leaf(change, day)
+
+
 def _parse_hashedrekord(entry: Any) -> tuple[Leaf, bytes]:
     """Recognise a certificate; whether it matches its envelope is the bundle's to check."""
     spec = entry["spec"]["hashedRekordV002"]
@@ -236,6 +259,7 @@ _PARSERS = {
     KEY_EVENT: _parse_event,
     MODEL_EVENT: _parse_model,
     LOG_EVENT: _parse_log,
+    SERVICE_KEY_EVENT: _parse_service_key,
     HASHEDREKORD: _parse_hashedrekord,
 }
 

@@ -1,6 +1,6 @@
 """Following a log without trusting who serves it: every hash is computed from the entries.
 
-1. The checkpoint is signed by the log's key.
+1. The checkpoint is signed by the log's key, or by one that this key led to (a trust root).
 2. Each entry hashes to its leaf in the level-0 tiles.
 3. Each hash of a higher tile is the root of the full tile below it.
 4. The root of all entries is the one the checkpoint signs.
@@ -23,7 +23,6 @@ from lethe.log.check import CheckedTree, Keep, check_tree
 from lethe.log.checkpoint import (
     Checkpoint,
     CheckpointError,
-    open_checkpoint,
     parse_checkpoint,
 )
 from lethe.log.entries import EntryError, parse_leaf
@@ -37,6 +36,7 @@ from lethe.log.fetch import (
     MissingFileError,
     fetch_from,
 )
+from lethe.log.log_keys import LogKeys, log_keys
 from lethe.log.note import NoteError, NoteVerifier, SignatureLine, read_note
 from lethe.log.spelling import format_base64, parse_base64
 from lethe.log.tiles import TILE_WIDTH, decode_bundle, entries_path
@@ -55,6 +55,7 @@ __all__ = [
 ]
 
 ENTRIES = "tile/entries/"
+Keys = NoteVerifier | LogKeys
 MIRROR, STATE = "mirror", "state file"
 
 
@@ -88,7 +89,11 @@ class _Held:
 
 
 def verify_log(
-    fetch: Fetch, verifier: NoteVerifier, state: Path | None = None, *, full: bool = False
+    fetch: Fetch,
+    verifier: Keys,
+    state: Path | None = None,
+    *,
+    full: bool = False,
 ) -> LogReport:
     """Verify a log and return what was checked, with a few bundles at a time in memory.
 
@@ -115,7 +120,7 @@ def verify_log(
     return report
 
 
-def read_log(fetch: Fetch, verifier: NoteVerifier) -> tuple[LogReport, list[bytes]]:
+def read_log(fetch: Fetch, verifier: Keys) -> tuple[LogReport, list[bytes]]:
     """Verify a log as `verify_log` does, and return all its entries too, in memory.
 
     Raises:
@@ -131,7 +136,7 @@ def read_log(fetch: Fetch, verifier: NoteVerifier) -> tuple[LogReport, list[byte
 
 
 def mirror_log(
-    fetch: Fetch, verifier: NoteVerifier, directory: Path, *, full: bool = False
+    fetch: Fetch, verifier: Keys, directory: Path, *, full: bool = False
 ) -> LogReport:
     """Verify a log and make `directory` a copy of it that any static web server can serve.
 
@@ -153,7 +158,12 @@ def mirror_log(
 
 
 def _mirror(
-    fetch: Fetch, verifier: NoteVerifier, directory: Path, incoming: Path, *, full: bool
+    fetch: Fetch,
+    verifier: Keys,
+    directory: Path,
+    incoming: Path,
+    *,
+    full: bool,
 ) -> LogReport:
     held = _read_mirror(directory, verifier)
     paths: dict[str, None] = {}  # in the order in which they came, once each
@@ -196,7 +206,7 @@ def succeeded(report: LogReport) -> Checkpoint | None:
 
 def _follow(
     fetch: Fetch,
-    verifier: NoteVerifier,
+    verifier: Keys,
     keep: Keep,
     held: _Held | None = None,
     *,
@@ -235,7 +245,7 @@ def _follow(
         entries=checked.entries,
         tiles=checked.tiles,
         checkpoint=note,
-        unverified=read_note(note, [verifier]).unverified,
+        unverified=read_note(note, log_keys(verifier).verifiers).unverified,
         first=next(iter(first), None),
         before=before,
     )
@@ -263,10 +273,10 @@ def _check_new(
     return checked if roots == (old.root, checkpoint.root) else None
 
 
-def _read_checkpoint(fetch: Fetch, verifier: NoteVerifier) -> tuple[str, Checkpoint]:
+def _read_checkpoint(fetch: Fetch, verifier: Keys) -> tuple[str, Checkpoint]:
     try:
         note = fetch(CHECKPOINT).decode()
-        return note, open_checkpoint(note, verifier)
+        return note, log_keys(verifier).open(note)[0]
     except MissingFileError:
         raise LogUnreachableError(
             "there is no log here: give the prefix that `checkpoint` lies under, such as "
@@ -279,10 +289,10 @@ def _read_checkpoint(fetch: Fetch, verifier: NoteVerifier) -> tuple[str, Checkpo
         raise LogError(f"{CHECKPOINT}: {error.detail}", path=CHECKPOINT) from None
 
 
-def _read_mirror(directory: Path, verifier: NoteVerifier) -> _Held | None:
+def _read_mirror(directory: Path, verifier: Keys) -> _Held | None:
     fetch = fetch_from(directory)
     try:
-        checkpoint = open_checkpoint(fetch(CHECKPOINT).decode(), verifier)
+        checkpoint = log_keys(verifier).open(fetch(CHECKPOINT).decode())[0]
     except MissingFileError:
         return None
     except (NoteError, CheckpointError, UnicodeDecodeError):
@@ -298,12 +308,12 @@ def _read_mirror(directory: Path, verifier: NoteVerifier) -> _Held | None:
     return _Held(checkpoint, first, MIRROR)
 
 
-def _read_state(path: Path, verifier: NoteVerifier) -> _Held | None:
+def _read_state(path: Path, verifier: Keys) -> _Held | None:
     try:
         kept = canonical.decode(path.read_bytes().removesuffix(b"\n"))
         first = kept["first"]
         return _Held(
-            open_checkpoint(kept["checkpoint"], verifier),
+            log_keys(verifier).open(kept["checkpoint"])[0],
             None if first is None else parse_base64(first),
             STATE,
         )

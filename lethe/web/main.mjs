@@ -1,6 +1,6 @@
 // The second verifier as a command, for Node.js 18 or newer:
 //
-//   node main.mjs CERTIFICATE --keys DIRECTORY [--model FILE] [--evidence FILE]
+//   node main.mjs CERTIFICATE (--keys DIRECTORY | --trust-root FILE) [--model FILE] [--evidence FILE]
 //        [--issuer-keyid ID] [--witness FILE]... [--threshold N] [--policy FILE]
 //        [--log-mldsa-key FILE] [--json]
 //
@@ -18,6 +18,7 @@ globalThis.crypto ??= webcrypto; // Node.js 18
 
 const OPTIONS = {
   keys: { type: "string" },
+  "trust-root": { type: "string" },
   model: { type: "string" },
   evidence: { type: "string" },
   "issuer-keyid": { type: "string" },
@@ -44,8 +45,11 @@ function plain(text) {
 async function main() {
   const { values, positionals } = parseArgs({ options: OPTIONS, allowPositionals: true });
   const threshold = Number(values.threshold ?? values.witness.length);
-  if (positionals.length !== 1 || values.keys === undefined) {
-    throw new Refused("give one certificate, and --keys with log.vkey and issuer.pem");
+  const trustRoot = bytesOf(values["trust-root"]);
+  if (positionals.length !== 1 || (values.keys === undefined) === (trustRoot === null)) {
+    throw new Refused(
+      "give one certificate, and --keys with log.vkey and issuer.pem, or --trust-root",
+    );
   }
   if (!(Number.isInteger(threshold) && 0 <= threshold && threshold <= values.witness.length)) {
     throw new Refused("--threshold is a number of the --witness keys");
@@ -54,11 +58,12 @@ async function main() {
     throw new Refused("--policy names witnesses and quorum: leave out the others");
   }
   const keys = await readKeys(
-    textOf(join(values.keys, "log.vkey")),
-    textOf(join(values.keys, "issuer.pem")),
+    trustRoot ? null : textOf(join(values.keys, "log.vkey")),
+    trustRoot ? null : textOf(join(values.keys, "issuer.pem")),
     values.witness.map(textOf),
     bytesOf(values.policy),
     values["log-mldsa-key"] === undefined ? null : textOf(values["log-mldsa-key"]),
+    trustRoot,
   );
   const verdict = await verify(bytesOf(positionals[0]), keys, {
     issuerKeyid: values["issuer-keyid"] ?? null,

@@ -122,7 +122,11 @@ async function answer() {
   let keys;
   try {
     // A text area has no carriage returns, and what is pasted may end in spaces.
-    keys = await readKeys(element("log-key").value.trim(), element("issuer-key").value);
+    const [logKey, root] = ["log-key", "trust-root"].map((id) => element(id).value.trim());
+    const trustRoot = root ? new TextEncoder().encode(root) : null;
+    // Beside a trust root the log's key may be left out: then the file itself is trusted.
+    const known = trustRoot !== null && !logKey ? null : logKey;
+    keys = await readKeys(known, element("issuer-key").value, [], null, null, trustRoot);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     return () => showProblem("no_keys", error.message);

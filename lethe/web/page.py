@@ -24,6 +24,7 @@ MODULES = (
     "certificate.mjs",
     "removal.mjs",
     "policy.mjs",
+    "trust.mjs",
     "verify.mjs",
     "pdf.mjs",
     "texts.mjs",
@@ -57,13 +58,13 @@ def asset(name: str) -> str:
     return (files("lethe.web") / name).read_text(encoding="utf-8")
 
 
-def served(log_vkey: str, issuer_pem: str, base: str) -> str:
+def served(log_vkey: str, issuer_pem: str, base: str, trust_root: str = "") -> str:
     """Return the page whose files are at `base`, with the service's keys filled in."""
     head = (
         f'<link rel="stylesheet" href="{base}/{STYLE}">\n'
         f'<script type="module" src="{base}/page.mjs"></script>'
     )
-    return _page(head, log_vkey, issuer_pem)
+    return _page(head, log_vkey, issuer_pem, trust_root)
 
 
 def alone(log_vkey: str = "", issuer_pem: str = "") -> str:
@@ -88,12 +89,13 @@ def _digest(text: str) -> str:
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
-def _page(head: str, log_vkey: str, issuer_pem: str) -> str:
+def _page(head: str, log_vkey: str, issuer_pem: str, trust_root: str = "") -> str:
     page = (files("lethe.web") / "page.html").read_text(encoding="utf-8")
     for place, text in (
         ("<!--HEAD-->", head),
         ("<!--LOG-->", html.escape(log_vkey)),
         ("<!--ISSUER-->", html.escape(issuer_pem)),
+        ("<!--ROOT-->", html.escape(trust_root)),
     ):
         page = page.replace(place, text)
     return page

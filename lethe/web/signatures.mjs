@@ -52,14 +52,19 @@ export async function readIssuer(pem) {
         "channel you trust",
     );
   }
-  const p256 = der.length === 91 && equal(der.subarray(0, SPKI.length), SPKI);
-  if (!p256 || !(await importP256(der))) {
+  if (!(await isP256(der))) {
     throw new Refused(
       "issuer.pem is not an ECDSA P-256 key, and issuers use no other: get it again from " +
         "the operator, over a channel you trust",
     );
   }
   return der;
+}
+
+// Whether bytes are the SPKI (DER) of a P-256 key in its one spelling.
+export async function isP256(der) {
+  const fits = der.length === 91 && equal(der.subarray(0, SPKI.length), SPKI);
+  return fits && (await importP256(der)) !== null;
 }
 
 async function importP256(spki) {

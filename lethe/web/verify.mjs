@@ -6,12 +6,13 @@
 import { equal, fromBase64, hex, sha256, sha256OfFile } from "./bytes.mjs";
 import { leafOf, parseBundle, parseEvidence, parseStatement, readEscalation, signedBytes }
   from "./certificate.mjs";
-import { ML_DSA_44, checkInclusion, leafHash, notVerified, openCheckpoint, parseLogVkey, parseVkey,
+import { ML_DSA_44, checkInclusion, leafHash, notVerified, parseLogVkey, parseVkey,
   readNote } from "./log.mjs";
 import { isMet, parsePolicy } from "./policy.mjs";
 import { checkRemoval } from "./removal.mjs";
 import { Refused, canonical, parse } from "./shape.mjs";
 import { readIssuer, verifyP256 } from "./signatures.mjs";
+import { checkIssuer, namedIssuer, openLogged, parseTrustRoot } from "./trust.mjs";
 
 export { Refused } from "./shape.mjs";
 export { Unsupported } from "./signatures.mjs";
@@ -37,8 +38,19 @@ const STEPS = [
     run.parsed = parseBundle(run.bundle);
     return `Sigstore bundle v0.3, canonical, ${run.bundle.length} bytes`;
   }],
-  ["leaf matches envelope", async ({ parsed, issuer }) => {
+  ["leaf matches envelope", async (run) => {
+    const { parsed, issuer, issuers } = run;
     const entered = parsed.entry.canonicalizedBody;
+    if (issuers !== null) {
+      const spki = issuerNamedBy(entered, parsed);
+      if (spki === null) {
+        throw new Refused(
+          "the log entry is not this envelope's: payload, signature or entry is another",
+        );
+      }
+      run.issuer = namedIssuer(issuers, spki).spki;
+      return "hashedrekord 0.0.2 of this payload, signature and issuer key";
+    }
     if (equal(entered, leafOf(parsed.payload, parsed.signature, issuer))) {
       return "hashedrekord 0.0.2 of this payload, signature and issuer key";
     }
@@ -68,32 +80,42 @@ const STEPS = [
     checkInclusion(logIndex, treeSize, leafHash(entry.canonicalizedBody), hashes, rootHash);
     return `entry ${logIndex} of ${treeSize}`;
   }],
-  ["checkpoint signature and origin", async ({ parsed: { entry }, log, second }) => {
-    if (!equal(entry.logId.keyId, log.logId)) {
+  ["checkpoint signature and origin", async ({ parsed: { entry }, logs, second, issuer, issuers }) => {
+    const named = logs.filter(({ key }) => equal(entry.logId.keyId, key.logId));
+    if (!named.length) {
       throw new Refused("the bundle names another log than the given log key");
     }
     const proof = entry.inclusionProof;
-    const signed = await openCheckpoint(proof.checkpoint.envelope, log);
+    const signed = await openLogged(proof.checkpoint.envelope, named);
+    const log = named[0].key;
     if (signed.size !== proof.treeSize || !equal(signed.root, proof.rootHash)) {
       throw new Refused("the checkpoint is of another tree than the inclusion proof");
     }
-    if (!second.length) return `Ed25519 by ${log.name}, size ${signed.size}`;
+    let found = "";
+    if (issuers !== null) {
+      if (signed.size === issuers.size && !equal(signed.root, issuers.root)) {
+        throw new Refused("the log forked: the trust root's tree of this size is another");
+      }
+      found = `; ${checkIssuer(issuers, issuer, proof.logIndex)}`;
+    }
+    if (!second.length) return `Ed25519 by ${log.name}, size ${signed.size}${found}`;
     const both = await readNote(proof.checkpoint.envelope, [log, ...second]);
     if (both.verified.length !== 2) {
       throw new Refused("the log did not sign the checkpoint once with each of both keys");
     }
-    return `Ed25519 and ML-DSA-44 by ${log.name}, size ${signed.size}`;
+    return `Ed25519 and ML-DSA-44 by ${log.name}, size ${signed.size}${found}`;
   }],
-  ["witness policy", async ({ parsed: { entry }, log, second, witnesses, threshold, policy }) => {
+  ["witness policy", async ({ parsed: { entry }, logs, second, witnesses, threshold, policy }) => {
     // Refuses a wrong line of a witness, whether it is required or not.
     const note = entry.inclusionProof.checkpoint.envelope;
-    const opened = await readNote(note, [log, ...second, ...witnesses]);
+    const own = [...logs.map(({ key }) => key), ...second];
+    const opened = await readNote(note, [...own, ...witnesses]);
     if (new Set(opened.verified).size !== opened.verified.length) {
       throw new Refused("a key signed the checkpoint twice");
     }
-    const signed = opened.verified.length - 1 - second.length; // step 5 saw the log's lines
+    const signed = opened.verified.filter((key) => !own.includes(key)).length;
     if (policy !== null) {
-      if (policy.logs.length && !policy.logs.some((one) => equal(one.logId, log.logId))) {
+      if (policy.logs.length && !policy.logs.some((one) => logs.some(({ key }) => equal(one.logId, key.logId)))) {
         throw new Refused("the policy lists other logs than this one");
       }
       const counted = `${signed} of ${witnesses.length} witnesses of the policy signed`;
@@ -159,26 +181,30 @@ export const STEP_NAMES = STEPS.map(([name]) => name);
 
 // The keys of a verification from the operator's files: texts of log.vkey, issuer.pem and of
 // witnesses' vkeys; or, in place of those, the bytes of a witness policy; and of the log's
-// ML-DSA-44 vkey, if its signature is required. Throws Refused where a text does not hold the
-// key it should, or the bytes are no policy.
+// ML-DSA-44 vkey, if its signature is required. In place of log.vkey and issuer.pem (null) the
+// bytes of a trust root may be given; a log.vkey beside it must be that log's. Throws Refused
+// where a text does not hold the key it should, or the bytes are no policy or trust root.
 export async function readKeys(
-  logVkey, issuerPem, witnessVkeys = [], policyFile = null, mlDsaVkey = null,
+  logVkey, issuerPem, witnessVkeys = [], policyFile = null, mlDsaVkey = null, trustRoot = null,
 ) {
   const line = (vkey) => (vkey.endsWith("\n") ? vkey.slice(0, -1) : vkey);
   const policy = policyFile === null ? null : parsePolicy(policyFile);
+  const log = logVkey === null ? null : parseLogVkey(line(logVkey));
+  const root = trustRoot === null ? null : await parseTrustRoot(trustRoot, log?.logId ?? null);
+  const logs = root?.logs ?? [{ key: log, start: 0n, revoked: null }];
   return {
-    log: parseLogVkey(line(logVkey)),
-    issuer: await readIssuer(issuerPem),
+    logs,
+    issuer: root === null ? await readIssuer(issuerPem) : null,
+    issuers: root?.issuers ?? null,
     witnesses: policy?.witnesses.map((one) => one.key) ??
       witnessVkeys.map((vkey) => parseVkey(line(vkey))),
     policy,
-    second: mlDsaVkey === null ? [] : [parseMlDsaVkey(line(mlDsaVkey), line(logVkey))],
+    second: mlDsaVkey === null ? [] : [parseMlDsaVkey(line(mlDsaVkey), logs[0].key)],
   };
 }
 
-function parseMlDsaVkey(vkey, logVkey) {
+function parseMlDsaVkey(vkey, { name }) {
   const key = parseVkey(vkey);
-  const { name } = parseLogVkey(logVkey);
   if (key.kind !== ML_DSA_44 || key.name !== name) {
     throw new Refused(`this is not an ML-DSA-44 key of ${name}`);
   }

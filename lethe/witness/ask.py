@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from http import HTTPStatus
 
 from lethe.errors import LetheError
-from lethe.log.checkpoint import Checkpoint, CheckpointError, open_checkpoint
+from lethe.log.checkpoint import Checkpoint, CheckpointError
 from lethe.log.cosignature import split_cosignature
+from lethe.log.log_keys import LogKeys, log_keys
 from lethe.log.note import NoteError, NoteVerifier, SignatureLine, read_note, split_note
 from lethe.records import dataclass
 from lethe.witness.heads import origin_hash
@@ -125,7 +126,7 @@ class Asker:
                     raise LyingError(f"it answers {status}, which no witness does")
         raise LyingError("it names another size each time")
 
-    def last(self, log: NoteVerifier) -> str | None:
+    def last(self, log: NoteVerifier | LogKeys) -> str | None:
         """Return the note of the checkpoint that the witness holds, if `log` signed it.
 
         What the log signed proves what the witness says. Never raises for what it answers.
@@ -133,7 +134,7 @@ class Asker:
         try:
             status, body = self._call("GET", f"{origin_hash(log.name)}/checkpoint", None)
             if status == HTTPStatus.OK:
-                open_checkpoint(note := body.decode(), log)
+                log_keys(log).open(note := body.decode())
                 return note
         except (WitnessFailureError, NoteError, CheckpointError, UnicodeDecodeError):
             return None

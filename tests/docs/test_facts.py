@@ -105,6 +105,7 @@ RECORDERS = {
     "append_request_event": 3,
     "record_model_event": 2,
     "record_key_event": 2,
+    "record_service_key_event": 1,
     "record_end": 4,
     "close": 4,
 }

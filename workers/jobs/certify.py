@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlmodel import Session, select
 
+from app.keys.issuer import require_unchanged, signing_issuer
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
-from app.ledger.startup import load_issuer
 from app.reconcile.escalation import score_parts
 from app.service.context import Services
 from app.steps import reached
@@ -72,7 +72,7 @@ def run(services: Services, job_id: str) -> None:
         if lease is None:
             return
         job = load_job(services, lease)
-        key, keyid = load_issuer(services.settings)
+        key, keyid, keys = signing_issuer(services.settings, services.ledger)
 
         def sign(session: Session, judgement: Passed) -> Signed:
             certificate_id = str(uuid.uuid4())
@@ -97,6 +97,7 @@ def run(services: Services, job_id: str) -> None:
         reached("certify.signed")
 
         def effect(tx: Transaction) -> None:
+            require_unchanged(tx, keys.size)  # or it might be issued after its key's revocation
             _issue(job, tx, signed, keyid)
             moved = [(one.judgement.job_id, one.judgement.token) for one in signed[1:]]
             advance(tx, lease, "done", moved)

@@ -4,9 +4,9 @@ import hashlib
 from collections.abc import Sequence
 from datetime import datetime
 
+from app.keys.issuer import signing_issuer
 from app.ledger import pinned
 from app.ledger.sequencer import Transaction
-from app.ledger.startup import load_issuer
 from app.method_audits.audits import encode_statistics, pairs_of, record_end
 from app.reconcile.audit_rows import REPORT
 from app.service.context import Services
@@ -52,7 +52,7 @@ def issue_if_complete(services: Services, audit_id: str) -> bool:
         return False
     found = judged(audit, pairs)
     payload = report(audit, model, pairs, found, utcnow())
-    key, keyid = load_issuer(services.settings)
+    key, keyid, _ = signing_issuer(services.settings, services.ledger)
     file = canonical.encode(sign_envelope(payload, key, keyid))
     digest = hashlib.sha256(file).hexdigest()
 

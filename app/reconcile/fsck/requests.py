@@ -15,8 +15,9 @@ from app.reconcile.fsck.audits import citation_problem
 from app.reconcile.fsck.evidence import evidence_problem
 from app.reconcile.judgement import CERTIFIED, RECEIVED, Event, contradiction
 from lethe import canonical
-from lethe.certificates.bundle import hashedrekord_leaf
+from lethe.certificates.bundle import hashedrekord_leaf, spki_of
 from lethe.certificates.dsse import check_envelope
+from lethe.certificates.issuers import IssuerKeys
 from lethe.certificates.statement import Predicate, parse_statement
 from lethe.errors import LetheError
 from lethe.log.entries import ERASURE_EVENT, HASHEDREKORD, check_commitment, parse_leaf
@@ -118,10 +119,11 @@ def check_certificates(
     issuers: Mapping[str, EllipticCurvePublicKey],
     report: FsckReport,
     first: int,
+    keys: IssuerKeys | None = None,
 ) -> None:
     """Each certificate has its own leaf and a judgement before it, each such leaf its row.
 
-    first: The log index of the first certificate that is opened.
+    first: The log index of the first certificate that is opened. keys: The issuer's.
     """
     query = (
         select(Certificate, LogEntry.leaf)
@@ -131,7 +133,7 @@ def check_certificates(
         .execution_options(yield_per=FETCH)
     )
     for certificate, leaf in session.exec(query):
-        problem = _certificate_problem(session, certificate, leaf, issuers)
+        problem = _certificate_problem(session, certificate, leaf, issuers, keys)
         if problem is not None:
             report.add("certificate", problem, certificate.log_index)
     # A second run that logged its own envelope would show here, as would a deleted row.
@@ -153,6 +155,7 @@ def _certificate_problem(
     row: Certificate,
     leaf: bytes | None,
     issuers: Mapping[str, EllipticCurvePublicKey],
+    keys: IssuerKeys | None,
 ) -> str | None:
     if leaf is None:
         return "a certificate's entry is not in the log"
@@ -164,6 +167,9 @@ def _certificate_problem(
         payload = check_envelope(row.envelope, expected, row.issuer_keyid)
         if hashedrekord_leaf(row.envelope, expected) != leaf:
             return "the leaf is another certificate's"
+        # One that was issued while this ran is for the next run.
+        if keys is not None and row.log_index < keys.size:
+            keys.check(spki_of(expected), row.log_index)
         certificate = parse_statement(payload).predicate
         return (
             _judgement_problem(session, row, certificate)

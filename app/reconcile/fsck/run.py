@@ -26,6 +26,7 @@ from app.reconcile.fsck.state import Verified
 from app.reconcile.fsck.tree import check_guard, check_tree
 from app.reconcile.fsck.witnesses import check_witnesses
 from app.vault.errors import SealError
+from lethe.certificates.issuers import IssuerKeys
 from lethe.log.checkpoint import Checkpoint
 from models.database.sealed import can_open
 from models.database.session import reading
@@ -35,6 +36,7 @@ def fsck(
     ledger: Ledger,
     issuers: Mapping[str, EllipticCurvePublicKey] | None = None,
     held: Verified | None = None,
+    keys: IssuerKeys | None = None,
 ) -> FsckReport:
     """Check the log, openings, approvals, certificates, audits, models, keys and tokens.
 
@@ -44,6 +46,7 @@ def fsck(
         ledger: Opened without checks (`open_ledger`) if it does not start any more.
         issuers: Public keys of certificate issuers by name. A certificate of an issuer that
             is not among them is checked against the key in its own leaf.
+        keys: The issuer's keys by the log: each certificate is of one that might sign there.
         held: What an earlier call verified and this one does not read again (UNREAD).
     """
     report = FsckReport()
@@ -67,7 +70,7 @@ def fsck(
         with sealed_rows(report, "approvals"):
             check_approvals(session, report, first)
         with sealed_rows(report, "certificates"):
-            check_certificates(session, issuers or {}, report, first)
+            check_certificates(session, issuers or {}, report, first, keys)
         with sealed_rows(report, "cases of the intake page"):
             check_intake(session, report)
         with sealed_rows(report, "audits"):

@@ -12,7 +12,7 @@ from app.ledger.storage import latest_checkpoint, read_size
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck.state import Verified
 from lethe.errors import LetheError
-from lethe.log.checkpoint import Checkpoint, open_checkpoint
+from lethe.log.checkpoint import Checkpoint
 from lethe.log.entries import EntryError, parse_leaf
 from lethe.log.tree import leaf_hash
 from models import LogCheckpoint, LogEntry, LogNode
@@ -157,7 +157,7 @@ def _check_checkpoint(
 ) -> None:
     report.checkpoints += 1
     try:
-        signed = open_checkpoint(row.note, ledger.verifier)
+        signed = ledger.open(row.note)
     except LetheError as error:
         report.add("checkpoint", f"the note of size {row.size} does not open: {error.detail}")
         return

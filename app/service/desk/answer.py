@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from hashlib import sha256
 
-from app.ledger.startup import load_issuer
+from app.keys.issuer import signing_issuer
 from app.problems import ConflictError
 from app.reconcile.approval import REFUSED
 from app.reconcile.judgement import opened
@@ -75,7 +75,7 @@ def summary(services: Services, ref: str) -> bytes:
             parts=tuple(parts),
         )
     )
-    key, keyid = load_issuer(services.settings)
+    key, keyid, _ = signing_issuer(services.settings, services.ledger)
     return canonical.encode(sign_envelope(payload, key, keyid))
 
 

@@ -10,9 +10,9 @@ from typing import Literal
 from sqlmodel import Session, col, select
 
 from app import logs
+from app.keys.issuer import signing_issuer
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
-from app.ledger.startup import load_issuer
 from app.problems import (
     ConflictError,
     IdempotencyMismatchError,
@@ -377,7 +377,7 @@ def sign_version(services: Services, ref: str, number: int | Literal["current"])
                 "this version was withdrawn: the service vouches for it no more"
             )
         name, digest = f"{ref}@{row.number}", row.head_digest
-    issuer, keyid = load_issuer(services.settings)
+    issuer, keyid, _ = signing_issuer(services.settings, services.ledger)
     return sign_model(name, digest, issuer=issuer, issuer_keyid=keyid)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import Engine
 
-from app.ledger import startup
+from app.ledger import log_files, startup
 from app.ledger.entry_macs import KeyMissingError
 from app.ledger.guard import ForkedError, GuardExistsError, RolledBackError, SigningGuard
 from app.ledger.sequencer import Ledger, LogExistsError, Transaction
@@ -171,7 +171,7 @@ def test_one_key_on_two_databases_signs_one_history(
 ) -> None:
     append(ledger, entry(0))
     shutil.copy(sqlite_template, tmp_path / "second.db")
-    keys = ledger._signer, SigningGuard(tmp_path / "aside.json"), ledger.entry_key
+    keys = ledger._signers, SigningGuard(tmp_path / "aside.json"), ledger.entry_key
     second = Ledger(
         make_engine(f"sqlite:///{tmp_path / 'second.db'}"), keys[0], ledger.guard, keys[2]
     )
@@ -301,6 +301,6 @@ def test_an_empty_database_is_not_migrated(empty_database_url: str) -> None:
 
 
 def test_the_issuer_key_must_be_on_p256(settings: Settings, ledger: Ledger) -> None:
-    shutil.copy(settings.keys_dir / startup.LOG_KEY, settings.keys_dir / startup.ISSUER_KEY)
+    shutil.copy(settings.keys_dir / log_files.LOG_KEY, settings.keys_dir / startup.ISSUER_KEY)
     with pytest.raises(KeyMissingError, match="P-256"):
         load_issuer(settings)

@@ -177,6 +177,6 @@ def test_proof_of_another_history_is_named_and_a_claim_is_not(services: Services
     services.seen.clear()
     assert health.ready(services)["witnesses"] == "ok"
     other = Checkpoint(ledger.origin, ledger.latest().size + 1, bytes(32))
-    shown = sign_checkpoint(other, ledger._signer)
+    shown = sign_checkpoint(other, ledger._signers.signers[0])
     standing.note_problem(ledger, "w", standing.FORKED, shown)
     assert failed(services) == "witnesses"

@@ -327,7 +327,9 @@ def test_a_problem_is_said_once_and_a_fork_stays_while_it_is_proven(
     standing.note_cosigned(ledger, "w", 2)  # the log extends what was shown: no proof
     assert problems(ledger) == {"w": None}
 
-    forged = sign_checkpoint(Checkpoint(ledger.origin, 2, bytes(32)), ledger._signer)
+    forged = sign_checkpoint(
+        Checkpoint(ledger.origin, 2, bytes(32)), ledger._signers.signers[0]
+    )
     assert standing.note_problem(ledger, "w", standing.FORKED, forged)
     standing.note_cosigned(ledger, "w", 2)
     assert problems(ledger) == {"w": "forked"}

@@ -28,13 +28,13 @@ def test_what_cannot_be_asked_is_refused(
     (tmp_path / "witness.policy").write_text(text)
     named = settings.model_copy(update={"witness_policy": str(tmp_path / "witness.policy")})
     with pytest.raises(SettingsError, match=why):
-        load_policy(named, ledger.verifier)
+        load_policy(named, ledger.keys)
 
 
 def test_a_missing_file_is_refused_and_none_is_none(
     tmp_path: Path, settings: Settings, ledger: Ledger
 ) -> None:
-    assert load_policy(settings, ledger.verifier) is None
+    assert load_policy(settings, ledger.keys) is None
     named = settings.model_copy(update={"witness_policy": str(tmp_path / "missing")})
     with pytest.raises(SettingsError, match="cannot be read"):
-        load_policy(named, ledger.verifier)
+        load_policy(named, ledger.keys)

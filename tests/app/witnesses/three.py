@@ -69,7 +69,7 @@ def three_witnesses(
 
 @contextmanager
 def gathering(ledger: Ledger, settings: Settings) -> Iterator[Gatherer]:
-    policy = load_policy(settings, ledger.verifier)
+    policy = load_policy(settings, ledger.keys)
     assert policy is not None
     gatherer = Gatherer(ledger, policy, settings)
     try:

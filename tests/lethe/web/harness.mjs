@@ -12,6 +12,7 @@ const { Refused, canonical, parse, count, hash, members } =
   await import("../../../lethe/web/shape.mjs");
 const { isMet, parsePolicy } = await import("../../../lethe/web/policy.mjs");
 const { readKeys, verify } = await import("../../../lethe/web/verify.mjs");
+const { parseTrustRoot } = await import("../../../lethe/web/trust.mjs");
 const { verifyMlDsa44 } = await import("../../../lethe/web/mldsa44.mjs");
 const { hex } = await import("../../../lethe/web/bytes.mjs");
 
@@ -22,11 +23,16 @@ const state = members({ root: hash, count });
 const OPERATIONS = {
   async verify({
     bundle, log, issuer, issuerKeyid, model, evidence, witnesses, threshold, policy, mlDsa,
+    trustRoot,
   }) {
-    const keys = await readKeys(log, issuer, witnesses, bytes(policy), mlDsa);
+    const keys = await readKeys(log, issuer, witnesses, bytes(policy), mlDsa, bytes(trustRoot));
     const options = { issuerKeyid, model: bytes(model), evidence: bytes(evidence), threshold };
     const { result, steps, statement } = await verify(bytes(bundle), keys, options);
     return { result, steps, statement };
+  },
+  async trustRoot({ data }) {
+    const { logs, issuers, madeAt } = await parseTrustRoot(bytes(data));
+    return [logs.map(({ key }) => key.keyId), issuers.keys.map((key) => key.keyid), String(issuers.size), madeAt];
   },
   async note({ note, vkeys }) {
     return (await readNote(note, vkeys.map(parseVkey))).body;

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from lethe.certificates.trust_root import parse_trust_root
 from lethe.certificates.verify import Verdict, verify_certificate
 from lethe.errors import LetheError
 from lethe.log.policy import Policy, parse_policy
@@ -52,13 +53,18 @@ def ask(operation: str, **given: Any) -> Any:
 
 def verify_both(bundle: bytes, **options: Any) -> Verdict:
     """Return the first verifier's verdict, after the second gave the same in every word."""
+    trust_root: bytes | None = options.pop("trust_root", None)
+    if trust_root is not None:
+        root = parse_trust_root(trust_root)
+        options |= {"log": root.log, "issuer": root.issuers}
     first = verify_certificate(bundle, **options)
     model = options.get("model")
     second = ask(
         "verify",
         bundle=base64(bundle),
-        log=options["log"].vkey,
-        issuer=public_pem(options["issuer"]),
+        log=None if trust_root is not None else options["log"].vkey,
+        issuer=None if trust_root is not None else public_pem(options["issuer"]),
+        trustRoot=base64(trust_root),
         issuerKeyid=options.get("issuer_keyid"),
         model=base64(model.read_bytes() if isinstance(model, Path) else model),
         evidence=base64(options.get("evidence")),

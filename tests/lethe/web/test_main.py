@@ -13,6 +13,7 @@ from lethe.certificates.statement import CheckPart
 from lethe.certificates.verify import verify_certificate
 from lethe.log.policy import parse_policy
 from tests.lethe.certificates.build import Office, log_signer
+from tests.lethe.certificates.test_trust_root import Published
 from tests.lethe.certificates.test_verify import (
     FIRST,
     LOG_TOO,
@@ -29,6 +30,8 @@ from tests.lethe.web.second import NODE, needs_node
 pytestmark = needs_node
 MAIN = ROOT / "lethe" / "web" / "main.mjs"
 CERTIFIED = Office().certify()
+ROOTED = Published()
+ROOTED_CERTIFICATE = ROOTED.certify()
 
 
 def run(*given: Any) -> "subprocess.CompletedProcess[str]":
@@ -146,3 +149,16 @@ def test_a_policy_and_the_logs_second_key_are_taken_as_by_the_first(written: Pat
     second.write_text((written / "keys/log.vkey").read_text())
     refused = run(*given)
     assert (refused.returncode, "not an ML-DSA-44 key" in refused.stderr) == (2, True)
+
+
+def test_a_trust_root_stands_in_for_both_keys(written: Path) -> None:
+    (written / "root.json").write_bytes(ROOTED.root())
+    (written / "certificate").write_bytes(ROOTED_CERTIFICATE.bundle)
+    done = run(written / "certificate", "--trust-root", written / "root.json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "key issuer-2026 signs from entry 0" in done.stdout
+    both = run(*files(written), "--trust-root", written / "root.json")
+    assert both.returncode == 2
+    (written / "root.json").write_bytes(b"{}")
+    broken = run(written / "certificate", "--trust-root", written / "root.json")
+    assert broken.returncode == 2

@@ -216,7 +216,7 @@ def test_a_wait_for_the_key_does_not_take_the_judgement_away(
     with install(settings.model_copy(update={"max_tries": 1})) as patient:
         patient.caller.key = fitted
         with monkeypatch.context() as patch:
-            patch.setattr(certify, "load_issuer", absent)
+            patch.setattr(certify, "signing_issuer", absent)
             request = str(patient.caller.erase_records("r1", "r6").json()["id"])
             patient.drain()
             soon_due(patient)

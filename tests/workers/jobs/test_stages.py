@@ -119,7 +119,7 @@ def test_what_is_executed_is_never_given_up(
 
     target = {
         "verify": "workers.jobs.verify.load",
-        "certify": "workers.jobs.certify.load_issuer",
+        "certify": "workers.jobs.certify.signing_issuer",
     }
     monkeypatch.setattr(target[stage], explode)
     request = ready.caller.erase_records("r1").json()["id"]

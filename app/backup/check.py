@@ -1,9 +1,12 @@
-"""fsck of all that an installation has: log, tables, stored files, erasure journal."""
+"""fsck of all that an installation has: log, keys, tables, stored files, erasure journal."""
 
 from contextlib import suppress
 
+from app.keys.fsck import fsck_keys
+from app.keys.issuer import issuer_keys
+from app.ledger.guard import GuardError
 from app.ledger.sequencer import Ledger
-from app.ledger.startup import load_issuer
+from app.ledger.storage import LogDamagedError
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck.journal import fsck_journal
 from app.reconcile.fsck.run import fsck
@@ -24,8 +27,13 @@ def fsck_installation(
 
     Without the master key, files and the journal are not checked; the report says so.
     """
-    issuer, keyid = load_issuer(settings)
-    report = fsck(ledger, {keyid: issuer.public_key()}, held)
+    keys = None
+    with suppress(GuardError, LogDamagedError):  # the report says what is wrong with the log
+        keys = issuer_keys(settings, ledger)
+    known = {} if keys is None else {one.keyid: one.key for one in keys.keys}
+    report = fsck(ledger, known, held, keys)
+    if keys is not None:
+        fsck_keys(settings, ledger, report)
     with suppress(MasterKeyError):
         master = MasterKey.load(settings)
         artifacts = ArtifactStore(settings.data_dir / "artifacts", master)

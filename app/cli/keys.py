@@ -1,0 +1,164 @@
+"""`lethe keys`: rotate and revoke this installation's own keys, and publish its trust root."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from app.keys import rotate as keys_of
+from app.keys.issuer import issuer_keys
+from app.keys.log import logged_keys
+from app.keys.rotate_log import revoke_log, rotate_log
+from app.keys.trust_root import trust_root as make_trust_root
+from app.ledger.sequencer import Ledger
+from app.ledger.startup import load_ledger
+from app.settings import Settings
+from lethe.cli.options import print_table
+from lethe.files import keep_private
+from lethe.log.key_changes import REASONS
+from models.database.session import opened_engine
+
+
+@click.group()
+def keys() -> None:
+    """Rotate, revoke and list the service's own keys, and publish its trust root.
+
+    Runs where the key directory is. The keys of requesters are those of `lethe key`.
+    """
+
+
+@keys.group()
+def rotate() -> None:
+    """Replace a key by a fresh one; the log says from which entry on."""
+
+
+@rotate.command("issuer")
+@click.option("--keyid", help="Name of the new key. Default: the next number.")
+def rotate_issuer(keyid: str | None) -> None:
+    """Sign certificates with a fresh key from now on.
+
+    Those of the old key stay valid. Processes at work need no restart. If it was interrupted,
+    run it again: it finishes that rotation and begins no other.
+    """
+    with _ledger() as (settings, ledger):
+        done = keys_of.rotate_issuer(settings, ledger, keyid)
+    if done.finished:
+        click.echo("finished the rotation that was interrupted")
+    click.echo(f"{done.key.keyid} signs from log entry {done.key.start} on")
+    click.echo("publish the trust root: lethe keys trust-root", err=True)
+
+
+@rotate.command("log")
+def rotate_log_key() -> None:
+    """Announce a fresh key of the log, which signs checkpoints beside the old one.
+
+    Processes at work need no restart. Tell witnesses and followers the new key, then end the
+    overlap with `lethe keys revoke log`. If it was interrupted, run it again.
+    """
+    with _ledger() as (settings, ledger):
+        done = rotate_log(settings, ledger)
+    if done.finished:
+        click.echo("finished the rotation that was interrupted")
+    click.echo(f"announced by log entry {done.key.start}; it signs beside the old key")
+    click.echo(done.key.verifier.vkey)
+
+
+@keys.group()
+def revoke() -> None:
+    """Have what a key signs from now on be refused."""
+
+
+@revoke.command("issuer")
+@click.argument("keyid")
+@click.option("--reason", required=True, type=click.Choice(REASONS))
+def revoke_issuer(keyid: str, reason: str) -> None:
+    """Have verifiers refuse certificates of the key KEYID that are logged from now on.
+
+    Those before stay valid. If it is the key that signs now, nothing is signed until
+    `lethe keys rotate issuer`.
+    """
+    with _ledger() as (settings, ledger):
+        index = keys_of.revoke_issuer(settings, ledger, keyid, reason)
+    click.echo(f"{keyid} is revoked from log entry {index} on")
+    click.echo("publish the trust root: lethe keys trust-root", err=True)
+
+
+@revoke.command("log")
+@click.option("--reason", type=click.Choice(REASONS), default="superseded", show_default=True)
+def revoke_log_key(reason: str) -> None:
+    """End the overlap of the log's keys: the new one signs alone.
+
+    Checkpoints over this entry do not count by the old key any more. Processes at work need no
+    restart. If it was interrupted, run it again.
+    """
+    with _ledger() as (settings, ledger):
+        done = revoke_log(settings, ledger, reason)
+    old = done.key.verifier.key_id.hex()
+    click.echo(f"{old} is revoked from log entry {done.key.revoked} on")
+    click.echo("publish the trust root: lethe keys trust-root", err=True)
+
+
+@keys.command("list")
+def list_keys() -> None:
+    """List the keys of log and issuer, as the log has them."""
+    with _ledger() as (settings, ledger):
+        found = issuer_keys(settings, ledger)
+        logs = logged_keys(ledger)
+    print_table(
+        ("ROLE", "KEYID", "FROM ENTRY", "REPLACED AT", "REVOKED AT", "REASON"),
+        [
+            *(
+                (
+                    "log",
+                    one.verifier.key_id.hex(),
+                    str(one.start),
+                    "",
+                    "" if one.revoked is None else str(one.revoked),
+                    one.reason or "",
+                )
+                for one in logs.keys
+            ),
+            *(
+                (
+                    "issuer",
+                    one.keyid,
+                    str(one.start),
+                    "" if one.end is None else str(one.end),
+                    "" if one.revoked is None else str(one.revoked),
+                    one.reason or "",
+                )
+                for one in found.keys
+            ),
+        ],
+    )
+
+
+@keys.command("trust-root")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Output file. Default: standard output.",
+)
+def trust_root(out: Path | None) -> None:
+    """Print the keys that certificates are verified with, signed by the log's key.
+
+    `GET /v1/log/trust-root` answers the same.
+    """
+    with _ledger() as (settings, ledger):
+        made = make_trust_root(settings, ledger)
+    if out is None:
+        click.echo(made)
+        return
+    try:
+        out.write_bytes(made + b"\n")
+    except OSError as error:
+        raise click.UsageError(f"cannot write {out}: {error.strerror}") from None
+
+
+@contextmanager
+def _ledger() -> Iterator[tuple[Settings, Ledger]]:
+    keep_private()
+    settings = Settings()
+    with opened_engine(settings.resolved_database_url) as engine:
+        yield settings, load_ledger(settings, engine)

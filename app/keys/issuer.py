@@ -1,0 +1,138 @@
+"""The issuer's keys as the signed log has them, and the private key that signs now.
+
+No table and no file says which key is valid: the log's entries do, read as they were signed.
+Whoever writes the database adds no key, and a key file put back from a backup signs nothing.
+"""
+
+from contextlib import suppress
+from typing import TypeGuard
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from sqlmodel import col, select
+
+from app.ledger.entry_macs import KeyMissingError
+from app.ledger.sequencer import Ledger, Transaction
+from app.ledger.startup import ISSUER_KEY, ISSUER_PEM, load_issuer
+from app.reconcile.model_events import service_key_events
+from app.settings import Settings
+from lethe.certificates.bundle import spki_of
+from lethe.certificates.issuers import IssuerKeys
+from lethe.certificates.keys import PublicKeyError, read_issuer
+from lethe.errors import LetheError
+from lethe.log.entries import SERVICE_KEY_EVENT, parse_leaf
+from lethe.log.key_changes import ISSUER
+from lethe.log.key_history import Change, replay
+from lethe.signing.errors import KeyFormatError
+from lethe.signing.keys import PrivateKey, load_private_key
+from models import LogEntry
+
+NEXT_KEY = "issuer.next.key"  # of a rotation whose entry may be logged already
+
+
+class IssuerRevokedError(LetheError):
+    """The log has revoked the key that would sign next."""
+
+    slug = "issuer-revoked"
+    title = "The issuer's key was revoked"
+    status = 503
+
+
+class KeysChangedError(LetheError):
+    """A key was rotated or revoked between two looks at the log."""
+
+    slug = "keys-changed"
+    title = "The keys changed meanwhile"
+    status = 503
+
+
+def is_key(key: PrivateKey, spki: bytes) -> TypeGuard[EllipticCurvePrivateKey]:
+    """Return whether a private key is the one with these public bytes."""
+    return isinstance(key, EllipticCurvePrivateKey) and spki_of(key.public_key()) == spki
+
+
+def changes(entries: tuple[tuple[int, bytes], ...]) -> list[Change]:
+    """Return what the log's entries on keys say, with their indices."""
+    found = [(index, parse_leaf(data).key) for index, data in entries]
+    return [(index, change) for index, change in found if change is not None]
+
+
+def is_announced(ledger: Ledger, role: str) -> bool:
+    """Return whether the log names a key of a role. Raises as `model_events`."""
+    return any(change.role == role for _, change in changes(service_key_events(ledger).entries))
+
+
+def first_key(settings: Settings) -> tuple[str, bytes]:
+    """Return name and public bytes of the key in the key directory.
+
+    It is the issuer's first one while the log names none.
+
+    Raises:
+        KeyMissingError: Neither half of it is there, or it is no ECDSA P-256 key.
+    """
+    try:
+        return settings.issuer_keyid, spki_of(load_issuer(settings)[0].public_key())
+    except KeyMissingError:
+        with suppress(PublicKeyError, OSError):  # a lost key must be replaceable
+            return settings.issuer_keyid, spki_of(read_issuer(settings.keys_dir / ISSUER_PEM))
+        raise
+
+
+def issuer_keys(settings: Settings, ledger: Ledger) -> IssuerKeys:
+    """Return all keys that the issuer ever had, as the signed log has them.
+
+    Raises:
+        KeyMissingError: The log names no key, and the key directory has none.
+        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    """
+    read = service_key_events(ledger)
+    said = changes(read.entries)
+    # Named by the log, the first key is never asked for.
+    named = any(change.role == ISSUER for _, change in said)
+    keys = replay(said, ("", b"") if named else first_key(settings))
+    return IssuerKeys(keys, read.size, read.root)
+
+
+def signing_issuer(
+    settings: Settings, ledger: Ledger
+) -> tuple[EllipticCurvePrivateKey, str, IssuerKeys]:
+    """Return the key that signs now, its name, and the keys that were looked at.
+
+    Raises:
+        IssuerRevokedError: The log revokes it, and there is no other yet.
+        KeyMissingError: The private half is in no key file.
+        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    """
+    keys = issuer_keys(settings, ledger)
+    current = keys.current
+    if current is None:
+        raise IssuerRevokedError(
+            "the issuer's key was revoked: run `lethe keys rotate issuer`; what waits for a "
+            "signature goes on then"
+        )
+    for name in (ISSUER_KEY, NEXT_KEY):
+        with suppress(FileNotFoundError, KeyFormatError):
+            key = load_private_key((settings.keys_dir / name).read_bytes())
+            if is_key(key, current.spki):
+                return key, current.keyid, keys
+    if len(keys.keys) == 1:
+        load_issuer(settings)  # says what is wrong with the file
+    raise KeyMissingError(
+        f"{ISSUER_KEY} is not the key {current.keyid} that the log has as the issuer's: "
+        "restore the newest backup of the keys directory, or run `lethe keys rotate issuer`"
+    )
+
+
+def require_unchanged(tx: Transaction, size: int) -> None:
+    """Return if the log has no entry on keys above its first `size` entries.
+
+    Asked under the log's lock. It goes by a column: whoever changes that has a certificate
+    logged that every verifier refuses, and nothing accepted.
+
+    Raises:
+        KeysChangedError: It has one.
+    """
+    later = select(LogEntry.index).where(
+        col(LogEntry.kind) == SERVICE_KEY_EVENT, col(LogEntry.index) >= size
+    )
+    if tx.session.exec(later.limit(1)).first() is not None:
+        raise KeysChangedError("a key was rotated or revoked meanwhile: try again")

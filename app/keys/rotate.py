@@ -1,0 +1,147 @@
+"""Rotating and revoking the issuer's key: an entry of the log, then the key files.
+
+    issuer.next.key     the new key                 durable
+    key.rotated         the log's entry             signed
+    issuer.key          the new key in its place    the old private half is gone
+
+A process that dies between two lines leaves an installation that works: whoever signs takes the
+file whose key the log names. The same command, run again, goes on at the following line.
+"""
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+from app.keys.issuer import (
+    NEXT_KEY,
+    KeysChangedError,
+    is_announced,
+    is_key,
+    issuer_keys,
+    require_unchanged,
+)
+from app.ledger.entry_macs import KeyMissingError
+from app.ledger.journal import record_service_key_event
+from app.ledger.sequencer import Ledger, Transaction
+from app.ledger.startup import ISSUER_KEY, ISSUER_PEM
+from app.problems import ConflictError, NotFoundError
+from app.settings import Settings
+from lethe.certificates.bundle import spki_of
+from lethe.certificates.issuers import IssuerKeys
+from lethe.files import sync_directory, write_durably
+from lethe.log.key_changes import ANNOUNCED, ISSUER, REVOKED, ROTATED, KeyChange
+from lethe.log.key_history import KeySpan
+from lethe.signing.errors import KeyFormatError
+from lethe.signing.keys import generate_key, load_private_key, private_pem, public_pem
+
+_NUMBERED = re.compile(r"(.*?)([0-9]{1,6})")
+
+
+@dataclass(frozen=True, slots=True)
+class Rotated:
+    """The key that signs now; `finished`: it is of a rotation that was interrupted."""
+
+    key: KeySpan
+    finished: bool
+
+
+def rotate_issuer(settings: Settings, ledger: Ledger, keyid: str | None = None) -> Rotated:
+    """Replace the issuer's key by a fresh one, named `keyid` or by the next number.
+
+    Raises:
+        ConflictError: A key of the issuer had this name.
+        KeyMissingError: The new key's file holds something else.
+        KeysChangedError: Another rotation was faster.
+        UnpublishedError: The entry is stored and not signed yet: run it again.
+        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    """
+    keys = issuer_keys(settings, ledger)
+    if _put_in_place(settings, keys):
+        return Rotated(keys.keys[-1], True)
+    last = keys.keys[-1]
+    names = {one.keyid for one in keys.keys}
+    if keyid in names:
+        raise ConflictError("a key of the issuer has this name already: choose another --keyid")
+    chosen = keyid or _next_name(last.keyid, names)
+    fresh = _fresh(settings)
+    announced = is_announced(ledger, ISSUER)
+
+    def effect(tx: Transaction) -> None:
+        require_unchanged(tx, keys.size)
+        if not announced:
+            record_service_key_event(tx, ANNOUNCED, KeyChange(ANNOUNCED, last.keyid, last.spki))
+        spki = spki_of(fresh.public_key())
+        record_service_key_event(
+            tx, ROTATED, KeyChange(ROTATED, chosen, spki, replaces=last.spki)
+        )
+
+    ledger.transact(effect)
+    now = issuer_keys(settings, ledger)
+    if not _put_in_place(settings, now):
+        raise KeysChangedError("another rotation was faster: look with `lethe keys list`")
+    return Rotated(now.keys[-1], False)
+
+
+def revoke_issuer(settings: Settings, ledger: Ledger, keyid: str, reason: str) -> int:
+    """Have the log refuse the signatures of a key from now on; return the entry's index.
+
+    Raises:
+        NotFoundError: The issuer has no such key.
+        ConflictError: It was revoked before.
+        KeysChangedError: A key was rotated or revoked meanwhile.
+        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    """
+    keys = issuer_keys(settings, ledger)
+    found = next((one for one in keys.keys if one.keyid == keyid), None)
+    if found is None:
+        raise NotFoundError("the issuer has no key of this name: see `lethe keys list`")
+    if found.revoked is not None:
+        raise ConflictError(f"this key was revoked before, at entry {found.revoked}")
+    announced = is_announced(ledger, ISSUER)
+
+    def effect(tx: Transaction) -> int:
+        require_unchanged(tx, keys.size)
+        if not announced:
+            record_service_key_event(tx, ANNOUNCED, KeyChange(ANNOUNCED, keyid, found.spki))
+        said = KeyChange(REVOKED, keyid, found.spki, reason=reason)
+        return record_service_key_event(tx, REVOKED, said)
+
+    return ledger.transact(effect)
+
+
+def _put_in_place(settings: Settings, keys: IssuerKeys) -> bool:
+    """Make the next key the issuer's if the log names it; return whether it did."""
+    folder, current = settings.keys_dir, keys.keys[-1]
+    with suppress(FileNotFoundError, KeyFormatError):
+        key = load_private_key((folder / NEXT_KEY).read_bytes())
+        if is_key(key, current.spki):
+            write_durably(folder / ISSUER_PEM, public_pem(key).encode(), mode=0o644)
+            (folder / NEXT_KEY).replace(folder / ISSUER_KEY)
+            sync_directory(folder)
+            return True
+    return False
+
+
+def _fresh(settings: Settings) -> EllipticCurvePrivateKey:
+    """Return the next key; one that a crash left before its entry has signed nothing yet."""
+    path = settings.keys_dir / NEXT_KEY
+    with suppress(FileExistsError):
+        made = generate_key("ecdsa-p256-sha256")
+        write_durably(path, private_pem(made).encode(), replace=False)
+    try:
+        key = load_private_key(path.read_bytes())
+    except KeyFormatError as error:
+        raise KeyMissingError(f"{path}: {error.detail}") from None
+    if not isinstance(key, EllipticCurvePrivateKey):
+        raise KeyMissingError(f"{path} is not an ECDSA P-256 key: remove it, and run it again")
+    return key
+
+
+def _next_name(last: str, taken: set[str]) -> str:
+    match = _NUMBERED.fullmatch(last)
+    stem, number = (match[1], int(match[2])) if match else (f"{last[:70]}-", 1)
+    while f"{stem}{number}" in taken:
+        number += 1
+    return f"{stem}{number}"

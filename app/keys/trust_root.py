@@ -1,0 +1,51 @@
+"""The trust root that this installation publishes."""
+
+from app.keys.announced import announcement
+from app.keys.issuer import changes, first_key
+from app.keys.log import logged_keys
+from app.ledger.guard import ForkedError
+from app.ledger.sequencer import Ledger
+from app.reconcile.model_events import service_key_events
+from app.settings import Settings
+from lethe.certificates.trust_root import (
+    TrustRootError,
+    build_trust_root,
+)
+from lethe.log.key_changes import ISSUER
+from lethe.log.key_history import replay
+from lethe.log.proofs import ProofError
+from models.database.types import utcnow
+
+
+def trust_root(settings: Settings, ledger: Ledger) -> bytes:
+    """Return the trust root of the latest checkpoint, signed by the log's key.
+
+    It says what the leaves say that hash to the signed root; proofs and checkpoint come from
+    the database, and nothing is signed that a reader would refuse.
+
+    Raises:
+        ForkedError: The database has other proofs, or another checkpoint, than were signed.
+        KeyMissingError, LogDamagedError, GuardError: As `issuer_keys`.
+    """
+    latest = ledger.latest()
+    # Read after the checkpoint: what was signed by then is among them.
+    entries = [one for one in service_key_events(ledger).entries if one[0] < latest.size]
+    said = changes(tuple(entries))
+    named = any(change.role == ISSUER for _, change in said)
+    log = logged_keys(ledger, said)
+    try:
+        return build_trust_root(
+            made_at=utcnow(),
+            log=[(one, announcement(settings, ledger, one)) for one in log.keys],
+            checkpoint_note=latest.note,
+            issuers=replay(said, ("", b"") if named else first_key(settings)),
+            entries=[
+                (index, leaf, ledger.inclusion(index, latest.size)) for index, leaf in entries
+            ],
+            sign=ledger.sign_trust_root,
+        )
+    except (TrustRootError, ProofError) as error:
+        raise ForkedError(
+            "the database does not have the log that was signed: restore its newest backup, "
+            f"then run `lethe log fsck` ({error.detail})"
+        ) from None

@@ -1,0 +1,127 @@
+"""What the log says of the service's own keys: announced, rotated, revoked.
+
+Each says the public half in full, so that whoever reads the log needs no other file to know
+which key signed at which entry.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_der_public_key,
+)
+
+from lethe.log.spelling import format_base64, parse_base64
+from lethe.records import dataclass
+
+ANNOUNCED: Final = "key.announced"
+ROTATED: Final = "key.rotated"
+REVOKED: Final = "key.revoked"
+ISSUER: Final = "issuer"
+LOG: Final = "log"
+# Names of RFC 5280, section 5.3.1: a free text could name a person, and stays for ever.
+REASONS = ("key-compromise", "superseded", "cessation-of-operation", "unspecified")
+_KEYID = re.compile(r"[A-Za-z0-9._-]{1,80}")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChange:
+    """One event of a key of `role`, ISSUER or LOG.
+
+    `key` is its SubjectPublicKeyInfo in DER, `keyid` its name, that of a log's key its key id.
+    `replaces` is the key that a rotation ends, `reason` one of REASONS for a revocation;
+    None in the other events.
+    """
+
+    event: str
+    keyid: str
+    key: bytes
+    role: str = ISSUER
+    replaces: bytes | None = None
+    reason: str | None = None
+
+    def members(self) -> dict[str, str]:
+        """Return the members of its log entry.
+
+        Raises:
+            ValueError: A field has not the shape the log allows.
+        """
+        if self.role not in _LOADERS or not _KEYID.fullmatch(self.keyid):
+            raise ValueError("a key of an entry is the issuer's or the log's, of a simple name")
+        load = _LOADERS[self.role]
+        load(self.key)
+        found = {"event": self.event, "role": self.role, "keyid": self.keyid}
+        found["publicKey"] = format_base64(self.key)
+        if self.event == ROTATED and self.replaces is not None:
+            load(self.replaces)
+            found["replaces"] = format_base64(self.replaces)
+        elif self.event == REVOKED and self.reason in REASONS:
+            found["reason"] = self.reason
+        elif self.event != ANNOUNCED or (self.replaces, self.reason) != (None, None):
+            raise ValueError("an event of a key has the fields of its kind alone")
+        return found
+
+
+def key_change(members: Mapping[str, Any]) -> KeyChange:
+    """Read what `KeyChange.members` returned.
+
+    Raises:
+        LookupError, TypeError, ValueError: Other members, or one of another shape.
+    """
+    replaces = members.get("replaces")
+    change = KeyChange(
+        members["event"],
+        members["keyid"],
+        parse_base64(members["publicKey"]),
+        members["role"],
+        None if replaces is None else parse_base64(replaces),
+        members.get("reason"),
+    )
+    if change.members() != members:
+        raise ValueError("not the members of an event of a key")
+    return change
+
+
+def load_p256(spki: bytes) -> EllipticCurvePublicKey:
+    """Return the ECDSA P-256 key of a SubjectPublicKeyInfo in its one DER spelling.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        key = load_der_public_key(spki)
+    except (ValueError, UnsupportedAlgorithm):
+        raise ValueError("an issuer's key is an ECDSA P-256 key") from None
+    if (
+        not isinstance(key, EllipticCurvePublicKey)
+        or not isinstance(key.curve, SECP256R1)
+        or key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) != spki
+    ):
+        raise ValueError("an issuer's key is an ECDSA P-256 key")
+    return key
+
+
+def load_ed25519(spki: bytes) -> Ed25519PublicKey:
+    """Return the Ed25519 key of a SubjectPublicKeyInfo in its one DER spelling.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        key = load_der_public_key(spki)
+    except (ValueError, UnsupportedAlgorithm):
+        raise ValueError("a log's key is an Ed25519 key") from None
+    if not isinstance(key, Ed25519PublicKey) or (
+        key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) != spki
+    ):
+        raise ValueError("a log's key is an Ed25519 key")
+    return key
+
+
+_LOADERS: dict[str, Callable[[bytes], object]] = {ISSUER: load_p256, LOG: load_ed25519}

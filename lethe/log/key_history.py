@@ -1,0 +1,82 @@
+"""Which keys of a role there were, as the entries of a log say."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+
+from lethe.errors import LetheError
+from lethe.log.key_changes import ANNOUNCED, ISSUER, ROTATED, KeyChange, load_p256
+from lethe.records import dataclass
+
+# A change of a key and the index of its entry.
+Change = tuple[int, KeyChange]
+
+
+class KeyHistoryError(LetheError):
+    """Entries on keys that contradict each other."""
+
+    slug = "key-history"
+    title = "The log contradicts itself on keys"
+    status = 400
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpan:
+    """A key of one role, SubjectPublicKeyInfo in DER, and where in the log it may sign.
+
+    start: the first entry. end: the first entry that it may not sign any more, as another
+    replaced it. revoked: the entry that revokes it, with its reason.
+    """
+
+    keyid: str
+    spki: bytes
+    start: int
+    end: int | None = None
+    revoked: int | None = None
+    reason: str | None = None
+
+    @property
+    def key(self) -> EllipticCurvePublicKey:
+        """The key itself, of an issuer."""
+        return load_p256(self.spki)
+
+    @property
+    def ends(self) -> int | None:
+        """The first entry that it may not sign, for whichever reason."""
+        return min((one for one in (self.end, self.revoked) if one is not None), default=None)
+
+
+def replay(
+    changes: Iterable[Change], first: tuple[str, bytes], role: str = ISSUER
+) -> tuple[KeySpan, ...]:
+    """Return the keys of a role that a log's entries name, oldest first.
+
+    first: name and bytes of the key before any entry names one.
+
+    Raises:
+        KeyHistoryError: The entries contradict each other.
+    """
+    keys: list[KeySpan] = []
+    for index, change in changes:
+        if change.role != role:
+            continue
+        places = [at for at, one in enumerate(keys) if one.spki == change.key]
+        if change.event in (ANNOUNCED, ROTATED):
+            if places or any(one.keyid == change.keyid for one in keys):
+                raise KeyHistoryError(f"entry {index} names a key, or a keyid, a second time")
+            if (change.event == ANNOUNCED) != (not keys):
+                raise KeyHistoryError(
+                    f"entry {index} begins the keys of its role a second time"
+                )
+            if keys and keys[-1].spki != change.replaces:
+                raise KeyHistoryError(f"entry {index} replaces another key than the last")
+            if keys:
+                keys[-1] = replace(keys[-1], end=index)
+            keys.append(KeySpan(change.keyid, change.key, index if keys else 0))
+        elif not places or keys[places[0]].keyid != change.keyid:
+            raise KeyHistoryError(f"entry {index} revokes a key that nobody had")
+        elif keys[places[0]].revoked is None:  # a second revocation changes nothing
+            at = places[0]
+            keys[at] = replace(keys[at], revoked=index, reason=change.reason)
+    return tuple(keys) if keys else (KeySpan(first[0], first[1], 0),)

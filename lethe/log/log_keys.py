@@ -1,0 +1,98 @@
+"""The keys of one log: each signs checkpoints from the tree that announces it on.
+
+A log announces its next key by an entry under the old one, and signs with both until it revokes
+the old one by another entry. A checkpoint over that entry no longer counts under the old key.
+"""
+
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from lethe.log.checkpoint import Checkpoint, CheckpointError, parse_checkpoint
+from lethe.log.note import ED25519, NoteError, NoteVerifier, read_note
+from lethe.records import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LogKey:
+    """A key of a log.
+
+    start: the entry that announces it, 0 for the first. revoked: the entry that revokes it.
+    """
+
+    verifier: NoteVerifier
+    start: int = 0
+    revoked: int | None = None
+    reason: str | None = None
+
+    def check_size(self, size: int) -> None:
+        """Return if it may sign a tree of this size.
+
+        Raises:
+            NoteError: It was not announced yet, or was revoked.
+        """
+        if self.start and size <= self.start:
+            raise NoteError(
+                f"the log's key {self.verifier.key_id.hex()} was announced by entry "
+                f"{self.start}, and this checkpoint has {size} entries"
+            )
+        if self.revoked is not None and size > self.revoked:
+            raise NoteError(
+                f"the log's key {self.verifier.key_id.hex()} was revoked by entry "
+                f"{self.revoked}, and this checkpoint has {size} entries"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class LogKeys:
+    """All keys of a log, oldest first, at least one. They share the log's name."""
+
+    keys: tuple[LogKey, ...]
+
+    @classmethod
+    def of(cls, *verifiers: NoteVerifier) -> "LogKeys":
+        """Return keys of which nobody knows from when to when they sign."""
+        return cls(tuple(map(LogKey, verifiers)))
+
+    @property
+    def name(self) -> str:
+        """The log's name."""
+        return self.keys[0].verifier.name
+
+    @property
+    def verifiers(self) -> list[NoteVerifier]:
+        """The keys alone."""
+        return [one.verifier for one in self.keys]
+
+    def open(self, note: str) -> tuple[Checkpoint, LogKey]:
+        """Return the checkpoint of a note, and the oldest key that signed it and might.
+
+        Raises:
+            NoteError: No key of the log signed it, or none that might, or a line is wrong.
+            CheckpointError: The signed text is not a checkpoint, or of another origin.
+        """
+        if any(one.kind != ED25519 for one in self.verifiers):
+            raise NoteError("a witness's key does not sign for a log: give the log's own key")
+        opened = read_note(note, self.verifiers)
+        checkpoint = parse_checkpoint(opened.text)
+        if checkpoint.origin != self.name:
+            raise CheckpointError("the checkpoint is of another log: its origin differs")
+        refused: NoteError | None = None
+        for one in self.keys:
+            if one.verifier in opened.verified:
+                try:
+                    one.check_size(checkpoint.size)
+                except NoteError as error:
+                    refused = error
+                else:
+                    return checkpoint, one
+        assert refused is not None, "read_note found a signature by one of them"
+        raise refused
+
+
+def spki_of_log(key: NoteVerifier) -> bytes:
+    """Return a key as log entries name it: SubjectPublicKeyInfo in DER."""
+    return key.key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def log_keys(given: NoteVerifier | LogKeys) -> LogKeys:
+    """Return keys as they are, or the only one of a log."""
+    return given if isinstance(given, LogKeys) else LogKeys.of(given)

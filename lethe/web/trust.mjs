@@ -1,0 +1,277 @@
+// The trust root: each key of log and issuer, with the entries that it may sign.
+//
+// As trust_root.py and issuers.py of lethe/certificates, and key_history.py and log_keys.py of
+// lethe/log: a rule that changes there changes here.
+
+import { concat, equal, sha256, toBase64, utf8 } from "./bytes.mjs";
+import { checkInclusion, leafHash, parseCheckpoint, parseLogVkey, readNote } from "./log.mjs";
+import {
+  Refused, array, blob, canonical, count, hash, members, moment, one, optional, parse, text,
+} from "./shape.mjs";
+import { isP256 } from "./signatures.mjs";
+
+const MAX_TRUST_ROOT = 1 << 20;
+const MAX_LEAF = 65535;
+
+const revocation = optional(members({ logIndex: count, reason: text }));
+const trustRootFile = members({
+  apiVersion: one("1"),
+  kind: one("trust-root"),
+  madeAt: moment,
+  logKeys: array(
+    members({
+      vkey: text,
+      from: count,
+      announcement: optional(members({ checkpoint: text, hashes: array(hash) })),
+      revoked: revocation,
+    }),
+  ),
+  checkpoint: text,
+  issuerKeys: array(
+    members({
+      keyid: text,
+      publicKey: blob,
+      from: count,
+      until: optional(count),
+      revoked: revocation,
+    }),
+  ),
+  entries: array(members({ logIndex: count, leaf: blob, hashes: array(hash) })),
+  signature: text,
+});
+
+// --- log entries on keys ----------------------------------------------------------------
+
+const common = { at: moment, role: one("issuer", "log"), keyid: text, publicKey: blob };
+const KEY_EVENTS = {
+  "key.announced": members({ ...common, event: one("key.announced") }),
+  "key.rotated": members({ ...common, event: one("key.rotated"), replaces: blob }),
+  "key.revoked": members({
+    ...common,
+    event: one("key.revoked"),
+    reason: one("key-compromise", "superseded", "cessation-of-operation", "unspecified"),
+  }),
+};
+const keyEntry = members({ apiVersion: one("1"), kind: one("service-key-event"), spec: (spec) => spec });
+
+async function parseKeyLeaf(leaf) {
+  if (leaf.length > MAX_LEAF) throw new Refused("an entry is too long");
+  const { spec } = keyEntry(parse(leaf));
+  const shape = Object.hasOwn(KEY_EVENTS, spec?.event) ? KEY_EVENTS[spec.event] : null;
+  if (shape === null) throw new Refused("an entry of the trust root is none on a key");
+  const change = shape(spec);
+  if (!change.at.endsWith("T00:00:00Z") || !/^[A-Za-z0-9._-]{1,80}$/.test(change.keyid)) {
+    throw new Refused("an entry of the trust root is not of its documented form");
+  }
+  for (const key of [change.publicKey, change.replaces ?? change.publicKey]) {
+    const fits = change.role === "log" ? isEd25519(key) : await isP256(key);
+    if (!fits) throw new Refused("a key of an entry is not of the kind of its role");
+  }
+  return change;
+}
+
+// SubjectPublicKeyInfo of an Ed25519 key (RFC 8410) up to its 32 bytes.
+const ED25519_SPKI = Uint8Array.from(
+  [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00],
+);
+
+function isEd25519(spki) {
+  return spki.length === 44 && equal(spki.subarray(0, ED25519_SPKI.length), ED25519_SPKI);
+}
+
+// The keys of a role that entries name, oldest first; `first` is the one before any of them.
+function replay(changes, first, role) {
+  const keys = [];
+  for (const { index, change } of changes) {
+    if (change.role !== role) continue;
+    const known = keys.find((key) => equal(key.spki, change.publicKey));
+    const last = keys[keys.length - 1];
+    if (change.event === "key.revoked") {
+      if (known === undefined || known.keyid !== change.keyid) {
+        throw new Refused(`entry ${index} revokes a key that nobody had`);
+      }
+      if (known.revoked === null) {
+        known.revoked = index;
+        known.reason = change.reason;
+      }
+      continue;
+    }
+    if (known !== undefined || keys.some((key) => key.keyid === change.keyid)) {
+      throw new Refused(`entry ${index} names a key, or a keyid, a second time`);
+    }
+    if ((change.event === "key.announced") !== (last === undefined)) {
+      throw new Refused(`entry ${index} begins the keys of a role a second time`);
+    }
+    if (last !== undefined && !equal(last.spki, change.replaces)) {
+      throw new Refused(`entry ${index} replaces another key than the last`);
+    }
+    if (last !== undefined) last.end = index;
+    keys.push({
+      keyid: change.keyid,
+      spki: change.publicKey,
+      start: last === undefined ? 0n : index,
+      end: null,
+      revoked: null,
+      reason: null,
+    });
+  }
+  const only = { keyid: first.keyid, spki: first.publicKey, start: 0n };
+  return keys.length ? keys : [{ ...only, end: null, revoked: null, reason: null }];
+}
+
+// --- the file ---------------------------------------------------------------------------
+
+function isAsListed(key, part) {
+  return (
+    key.keyid === part.keyid && equal(key.spki, part.publicKey) && key.start === part.from &&
+    key.end === part.until && isRevokedAsListed(key, part)
+  );
+}
+
+function isRevokedAsListed({ revoked, reason }, part) {
+  return revoked === (part.revoked?.logIndex ?? null) && reason === (part.revoked?.reason ?? null);
+}
+
+// The checkpoint of a note, and the oldest of a log's keys that signed it and might.
+export async function openLogged(note, logs) {
+  const { body, verified } = await readNote(note, logs.map((one) => one.key));
+  const checkpoint = parseCheckpoint(body);
+  if (checkpoint.origin !== logs[0].key.name) {
+    throw new Refused("the checkpoint is of another log: its origin differs");
+  }
+  let why = null;
+  for (const one of logs.filter(({ key }) => verified.includes(key))) {
+    why = sizeProblem(one, checkpoint.size);
+    if (why === null) return { ...checkpoint, by: one };
+  }
+  throw new Refused(why);
+}
+
+function sizeProblem({ key, start, revoked }, size) {
+  const what = start !== 0n && size <= start ? ["announced", start] :
+    revoked !== null && size > revoked ? ["revoked", revoked] : null;
+  if (what === null) return null;
+  const [verb, at] = what;
+  return `the log's key ${key.keyId} was ${verb} by entry ${at}, and this checkpoint has ` +
+    `${size} entries`;
+}
+
+// The keys of the log, each led to by the one before.
+async function logKeysOf({ logKeys, entries }, changes) {
+  const listed = logKeys.map((part) => ({ part, key: parseLogVkey(part.vkey) }));
+  const spkiOf = (key) => concat(ED25519_SPKI, key.raw);
+  const first = { keyid: listed[0].key.keyId, publicKey: spkiOf(listed[0].key) };
+  const spans = replay(changes, first, "log");
+  const wrong = new Refused("its log keys are not those that its log entries name");
+  if (spans.length !== listed.length) throw wrong;
+  const logs = [];
+  for (const [at, { part, key }] of listed.entries()) {
+    const span = spans[at];
+    const { announcement } = part;
+    const same =
+      span.keyid === key.keyId && equal(span.spki, spkiOf(key)) && span.start === part.from &&
+      isRevokedAsListed(span, part) && key.name === listed[0].key.name &&
+      (at > 0) === (announcement !== null);
+    if (!same) throw wrong;
+    if (announcement !== null) {
+      const signed = await openLogged(announcement.checkpoint, logs.slice(-1));
+      const { leaf } = entries.find((one) => one.logIndex === span.start);
+      const { hashes } = announcement;
+      checkInclusion(span.start, signed.size, leafHash(leaf), hashes, signed.root);
+    }
+    logs.push({ key, start: span.start, revoked: span.revoked });
+  }
+  return logs;
+}
+
+// {logs, issuers: {keys, size, root}, madeAt} of a trust root (Uint8Array) that its log signed.
+// knownLogId: of a key of the log that is known; only what it signed, or led to, is believed.
+export async function parseTrustRoot(bytes, knownLogId = null) {
+  if (bytes.length > MAX_TRUST_ROOT) {
+    throw new Refused(`a trust root has at most ${MAX_TRUST_ROOT} bytes`);
+  }
+  const json = parse(bytes[bytes.length - 1] === 0x0a ? bytes.subarray(0, -1) : bytes);
+  const file = trustRootFile(json);
+  if (!file.issuerKeys.length || !file.logKeys.length) {
+    throw new Refused("the trust root names no key of an issuer, or none of a log");
+  }
+  const changes = [];
+  for (const { logIndex, leaf } of file.entries) {
+    if (changes.length && logIndex <= changes[changes.length - 1].index) {
+      throw new Refused("the trust root lists other entries than those on keys");
+    }
+    changes.push({ index: logIndex, change: await parseKeyLeaf(leaf) });
+  }
+  const logs = await logKeysOf(file, changes);
+  const from = knownLogId === null
+    ? 0
+    : logs.findIndex(({ key }) => equal(key.logId, knownLogId));
+  if (from < 0) {
+    throw new Refused("the trust root is of another log than the given log key");
+  }
+  const trusted = logs.slice(from);
+  const others = Object.fromEntries(Object.entries(json).filter(([name]) => name !== "signature"));
+  const digest = toBase64(sha256(utf8(canonical(others))));
+  const signed = `lethe-trust-root/v1\nlog ${logs[0].key.name}\n${digest}\n\n${file.signature}`;
+  const { verified } = await readNote(signed, trusted.map(({ key }) => key));
+  if (trusted.every(({ key, revoked }) => !verified.includes(key) || revoked !== null)) {
+    throw new Refused("only keys signed the trust root that it says are revoked");
+  }
+  const checkpoint = await openLogged(file.checkpoint, trusted);
+  for (const { logIndex, leaf, hashes } of file.entries) {
+    checkInclusion(logIndex, checkpoint.size, leafHash(leaf), hashes, checkpoint.root);
+  }
+  const [first] = file.issuerKeys;
+  if (!(await isP256(first.publicKey))) {
+    throw new Refused("an issuer's key is an ECDSA P-256 key");
+  }
+  const keys = replay(changes, first, "issuer");
+  const listed = file.issuerKeys;
+  if (keys.length !== listed.length || !keys.every((key, at) => isAsListed(key, listed[at]))) {
+    throw new Refused("its keys are not those that its log entries name");
+  }
+  const { size, root } = checkpoint;
+  return { logs, issuers: { keys, size, root }, madeAt: file.madeAt };
+}
+
+// --- what a certificate's place in the log says of its key ------------------------------
+
+export function namedIssuer({ keys }, spki) {
+  const found = keys.find((key) => equal(key.spki, spki));
+  if (found === undefined) {
+    throw new Refused("the issuer has no such key: a newer trust root may have it");
+  }
+  return found;
+}
+
+// Why a key may have signed entry `index`, in words; throws Refused where it may not.
+export function checkIssuer(issuers, spki, index) {
+  const found = namedIssuer(issuers, spki);
+  const { keyid, start, end, revoked, reason } = found;
+  if (index >= issuers.size) {
+    throw new Refused(
+      `entry ${index} is newer than the trust root, which ends at ${issuers.size} entries: ` +
+        "get a newer one",
+    );
+  }
+  if (index < start) {
+    throw new Refused(
+      `the issuer's key ${keyid} signs from entry ${start} on, and this is entry ${index}`,
+    );
+  }
+  if (revoked !== null && index >= revoked) {
+    throw new Refused(
+      `the issuer's key ${keyid} was revoked at entry ${revoked} (${reason}), and this is ` +
+        `entry ${index}`,
+    );
+  }
+  if (end !== null && index >= end) {
+    throw new Refused(
+      `the issuer's key ${keyid} was replaced at entry ${end}, and this is entry ${index}`,
+    );
+  }
+  const ends = [end, revoked].filter((one) => one !== null);
+  const until = ends.length ? ` until entry ${ends.reduce((a, b) => (a < b ? a : b))}` : "";
+  const later = revoked === null ? "" : `, revoked at entry ${revoked}`;
+  return `key ${keyid} signs from entry ${start}${until}${later}`;
+}
