@@ -8,7 +8,10 @@ from app.reconcile.findings import FsckReport
 from app.settings import Settings
 from lethe.signing.keys import public_pem
 
-STALE = f"{ISSUER_PEM} is not the issuer's key of the log: run `lethe keys rotate issuer` again"
+STALE = (
+    f"{ISSUER_PEM} is not the issuer's key of the log: run `lethe service-key rotate issuer` "
+    "again"
+)
 
 
 def fsck_keys(settings: Settings, ledger: Ledger, report: FsckReport) -> None:

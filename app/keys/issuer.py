@@ -106,8 +106,8 @@ def signing_issuer(
     current = keys.current
     if current is None:
         raise IssuerRevokedError(
-            "the issuer's key was revoked: run `lethe keys rotate issuer`; what waits for a "
-            "signature goes on then"
+            "the issuer's key was revoked: run `lethe service-key rotate issuer`; what waits "
+            "for a signature goes on then"
         )
     for name in (ISSUER_KEY, NEXT_KEY):
         with suppress(FileNotFoundError, KeyFormatError):
@@ -118,7 +118,8 @@ def signing_issuer(
         load_issuer(settings)  # says what is wrong with the file
     raise KeyMissingError(
         f"{ISSUER_KEY} is not the key {current.keyid} that the log has as the issuer's: "
-        "restore the newest backup of the keys directory, or run `lethe keys rotate issuer`"
+        "restore the newest backup of the keys directory, or run `lethe service-key rotate "
+        "issuer`"
     )
 
 

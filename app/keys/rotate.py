@@ -80,7 +80,7 @@ def rotate_issuer(settings: Settings, ledger: Ledger, keyid: str | None = None) 
     ledger.transact(effect)
     now = issuer_keys(settings, ledger)
     if not _put_in_place(settings, now):
-        raise KeysChangedError("another rotation was faster: look with `lethe keys list`")
+        raise KeysChangedError("another rotation was faster: see `lethe service-key list`")
     return Rotated(now.keys[-1], False)
 
 
@@ -96,7 +96,7 @@ def revoke_issuer(settings: Settings, ledger: Ledger, keyid: str, reason: str) -
     keys = issuer_keys(settings, ledger)
     found = next((one for one in keys.keys if one.keyid == keyid), None)
     if found is None:
-        raise NotFoundError("the issuer has no key of this name: see `lethe keys list`")
+        raise NotFoundError("the issuer has no key of this name: see `lethe service-key list`")
     if found.revoked is not None:
         raise ConflictError(f"this key was revoked before, at entry {found.revoked}")
     announced = is_announced(ledger, ISSUER)

@@ -63,7 +63,8 @@ def rotate_log(settings: Settings, ledger: Ledger) -> LogRotated:
             _publish_next(settings, ledger, in_use[-1])
             return LogRotated(in_use[-1], True)
         raise ConflictError(
-            "two keys of the log sign already: first `lethe keys revoke log`, then rotate"
+            "two keys of the log sign already: first `lethe service-key revoke log`, then "
+            "rotate"
         )
     old = known[-1].verifier
     with suppress(FileExistsError):  # one that a crash left before its entry signed nothing yet
@@ -81,7 +82,7 @@ def rotate_log(settings: Settings, ledger: Ledger) -> LogRotated:
     ledger.transact(effect)
     latest = logged_keys(ledger).keys[-1]
     if latest.verifier != new:
-        raise KeysChangedError("another rotation was faster: look with `lethe keys list`")
+        raise KeysChangedError("another rotation was faster: see `lethe service-key list`")
     _publish_next(settings, ledger, latest)
     return LogRotated(latest, False)
 
@@ -102,13 +103,15 @@ def revoke_log(settings: Settings, ledger: Ledger, reason: str) -> LogRotated:
             load_signer(settings).verifier == in_use[-1].verifier
             and not (settings.keys_dir / NEXT_VKEY).exists()
         ):
-            raise ConflictError("one key of the log signs alone: first `lethe keys rotate log`")
+            raise ConflictError(
+                "one key of the log signs alone: first `lethe service-key rotate log`"
+            )
         _take_over(settings, known[-2].verifier, known[-1].verifier)
         return LogRotated(known[-2], True)
     old, new = (one.verifier for one in in_use)
     if new not in ledger.keys.verifiers:
         raise ConflictError(
-            "the new key of the log does not sign yet: run `lethe keys rotate log` again"
+            "the new key of the log does not sign yet: run `lethe service-key rotate log` again"
         )
 
     def effect(tx: Transaction) -> None:

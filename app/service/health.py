@@ -149,8 +149,8 @@ def _keys(services: Services) -> None:
         issuer = load_issuer(settings)[0]
     if (settings.keys_dir / ISSUER_PEM).read_text() != public_pem(issuer):
         raise KeyMissingError(
-            "the issuer's key is not that of issuer.pem: restore it, or run `lethe keys rotate "
-            "issuer` again where that was interrupted"
+            "the issuer's key is not that of issuer.pem: restore it, or run `lethe "
+            "service-key rotate issuer` again where that was interrupted"
         )
     with services.reading() as session:
         services.artifacts.require_master(session, MasterKey.load(settings))

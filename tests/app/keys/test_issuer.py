@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 from sqlmodel import Session, select
 
-from app.cli.keys import keys
+from app.cli.service_key import service_key
 from app.keys import rotate
 from app.keys.fsck import fsck_keys
 from app.keys.issuer import (
@@ -67,7 +67,7 @@ def names(made: Installation) -> list[str]:
 def run(made: Installation, monkeypatch: pytest.MonkeyPatch, *words: str) -> Result:
     monkeypatch.setenv("LETHE_ORIGIN", made.settings.origin)
     point_at(made.settings, monkeypatch)
-    return CliRunner().invoke(keys, words)
+    return CliRunner().invoke(service_key, words)
 
 
 def test_certificates_of_both_keys_verify_after_a_rotation(

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 from sqlmodel import Session
 
-from app.cli.keys import keys as key_commands
+from app.cli.service_key import service_key as key_commands
 from app.keys import rotate_log as rotation
 from app.keys.log import logged_keys
 from app.keys.rotate_log import revoke_log, rotate_log

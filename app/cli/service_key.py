@@ -1,4 +1,4 @@
-"""`lethe keys`: rotate and revoke this installation's own keys, and publish its trust root."""
+"""`lethe service-key`: rotate and revoke this installation's keys; publish its trust root."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,14 +21,14 @@ from models.database.session import opened_engine
 
 
 @click.group()
-def keys() -> None:
+def service_key() -> None:
     """Rotate, revoke and list the service's own keys, and publish its trust root.
 
     Runs where the key directory is. The keys of requesters are those of `lethe key`.
     """
 
 
-@keys.group()
+@service_key.group()
 def rotate() -> None:
     """Replace a key by a fresh one; the log says from which entry on."""
 
@@ -46,7 +46,7 @@ def rotate_issuer(keyid: str | None) -> None:
     if done.finished:
         click.echo("finished the rotation that was interrupted")
     click.echo(f"{done.key.keyid} signs from log entry {done.key.start} on")
-    click.echo("publish the trust root: lethe keys trust-root", err=True)
+    click.echo("publish the trust root: lethe service-key trust-root", err=True)
 
 
 @rotate.command("log")
@@ -54,7 +54,7 @@ def rotate_log_key() -> None:
     """Announce a fresh key of the log, which signs checkpoints beside the old one.
 
     Processes at work need no restart. Tell witnesses and followers the new key, then end the
-    overlap with `lethe keys revoke log`. If it was interrupted, run it again.
+    overlap with `lethe service-key revoke log`. If it was interrupted, run it again.
     """
     with _ledger() as (settings, ledger):
         done = rotate_log(settings, ledger)
@@ -64,7 +64,7 @@ def rotate_log_key() -> None:
     click.echo(done.key.verifier.vkey)
 
 
-@keys.group()
+@service_key.group()
 def revoke() -> None:
     """Have what a key signs from now on be refused."""
 
@@ -76,12 +76,12 @@ def revoke_issuer(keyid: str, reason: str) -> None:
     """Have verifiers refuse certificates of the key KEYID that are logged from now on.
 
     Those before stay valid. If it is the key that signs now, nothing is signed until
-    `lethe keys rotate issuer`.
+    `lethe service-key rotate issuer`.
     """
     with _ledger() as (settings, ledger):
         index = keys_of.revoke_issuer(settings, ledger, keyid, reason)
     click.echo(f"{keyid} is revoked from log entry {index} on")
-    click.echo("publish the trust root: lethe keys trust-root", err=True)
+    click.echo("publish the trust root: lethe service-key trust-root", err=True)
 
 
 @revoke.command("log")
@@ -96,10 +96,10 @@ def revoke_log_key(reason: str) -> None:
         done = revoke_log(settings, ledger, reason)
     old = done.key.verifier.key_id.hex()
     click.echo(f"{old} is revoked from log entry {done.key.revoked} on")
-    click.echo("publish the trust root: lethe keys trust-root", err=True)
+    click.echo("publish the trust root: lethe service-key trust-root", err=True)
 
 
-@keys.command("list")
+@service_key.command("list")
 def list_keys() -> None:
     """List the keys of log and issuer, as the log has them."""
     with _ledger() as (settings, ledger):
@@ -134,7 +134,7 @@ def list_keys() -> None:
     )
 
 
-@keys.command("trust-root")
+@service_key.command("trust-root")
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
