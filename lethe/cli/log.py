@@ -105,6 +105,7 @@ def mirror(
 @click.argument("url")
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @_vkey_option
+@_trust_root_option
 @click.option(
     "--every", type=click.FloatRange(min=0), default=300, show_default=True, metavar="SECONDS"
 )
@@ -128,7 +129,8 @@ def mirror(
 def watch_log(
     url: str,
     directory: Path,
-    vkey: str,
+    vkey: str | None,
+    trust_root: Path | None,
     every: float,
     full_every: float,
     patience: float,
@@ -140,7 +142,7 @@ def watch_log(
     entry or tile changed or not at all; what its key signed is kept as evidence. Exits with 2
     if the log cannot be read for longer than --patience.
     """
-    verifier, size = _read_vkey(vkey), -1
+    verifier, size = _read_keys(vkey, trust_root), -1
     unread_since: float | None = None
     for found, seconds in watch(
         fetch_from(url), verifier, directory, every=every, full_every=full_every

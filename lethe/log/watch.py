@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from lethe.files import write_durably
-from lethe.log.checkpoint import CheckpointError, open_checkpoint
+from lethe.log.checkpoint import CheckpointError
 from lethe.log.fetch import (
     CHECKPOINT,
     Fetch,
@@ -22,8 +22,9 @@ from lethe.log.fetch import (
     LogUnreachableError,
     MissingFileError,
 )
-from lethe.log.follow import LogReport, mirror_log
-from lethe.log.note import NoteError, NoteVerifier
+from lethe.log.follow import Keys, LogReport, mirror_log
+from lethe.log.log_keys import log_keys
+from lethe.log.note import NoteError
 
 EVIDENCE = "evidence"
 Alarm = Literal["fork", "rewind", "missing", "changed", "unreachable"]
@@ -42,7 +43,7 @@ class Look:
     evidence: Path | None = None
 
 
-def look(fetch: Fetch, verifier: NoteVerifier, mirror: Path, *, full: bool = False) -> Look:
+def look(fetch: Fetch, verifier: Keys, mirror: Path, *, full: bool = False) -> Look:
     """Extend the mirror by what is new; full: read everything again.
 
     Never raises for what a log serves: an alarm says what is wrong.
@@ -65,13 +66,13 @@ def look(fetch: Fetch, verifier: NoteVerifier, mirror: Path, *, full: bool = Fal
 
 
 def watch(
-    fetch: Fetch, verifier: NoteVerifier, mirror: Path, *, every: float, full_every: float
+    fetch: Fetch, verifier: Keys, mirror: Path, *, every: float, full_every: float
 ) -> Iterator[tuple[Look, float]]:
     """Yield looks for ever, each with the seconds to wait before the next one.
 
     Args:
         fetch: Reads the log.
-        verifier: The log's key.
+        verifier: The log's key, or its keys by a trust root.
         mirror: The directory of the mirror.
         every: Seconds between two looks.
         full_every: Seconds between two looks that read everything. The first one does.
@@ -95,10 +96,10 @@ def _kind(error: LogError) -> Alarm:
     return next((name for kind, name in kinds if isinstance(error, kind)), "changed")
 
 
-def _kept(note: bytes, verifier: NoteVerifier, mirror: Path) -> Path | None:
+def _kept(note: bytes, verifier: Keys, mirror: Path) -> Path | None:
     """Keep a checkpoint that the log's key signed: with the mirror's it is the proof."""
     try:
-        open_checkpoint(note.decode(), verifier)
+        log_keys(verifier).open(note.decode())
     except (NoteError, CheckpointError, UnicodeDecodeError):
         return None
     path = mirror / EVIDENCE / f"checkpoint-{hashlib.sha256(note).hexdigest()[:16]}"
