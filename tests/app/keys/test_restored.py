@@ -37,7 +37,7 @@ def test_keys_of_after_a_backup_go_on_with_it(
         ledger = made.services.ledger
         old = ledger.verifier
         before = certified(made, "r1")
-        assert run(backup, str(tmp_path / "b")).exit_code == 0
+        assert run(backup, "new", str(tmp_path / "b")).exit_code == 0
         rotate_issuer(settings, ledger)
         rotate_log(settings, ledger)
         revoke_log(settings, ledger, "superseded")
