@@ -29,7 +29,6 @@ from lethe.certificates.evidence import check_evidence
 from lethe.certificates.issuers import IssuerKeys
 from lethe.certificates.keys import ISSUER_KEY, LOG_KEY, read_issuer, read_log_key
 from lethe.certificates.statement import Statement, parse_statement
-from lethe.certificates.trust_root import parse_trust_root
 from lethe.errors import LetheError
 from lethe.log.log_keys import LogKeys, log_keys
 from lethe.log.note import NoteVerifier, not_verified, read_note
@@ -129,6 +128,9 @@ def verify(
         log, issuer = read_log_key(keys / LOG_KEY), read_issuer(keys / ISSUER_KEY)
     else:
         data = trust_root.read_bytes() if isinstance(trust_root, Path) else trust_root
+        # Only here: what reads log entries defines classes that a verification does without.
+        from lethe.certificates.trust_root import parse_trust_root
+
         root = parse_trust_root(data or b"")
         log, issuer = root.log, root.issuers
     return verify_certificate(

@@ -35,13 +35,14 @@ def trusted(
         PublicKeyError, TrustRootError: A file does not hold what it should.
     """
     from lethe.certificates.keys import ISSUER_KEY, LOG_KEY, read_issuer, read_log_key
-    from lethe.certificates.trust_root import parse_trust_root
 
     if trust_root is None:
         log = read_log_key(key_file(log_key, keys, LOG_KEY, "--log-key"))
         return log, read_issuer(key_file(issuer_key, keys, ISSUER_KEY, "--issuer-key")), None
     if keys is not None or issuer_key is not None:
         raise click.UsageError("--trust-root names the keys: leave out --keys and --issuer-key")
+    from lethe.certificates.trust_root import parse_trust_root
+
     known = None if log_key is None else read_log_key(log_key)
     root = parse_trust_root(trust_root.read_bytes(), known)
     return root.log, root.issuers, root
