@@ -7,7 +7,7 @@ STAMPS := .stamps
 # The tests start hundreds of processes: without bytecode each compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo federated demo-federated test coverage test-browser test-full test-repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness benchmarks-families bench bench-check flower-check gpu-check demos-check attacks-check witness-check red-team site sbom lock clean
+.PHONY: help demo federated demo-federated test coverage test-browser screenshots test-full test-repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness benchmarks-families bench bench-check flower-check gpu-check demos-check attacks-check witness-check red-team site sbom lock clean
 
 demo: $(STAMPS)/demo ## the demonstration: every certificate is verified; options in ARGS
 	$(BIN)/lethe demo $(ARGS)
@@ -50,6 +50,9 @@ test-browser: $(STAMPS)/dev $(STAMPS)/browser ## the pages in a browser, axe too
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -qq && apt-get install -qq -y chromium; } || \
 	  { echo "install Chromium first: apt-get install chromium"; exit 1; }
 	$(BIN)/python -m pytest -n 2 $(BY_FILE) -m "full or not full" tests/browser $(ARGS)
+
+screenshots: $(STAMPS)/dev $(STAMPS)/browser ## renew the pictures of pages in docs/images
+	LETHE_TEST_SCREENSHOTS=docs/images $(BIN)/python -m pytest -n 0 -m "full or not full" tests/browser/test_desk.py -k files
 
 test-repeats: $(STAMPS)/dev ## every case on the second database: half an hour, not in .ci/run
 	$(BIN)/python -m pytest -n 2 $(BY_FILE) -m "repeats and not slow and not redteam" $(ARGS)

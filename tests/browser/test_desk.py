@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from PIL import Image
 from redis import Redis
 from sqlalchemy import MetaData, select
 
@@ -53,6 +55,7 @@ class Desk:
         tab.fill("#email", email)
         tab.check("#mail-gdpr")
         tab.check("#mail-sure")
+        shot(tab, "intake-ask")
         tab.click("text=Send me a code")
         tab.wait_for_selector("#code")
         until(lambda: len(self.box.mails) > before, "the mail", self.service.api)
@@ -83,6 +86,16 @@ class Desk:
         tab.click("text=Show my request")
         tab.wait_for_selector("#case-code")
         return str(tab.inner_text("main"))
+
+
+def shot(tab: Any, name: str) -> None:
+    """Renew a picture of the documentation, if `make screenshots` asks for it."""
+    if folder := os.environ.get("LETHE_TEST_SCREENSHOTS"):
+        path = Path(folder) / f"{name}.png"
+        tab.screenshot(path=str(path), full_page=True)
+        with Image.open(path) as whole:
+            few = whole.convert("RGB").quantize(64)  # a tenth of the bytes
+        few.save(path, optimize=True)
 
 
 def saved(tab: Any, click: str, path: Path) -> bytes:
@@ -145,8 +158,11 @@ def test_from_a_mail_address_to_the_report(desk: Desk, tmp_path: Path) -> None:
     assert "You may complain to a data protection authority" in desk.follow(refused)
 
     code = desk.ask(GONE)
+    officer.goto(f"{desk.service.base_url}/console")
+    shot(officer, "console-queue")
     desk.open_waiting()
     desk.decide("Extend the deadline", "complexity")
+    shot(officer, "console-case")
     assert "We need more time." in desk.follow(code)
     desk.decide("Approve")
 
@@ -155,6 +171,7 @@ def test_from_a_mail_address_to_the_report(desk: Desk, tmp_path: Path) -> None:
         return "confirmed by a certificate" in person.inner_text("main")
 
     until(certified, "the certificate", desk.service.worker)
+    shot(person, "intake-case")
     pdf = saved(person, "text=Save it as PDF", tmp_path / "certificate.pdf")
     assert pdf.startswith(b"%PDF-")
     bundle = saved(person, "button:has-text('Save the file')", tmp_path / "certificate.json")
@@ -167,6 +184,8 @@ def test_from_a_mail_address_to_the_report(desk: Desk, tmp_path: Path) -> None:
         person.reload()
     officer.reload()
     officer.click("tbody a[href*=certificates]")
+    officer.wait_for_selector("#checks")
+    shot(officer, "console-certificate")
     assert saved(officer, "a[href$=bundle]", tmp_path / "officer.json") == bundle
 
     officer.click("nav >> text=Reports")
