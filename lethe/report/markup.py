@@ -5,9 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 
 class Markup(str):
-    """Text that is HTML already."""
+    """Text that is HTML already; templates with the protocol `__html__` do not escape it."""
 
     __slots__ = ()
+
+    def __html__(self) -> str:
+        """Return itself, as markupsafe and Jinja ask for it."""
+        return str(self)
 
 
 Content = str | Markup | Sequence["Content"]

@@ -40,6 +40,16 @@ def test_the_receipt_verifies_offline_and_a_changed_one_does_not(
             check_receipt(data.replace(old, new).encode(), log)
 
 
+def test_the_picture_is_drawn_and_not_spelled(
+    page: Installation, visitor: Visitor, box: Mailbox
+) -> None:
+    shown = visitor.open(ANN, box).response.text
+    figure = shown[shown.index("<figure") : shown.index("</figure>")]
+    assert "<svg " in figure
+    assert "<path " in figure
+    assert "&lt;" not in figure
+
+
 def test_files_of_a_certified_case(page: Installation, visitor: Visitor, box: Mailbox) -> None:
     code = visitor.open(ANN, box).case_code
     early = visitor.follow(code, "/intake/file", file="answer")
