@@ -52,15 +52,16 @@ class Diagnosis:
 
     def look(self, part: str, check: Callable[[], str | None]) -> bool:
         """Add what a check finds: its words, or those of its error. Return whether it works."""
+        state: State = "fails"
         try:
             state, words = "ok", check() or ""
         except NotUsedError as error:
             state, words = "not used", str(error)
         except LetheError as error:
-            state, words = "fails", error.detail
+            words = error.detail
         except Exception as error:  # a driver's text may repeat a password
-            state, words = "fails", type(error).__name__
-        self.parts.append((part, state, words))  # type: ignore[arg-type]
+            words = type(error).__name__
+        self.parts.append((part, state, words))
         return state != "fails"
 
     def skip(self, *parts: str) -> None:
