@@ -50,7 +50,7 @@ class Desk:
 
     def ask(self, email: str) -> str:
         """Ask on the intake page and prove the address; return the code of the case."""
-        tab, before = self.person, len(self.box.mails)
+        tab, before = self.person, len(self.box.codes)
         tab.goto(f"{self.service.base_url}/intake")
         tab.fill("#email", email)
         tab.check("#mail-gdpr")
@@ -58,7 +58,7 @@ class Desk:
         shot(tab, "intake-ask")
         tab.click("text=Send me a code")
         tab.wait_for_selector("#code")
-        until(lambda: len(self.box.mails) > before, "the mail", self.service.api)
+        until(lambda: len(self.box.codes) > before, "the code", self.service.api)
         tab.fill("#code", self.box.code())
         tab.click("text=Confirm and send my request")
         tab.wait_for_selector("#case-code")

@@ -37,11 +37,15 @@ class Mailbox:
         self.mails.append(found)
         return "250 OK"
 
+    @property
+    def codes(self) -> list[str]:
+        """The codes that were mailed, oldest first; notices of a case have none."""
+        found = (CODE.search(mail.get_content()) for mail in self.mails)
+        return ["".join(match.groups()) for match in found if match is not None]
+
     def code(self) -> str:
-        """The code of the newest mail."""
-        match = CODE.search(self.mails[-1].get_content())
-        assert match is not None
-        return "".join(match.groups())
+        """The newest code."""
+        return self.codes[-1]
 
 
 @contextmanager
