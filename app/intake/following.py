@@ -19,12 +19,12 @@ from app.intake.render import chosen, language_of, render
 from app.intake.route import router
 from app.problems import NotFoundError
 from app.schemas.people import CaseView, PartView
-from app.service import certificates, documents
 from app.service.context import Services
 from app.service.desk import answer
 from app.service.intake import following
 from app.service.intake.case_code import case_code, read_case_code
 from app.service.intake.errors import IntakeCaseError
+from app.service.issued import certificates, documents
 from lethe.report.pdf import qr_code
 
 routes = router()

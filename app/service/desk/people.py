@@ -14,7 +14,8 @@ from sqlalchemy import bindparam, func, or_, update
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
-from app.ledger.sequencer import Ledger, Transaction
+from app.ledger.sequencer import Ledger
+from app.ledger.transaction import Transaction
 from app.problems import UnknownRecordError
 from app.reconcile.deleted import is_deleted, require_present
 from app.reconcile.model_events import model_refs

@@ -10,7 +10,7 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_request_event
 from app.ledger.key_rows import believed
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.problems import ConflictError, ScopeChangedError
 from app.reconcile.approval import ON_BEHALF, PAIRED
 from app.reconcile.judgement import opened

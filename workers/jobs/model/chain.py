@@ -12,7 +12,7 @@ from app.retained_pages import RetainedSet
 from lethe.certificates.retained import prove_removal
 from lethe.certificates.retained_tree import Leaf, RetainedTree, folded_root, retained_root
 from lethe.log.spelling import parse_base64
-from workers.jobs.retained_set import stored_set
+from workers.jobs.model.retained_set import stored_set
 from workers.jobs.update import FreshRecords
 
 

@@ -9,8 +9,8 @@ from functools import lru_cache
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from workers.training.fedavg.client.losses import loss_of
 from workers.training.fedavg.config import Loss
-from workers.training.fedavg.losses import loss_of
 from workers.training.networks.registry import Network
 
 

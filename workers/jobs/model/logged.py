@@ -16,7 +16,7 @@ from app.reconcile.model_events import model_events
 from lethe.log.entries import Leaf
 from models import Model, ModelVersion
 from workers.errors import RefusedError
-from workers.jobs import versions
+from workers.jobs.model import versions
 
 CHANGED = (
     "nothing was published: the stored configuration of the model differs from the one that "

@@ -5,10 +5,10 @@ import time
 import torch
 
 from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask, check_data
-from workers.training.fedavg.curvature import curvature, some_rows
-from workers.training.fedavg.flops import forward_flops
-from workers.training.fedavg.local import train_locally
-from workers.training.fedavg.losses import loss_of
+from workers.training.fedavg.client.curvature import curvature, some_rows
+from workers.training.fedavg.client.flops import forward_flops
+from workers.training.fedavg.client.local import train_locally
+from workers.training.fedavg.client.losses import loss_of
 from workers.training.networks.weights import with_weights
 
 

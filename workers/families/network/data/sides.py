@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from workers.families.network.config import NetworkConfig
-from workers.families.network.rows import Holdings
+from workers.families.network.data.rows import Holdings
 from workers.methods.network.base import UnlearningRequest
 from workers.methods.network.validation import Validation, held_out
 from workers.training.fedavg.base import ClientData

@@ -11,7 +11,7 @@ from app.retained_pages import RetainedSet, leaves, load
 from lethe.certificates.errors import RemovalError
 from lethe.certificates.retained_tree import Leaf, RetainedTree, folded_root
 from models import Model, ModelVersion
-from workers.jobs.logged_model import NotLoggedError, OtherModelError, check_logged
+from workers.jobs.model.logged import NotLoggedError, OtherModelError, check_logged
 from workers.jobs.update import FreshRecords
 
 # If a larger share of the set comes or goes, all of it is read at once: a part costs a query.

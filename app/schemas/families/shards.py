@@ -5,10 +5,10 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from app.schemas.base import Wire
+from app.schemas.families.recipes import RecipeDocument, check_classes
+from app.schemas.families.scripts import ScriptDocument, check_names
+from app.schemas.families.tables import TableManifest
 from app.schemas.models import Name
-from app.schemas.recipes import RecipeDocument, check_classes
-from app.schemas.scripts import ScriptDocument, check_names
-from app.schemas.tables import TableManifest
 from lethe.catalogue import ShardsMethod
 
 # Classifiers without probabilities, and the losses with which SGDClassifier has them.

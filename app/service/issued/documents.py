@@ -1,7 +1,7 @@
 """Certificates as documents for people, verified with the service's keys as they are made."""
 
-from app.service import certificates
 from app.service.context import Services
+from app.service.issued import certificates
 from lethe.report.certificate import Sheet, certificate_html
 from lethe.report.pdf import certificate_pdf
 from lethe.words.texts import Language, texts

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from safetensors.numpy import load, save
 
-from workers.families.network.rows import ClientRows, Holdings
+from workers.families.network.data.rows import ClientRows, Holdings
 from workers.training.fedavg.base import ClientData
 
 

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from lethe import canonical
 from lethe.certificates import shape
-from lethe.certificates.audit_counts import audit_digest
-from lethe.certificates.audit_report import (
+from lethe.certificates.audits.counts import audit_digest
+from lethe.certificates.audits.report import (
     MAX_REPORT,
     AuditPredicate,
     AuditStatement,

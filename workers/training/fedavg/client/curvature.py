@@ -22,8 +22,8 @@ from workers.training.fedavg.base import (
     RoundTask,
     check_data,
 )
+from workers.training.fedavg.client.losses import loss_of
 from workers.training.fedavg.config import Loss
-from workers.training.fedavg.losses import loss_of
 from workers.training.fedavg.seeds import stream
 from workers.training.networks.registry import Network
 from workers.training.networks.weights import Weights, with_weights

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from sqlmodel import col, select
 
-from app.service import certificates
 from app.service.context import Services
+from app.service.issued import certificates
 from app.service.requests import id_of
 from app.witnesses.rows import Rows
 from lethe.certificates.bundle import parse_bundle

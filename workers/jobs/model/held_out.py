@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlmodel import Session, col, select
 
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.schemas.requests import Scope
 from app.service.context import Services
 from app.service.models import held_out
@@ -21,8 +21,8 @@ from models import ErasureRequest, Model, ModelVersion
 from models.database.session import chunks
 from workers.errors import MissingLibraryError, ModelError
 from workers.families import base as family
-from workers.jobs.chain import BatchMember
 from workers.jobs.leases.lease import JobContext
+from workers.jobs.model.chain import BatchMember
 
 if TYPE_CHECKING:  # a worker starts without it
     from numpy.typing import NDArray

@@ -20,12 +20,12 @@ from app.service.context import Services
 from app.service.queue import head_of_queue
 from models import Contribution, Model, Record, Subject
 from workers.errors import RefusedError
-from workers.families.network.blocks import InputBlock, decode_block, decode_inputs
 from workers.families.network.config import NetworkConfig, network_config
-from workers.jobs import versions
+from workers.families.network.data.blocks import InputBlock, decode_block, decode_inputs
+from workers.jobs.model import versions
 from workers.jobs.update import Owner
 from workers.training.fedavg.base import ClientData, check_data
-from workers.training.fedavg.data import image_data
+from workers.training.fedavg.client.data import image_data
 
 
 @dataclass(frozen=True, slots=True)

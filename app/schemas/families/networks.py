@@ -15,8 +15,8 @@ from pydantic import (
 )
 
 from app.schemas.base import Wire
-from app.schemas.canary import Canary, check_canary
-from app.schemas.certified import METHOD, NOISY, check_noisy, check_terms
+from app.schemas.families.canary import Canary, check_canary
+from app.schemas.families.certified import METHOD, NOISY, check_noisy, check_terms
 from app.schemas.models import FamilyManifest, Name
 from lethe.catalogue import Attack, Distance, NetworkMethod
 

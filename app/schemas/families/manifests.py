@@ -6,14 +6,14 @@ A family adds its wire type here, with `pinned`. API, OpenAPI and registration r
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from app.schemas.forests import NewForest
+from app.schemas.families.forests import NewForest
+from app.schemas.families.networks import NewNetwork
+from app.schemas.families.recipes import NewRecipe
+from app.schemas.families.scripts import NewScript
+from app.schemas.families.shards import NewShards
+from app.schemas.families.sums import NewSums
+from app.schemas.families.vectors import NewVectors
 from app.schemas.models import NewModel
-from app.schemas.networks import NewNetwork
-from app.schemas.recipes import NewRecipe
-from app.schemas.scripts import NewScript
-from app.schemas.shards import NewShards
-from app.schemas.sums import NewSums
-from app.schemas.vectors import NewVectors
 
 Manifest = (
     NewModel | NewNetwork | NewRecipe | NewForest | NewScript | NewShards | NewSums | NewVectors

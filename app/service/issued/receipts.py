@@ -5,8 +5,8 @@ from app.keys.log import logged_keys
 from app.ledger.receipt import EntryReceipt
 from app.ledger.sequencer import Ledger
 from app.problems import ReceiptRefusedError
-from app.service import certificates
 from app.service.context import Services
+from app.service.issued import certificates
 from lethe.certificates.bundle import parse_bundle
 from lethe.certificates.issuers import IssuerKeys
 from lethe.certificates.verify import verify_certificate

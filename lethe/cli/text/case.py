@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lethe.cli.options import count, plain
-from lethe.cli.waiting import Waiting
+from lethe.cli.text.waiting import Waiting
 
 if TYPE_CHECKING:
     from lethe.client import Client

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from app.schemas.base import Wire
+from app.schemas.families.tables import TableManifest
 from app.schemas.models import Name, Sha256Hex
-from app.schemas.tables import TableManifest
 from lethe.catalogue import ScriptMethod
 
 _PART = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}"
