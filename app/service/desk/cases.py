@@ -170,6 +170,7 @@ def _also_submitted(
     by = {
         "registered_by": None if found is None else found.by,
         "issued_by": event.payload.get("issued_by"),
+        "imported_by": ", ".join(event.payload.get("imported_by") or ()) or None,
     }
     return {name: str(who) for name, who in by.items() if who is not None}
 

@@ -159,6 +159,7 @@ def submit(
         "ticket": hmac.digest(case.key, b"ticket\0" + wanted.ticket.encode(), "sha256").hex(),
         "checked": wanted.checked,
         "issued_by": issued_by,
+        "imported_by": found.importers,
         "registration": _agents_key(session, case.opened_by),
     }
     record_request_event(tx, request, ON_BEHALF, on_behalf)
