@@ -789,12 +789,14 @@ _EVENTS = (
     ),
     _request(
         "on-behalf",
-        "an operator submitted it for a person; how they checked who it is, who issued a code",
+        "an operator submitted it for a person; how they checked who it is, who issued a code "
+        "and who imported an identity",
         case=str,
         by=str,
         ticket=str,
         checked=str,
         issued_by=str,
+        imported_by=list,
         registration=str,
     ),
     _request("awaiting-review", "it waits for an officer, because the log has no approval"),

@@ -9,17 +9,15 @@ from models.audit import Audit, AuditPair
 from models.certificate import Certificate
 from models.contribution import Contribution
 from models.credentials import BearerToken, KeyEvent, RequesterKey, UsedNonce
-from models.erasure_request import ErasureRequest
+from models.erasure_request import ErasureRequest, RequestEvent
 from models.intake import IntakeChallenge, IntakeCode, IntakeProof
 from models.job import Job, ScheduleLease
 from models.log import LogCheckpoint, LogEntry, LogNode
-from models.model import Model
-from models.model_version import ModelVersion
+from models.model import Model, ModelVersion
 from models.notice import Callback, Delivery, NoticeCursor, Webhook
 from models.person import Case, PeopleSums, Person
 from models.record import FeatureBlock, Record, RetainedPage
 from models.release import Release
-from models.request_event import RequestEvent
 from models.round import Round, RoundMember
 from models.silo_task import SiloTask
 from models.subject import Subject, Tombstone

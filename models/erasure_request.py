@@ -1,4 +1,7 @@
-"""Erasure requests: the queue of record, erasable at the end of retention."""
+"""Erasure requests: the queue of record, and the openings of the entries about each.
+
+Both are erasable at the end of retention.
+"""
 
 from datetime import datetime
 from typing import Any
@@ -58,4 +61,21 @@ class ErasureRequest(SQLModel, table=True):
     # Officers' notes by the log index of their entry, which has a keyed digest of each.
     notes: dict[str, str] | None = Field(
         default=None, sa_column=Column(SealedJSON("erasure_requests.notes"))
+    )
+
+
+class RequestEvent(SQLModel, table=True):
+    """The opening of a log entry about a request: what the commitment in the leaf hides.
+
+    Erasable, with its request's key, at the end of retention.
+    """
+
+    __tablename__ = "request_events"
+
+    log_index: int = Field(sa_column=Column(LogNumber, primary_key=True, autoincrement=False))
+    request_id: str = Field(foreign_key="erasure_requests.id", max_length=36, index=True)
+    event: str = Field(max_length=131)
+    at: datetime = Field(sa_type=UTCDateTime)
+    payload: dict[str, Any] = Field(
+        sa_column=Column(SealedJSON("request_events.payload"), nullable=False)
     )

@@ -1,12 +1,12 @@
-"""Registered models."""
+"""Registered models, and their versions: each erasure and each contribution makes one."""
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Column
+from sqlalchemy import JSON, Column, LargeBinary, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
-from models.database.types import UTCDateTime, utcnow
+from models.database.types import LogNumber, UTCDateTime, utcnow
 
 
 class Model(SQLModel, table=True):
@@ -29,3 +29,33 @@ class Model(SQLModel, table=True):
     # Sealed under the master key; tags erased record ids, and gives the key of noise.
     tombstone_key: bytes
     created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
+
+
+class ModelVersion(SQLModel, table=True):
+    """A version by its artifacts. A withdrawn version's artifacts are shredded."""
+
+    __tablename__ = "model_versions"
+    __table_args__ = (
+        UniqueConstraint("model_id", "number"),
+        # A job makes one version on each attempt, however often it runs.
+        UniqueConstraint("job_id", "attempt"),
+    )
+
+    id: int | None = Field(default=None, primary_key=True)
+    model_id: int = Field(foreign_key="models.id", index=True)
+    number: int
+    job_id: str = Field(max_length=36)
+    attempt: int = 1
+    head_id: str = Field(foreign_key="artifacts.id", max_length=36)
+    state_id: str = Field(foreign_key="artifacts.id", max_length=36)
+    head_digest: str = Field(max_length=64)
+    statistics_digest: str = Field(max_length=64)
+    retained_root: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    retained_count: int
+    # As it was measured on the model's held-out rows; the log has the digest.
+    held_out: dict[str, Any] | None = Field(
+        default=None, sa_column=Column(JSON(none_as_null=True))
+    )
+    log_index: int = Field(sa_type=LogNumber)
+    created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
+    withdrawn_at: datetime | None = Field(default=None, sa_type=UTCDateTime)

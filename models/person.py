@@ -37,6 +37,8 @@ class Person(SQLModel, table=True):
     request_id: str | None = Field(
         default=None, foreign_key="erasure_requests.id", max_length=36
     )
+    # The operator who said whose record it is (`lethe person import`); None: it came with it.
+    imported_by: str | None = Field(default=None, max_length=80)
 
 
 class PeopleSums(SQLModel, table=True):

@@ -9,7 +9,7 @@ from app.api.http.forms import describe_form, read_form
 from app.api.http.immutable import unkept
 from app.api.http.parsing import ParsingDep
 from app.schemas.base import Wire
-from app.service import certificates
+from app.service.issued import certificates
 from lethe.certificates.evidence import SCORES_TYPE
 
 router = APIRouter()

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from app.api.http.deps import ServicesDep
 from app.api.http.parsing import ParsingDep
 from app.api.http.strict import StrictRoute
-from app.service import documents
+from app.service.issued import documents
 from lethe.report.certificate import style
 from lethe.words.texts import Language, accepted
 

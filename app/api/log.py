@@ -9,7 +9,7 @@ from app.api.http.immutable import immutable
 from app.keys.trust_root import trust_root
 from app.schemas.base import Page
 from app.schemas.log import ConsistencyView, EntryView, InclusionView
-from app.service import public_log
+from app.service.issued import public_log
 
 router = APIRouter(prefix="/v1/log", tags=["log"])
 

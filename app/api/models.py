@@ -24,7 +24,7 @@ from app.api.http.immutable import revalidated, unkept
 from app.api.http.parsing import ParsingDep
 from app.problems import UploadError
 from app.schemas.base import Page, refuse_duplicates
-from app.schemas.manifests import MANIFESTS, Manifest
+from app.schemas.families.manifests import MANIFESTS, Manifest
 from app.schemas.models import (
     ContributionView,
     DeletionView,

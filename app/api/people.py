@@ -46,11 +46,13 @@ def find(wanted: PersonQuery, services: ServicesDep) -> FoundPage:
     return opening.find(services, wanted)
 
 
-@router.post("/people/import", operation_id="importPeople", dependencies=[Operator])
-def import_people(wanted: PersonImport, services: ServicesDep) -> Imported:
+@router.post("/people/import", operation_id="importPeople")
+def import_people(
+    wanted: PersonImport, services: ServicesDep, token: Annotated[BearerToken, Operator]
+) -> Imported:
     """Say whose records of a model are. The same identities again change nothing."""
     found = [(one.record, one.person.identity()) for one in wanted.identities]
-    return Imported(added=people.import_identities(services, wanted.model, found))
+    return Imported(added=people.import_identities(services, wanted.model, found, token.name))
 
 
 @router.post("/people/remove-held-out", operation_id="removeHeldOut", dependencies=[Operator])

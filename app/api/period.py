@@ -9,7 +9,7 @@ from app.api.http.deps import OperatorOrAuditor, ServicesDep
 from app.api.http.immutable import unkept
 from app.api.http.parsing import ParsingDep
 from app.api.http.strict import StrictRoute
-from app.service import period
+from app.service.issued import period
 from lethe import canonical
 from lethe.report.period import as_csv
 from lethe.report.period_page import period_html, period_pdf

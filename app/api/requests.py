@@ -35,10 +35,11 @@ from app.schemas.requests import (
     RequestView,
     State,
 )
-from app.service import acceptance, certificates, decisions, listing, receipts, requests
+from app.service import acceptance, decisions, listing, requests
 from app.service.access.roles import DECIDING
 from app.service.admission import Submission
 from app.service.desk import decisions as desk
+from app.service.issued import certificates, receipts
 from lethe.catalogue import Method
 from models import BearerToken
 

@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request, Response
 
 from app.api.http.deps import ServicesDep
 from app.problems import NotFoundError
-from app.service import certificates
+from app.service.issued import certificates
 from lethe.web import page
 
 router = APIRouter(include_in_schema=False)

@@ -14,7 +14,8 @@ from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
-from app.ledger.sequencer import Ledger, Transaction
+from app.ledger.sequencer import Ledger
+from app.ledger.transaction import Transaction
 from app.reconcile.deleted import deleted_in
 from app.reconcile.journal import ENDS, committed, of_models, stored_erased
 from app.reconcile.judgement import EXECUTED

@@ -6,7 +6,7 @@ import click
 
 from app.keys.issuer import issuer_keys
 from app.ledger.startup import open_ledger
-from app.service.receipts import of_file
+from app.service.issued.receipts import of_file
 from app.settings import Settings
 from lethe.certificates.bundle import MAX_BUNDLE
 from models.database.session import opened_engine

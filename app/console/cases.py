@@ -1,18 +1,21 @@
 """A case: its parts, its timeline, and the decisions of officers, each confirmed before."""
 
+from functools import partial
+
 from fastapi import Request, Response
 
 from app.api.http.deps import ServicesDep
 from app.console.actions import ACTIONS, CONFIRMED
 from app.console.forms import Posted
-from app.console.render import redirect, render
+from app.console.render import language_of, redirect, render
 from app.console.route import router
 from app.console.session import Deciding, SignedIn
 from app.problems import NotFoundError
 from app.service import requests
 from app.service.decisions import AWAITING
 from app.service.desk import answer, cases, decisions
-from lethe.catalogue import COMPLAINT
+from lethe.words.reasons import reason_in, reason_of, remedies_in, remedies_of
+from lethe.words.texts import Language
 
 routes = router()
 DOWNLOAD = "attachment; filename="
@@ -27,6 +30,7 @@ def page(ref: str, request: Request, services: ServicesDep, visitor: SignedIn) -
         request,
         "case.html",
         case=case,
+        in_words=partial(_in_words, language_of(request)),
         fitting=fitting,
         officers=sorted({*decisions.assignable(services), visitor.name}),
         waiting={
@@ -36,6 +40,12 @@ def page(ref: str, request: Request, services: ServicesDep, visitor: SignedIn) -
         },
         is_case=case.ref not in {part.request_ref for part in case.parts},
     )
+
+
+def _in_words(language: Language, regulation: str, name: str, value: str) -> str | None:
+    """Return what the log says of a decision in the reader's language, None without words."""
+    known = {"reason": reason_in, "notice": remedies_in}
+    return known[name](language, regulation, value) if name in known else None
 
 
 @routes.get("/cases/{ref}/answer", operation_id="consoleCaseAnswer")
@@ -58,16 +68,17 @@ def confirm(
     if action is not None:
         action.check_role(visitor)
     case = cases.show(services, ref)
-    reasons = action.reasons[case.regulation] if action and action.reasons else {}
+    language, law = language_of(request), case.regulation
+    codes = action.reasons[law] if action and action.reasons else {}
     return render(
         request,
         "confirm.html",
         case=case,
         name=name,
-        reasons=reasons,
+        reasons={code: reason_of(language, law, code) for code in codes},
         is_final=name == "close" or (action is not None and action.final),
         asks_why=action is not None and action.why,
-        complaint=COMPLAINT[case.regulation] if name in ("refuse", "extend") else None,
+        remedies=remedies_of(language, law) if name in ("refuse", "extend") else None,
     )
 
 

@@ -12,11 +12,11 @@ from app.console.render import language_of, render
 from app.console.route import router
 from app.console.session import SignedIn
 from app.problems import NotFoundError
-from app.service import certificates, documents
 from app.service.context import Services
+from app.service.issued import certificates, documents
+from app.service.issued.retraining import Retraining, last_retraining
 from app.service.models import registry
 from app.service.requests import id_of
-from app.service.retraining import Retraining, last_retraining
 from lethe.certificates.cost import cost_of
 from lethe.certificates.statement import Predicate
 from lethe.report.certificate import Sheet, curve_plots, curves

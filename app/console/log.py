@@ -12,7 +12,7 @@ from app.console.render import render
 from app.console.route import router
 from app.console.session import SignedIn
 from app.problems import NotFoundError
-from app.service import public_log
+from app.service.issued import public_log
 from app.service.paging import parse_number
 from lethe.catalogue import EVENTS
 

@@ -12,8 +12,8 @@ from app.api.period import TYPES, Form, rendered
 from app.console.render import language_of, render
 from app.console.route import router
 from app.console.session import SignedIn
-from app.service import period
 from app.service.deadlines import zone_of
+from app.service.issued import period
 from lethe.words.texts import texts
 
 routes = router()

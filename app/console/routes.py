@@ -1,6 +1,6 @@
 """All pages of the console, in the order in which their addresses are looked up."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 
 from app.console import (
     audits,
@@ -10,12 +10,26 @@ from app.console import (
     health,
     log,
     models,
-    nowhere,
     oidc,
     opening,
     queue,
     reports,
 )
+from app.console.route import router as pages
+from app.problems import NotFoundError
+
+anything_else = pages()
+
+
+@anything_else.get("/{rest:path}", operation_id="consoleNowhere")
+def nowhere(rest: str) -> Response:
+    """Answer any other address with a page that says so.
+
+    Raises:
+        NotFoundError: Always.
+    """
+    raise NotFoundError("the console has no such page")
+
 
 router = APIRouter()
 router.include_router(entrance.home)
@@ -31,6 +45,6 @@ for part in (
     audits,
     reports,
     health,
-    nowhere,
 ):
     router.include_router(part.routes)
+router.include_router(anything_else)

@@ -14,18 +14,19 @@ from fastapi import Request, Response
 from app.api.http.deps import ServicesDep
 from app.intake.forms import IntakeForm, Posted, address_of
 from app.intake.limits import CODES, Limits, client_key, of_client
-from app.intake.reasons import reason_code
 from app.intake.render import chosen, language_of, render
 from app.intake.route import router
 from app.problems import NotFoundError
 from app.schemas.people import CaseView, PartView
-from app.service import certificates, documents
 from app.service.context import Services
 from app.service.desk import answer
 from app.service.intake import following
 from app.service.intake.case_code import case_code, read_case_code
 from app.service.intake.errors import IntakeCaseError
+from app.service.issued import certificates, documents
 from lethe.report.pdf import qr_code
+from lethe.words.reasons import reason_in, remedies_of
+from lethe.words.texts import Language
 
 routes = router()
 DECIDED = ("request.refused", "request.extended", "request.paused")
@@ -40,11 +41,10 @@ class Step:
     event: str
     model: str
     reason: str | None
-    reason_code: str | None
     due_at: str | None
 
 
-def steps_of(case: CaseView) -> list[Step]:
+def steps_of(case: CaseView, language: Language) -> list[Step]:
     """Return the timeline, from the day of the case on: it may follow an earlier request."""
     found: list[Step] = []
     opened = False
@@ -56,10 +56,9 @@ def steps_of(case: CaseView) -> list[Step]:
                 continue
             opened = True
         reason = item.detail.get("reason") if item.event in DECIDED else None
-        code = None if reason is None else reason_code(case.regulation, reason)
-        found.append(
-            Step(item.at, item.event, item.model, reason, code, item.detail.get("due_at"))
-        )
+        if reason is not None:
+            reason = reason_in(language, case.regulation, reason) or reason
+        found.append(Step(item.at, item.event, item.model, reason, item.detail.get("due_at")))
     return found[:TIMELINE]
 
 
@@ -79,7 +78,8 @@ def case_page(
         code=code,
         received=received,
         picture=qr_code(address),
-        steps=steps_of(case),
+        steps=steps_of(case, language_of(request)),
+        remedies=remedies_of(language_of(request), case.regulation),
         has_pdf=find_spec("weasyprint") is not None,  # of the extra `pdf`
         several=len(case.parts) > 1,
         can_withdraw=case.state == "open" and following.can_withdraw(services, ref),

@@ -11,8 +11,9 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from sqlmodel import col, select
 
 from app.ledger.entry_macs import KeyMissingError
-from app.ledger.sequencer import Ledger, Transaction
+from app.ledger.sequencer import Ledger
 from app.ledger.startup import ISSUER_KEY, ISSUER_PEM, load_issuer
+from app.ledger.transaction import Transaction
 from app.reconcile.model_events import service_key_events
 from app.settings import Settings
 from lethe.certificates.bundle import spki_of

@@ -24,8 +24,9 @@ from app.keys.issuer import (
 )
 from app.ledger.entry_macs import KeyMissingError
 from app.ledger.journal import record_service_key_event
-from app.ledger.sequencer import Ledger, Transaction
+from app.ledger.sequencer import Ledger
 from app.ledger.startup import ISSUER_KEY, ISSUER_PEM
+from app.ledger.transaction import Transaction
 from app.problems import ConflictError, NotFoundError
 from app.settings import Settings
 from lethe.certificates.bundle import spki_of

@@ -27,7 +27,8 @@ from app.ledger.log_files import (
     load_signer,
     read_previous,
 )
-from app.ledger.sequencer import Ledger, Transaction
+from app.ledger.sequencer import Ledger
+from app.ledger.transaction import Transaction
 from app.problems import ConflictError
 from app.reconcile.model_events import service_key_events
 from app.settings import Settings

@@ -16,7 +16,8 @@ from itertools import groupby
 from typing import Any, Protocol, TypeVar
 
 from app.ledger.receipt import UnpublishedError
-from app.ledger.sequencer import Ledger, Transaction
+from app.ledger.sequencer import Ledger
+from app.ledger.transaction import Transaction
 from lethe.errors import LetheError
 from models.database.bulk import Rows, Statement
 

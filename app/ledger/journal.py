@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from lethe.catalogue import check_event
 from lethe.log.entries import (
     COMMITMENT_KEY_SIZE,

@@ -23,13 +23,12 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from sqlalchemy.engine import Engine
-from sqlalchemy.exc import IntegrityError
-from sqlmodel import Session, SQLModel
+from sqlmodel import Session
 
 from app.counters import LOCK_WAIT
 from app.ledger import storage
 from app.ledger.cose_receipt import sign_receipt
-from app.ledger.entry_macs import EntryKey, EntryRow, KeyMissingError
+from app.ledger.entry_macs import EntryKey, KeyMissingError
 from app.ledger.guard import (
     ForkedError,
     GuardExistsError,
@@ -46,18 +45,18 @@ from app.ledger.receipt import (
 )
 from app.ledger.signers import LogSigners, Signers
 from app.ledger.storage import LogState, NodeCache, NodeTable
-from app.ledger.tail import REMEDY, Tail, read_on, read_tail
+from app.ledger.tail import Tail, read_on, read_tail
+from app.ledger.transaction import Transaction
 from app.steps import reached
 from lethe.errors import LetheError
 from lethe.log.checkpoint import Checkpoint
-from lethe.log.entries import Leaf
 from lethe.log.log_keys import LogKeys
 from lethe.log.note import NoteError, NoteVerifier
 from lethe.log.proofs import ProofError, consistency_proof, inclusion_proof
 from lethe.log.tree import EMPTY_ROOT
 from models import LogCheckpoint
 from models.database import bulk
-from models.database.bulk import Rows, Statement
+from models.database.bulk import Statement
 from models.database.session import WAIT_S, reading, unbounded
 from models.database.types import utcnow
 
@@ -90,125 +89,6 @@ class LogBusyError(LetheError):
     slug = "log-busy"
     title = "The log is busy"
     status = 503
-
-
-class Transaction:
-    """A writer transaction under the log's lock; `now` is one time of the database for all.
-
-    answers: the rows of the statements that it was begun with.
-    """
-
-    def __init__(self, session: Session, tail: Tail, key: EntryKey, state: LogState) -> None:
-        self.session, self.now, self.answers = session, state.now, state.answers
-        self._tail, self._key = tail, key
-        self._entries: list[EntryRow] = []
-        self._writes: list[Statement] = []
-        self._rows: dict[tuple[type[SQLModel], tuple[str, ...]], list[dict[str, Any]]] = {}
-
-    @property
-    def next_index(self) -> int:
-        """The index of the entry that is appended next."""
-        return self._tail.peaks.size + len(self._entries)
-
-    def append(self, leaf: bytes, said: Leaf | None = None) -> int:
-        """Append an entry and return its log index.
-
-        The index is final if the transaction commits. The rows are written just before
-        that, so a query inside the transaction does not see them. said: what the leaf says,
-        where the caller has just formatted it.
-
-        Raises:
-            EntryError: Not an entry of a kind this log holds.
-        """
-        index = self.next_index
-        self._entries.append(self._key.row(index, leaf, self.now.date(), said))
-        return index
-
-    def write(self, *statements: Statement) -> None:
-        """Have statements run just before the commit, in their order.
-
-        They share a round trip with each other and with the entries. `flush` runs them now.
-        """
-        self._writes += statements
-
-    def insert(self, model: type[SQLModel], row: dict[str, Any]) -> None:
-        """Have a row inserted just before the commit, with all others that have its columns.
-
-        What it refers to must be in the session by then; the session does not know the row.
-        """
-        self._rows.setdefault((model, tuple(row)), []).append(row)
-
-    def read(self, statements: Sequence[Statement]) -> Rows:
-        """Return the rows of each statement, after what was to be written until now."""
-        self.flush()
-        return bulk.run(self.session.connection(), *statements) if statements else []
-
-    def flush(self) -> None:
-        """Run what `write` and `insert` were given."""
-        if writes := self._take_writes():
-            bulk.run(self.session.connection(), *writes)
-
-    def _take_writes(self) -> list[Statement]:
-        if self._rows:
-            self.session.flush()  # what the rows refer to
-            dialect = self.session.get_bind().dialect
-            rows, self._rows = self._rows, {}
-            self.write(*(bulk.insert(dialect, kind, own) for (kind, _), own in rows.items()))
-        writes, self._writes = self._writes, []
-        return writes
-
-    @contextmanager
-    def savepoint(self) -> Iterator[None]:
-        """Undo rows and entries of the block if it raises, and let the error go on."""
-        self.flush()
-        mark = len(self._entries)
-        try:
-            with self.session.begin_nested():
-                self.session.connection()  # a session sends SAVEPOINT no earlier than this
-                yield
-                self.flush()
-        except BaseException:
-            del self._entries[mark:]
-            self._writes.clear()
-            self._rows.clear()
-            raise
-
-    def commit(self) -> Appended | None:
-        """Write the appended entries and the nodes they complete, and commit.
-
-        Returns the entries, None if there are none. All that is still to be written, and the
-        commit, is one message.
-
-        Raises:
-            ForkedError: Rows are in the entries' place that no append wrote.
-        """
-        self.session.flush()
-        writes = self._take_writes()
-        if not self._entries:
-            self._run_and_commit(writes)
-            return None
-        start = self._tail.peaks.size
-        nodes = [node for row in self._entries for node in self._tail.append(row.leaf, row.mac)]
-        writes.append(storage.insertion_of_entries(self.session, self._entries))
-        writes.append(storage.insertion_of_nodes(self.session, nodes))
-        reached("ledger.appended")
-        try:
-            self._run_and_commit(writes)
-        except IntegrityError as error:
-            if not any(table in str(error.orig) for table in ("log_entries", "log_nodes")):
-                raise  # what the effect wrote
-            raise ForkedError(
-                f"rows that no append wrote lie at or above entry {start}: {REMEDY}"
-            ) from None
-        return Appended(start, tuple(row.leaf for row in self._entries))
-
-    def _run_and_commit(self, writes: Sequence[Statement]) -> None:
-        if writes:
-            # What must be durable before the commit is written now: the erasure journal.
-            # `Session.commit` calls it too late, and again: then nothing is left to write.
-            self.session.dispatch.before_commit(self.session)
-            bulk.commit(self.session.connection(), *writes)
-        self.session.commit()
 
 
 class Ledger:

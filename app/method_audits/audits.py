@@ -9,7 +9,7 @@ from sqlmodel import Session, col, func, select
 
 from app.ledger.journal import record_model_event
 from app.ledger.pinned import digest_of
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.method_audits import views
 from app.method_audits.reports import read_report
 from app.problems import (
@@ -22,12 +22,12 @@ from app.problems import (
     NumbersDestroyedError,
 )
 from app.schemas.audits import AuditView, NewAudit
-from app.schemas.networks import PIXELS
+from app.schemas.families.networks import PIXELS
 from app.service.context import Services
 from app.service.methods import is_network
 from app.service.models.registry import present as find_model
 from lethe import canonical
-from lethe.certificates.audit_counts import (
+from lethe.certificates.audits.counts import (
     RUNNING,
     STARTED,
     STOPPED,

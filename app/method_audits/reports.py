@@ -8,8 +8,8 @@ from app.reconcile.audit_rows import NO_REPORT, REPORT
 from app.service.context import Services
 from app.vault.errors import NotStoredError, SealError, ShreddedError
 from lethe import canonical
-from lethe.certificates.audit_counts import Logged, audit_digest
-from lethe.certificates.audit_report import AuditStatement, parse_report
+from lethe.certificates.audits.counts import Logged, audit_digest
+from lethe.certificates.audits.report import AuditStatement, parse_report
 from lethe.certificates.errors import CertificateError
 from models import Artifact
 

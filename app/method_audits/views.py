@@ -23,8 +23,8 @@ from app.schemas.audits import AuditView
 from app.schemas.base import Page
 from app.service.context import Services
 from lethe.catalogue import NETWORK
-from lethe.certificates.audit_counts import Logged, logged_audits, method_digest
-from lethe.certificates.audit_report import in_short
+from lethe.certificates.audits.counts import Logged, logged_audits, method_digest
+from lethe.certificates.audits.report import in_short
 from models import Audit, AuditPair, Model
 
 PATIENCE_S = 1.0  # for an entry that is committed and not yet signed

@@ -24,6 +24,7 @@ from app.service.context import Services
 from app.service.deadlines import REMIND_DAYS
 from app.service.desk import cases, queue
 from app.service.desk.parts import ENDED, ERASING, Part, load
+from lethe.words.reasons import reason_in, remedies_in
 from models import Case, Delivery, ErasureRequest, RequestEvent
 from models.database.clock import clock
 
@@ -91,7 +92,7 @@ def _said(
         found = [one[index] for one in opened if index in one]
         if not found or found[0].event != "request.extended":
             raise NoNoticeError("not as logged")
-        return _why(services, found[0]) | {"due": str(found[0].payload["due_at"])[:10]}
+        return _why(services, case, found[0]) | {"due": str(found[0].payload["due_at"])[:10]}
     ends = [_end(one) for one in opened]
     open_parts = [
         part
@@ -105,7 +106,7 @@ def _said(
     last = max((end.log_index for end in ends if end is not None), default=0)
     if open_parts or index not in (0, last):
         raise NoNoticeError("not the last part")  # the entry that ends the case is told
-    lines = [_line(services, part, end) for part, end in zip(parts, ends, strict=True)]
+    lines = [_line(services, case, part, end) for part, end in zip(parts, ends, strict=True)]
     public = services.settings.public_url.rstrip("/")
     return {"parts": "\n".join(lines), "verify": f"{public}{VERIFY}"}
 
@@ -124,7 +125,7 @@ def _end(opened: Mapping[int, RequestEvent]) -> RequestEvent | None:
     return ends[-1] if ends else None
 
 
-def _line(services: Services, part: Part, end: RequestEvent | None) -> str:
+def _line(services: Services, case: Case, part: Part, end: RequestEvent | None) -> str:
     """Return what became of a part."""
     known, values = _section(services, "answered"), {"model": part.model}
     if part.found != ERASING or end is None:
@@ -137,15 +138,20 @@ def _line(services: Services, part: Part, end: RequestEvent | None) -> str:
         }
         name = "certified" if values["result"] == "PASS" else "not_shown"
     elif name == "refused":
-        values |= _why(services, end)
+        values |= _why(services, case, end)
     return known[name].format(**values).strip()
 
 
-def _why(services: Services, row: RequestEvent) -> dict[str, str]:
+def _why(services: Services, case: Case, row: RequestEvent) -> dict[str, str]:
     """Return reason and remedies of an officer's decision; a worker's are for officers."""
     if "notice" not in row.payload:
         return {"reason": _section(services, "answered")["no_reason"], "notice": ""}
-    return {"reason": str(row.payload["reason"]), "notice": str(row.payload["notice"])}
+    language, law = services.settings.notice_language, case.regulation
+    reason, notice = str(row.payload["reason"]), str(row.payload["notice"])
+    return {
+        "reason": reason_in(language, law, reason) or reason,
+        "notice": remedies_in(language, law, notice) or notice,
+    }
 
 
 def _digest(services: Services, to: str, day: str) -> Message:

@@ -10,7 +10,7 @@ from sqlalchemy import delete
 from sqlmodel import Session, col, func, select
 
 from app.ledger.key_rows import believed, key_rows
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.service.access.keys import DESTROYED
 from app.service.context import Services
 from app.service.requests import CLOSED

@@ -9,6 +9,7 @@ APPROVED, REFUSED, PAUSE = "request.approved", "request.refused", "request.pause
 RESUMED, HELD_BACK = "request.resumed", "request.awaiting-review"
 ON_BEHALF = "request.on-behalf"
 _SUBMITTERS = ((RECEIVED, "keyid"), (ON_BEHALF, "by"), (ON_BEHALF, "issued_by"))
+_IMPORTERS = "imported_by"  # of ON_BEHALF: a list, because a person may have several identities
 _DECISIONS = (APPROVED, REFUSED, PAUSE, RESUMED, HELD_BACK)
 
 
@@ -57,8 +58,9 @@ def submitters(
 ) -> set[str] | None:
     """Return who submitted a request by the log: keys, tokens and people, as `person`.
 
-    Who registered the key that signed it did, and who issued the code that it was asked for
-    with. None where the log does not say who registered the key: nobody may approve then.
+    Who registered the key that signed it did, who issued the code that it was asked for with,
+    and who imported the identity by which the person was found. None where the log does not say
+    who registered the key: nobody may approve then.
     """
     names = {
         person(str(one.payload[field]))
@@ -67,6 +69,8 @@ def submitters(
         if one.event == event and one.payload.get(field) is not None
     }
     for one in events:
+        if one.event == ON_BEHALF:
+            names |= {person(str(name)) for name in one.payload.get(_IMPORTERS) or ()}
         if (keyid := _signer(one)) is None:
             continue
         found = _registration(one, keyid, registered)

@@ -11,7 +11,7 @@ from sqlmodel import Session, col, select
 
 from app.reconcile.findings import FsckReport, is_stored
 from lethe import canonical
-from lethe.certificates.audit_counts import (
+from lethe.certificates.audits.counts import (
     ENDS,
     STARTED,
     Logged,

@@ -59,15 +59,17 @@ def stored_rows(
         table.sha1,
         table.md5,
         table.request_id,
+        table.imported_by,
     ).where(table.model_id == model_id, *conditions)
     found = session.connection().execute(query.execution_options(yield_per=FETCH))
-    for row_id, state, record, *tags, request_id in found:
+    for row_id, state, record, *tags, request_id, imported_by in found:
         yield StoredRow(
             row_id,
             state,
             None if record is None else bytes(record),
             tuple(None if tag is None else bytes(tag) for tag in tags),
             request_id,
+            imported_by,
         )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlmodel import Session, col, select
 
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.problems import (
     ConflictError,
     NotFoundError,

@@ -8,7 +8,7 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
 from app.ledger.key_rows import believed
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.problems import (
     ModelNotReadyError,
     NotFoundError,

@@ -12,7 +12,7 @@ from sqlmodel import Session, col, select
 
 from app import logs
 from app.ledger.journal import record_model_event
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.rounds.opening import CHANGED, is_as_opened
 from app.schemas.rounds import STEPS, Step
 from app.service.context import Services

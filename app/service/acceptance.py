@@ -7,7 +7,7 @@ from anyio.to_thread import run_sync
 from sqlmodel import Session, select
 
 from app.ledger.receipt import EntryReceipt
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.problems import (
     IdempotencyMismatchError,
     ScopeChangedError,

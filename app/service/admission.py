@@ -20,7 +20,7 @@ from app import logs
 from app.ledger import callback_rows
 from app.ledger.journal import append_request_event
 from app.ledger.key_rows import key_rows
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.problems import (
     IdempotencyMismatchError,
     MethodUnavailableError,

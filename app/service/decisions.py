@@ -11,7 +11,7 @@ not parked: it is retried with or without a decision.
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event, record_request_event
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.problems import ConflictError
 from app.schemas.requests import Decision, RequestView
 from app.service.context import Services

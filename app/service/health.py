@@ -16,8 +16,8 @@ from app.ledger.entry_macs import KeyMissingError
 from app.ledger.guard import GuardError, require_extends
 from app.ledger.startup import ISSUER_PEM, load_issuer, open_ledger
 from app.problems import NotReadyError
-from app.service import public_log
 from app.service.context import Services
+from app.service.issued import public_log
 from app.vault.master import MasterKey
 from app.witnesses.standing import CONTRADICTED, contradictions
 from lethe.errors import LetheError

@@ -9,12 +9,12 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
 from app.ledger.pinned import digest_of, pinned_of
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.problems import ConflictError, ModelDeletedError, NotOverSilosError
 from app.reconcile.deleted import GONE, require_present
-from app.schemas.manifests import Manifest
+from app.schemas.families.manifests import Manifest
+from app.schemas.families.networks import NewNetwork
 from app.schemas.models import ModelView
-from app.schemas.networks import NewNetwork
 from app.service.access import silo_keys
 from app.service.context import Services
 from app.service.desk import people

@@ -9,7 +9,7 @@ from sqlalchemy import update
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_request_event
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.problems import NotFoundError, ReleaseClosedError, ReleaseMismatchError
 from app.schemas.base import Page
 from app.schemas.releases import ReleaseSummary, ReleaseView

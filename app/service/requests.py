@@ -6,7 +6,7 @@ from sqlalchemy import update
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event, record_request_event
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.problems import (
     NotFoundError,
     NotWithdrawableError,

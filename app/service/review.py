@@ -12,7 +12,8 @@ from typing import NamedTuple, Protocol
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_request_event
-from app.ledger.sequencer import Ledger, Transaction
+from app.ledger.sequencer import Ledger
+from app.ledger.transaction import Transaction
 from app.reconcile.approval import (
     APPROVED,
     HELD_BACK,

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.problems import BodyTooLargeError, UploadError
-from app.schemas.networks import PIXELS
-from app.schemas.sums import bounds
+from app.schemas.families.networks import PIXELS
+from app.schemas.families.sums import bounds
 from app.uploads.checked import CheckedHeldOut, CheckedUpload
 from app.uploads.evaluation import ARRAYS as EVALUATION
 from app.uploads.evaluation import FLOATS32, Evaluation

@@ -36,6 +36,7 @@ class StoredRow(NamedTuple):
     record: bytes | None
     tags: tuple[bytes | None, ...]
     request_id: str | None
+    imported_by: str | None = None
 
 
 class Sums:
@@ -101,7 +102,7 @@ class PeopleKey:
 
     def mac(self, row: StoredRow) -> int:
         """Return what a row adds to the sum."""
-        row_id, state, record, (first, second, third), request = row
+        row_id, state, record, (first, second, third), request, importer = row
         state_bytes, by = state.encode(), None if request is None else request.encode()
         message = _LENGTHS(
             row_id,
@@ -112,7 +113,9 @@ class PeopleKey:
             _NONE if third is None else len(third),
             _NONE if by is None else len(by),
         ) + b"".join((state_bytes, record or b"", first or b"", second or b"", third or b""))
-        return int.from_bytes(hmac.digest(self._row, message + (by or b""), "sha256"))
+        # What follows the parts whose lengths are written is the importer, who has a name.
+        message += (by or b"") + (importer or "").encode()
+        return int.from_bytes(hmac.digest(self._row, message, "sha256"))
 
     def total(self, rows: Iterator[StoredRow] | Sequence[StoredRow]) -> int:
         """Return the sum over rows."""

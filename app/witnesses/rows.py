@@ -16,7 +16,8 @@ from sqlalchemy import Select
 from sqlalchemy import select as columns
 from sqlmodel import Session, col
 
-from app.ledger.sequencer import Ledger, Transaction
+from app.ledger.sequencer import Ledger
+from app.ledger.transaction import Transaction
 from app.problems import NotWitnessedError
 from lethe import canonical
 from models import WitnessedCheckpoint

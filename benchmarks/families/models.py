@@ -7,7 +7,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from app.schemas.sums import NewSums
+from app.schemas.families.sums import NewSums
 from lethe.estimators import verify_removal
 from lethe.estimators.sums.published import read_published
 from models import Model

@@ -4,7 +4,8 @@ Backlogs of one size are worked off, from the first certificate to the last. Dur
 one submissions come at half the rate of accepted ones that was measured just before. They name
 records of another model: what is compared is who waits for whom. Beside the third one, each of
 OTHERS models gets one request: how long the slowest of them takes from its receipt to its
-certificate says whether a backlog of one model keeps the others waiting.
+certificate says whether a backlog of one model keeps the others waiting. The same requests
+without a backlog are the floor: what a worker needs for them when nothing else waits.
 """
 
 import threading
@@ -66,6 +67,7 @@ def measure(folder: Path, waiting: int, seconds: float, rows: int = 2700) -> dic
                 loaded = _rate(engine, waiting, seconds)
                 arriving.join()
             slowest = _slowest_of_others(installation, engine, small, records, waiting // 2)
+            floor = _slowest_of_others(installation, engine, small, records, 1)
         finally:
             engine.dispose()
     return {
@@ -73,6 +75,7 @@ def measure(folder: Path, waiting: int, seconds: float, rows: int = 2700) -> dic
         "certified_per_second_under_load": loaded,
         "certified_share_under_load": loaded / alone if alone else 0.0,
         "other_models_p100_seconds": slowest,
+        "other_models_alone_p100_seconds": floor,
     }
 
 

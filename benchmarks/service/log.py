@@ -21,9 +21,10 @@ from sqlalchemy.engine import Engine
 from sqlmodel import Session
 
 from app.ledger.peaks import Peaks
-from app.ledger.sequencer import Ledger, Transaction
+from app.ledger.sequencer import Ledger
 from app.ledger.startup import ENTRIES_KEY, load_ledger, open_ledger
 from app.ledger.storage import NodeTable
+from app.ledger.transaction import Transaction
 from app.settings import Settings
 from app.vault.artifacts import ArtifactStore
 from app.vault.master import MasterKey

@@ -25,7 +25,7 @@ from workers.methods.network.baselines.no_t import NoT
 from workers.methods.network.hf_kcu.method import HfKcu
 from workers.methods.network.natural import Natural
 from workers.methods.network.puf import Puf
-from workers.training.fedavg.flops import forward_flops
+from workers.training.fedavg.client.flops import forward_flops
 from workers.training.networks.weights import count
 
 

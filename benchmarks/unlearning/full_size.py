@@ -13,7 +13,7 @@ from benchmarks.unlearning.contenders import RETRAIN
 from benchmarks.unlearning.markdown import NONE, table
 from benchmarks.unlearning.records import Records
 from benchmarks.unlearning.settings import SETTINGS
-from workers.training.fedavg.flops import training_flops
+from workers.training.fedavg.client.flops import training_flops
 from workers.training.networks.registry import network
 from workers.training.networks.weights import count
 

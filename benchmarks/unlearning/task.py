@@ -14,8 +14,8 @@ from workers.demo.forgetting import joined
 from workers.methods.network.base import UnlearningRequest
 from workers.methods.network.local_case import divide
 from workers.training.fedavg.base import ClientData
+from workers.training.fedavg.client.data import image_data, split
 from workers.training.fedavg.config import LocalConfig, TrainingConfig
-from workers.training.fedavg.data import image_data, split
 from workers.training.fedavg.seeds import stream
 from workers.training.networks.registry import Network, get, network
 

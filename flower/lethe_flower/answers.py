@@ -10,10 +10,10 @@ from lethe_flower.members import Member, format_member
 from lethe_flower.rows import load_rows
 from workers.errors import RefusedError
 from workers.training.fedavg.base import ClientData
-from workers.training.fedavg.data import data_digest
+from workers.training.fedavg.client.data import data_digest
+from workers.training.fedavg.client.respond import respond
 from workers.training.fedavg.determinism import deterministic, environment
 from workers.training.fedavg.messages import decode_task, encode_update
-from workers.training.fedavg.respond import respond
 
 THREADS = 1  # the number changes the last bits: all nodes compute with the same
 

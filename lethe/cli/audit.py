@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lethe.cli import saved
 from lethe.cli.options import each_as_json, print_json, print_table, service_url
-from lethe.cli.saved import token_for
 
 if TYPE_CHECKING:
-    from lethe.certificates.audit_check import Checked
-    from lethe.client import Client
+    from lethe.certificates.audits.check import Checked
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _id = click.argument("audit_id", metavar="ID")
@@ -71,7 +70,7 @@ def audit() -> None:
 def start(url: str, **wanted: Any) -> None:
     """Start an audit and print its id."""
     fields = {name: value for name, value in wanted.items() if value is not None}
-    with _client(url) as operator:
+    with saved.client(url) as operator:
         click.echo(operator.start_audit(fields)["id"])
 
 
@@ -80,7 +79,7 @@ def start(url: str, **wanted: Any) -> None:
 @each_as_json
 def list_(url: str, as_json: bool) -> None:
     """List audits, oldest first. Exits with 1 if one is missing or contradicts the log."""
-    with _client(url) as operator:
+    with saved.client(url) as operator:
         rows = sorted(operator.audits(), key=lambda row: str(row["started_at"] or ""))
     if as_json:
         for row in rows:
@@ -111,7 +110,7 @@ def list_(url: str, as_json: bool) -> None:
 @_id
 def show(url: str, audit_id: str) -> None:
     """Print the service's record of an audit."""
-    with _client(url) as operator:
+    with saved.client(url) as operator:
         click.echo(json.dumps(operator.audit(audit_id), indent=2))
 
 
@@ -120,7 +119,7 @@ def show(url: str, audit_id: str) -> None:
 @_id
 def stop(url: str, audit_id: str) -> None:
     """Stop a running audit and its schedule."""
-    with _client(url) as operator:
+    with saved.client(url) as operator:
         click.echo(operator.stop_audit(audit_id)["state"])
 
 
@@ -136,7 +135,7 @@ def stop(url: str, audit_id: str) -> None:
 def get(url: str, audit_id: str, out: Path) -> None:
     """Download an audit's report and, if still stored, the numbers of its pairs."""
     out.mkdir(parents=True, exist_ok=True)
-    with _client(url) as operator:
+    with saved.client(url) as operator:
         for part in _PARTS:
             (out / f"{part}.json").write_bytes(operator.audit_file(audit_id, part))
             click.echo(str(out / f"{part}.json"))
@@ -154,7 +153,7 @@ def verify(file: Path, issuer_key: Path, statistics: Path | None) -> None:
 
     Exits with 0 if the report verifies, 1 if it does not, 2 if a file cannot be used.
     """
-    from lethe.certificates.audit_check import check_report
+    from lethe.certificates.audits.check import check_report
     from lethe.certificates.keys import read_issuer
     from lethe.errors import LetheError
 
@@ -167,12 +166,6 @@ def verify(file: Path, issuer_key: Path, statistics: Path | None) -> None:
         sys.exit(1)
     click.echo("PASS  the report is the issuer's, and its bounds follow from its counts\n")
     _print(checked)
-
-
-def _client(url: str) -> "Client":
-    from lethe.client import Client
-
-    return Client(url, token=token_for(url))
 
 
 def _print(checked: "Checked") -> None:

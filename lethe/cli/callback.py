@@ -1,15 +1,12 @@
 """`lethe callback`: what was delivered to the addresses that requesters named, and replay."""
 
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import click
 
-from lethe.cli.options import as_json, count, plain, print_json, print_table, service_url
-from lethe.cli.saved import token_for
-
-if TYPE_CHECKING:
-    from lethe.client import Client
+from lethe.cli import saved
+from lethe.cli.options import as_json, plain, print_json, print_table, service_url
+from lethe.cli.webhook import limited, of_delivery, print_deliveries, print_replayed
 
 _id = click.argument("callback_id", metavar="ID")
 
@@ -38,7 +35,7 @@ def key(url: str) -> None:
 @as_json
 def list_(url: str, ref: str | None, as_json: bool) -> None:
     """List the callbacks of open requests."""
-    with _client(url) as operator:
+    with saved.client(url) as operator:
         found = list(operator.callbacks(ref))
     if as_json:
         print_json(found)
@@ -53,45 +50,27 @@ def list_(url: str, ref: str | None, as_json: bool) -> None:
 @callback.command()
 @service_url
 @_id
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    default=50,
-    show_default=True,
-    help="Maximum number of deliveries, newest first.",
-)
+@limited
 @as_json
 def show(url: str, callback_id: str, limit: int, as_json: bool) -> None:
     """Show the deliveries of the callback ID: entry, attempts, state, next attempt."""
-    with _client(url) as operator:
+    with saved.client(url) as operator:
         sent = list(islice(operator.callback_deliveries(callback_id), limit))
     if as_json:
         print_json(sent)
         return
-    rows = [
-        (
-            one["id"],
-            one["about"],
-            one["state"],
-            str(one["attempts"]),
-            one["answer"] or "-",
-            one["next_at"] or one["ended_at"] or "-",
-        )
-        for one in sent
-    ]
-    print_table(("delivery", "log index", "state", "attempts", "answer", "next or ended"), rows)
+    print_deliveries(sent)
 
 
 @callback.command()
 @service_url
 @_id
-@click.option("--delivery", metavar="DELIVERY", help="Only this one. Default: all failed ones.")
+@of_delivery
 def replay(url: str, callback_id: str, delivery: str | None) -> None:
     """Resend failed deliveries of the callback ID; one that was overtaken is not sent."""
-    with _client(url) as operator:
+    with saved.client(url) as operator:
         done = operator.replay_callback(callback_id, delivery)
-    words = count(done["waiting"], "notice")
-    click.echo(f"{words} will be sent again")
+    print_replayed(done)
 
 
 @callback.command()
@@ -99,12 +78,6 @@ def replay(url: str, callback_id: str, delivery: str | None) -> None:
 @_id
 def remove(url: str, callback_id: str) -> None:
     """Destroy the address of the callback ID; nothing more is sent to it."""
-    with _client(url) as operator:
+    with saved.client(url) as operator:
         gone = operator.remove_callback(callback_id)
     click.echo(plain(f"removed {gone['id']}"))
-
-
-def _client(url: str) -> "Client":
-    from lethe.client import Client
-
-    return Client(url, token=token_for(url))

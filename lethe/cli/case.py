@@ -15,10 +15,10 @@ import click
 from click.decorators import FC
 
 from lethe.catalogue import EXTENSIONS, PAUSES, REFUSALS
+from lethe.cli import saved
 from lethe.cli.case_receipt import verify_receipt
-from lethe.cli.case_text import count_removed, print_case
 from lethe.cli.options import as_json, count, plain, print_table, service_url
-from lethe.cli.saved import token_for
+from lethe.cli.text.case import count_removed, print_case
 from lethe.identity import Identity, parse
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def list_cases(
         limit = 50
     wanted = {name: value for name, value in filters.items() if value is not None}
     identity = None if person is None else parse(person)
-    with _client(url) as operator:
+    with saved.client(url) as operator:
         items = _queue(operator, wanted, identity)
         found = list(items if limit is None else islice(items, limit))
         more = next(items, None) is not None
@@ -157,7 +157,7 @@ def _print_queue(found: Sequence[Mapping[str, Any]]) -> None:
 @as_json
 def show(url: str, ref: str, as_json: bool) -> None:
     """Show the parts, deadline and timeline of the case REF."""
-    with _client(url) as operator:
+    with saved.client(url) as operator:
         print_case(operator.case(ref), as_json)
 
 
@@ -166,7 +166,7 @@ def show(url: str, ref: str, as_json: bool) -> None:
 @_ref
 def contact(url: str, ref: str) -> None:
     """Print the contact address of the case REF; the log records that you read it."""
-    with _client(url) as operator:
+    with saved.client(url) as operator:
         opened = operator.open_contact(ref)
     click.echo(plain(opened["contact"]))
     click.echo(f"opened with log entry {opened['log_index']}", err=True)
@@ -178,7 +178,7 @@ def contact(url: str, ref: str) -> None:
 @as_json
 def close(url: str, ref: str, as_json: bool) -> None:
     """Close the answered case REF and destroy its contact address."""
-    with _client(url) as operator:
+    with saved.client(url) as operator:
         print_case(operator.close_case(ref), as_json)
 
 
@@ -257,7 +257,7 @@ def assign(url: str, ref: str, to: str, as_json: bool) -> None:
 
 
 def _decide(url: str, ref: str, decision: str, as_json: bool, value: str | None = None) -> None:
-    with _client(url) as operator:
+    with saved.client(url) as operator:
         print_case(operator.decide_case(ref, decision, value), as_json)
 
 
@@ -276,7 +276,7 @@ def _decide(url: str, ref: str, decision: str, as_json: bool, value: str | None 
 def summary(url: str, ref: str, out: Path, folder: Path | None) -> None:
     """Download the signed answer to the case REF, once no part is in progress."""
     written = [out]
-    with _client(url) as operator:
+    with saved.client(url) as operator:
         out.write_bytes(operator.case_summary(ref))
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
@@ -337,9 +337,3 @@ def verify(file: Path, issuer_key: Path, certificates: tuple[Path, ...]) -> None
             rows.extend(("", text) for text in said)
     for label, text in rows:
         click.echo(plain(f"{label:12} {text}"))
-
-
-def _client(url: str) -> "Client":
-    from lethe.client import Client
-
-    return Client(url, token=token_for(url))

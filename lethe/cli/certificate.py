@@ -129,7 +129,7 @@ def show(file: Path, as_json: bool) -> None:
     """Print a certificate file without verifying it."""
     from lethe.certificates.bundle import parse_bundle
     from lethe.certificates.statement import parse_statement
-    from lethe.cli.certificate_text import plain, print_statement
+    from lethe.cli.text.certificate import plain, print_statement
 
     bundle = parse_bundle(file.read_bytes())
     if as_json:
@@ -156,7 +156,7 @@ def schema(trust_root: bool) -> None:
 @certificate.command()
 def catalogue() -> None:
     """Print what certificates and the log name: methods, checks, events."""
-    from lethe.cli.catalogue_text import catalogue_lines
+    from lethe.cli.text.catalogue import catalogue_lines
 
     for line in catalogue_lines():
         click.echo(line)
@@ -332,7 +332,7 @@ def _download(url: str) -> bytes:
 
 def _problem(data: bytes) -> str:
     """Return what a problem document (RFC 9457) says, or nothing for any other answer."""
-    from lethe.cli.certificate_text import plain
+    from lethe.cli.text.certificate import plain
 
     try:
         problem = canonical.loads(data)
@@ -343,7 +343,7 @@ def _problem(data: bytes) -> str:
 
 
 def _print_verdict(name: str, verdict: "Verdict") -> None:
-    from lethe.cli.certificate_text import plain, print_statement
+    from lethe.cli.text.certificate import plain, print_statement
 
     # Not PASS: that is what a certificate says of the erasure.
     heading = "AUTHENTIC" if verdict.result == "PASS" else "NOT AUTHENTIC"

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from lethe.cli import saved
 from lethe.cli.options import count, plain, service_url
-from lethe.cli.saved import token_for
 from lethe.files import write_durably
 from lethe.identity import Identity, check_kind
 from lethe.protocols.drop_lists import TYPES, DropError, Lists, Row, checked
@@ -74,10 +74,8 @@ def process(url: str, file: Path, out: Path, named: tuple[str, ...], dry_run: bo
     for the state of the cases.
     Exits with 1 while something is pending.
     """
-    from lethe.client import Client
-
     kinds = _kinds(named)
-    with checked(file) as lists, Client(url, token=token_for(url)) as operator:
+    with checked(file) as lists, saved.client(url) as operator:
         for name, kind in lists.types.items():
             if lists.sizes[name] and kind not in kinds:
                 raise DropError(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from lethe.cli.certificate_text import plain
 from lethe.cli.commands import Commands
+from lethe.cli.text.certificate import plain
 from lethe.log.follow import (
     LogError,
     LogReport,

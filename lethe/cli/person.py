@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lethe.cli.case_text import count_removed
+from lethe.cli import saved
 from lethe.cli.options import as_json, plain, service_url
-from lethe.cli.saved import token_for
+from lethe.cli.text.case import count_removed
 from lethe.identity import Identity, IdentityError, digests, parse, parse_digest
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def find(url: str, identity: str, models: tuple[str, ...], as_json: bool) -> Non
     Exits with 1 if no model has or had records of the person.
     """
     wanted = parse(identity)
-    with _client(url) as operator:
+    with saved.client(url) as operator:
         found = operator.find_person(wanted, models or None)
     if as_json:
         click.echo(json.dumps(found))
@@ -106,7 +106,7 @@ def import_file(
     from lethe.client import ProblemError
 
     added = count = 0
-    with _client(url) as operator:
+    with saved.client(url) as operator:
         block: list[tuple[str, Identity]] = []
         lines: list[int] = []
         for line, name, identity in _rows(file, kind, hashed, record, column):
@@ -133,7 +133,7 @@ def remove_held_out(url: str, model: str, records: tuple[str, ...]) -> None:
     Fails if one of them is not stored; then none is removed. A case removes those of its
     person by itself.
     """
-    with _client(url) as operator:
+    with saved.client(url) as operator:
         done = operator.remove_held_out(model, records)
     click.echo(count_removed(done["removed"], done["log_index"]))
 
@@ -207,9 +207,3 @@ def _places(
     if record == column:
         raise click.ClickException("record ids and values are two columns")
     return header.index(record), header.index(column)
-
-
-def _client(url: str) -> "Client":
-    from lethe.client import Client
-
-    return Client(url, token=token_for(url))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from lethe.cli import saved
 from lethe.cli.options import service_url
-from lethe.cli.saved import token_for
 from lethe.errors import LetheError
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -40,10 +40,8 @@ def period(
     Set the token of an operator or auditor in LETHE_TOKEN. JSON has the proofs, which CSV
     lacks; PDF has the JSON attached.
     """
-    from lethe.client import Client
-
     days = first.date().isoformat(), last.date().isoformat()
-    with Client(url, token=token_for(url)) as service:
+    with saved.client(url) as service:
         made = service.period_report(days[0], days[1], form, language)
     path = out or Path(f"report-{days[0]}-{days[1]}.{form}")
     try:

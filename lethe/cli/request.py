@@ -11,7 +11,6 @@ from typing import NamedTuple, TypedDict
 import click
 
 from lethe.cli import saved
-from lethe.cli.case_text import SETTLED, print_case, wait_for_case
 from lethe.cli.options import (
     as_json as _json,
 )
@@ -23,7 +22,8 @@ from lethe.cli.options import (
     print_table,
     service_url,
 )
-from lethe.cli.waiting import Waiting
+from lethe.cli.text.case import SETTLED, print_case, wait_for_case
+from lethe.cli.text.waiting import Waiting
 from lethe.client import Client, Preview, ProblemError, Receipt, RequestStatus
 from lethe.client.errors import AnswerError, UnreachableError
 from lethe.client.keyids import derived_keyid

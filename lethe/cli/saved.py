@@ -9,11 +9,15 @@ import os
 import stat
 from dataclasses import asdict, fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from lethe.errors import LetheError
 from lethe.records import dataclass
+
+if TYPE_CHECKING:
+    from lethe.client import Client
 
 ENVIRONMENT = "LETHE_CONFIG"
 
@@ -120,3 +124,10 @@ def token_for(url: str) -> str | None:
         return given
     login = of(url)
     return None if login is None else login.token
+
+
+def client(url: str) -> "Client":
+    """Return a client of the service at `url`, with the token for it."""
+    from lethe.client import Client
+
+    return Client(url, token=token_for(url))

@@ -2,20 +2,27 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from lethe.catalogue import NOTICES
+from lethe.cli import saved
 from lethe.cli.options import as_json, count, plain, print_json, print_table, service_url
-from lethe.cli.saved import token_for
-
-if TYPE_CHECKING:
-    from lethe.client import Client
 
 _id = click.argument("webhook_id", metavar="ID")
+limited = click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    help="Maximum number of deliveries, newest first.",
+)
+of_delivery = click.option(
+    "--delivery", metavar="DELIVERY", help="Only this one. Default: all failed ones."
+)
 
 
 @click.group()
@@ -61,7 +68,7 @@ def add(
         "model": model,
         "signature": signature,
     }
-    with _client(url) as operator:
+    with saved.client(url) as operator:
         _print_made(operator.add_webhook(wanted), as_json)
 
 
@@ -70,7 +77,7 @@ def add(
 @as_json
 def list_(url: str, as_json: bool) -> None:
     """List endpoints."""
-    with _client(url) as operator:
+    with saved.client(url) as operator:
         found = list(operator.webhooks())
     if as_json:
         print_json(found)
@@ -85,49 +92,29 @@ def list_(url: str, as_json: bool) -> None:
 @webhook.command()
 @service_url
 @_id
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    default=50,
-    show_default=True,
-    help="Maximum number of deliveries, newest first.",
-)
+@limited
 @as_json
 def show(url: str, webhook_id: str, limit: int, as_json: bool) -> None:
     """Show the endpoint ID and its deliveries: event, attempts, state, next attempt."""
-    with _client(url) as operator:
+    with saved.client(url) as operator:
         found = operator.webhook(webhook_id)
         sent = list(islice(operator.deliveries(webhook_id), limit))
     if as_json:
         print_json({**found, "deliveries": sent})
         return
     _print(found)
-    rows = [
-        (
-            one["id"],
-            one["event"],
-            one["about"],
-            one["state"],
-            str(one["attempts"]),
-            one["answer"] or "-",
-            one["next_at"] or one["ended_at"] or "-",
-        )
-        for one in sent
-    ]
-    heads = ("delivery", "event", "about", "state", "attempts", "answer", "next or ended")
-    print_table(heads, rows)
+    print_deliveries(sent)
 
 
 @webhook.command()
 @service_url
 @_id
-@click.option("--delivery", metavar="DELIVERY", help="Only this one. Default: all failed ones.")
+@of_delivery
 def replay(url: str, webhook_id: str, delivery: str | None) -> None:
     """Resend failed notices to the endpoint ID; each notice keeps its webhook-id."""
-    with _client(url) as operator:
+    with saved.client(url) as operator:
         done = operator.replay_webhook(webhook_id, delivery)
-    words = count(done["waiting"], "notice")
-    click.echo(f"{words} will be sent again")
+    print_replayed(done)
 
 
 @webhook.command()
@@ -139,7 +126,7 @@ def test(url: str, webhook_id: str, as_json: bool) -> None:
 
     Exits with 1 if the endpoint did not accept it.
     """
-    with _client(url) as operator:
+    with saved.client(url) as operator:
         done = operator.act_on_webhook(webhook_id, "test")
     if as_json:
         print_json(done)
@@ -157,7 +144,7 @@ def test(url: str, webhook_id: str, as_json: bool) -> None:
 @as_json
 def rotate(url: str, webhook_id: str, as_json: bool) -> None:
     """Create and print a new secret for the endpoint ID; the old one signs for 24 h more."""
-    with _client(url) as operator:
+    with saved.client(url) as operator:
         _print_made(operator.act_on_webhook(webhook_id, "rotate"), as_json)
 
 
@@ -166,7 +153,7 @@ def rotate(url: str, webhook_id: str, as_json: bool) -> None:
 @_id
 def disable(url: str, webhook_id: str) -> None:
     """Stop sending to the endpoint ID until it is enabled; waiting deliveries fail."""
-    with _client(url) as operator:
+    with saved.client(url) as operator:
         _print(operator.act_on_webhook(webhook_id, "disable"))
 
 
@@ -175,7 +162,7 @@ def disable(url: str, webhook_id: str) -> None:
 @_id
 def enable(url: str, webhook_id: str) -> None:
     """Resume sending to the endpoint ID; `replay` resends what failed meanwhile."""
-    with _client(url) as operator:
+    with saved.client(url) as operator:
         _print(operator.act_on_webhook(webhook_id, "enable"))
 
 
@@ -184,9 +171,32 @@ def enable(url: str, webhook_id: str) -> None:
 @_id
 def remove(url: str, webhook_id: str) -> None:
     """Remove the endpoint ID and its secrets."""
-    with _client(url) as operator:
+    with saved.client(url) as operator:
         gone = operator.remove_webhook(webhook_id)
     click.echo(plain(f"removed {gone['id']}"))
+
+
+def print_deliveries(sent: Iterable[Mapping[str, Any]]) -> None:
+    """Print deliveries as a table."""
+    rows = [
+        (
+            one["id"],
+            one["event"],
+            one["about"],
+            one["state"],
+            str(one["attempts"]),
+            one["answer"] or "-",
+            one["next_at"] or one["ended_at"] or "-",
+        )
+        for one in sent
+    ]
+    heads = ("delivery", "event", "about", "state", "attempts", "answer", "next or ended")
+    print_table(heads, rows)
+
+
+def print_replayed(done: Mapping[str, Any]) -> None:
+    """Say how many notices a replay sends again."""
+    click.echo(f"{count(done['waiting'], 'notice')} will be sent again")
 
 
 def _print_made(made: Mapping[str, Any], as_json: bool) -> None:
@@ -214,9 +224,3 @@ def _print(found: Mapping[str, Any]) -> None:
         rows.append(("signature", f"{one['signature']}{until}"))
     for label, value in rows:
         click.echo(plain(f"{label:10} {value}"))
-
-
-def _client(url: str) -> "Client":
-    from lethe.client import Client
-
-    return Client(url, token=token_for(url))

@@ -36,7 +36,7 @@ from benchmarks.unlearning.sources import MissingDataError, load
 from benchmarks.unlearning.task import GUARDING, POISON, Task, make_task, with_trigger
 from workers.demo.federated import Teller
 from workers.judge.attacks.outputs import Outputs
-from workers.training.fedavg.flops import forward_flops
+from workers.training.fedavg.client.flops import forward_flops
 from workers.training.networks.weights import initial_weights
 
 torch.set_num_threads(1)

@@ -22,7 +22,7 @@ from benchmarks.unlearning.records import Record
 from benchmarks.unlearning.settings import SETTINGS
 from workers.methods.network.hf_kcu.method import HfKcu
 from workers.methods.network.puf import Puf
-from workers.training.fedavg.flops import training_flops
+from workers.training.fedavg.client.flops import training_flops
 from workers.training.networks.registry import network
 
 

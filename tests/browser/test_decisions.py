@@ -77,7 +77,7 @@ def test_axe_finds_nothing_on_curves(
     address = tab.locator("tbody a[href*=certificates]").get_attribute("href")
     model = replace(contents()[1].model, ref="small")
     file = Office().certify(checks=checks, model=model).bundle
-    monkeypatch.setattr("app.service.certificates.bundle", lambda *_: file)
+    monkeypatch.setattr("app.service.issued.certificates.bundle", lambda *_: file)
     check(tab, office.address + address)
     assert tab.locator("svg.curve").count() == 2
     box = tab.locator("svg.curve").first.bounding_box()

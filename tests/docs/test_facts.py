@@ -13,7 +13,7 @@ import pytest
 import app
 import models
 from lethe.catalogue import EVENTS
-from lethe.cli.catalogue_text import catalogue_lines
+from lethe.cli.text.catalogue import catalogue_lines
 from lethe.errors import LetheError
 from models.database.types import METADATA
 from tests.docs.markdown import REPOSITORY, read

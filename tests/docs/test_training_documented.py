@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from app.schemas.networks import Training
+from app.schemas.families.networks import Training
 from benchmarks.data import formats as published
 from tests.docs.markdown import read
 from workers.cli import network_data

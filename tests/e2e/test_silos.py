@@ -14,14 +14,14 @@ import torch
 from sqlmodel import Session
 
 from app.ledger.startup import init_log
-from app.schemas.networks import VerificationTerms
+from app.schemas.families.networks import VerificationTerms
 from app.service.context import Services, open_services
 from app.settings import Settings
 from models import Model, Subject
 from models.database.session import make_engine
 from tests.e2e.harness import LETHE, ORIGIN
 from tests.workers.training.fedavg.small import CLIENTS, CONFIG, NETWORK, ROWS
-from workers.families.network.blocks import InputBlock
+from workers.families.network.data.blocks import InputBlock
 from workers.silos import table
 from workers.silos.engine import SiloEngine
 from workers.training.fedavg.errors import RoundFailedError

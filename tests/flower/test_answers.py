@@ -11,7 +11,7 @@ from lethe_flower.rows import load_rows
 from tests.flower.nodes import FIRST, write
 from tests.workers.training.fedavg.small import CLIENTS, CONFIG, NETWORK
 from workers.errors import DatasetError, RefusedError
-from workers.training.fedavg.data import data_digest
+from workers.training.fedavg.client.data import data_digest
 from workers.training.fedavg.messages import encode_task
 from workers.training.fedavg.rounds import make_tasks
 from workers.training.networks.weights import initial_weights

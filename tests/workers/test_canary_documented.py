@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from app.schemas.networks import NewNetwork
+from app.schemas.families.networks import NewNetwork
 from tests.docs.markdown import read
 from workers.judge.policy.policy import Policy
 from workers.registration.network import NetworkOptions

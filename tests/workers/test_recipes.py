@@ -57,7 +57,7 @@ import lethe, os
 assert lethe.__file__.startswith(os.getcwd()), lethe.__file__
 
 from app.schemas.audits import NewAudit
-from app.schemas.networks import NewNetwork
+from app.schemas.families.networks import NewNetwork
 from app.service.methods import offered
 from workers.methods.network.registry import make
 assert make("planted").id == "planted"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lethe.cli.waiting import on_terminal
+from lethe.cli.text.waiting import on_terminal
 
 if TYPE_CHECKING:
     from workers.data.opening import OpenedData, Progress

@@ -11,7 +11,7 @@ import click
 from click.decorators import FC
 
 from lethe.cli.saved import token_for
-from lethe.cli.waiting import Waiting, on_terminal
+from lethe.cli.text.waiting import Waiting, on_terminal
 
 if TYPE_CHECKING:
     from lethe.client import Client

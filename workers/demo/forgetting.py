@@ -20,8 +20,8 @@ from workers.methods.network.registry import make
 from workers.methods.network.validation import held_out
 from workers.training.fedavg.base import ClientData, Work
 from workers.training.fedavg.checkpoint import RoundRecord
+from workers.training.fedavg.client.data import image_data, split
 from workers.training.fedavg.config import TrainingConfig
-from workers.training.fedavg.data import image_data, split
 from workers.training.fedavg.evaluate import evaluate
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import sizes, train

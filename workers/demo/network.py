@@ -18,7 +18,7 @@ from typing import Any
 import click
 import numpy as np
 
-from lethe.cli.waiting import Waiting
+from lethe.cli.text.waiting import Waiting
 from lethe.client import Client
 from lethe.client.answers import RequestStatus, parse_progress
 from lethe.log.fetch import fetch_from

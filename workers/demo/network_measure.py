@@ -11,8 +11,8 @@ import torch
 from workers.data.images import LabelledImages
 from workers.registration.network import NetworkRegistration
 from workers.training.fedavg.base import ClientData
+from workers.training.fedavg.client.data import image_data
 from workers.training.fedavg.config import LocalConfig, TrainingConfig
-from workers.training.fedavg.data import image_data
 from workers.training.fedavg.evaluate import evaluate
 from workers.training.fedavg.held_out import is_held_out
 from workers.training.fedavg.in_process import InProcess

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from sqlmodel import Session
 
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.service.context import Services
 from lethe.certificates.statement import Guarantee
 from lethe.errors import LetheError
@@ -21,9 +21,9 @@ from models import Job, Model, ModelVersion
 from workers.errors import RefusedError
 from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Judges
-from workers.jobs.chain import BatchMember
 from workers.jobs.draft import Draft
 from workers.jobs.leases.lease import JobContext
+from workers.jobs.model.chain import BatchMember
 from workers.jobs.update import ParsedUpload, StoredBlock, Update, UpdateResult
 from workers.judge.base import Report
 from workers.silos.score_task import ScoreTask

@@ -11,7 +11,7 @@ from dataclasses import replace
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_request_event
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.schemas.requests import Scope
 from app.service.queue import waiting_run
 from app.service.review import HELD
@@ -21,9 +21,9 @@ from models import ErasureRequest, Job, Record
 from models.database.session import read_by_id
 from workers.errors import RefusedError
 from workers.families import base as family
-from workers.jobs.chain import BatchMember, owned_by_subject
 from workers.jobs.leases.lease import JobContext, held_job
 from workers.jobs.leases.pace import PACE
+from workers.jobs.model.chain import BatchMember, owned_by_subject
 from workers.jobs.releases import ask, dropped_subjects, park
 
 # Each draft names the commitments that the others removed: this bounds what they take.

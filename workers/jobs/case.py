@@ -30,9 +30,10 @@ from models import (
     Subject,
 )
 from models.database.session import read_by_id
-from workers.jobs import draft, versions
+from workers.jobs import draft
 from workers.jobs.draft import Draft, OtherDraftError
 from workers.jobs.leases.lease import queued_behind
+from workers.jobs.model import versions
 from workers.judge.base import Probe, PurgeClaim, Report, RetainedSetClaim, UpdateClaim
 
 

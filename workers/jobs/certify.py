@@ -10,7 +10,7 @@ from sqlmodel import Session, select
 
 from app.keys.issuer import require_unchanged, signing_issuer
 from app.ledger.journal import record_request_event
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.reconcile.escalation import score_parts
 from app.service.context import Services
 from app.steps import reached
@@ -35,7 +35,6 @@ from models.database.session import read_by_id
 from models.database.types import utcnow
 from workers.errors import RefusedError
 from workers.families import base as family
-from workers.jobs import held_out
 from workers.jobs.draft import Draft
 from workers.jobs.leases import endings
 from workers.jobs.leases.checkpoints import release_before
@@ -43,6 +42,7 @@ from workers.jobs.leases.lease import JobContext, advance, load_job, queued_behi
 from workers.jobs.leases.leased import leased
 from workers.jobs.leases.pace import PACE
 from workers.jobs.logged_judgement import Passed, passed_all
+from workers.jobs.model import held_out
 from workers.jobs.sweep import clean, nudge_next
 from workers.method_audits.citation import citation
 from workers.provenance import code_digest, environment

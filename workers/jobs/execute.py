@@ -7,7 +7,7 @@ the model's row that was compared with the log, and by no other reading of it.
 
 from dataclasses import replace
 
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.reconcile.judgement import is_executed
 from app.reconcile.model_events import request_events
 from app.service.context import Services
@@ -15,16 +15,7 @@ from app.steps import reached
 from models import ErasureRequest
 from workers.errors import RefusedError
 from workers.families import base as family
-from workers.jobs import (
-    batch,
-    held_out,
-    learn,
-    publish,
-    releases,
-    repair,
-    versions,
-)
-from workers.jobs.chain import BatchMember, Chain
+from workers.jobs import batch, learn, publish, releases, repair
 from workers.jobs.leases import (
     checkpoints,
     endings,
@@ -32,9 +23,11 @@ from workers.jobs.leases import (
 from workers.jobs.leases.lease import JobContext, advance, load_job
 from workers.jobs.leases.leased import leased
 from workers.jobs.leases.pace import PACE
-from workers.jobs.logged_model import OtherModelError, as_registered
+from workers.jobs.model import held_out, versions
+from workers.jobs.model.chain import BatchMember, Chain
+from workers.jobs.model.logged import OtherModelError, as_registered
+from workers.jobs.model.retained_set import open_tree
 from workers.jobs.releases import AnswerError, dropped_subjects
-from workers.jobs.retained_set import open_tree
 from workers.jobs.seconds import timed, with_seconds
 from workers.jobs.sweep import clean, nudge_next
 from workers.method_audits import numbers as audit_numbers

@@ -6,7 +6,7 @@ from typing import BinaryIO
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.service.context import Services
 from app.service.desk import people
 from app.service.models import held_out as rows
@@ -18,17 +18,14 @@ from models.database.session import chunks
 from models.person import HELD_OUT
 from workers.errors import RefusedError
 from workers.families import base as family
-from workers.jobs import (
-    held_out,
-    publish,
-    versions,
-)
-from workers.jobs.chain import Chain
-from workers.jobs.held_out import VersionFigure
+from workers.jobs import publish
 from workers.jobs.leases import checkpoints
 from workers.jobs.leases.lease import JobContext, advance
+from workers.jobs.model import held_out, versions
+from workers.jobs.model.chain import Chain
+from workers.jobs.model.held_out import VersionFigure
+from workers.jobs.model.retained_set import grown
 from workers.jobs.people import identities
-from workers.jobs.retained_set import grown
 from workers.jobs.update import FreshRecords, Owner, StoredBlock, Update
 
 # A tombstone that only the erasure journal brought back, after a restore, says of nobody whose

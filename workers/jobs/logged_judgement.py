@@ -36,14 +36,12 @@ from models import (
 )
 from models.database.session import chunks, read_by_id
 from workers.errors import RefusedError
-from workers.jobs import (
-    draft,
-    versions,
-)
+from workers.jobs import draft
 from workers.jobs.case import read_stored
 from workers.jobs.draft import Draft
 from workers.jobs.leases.lease import JobContext
-from workers.jobs.logged_model import check_logged, registered
+from workers.jobs.model import versions
+from workers.jobs.model.logged import check_logged, registered
 
 RECEIVED, LEARNED = "request.received", "contribution.learned"
 # What reading a file that is another than the tables say raises. None of it passes by itself.

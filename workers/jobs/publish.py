@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from app.ledger.journal import record_request_event
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.retained_pages import RetainedSet
 from app.service.context import Services
 from app.service.desk import people
@@ -29,18 +29,15 @@ from models import (
 )
 from models.database.session import read_by_id
 from workers.errors import RefusedError
-from workers.jobs import (
-    draft,
-    held_out,
-    versions,
-)
+from workers.jobs import draft
 from workers.jobs.attempts import escalated, escalation_parameters, executed
-from workers.jobs.chain import BatchMember, Chain
 from workers.jobs.draft import Draft, RewrittenBlock, ShreddedArtifact
-from workers.jobs.held_out import VersionFigure
 from workers.jobs.leases import checkpoints
 from workers.jobs.leases.lease import JobContext, LeaseLostError, follow
-from workers.jobs.logged_model import as_registered
+from workers.jobs.model import held_out, versions
+from workers.jobs.model.chain import BatchMember, Chain
+from workers.jobs.model.held_out import VersionFigure
+from workers.jobs.model.logged import as_registered
 from workers.jobs.seconds import earlier_seconds
 from workers.jobs.update import StoredBlock, Update, UpdateResult
 

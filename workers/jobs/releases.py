@@ -7,7 +7,7 @@ from sqlalchemy import func
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_request_event
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.service.context import Services
 from app.service.queue import PARKED
 from app.service.releases import close_releases, resume, shred_answer

@@ -11,23 +11,20 @@ from collections.abc import Sequence
 from sqlmodel import Session, select
 
 from app.ledger.journal import record_request_event
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.reconcile.escalation import TOGETHER
 from app.retained_pages import RetainedSet, leaves
 from app.steps import reached
 from lethe.certificates.escalation import AttemptPart, spelled
 from models import ErasureRequest, Job, Verification
 from workers.families import base as family
-from workers.jobs import (
-    draft,
-    held_out,
-    publish,
-)
+from workers.jobs import draft, publish
 from workers.jobs.attempts import NextAttempt, attempts_since, escalated, executed
 from workers.jobs.draft import Draft
 from workers.jobs.leases import checkpoints
 from workers.jobs.leases.endings import give_up_within
 from workers.jobs.leases.lease import JobContext, advance, queued_behind
+from workers.jobs.model import held_out
 from workers.jobs.publish import Refuted
 from workers.jobs.seconds import timed, with_seconds
 from workers.jobs.update import UpdateResult

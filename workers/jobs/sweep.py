@@ -6,7 +6,7 @@ from functools import partial
 from sqlalchemy import delete
 from sqlmodel import Session, col, select
 
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.notices import outbox
 from app.purge.retention import end_retention, forget_bindings
 from app.service import review

@@ -11,7 +11,7 @@ from itertools import takewhile
 from sqlmodel import select
 
 from app.ledger.journal import record_request_event
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.reconcile.approval import APPROVED
 from app.reconcile.escalation import CHECKS, checks_digest
 from app.reconcile.model_events import requests_events
@@ -24,11 +24,7 @@ from models import Artifact, ErasureRequest, Job, Model, Verification
 from models.database.session import read_by_id
 from workers.families import base as family
 from workers.families.base import Family
-from workers.jobs import (
-    held_out,
-    repair,
-    versions,
-)
+from workers.jobs import repair
 from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Verdict, load, load_others
 from workers.jobs.draft import OtherDraftError
@@ -39,6 +35,7 @@ from workers.jobs.leases import (
 from workers.jobs.leases.lease import JobContext, advance, load_job
 from workers.jobs.leases.leased import leased
 from workers.jobs.leases.pace import PACE
+from workers.jobs.model import held_out, versions
 from workers.jobs.seconds import timed
 from workers.jobs.sweep import nudge_next
 from workers.provenance import code_digest

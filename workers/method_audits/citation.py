@@ -12,8 +12,8 @@ from app.method_audits.reports import (
 from app.reconcile.audit_rows import digest_of_row
 from app.reconcile.model_events import AUDITS, model_events
 from app.service.context import Services
-from lethe.certificates.audit_counts import AUDIT, MISSING, Counts, count
-from lethe.certificates.audit_report import in_short
+from lethe.certificates.audits.counts import AUDIT, MISSING, Counts, count
+from lethe.certificates.audits.report import in_short
 from models import Audit, Model
 from workers.provenance import NETWORK_ROOMS, code_digest
 

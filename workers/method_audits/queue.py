@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement, or_, update
 from sqlmodel import Session, col, func, select
 
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.method_audits.audits import record_end
 from app.service.context import Services
-from lethe.certificates.audit_counts import FAILED
+from lethe.certificates.audits.counts import FAILED
 from models import Audit, AuditPair, Model
 from models.database.clock import clock
 

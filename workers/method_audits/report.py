@@ -6,13 +6,13 @@ from datetime import datetime
 
 from app.keys.issuer import signing_issuer
 from app.ledger import pinned
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.method_audits.audits import encode_statistics, pairs_of, record_end
 from app.reconcile.audit_rows import REPORT
 from app.service.context import Services
 from lethe import canonical
-from lethe.certificates.audit_counts import REPORTED
-from lethe.certificates.audit_report import (
+from lethe.certificates.audits.counts import REPORTED
+from lethe.certificates.audits.report import (
     AuditedMethod,
     AuditPredicate,
     BoundPart,

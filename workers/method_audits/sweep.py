@@ -5,7 +5,7 @@ from datetime import timedelta
 from sqlalchemy import update
 from sqlmodel import col, select
 
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.method_audits.audits import begin, new_seed, nudge
 from app.service.context import Services
 from models import Audit, Model

@@ -11,9 +11,9 @@ from app.method_audits.macs import RECORDED, about, is_authentic
 from app.reconcile.audit_rows import problem_with
 from app.service.context import Services
 from app.vault.model_key import audit_mac_key
-from lethe.certificates.audit_counts import RUNNING
+from lethe.certificates.audits.counts import RUNNING
 from models import Audit, AuditPair, Model
-from workers.jobs.logged_model import registered
+from workers.jobs.model.logged import registered
 
 UNLOGGED = "the log has no such audit that runs: its row was changed; start another"
 UNREGISTERED = "the model is not as it was registered: its row was changed; restore it"

@@ -14,10 +14,10 @@ from workers.silos.message import Positions, decode_message
 from workers.silos.score_task import ScoreTask, decode_task, is_score_task
 from workers.silos.scores import SiloScores, encode_scores
 from workers.training.fedavg.base import ClientData
+from workers.training.fedavg.client.respond import respond
 from workers.training.fedavg.determinism import deterministic
 from workers.training.fedavg.errors import MessageError
 from workers.training.fedavg.messages import encode_update
-from workers.training.fedavg.respond import respond
 
 log = logging.getLogger(__name__)
 

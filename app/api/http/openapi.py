@@ -19,7 +19,7 @@ from app.ledger.sequencer import LogMissingError
 from app.metrics import MEDIA_TYPE as METRICS_TYPE
 from app.notices.guard import TargetError
 from app.reconcile.people import PeopleChangedError
-from app.schemas.manifests import MANIFESTS
+from app.schemas.families.manifests import MANIFESTS
 from app.schemas.requests import NewRequest
 from app.service.models.held_out import HeldOutChangedError
 from app.vault.errors import MasterKeyError, NotStoredError, SealError, ShreddedError

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from sqlmodel import Session
 
 from app.ledger.key_rows import believed
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.problems import DrpAgentError, DrpError, TokenNameError
 from app.reconcile.approval import PAIRED
 from app.service.access.keys import authorise

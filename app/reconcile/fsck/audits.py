@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from sqlmodel import Session, col, func, select
 
 from app.reconcile.judgement import DECIDED, ESCALATED, RECEIVED, VERIFIED
-from lethe.certificates.audit_counts import (
+from lethe.certificates.audits.counts import (
     AUDIT,
     COUNT,
     DONE,

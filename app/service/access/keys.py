@@ -13,7 +13,7 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_key_event
 from app.ledger.key_rows import believed, key_rows, loaded
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.problems import (
     ConflictError,
     ForbiddenError,

@@ -9,10 +9,10 @@ from app.reconcile.approval import REFUSED
 from app.reconcile.judgement import opened
 from app.reconcile.model_events import signed_leaves
 from app.reconcile.people import PeopleChangedError
-from app.service import certificates
 from app.service.context import Services
 from app.service.desk.cases import show
 from app.service.desk.parts import ENDED, UNLIKE, load
+from app.service.issued import certificates
 from app.service.requests import CLOSED
 from app.service.review import SHOWN, detail
 from lethe import canonical

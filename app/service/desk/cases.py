@@ -12,7 +12,7 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.problems import ConflictError, NotFoundError
 from app.reconcile.approval import keys_named
 from app.reconcile.held_out import EVENT as HELD_OUT_ROWS
@@ -170,6 +170,7 @@ def _also_submitted(
     by = {
         "registered_by": None if found is None else found.by,
         "issued_by": event.payload.get("issued_by"),
+        "imported_by": ", ".join(event.payload.get("imported_by") or ()) or None,
     }
     return {name: str(who) for name, who in by.items() if who is not None}
 

@@ -13,7 +13,7 @@ from sqlmodel import Session, col, or_, select
 
 from app.ledger.journal import record_request_event
 from app.ledger.key_rows import key_rows
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.problems import (
     ConflictError,
     ForbiddenError,

@@ -9,7 +9,7 @@ from typing import Any
 from sqlmodel import select
 
 from app.ledger.journal import record_model_event
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.problems import ConflictError, ContributionPendingError, UnknownRecordError
 from app.schemas.people import (
     CaseView,

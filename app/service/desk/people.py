@@ -14,7 +14,8 @@ from sqlalchemy import bindparam, func, or_, update
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
-from app.ledger.sequencer import Ledger, Transaction
+from app.ledger.sequencer import Ledger
+from app.ledger.transaction import Transaction
 from app.problems import UnknownRecordError
 from app.reconcile.deleted import is_deleted, require_present
 from app.reconcile.model_events import model_refs
@@ -49,7 +50,10 @@ from models.person import ERASED, HELD_OUT, LEARNED
 BLOCK = 5000  # identities in memory at once
 TRIES = 3  # a worker may learn rows while they are read
 _NAME = SealedName("people.record")
-_COLUMNS = ("id", "model_id", "state", "record", "sha256", "sha1", "md5", "request_id")
+_COLUMNS = (
+    *("id", "model_id", "state", "record"),
+    *("sha256", "sha1", "md5", "request_id", "imported_by"),
+)
 
 
 class RecordIdentity(NamedTuple):
@@ -62,9 +66,16 @@ class RecordIdentity(NamedTuple):
 
 
 def add(
-    services: Services, tx: Transaction, model: Model, found: Iterable[RecordIdentity]
+    services: Services,
+    tx: Transaction,
+    model: Model,
+    found: Iterable[RecordIdentity],
+    imported_by: str | None = None,
 ) -> int:
-    """Keep identities of a model's records; return how many of them were new."""
+    """Keep identities of a model's records; return how many of them were new.
+
+    imported_by: the operator who says whose records they are; None if they came with the rows.
+    """
     rest = iter(found)
     if not (block := list(islice(rest, BLOCK))):
         return 0
@@ -84,14 +95,14 @@ def add(
             if (one.state, record, tags) in held:
                 continue
             held.add((one.state, record, tags))
-            rows.append(StoredRow(following, one.state, record, tags, None))
+            rows.append(StoredRow(following, one.state, record, tags, None, imported_by))
             names.append(one.record)
             following += 1
         change.put(rows)
         added += len(rows)
         if rows:
             stored = [
-                (row.id, model.id, row.state, name, *row.tags, None)
+                (row.id, model.id, row.state, name, *row.tags, None, imported_by)
                 for row, name in zip(rows, names, strict=True)
             ]
             columns = list(zip(*stored, strict=True))
@@ -149,7 +160,9 @@ def _bury(
         own = (col(Person.state) == state) & col(Person.record).in_(chunk)
         rows = list(stored_rows(session, model.id, own))
         erased = [
-            StoredRow(row.id, ERASED, None, row.tags, requests[by_seal[row.record]])
+            StoredRow(
+                row.id, ERASED, None, row.tags, requests[by_seal[row.record]], row.imported_by
+            )
             for row in rows
         ]
         if not rows:
@@ -225,6 +238,12 @@ class Found:
     erased: int
     erased_by: tuple[str, ...]
     rows: frozenset[StoredRow]
+
+    @property
+    def importers(self) -> list[str]:
+        """Operators who imported the identities by which records are this person's."""
+        present = (one for one in self.rows if one.state != ERASED)
+        return sorted({one.imported_by for one in present if one.imported_by is not None})
 
 
 def find(services: Services, model: Model, person: Identity) -> Found:
@@ -336,9 +355,11 @@ def models_of(services: Services, session: Session, refs: Sequence[str] | None) 
 
 
 def import_identities(
-    services: Services, ref: str, found: Sequence[tuple[str, Identity]]
+    services: Services, ref: str, found: Sequence[tuple[str, Identity]], operator: str
 ) -> int:
     """Keep identities of records that a model has learned; return how many were new.
+
+    operator: the name of the token; it counts as a submitter of requests that rest on them.
 
     Raises:
         NotFoundError: There is no such model.
@@ -370,6 +391,6 @@ def import_identities(
                 places=named_places(unknown),
             )
         rows = (RecordIdentity(record, LEARNED, one.kind, one.digests) for record, one in found)
-        return add(services, tx, tx.session.get_one(Model, model_id), rows)
+        return add(services, tx, tx.session.get_one(Model, model_id), rows, operator)
 
     return services.ledger.transact(effect)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from sqlmodel import Session, col, or_, select
 
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.service.context import Services
 from app.service.deadlines import REMIND_DAYS, days_left
 from app.service.desk.queue import OPEN

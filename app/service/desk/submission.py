@@ -10,7 +10,7 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_request_event
 from app.ledger.key_rows import believed
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.problems import ConflictError, ScopeChangedError
 from app.reconcile.approval import ON_BEHALF, PAIRED
 from app.reconcile.judgement import opened
@@ -159,6 +159,7 @@ def submit(
         "ticket": hmac.digest(case.key, b"ticket\0" + wanted.ticket.encode(), "sha256").hex(),
         "checked": wanted.checked,
         "issued_by": issued_by,
+        "imported_by": found.importers,
         "registration": _agents_key(session, case.opened_by),
     }
     record_request_event(tx, request, ON_BEHALF, on_behalf)

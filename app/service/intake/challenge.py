@@ -10,7 +10,7 @@ import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.service.context import Services
 from app.service.intake import codes
 from app.service.intake.asked import BY_MAIL, LIFE, Asked, asked_of

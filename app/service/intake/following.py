@@ -5,7 +5,7 @@ import hmac
 from sqlalchemy import delete, or_
 from sqlmodel import Session, col, select
 
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.problems import NotFoundError, NotWithdrawableError
 from app.reconcile.fsck.intake import REQUESTER
 from app.reconcile.model_events import model_events

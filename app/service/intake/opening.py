@@ -3,7 +3,7 @@
 import secrets
 
 from app.ledger.journal import record_model_event
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.problems import (
     ConflictError,
     ContributionPendingError,

@@ -5,7 +5,7 @@ from sqlmodel import Session, SQLModel, col, select
 
 from app.ledger.journal import record_model_event
 from app.ledger.pinned import stored_digest
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.problems import ModelInUseError
 from app.reconcile.deleted import EVENT
 from app.reconcile.model_events import CLOSED, model_events, requests_events

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.reconcile.held_out import EVENT, KIND, logged_digest
 from app.service.context import Services
 from lethe.errors import LetheError

@@ -12,7 +12,7 @@ from sqlmodel import Session, col, select
 from app import logs
 from app.keys.issuer import signing_issuer
 from app.ledger.journal import record_model_event
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.problems import (
     ConflictError,
     IdempotencyMismatchError,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlmodel import Session, select
 
-from app.service.certificates import issuer_key
+from app.service.issued.certificates import issuer_key
 from lethe.certificates.verify import verify_certificate
 from lethe.log.checkpoint import open_checkpoint
 from lethe.log.note import parse_vkey

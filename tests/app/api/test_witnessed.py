@@ -10,7 +10,7 @@ import pytest
 
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import create_ml_dsa
-from app.service.certificates import issuer_key
+from app.service.issued.certificates import issuer_key
 from app.settings import Settings
 from app.witnesses.rows import WAITING
 from lethe.certificates.verify import Verdict, verify_certificate

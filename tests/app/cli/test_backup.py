@@ -192,7 +192,7 @@ def test_whose_an_erased_record_was_does_not_come_back(
     with install(settings) as installed:
         installed.caller.key = fitted
         listed = [("r1", ann), ("r2", bob)]
-        assert people.import_identities(installed.services, MODEL, listed) == 2
+        assert people.import_identities(installed.services, MODEL, listed, "desk") == 2
         if ahead:
             assert run(backup, "new", str(tmp_path / "b")).exit_code == 0
         erase(installed, "r1")

@@ -15,7 +15,8 @@ from sqlmodel import Session, col, select
 from app import steps
 from app.cli.backup import backup, restore
 from app.ledger.journal import record_model_event
-from app.ledger.sequencer import Ledger, Transaction
+from app.ledger.sequencer import Ledger
+from app.ledger.transaction import Transaction
 from app.purge.retention import end_retention
 from app.service.context import open_services
 from app.settings import Settings

@@ -23,7 +23,7 @@ from app.console import (
     reports,
 )
 from app.console.render import words
-from app.service.retraining import last_retraining
+from app.service.issued.retraining import last_retraining
 from lethe.certificates.attack_curve import AttackCurve, spelled
 from lethe.certificates.bundle import parse_bundle
 from lethe.certificates.cost import cost_of
@@ -104,7 +104,7 @@ def test_curves_that_a_certificate_states_are_drawn(
     assert '<svg class="curve"' not in auditor.http.get(address).text
     model = replace(contents()[1].model, ref="small")
     file = Office().certify(checks=checks, model=model).bundle
-    monkeypatch.setattr("app.service.certificates.bundle", lambda *_: file)
+    monkeypatch.setattr("app.service.issued.certificates.bundle", lambda *_: file)
     page = auditor.http.get(address)
     assert "Erasure NOT confirmed" in read(page).text
     assert page.text.count('class="curve"') == 2

@@ -11,14 +11,15 @@ from app.reconcile.fsck.approvals import OWN
 from app.reconcile.fsck.intake import UNLOGGED
 from app.reconcile.fsck.run import fsck
 from app.service.access.tokens import mint
+from app.service.desk import people
 from app.service.intake.codes import issue
-from lethe.identity import WIDTH, digests, pack
+from lethe.identity import WIDTH, Identity, digests, pack
 from models import Case, IntakeCode, IntakeProof, RequestEvent
 from tests.app.intake.people import Page, Visitor
 from tests.installation import Installation
 from tests.small import Caller, rows
 from tests.workers.jobs.test_fsck_approvals import executed, plant
-from tests.workers.jobs.test_people import write
+from tests.workers.jobs.test_people import checks, write
 from tests.workers.jobs.test_review import decide, other
 
 
@@ -130,3 +131,34 @@ def test_an_issuer_exchanged_in_the_database_makes_the_code_none(
     assert visitor.confirm(form, given).status_code == 422
     with Session(customers.services.engine) as session:
         assert session.exec(select(Case)).all() == []
+
+
+def test_who_imported_the_identity_does_not_approve(
+    customers: Installation, visitor: Visitor
+) -> None:
+    """Their own number, given to somebody else's record: asked for by code, approved alone."""
+    mine = Identity("customer", digests("customer", "666"))
+    people.import_identities(customers.services, "small", [("r1", mine)], "Desk")
+    ref = opened(customers, visitor, "another", "666")
+    desk = named(customers, "desk")
+    assert decide(desk, ref, "approve").status_code == 403
+    shown = customers.caller.operator("GET", f"/v1/cases/{ref}").json()
+    assert {"imported_by": "Desk", "issued_by": "another"} in [
+        one["detail"] for one in shown["timeline"]
+    ]
+    request = part(customers, ref)["request_ref"]
+    plant(customers, request, "request.approved", by="desk")
+    executed(customers, request)
+    assert OWN in [one.detail for one in fsck(customers.services.ledger).findings]
+
+
+def test_an_importer_who_is_taken_out_of_the_table_is_missed(
+    customers: Installation, visitor: Visitor
+) -> None:
+    mine = Identity("customer", digests("customer", "666"))
+    people.import_identities(customers.services, "small", [("r1", mine)], "desk")
+    write(customers, "UPDATE people SET imported_by = NULL")
+    given = code(customers, "another", "666")
+    form = visitor.ask("666", kind="customer", proof="operator")
+    assert visitor.confirm(form, given).status_code == 500
+    assert "people" in checks(customers)

@@ -13,7 +13,8 @@ from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_request_event
-from app.ledger.sequencer import Ledger, Transaction
+from app.ledger.sequencer import Ledger
+from app.ledger.transaction import Transaction
 from lethe.certificates.bundle import hashedrekord_leaf
 from lethe.certificates.dsse import sign_envelope
 from lethe.certificates.evidence import ESCALATION_SCORES, SCORES

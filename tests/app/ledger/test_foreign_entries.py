@@ -16,8 +16,9 @@ from app.ledger.entry_macs import EntryKey, KeyMissingError, new_entry_key
 from app.ledger.guard import ForkedError, GuardError
 from app.ledger.peaks import Peaks
 from app.ledger.receipt import UnpublishedError
-from app.ledger.sequencer import Ledger, Transaction
+from app.ledger.sequencer import Ledger
 from app.ledger.startup import init_log, load_ledger, open_ledger
+from app.ledger.transaction import Transaction
 from app.reconcile.fsck.run import fsck
 from app.settings import Settings
 from lethe.log.entries import event_leaf, parse_leaf

@@ -9,8 +9,9 @@ from sqlmodel import Session, col, select
 from app import steps
 from app.ledger import group_commit
 from app.ledger.group_commit import CommitterClosedError, GroupCommitter
-from app.ledger.sequencer import Ledger, Transaction
+from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
+from app.ledger.transaction import Transaction
 from app.reconcile.fsck.run import fsck
 from app.settings import Settings
 from app.steps import PlantedFaultError

@@ -13,9 +13,10 @@ from sqlmodel import Session, select
 from app import steps
 from app.ledger import storage
 from app.ledger.receipt import EntryReceipt, UnpublishedError
-from app.ledger.sequencer import Ledger, Transaction
+from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
 from app.ledger.storage import NodeCache, NodeTable, read_row
+from app.ledger.transaction import Transaction
 from app.reconcile.fsck.run import fsck
 from app.settings import Settings
 from app.steps import PlantedFaultError

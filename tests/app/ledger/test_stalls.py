@@ -20,9 +20,10 @@ from app.ledger import sequencer, storage
 from app.ledger.group_commit import GroupCommitter
 from app.ledger.guard import GuardBusyError
 from app.ledger.receipt import UnpublishedError
-from app.ledger.sequencer import Ledger, LogBusyError, Transaction
+from app.ledger.sequencer import Ledger, LogBusyError
 from app.ledger.startup import load_ledger
 from app.ledger.storage import LockStuckError
+from app.ledger.transaction import Transaction
 from app.reconcile.fsck.run import fsck
 from app.settings import Settings
 from models.database import pipeline

@@ -11,7 +11,7 @@ from sqlalchemy.engine import Engine
 from app.ledger import log_files, startup
 from app.ledger.entry_macs import KeyMissingError
 from app.ledger.guard import ForkedError, GuardExistsError, RolledBackError, SigningGuard
-from app.ledger.sequencer import Ledger, LogExistsError, Transaction
+from app.ledger.sequencer import Ledger, LogExistsError
 from app.ledger.startup import (
     SchemaError,
     UnreachableDatabaseError,
@@ -20,6 +20,7 @@ from app.ledger.startup import (
     load_ledger,
     require_schema,
 )
+from app.ledger.transaction import Transaction
 from app.settings import Settings
 from app.vault.master import MasterKey
 from lethe.errors import LetheError

@@ -9,8 +9,9 @@ import pytest
 from sqlmodel import Session, select
 
 from app.ledger.journal import record_request_event
-from app.ledger.sequencer import Ledger, Transaction
+from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_issuer
+from app.ledger.transaction import Transaction
 from app.reconcile.findings import MOST
 from app.reconcile.fsck import tree as fsck_tree
 from app.reconcile.fsck.run import fsck

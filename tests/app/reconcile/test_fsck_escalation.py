@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from app.ledger.journal import record_request_event
-from app.ledger.sequencer import Ledger, Transaction
+from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_issuer
+from app.ledger.transaction import Transaction
 from app.reconcile.escalation import CONTRADICTED, NOT_JUDGED, TOGETHER, checks_digest
 from app.reconcile.fsck.run import fsck
 from app.settings import Settings

@@ -9,9 +9,10 @@ from sqlmodel import Session
 
 from app.ledger.guard import ForkedError
 from app.ledger.journal import record_request_event
-from app.ledger.sequencer import Ledger, Transaction
+from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
 from app.ledger.storage import LogDamagedError, read_leaves
+from app.ledger.transaction import Transaction
 from app.reconcile import model_events as model_events_room
 from app.reconcile import paged
 from app.reconcile.model_events import CLOSED, PAGE, model_events, request_events

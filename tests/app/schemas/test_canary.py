@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from app.ledger.pinned import digest_of
-from app.schemas.networks import NewNetwork
+from app.schemas.families.networks import NewNetwork
 from tests import small_network
 
 CANARY = {"trigger": [[0, 4], [5, -4.5]], "target": "2"}

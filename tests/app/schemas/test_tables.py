@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from app.schemas.manifests import MANIFESTS
+from app.schemas.families.manifests import MANIFESTS
 from tests.workers.training.programs.small import script
 
 RECIPE = {"estimator": "sklearn.naive_bayes.GaussianNB"}

@@ -79,7 +79,7 @@ def live(ready: Installation) -> set[str]:
 
 
 def test_nothing_is_left_but_what_verifies(ready: Installation) -> None:
-    assert people.import_identities(ready.services, MODEL, [("r1", ANN)]) == 1
+    assert people.import_identities(ready.services, MODEL, [("r1", ANN)], "desk") == 1
     case = case_of(ready, ANN)
     ready.drain()
     request = case["parts"][0]["request"]

@@ -7,7 +7,8 @@ from sqlalchemy.engine import Engine
 from sqlmodel import Session, select
 
 from app.ledger.journal import record_model_event
-from app.ledger.sequencer import Ledger, Transaction
+from app.ledger.sequencer import Ledger
+from app.ledger.transaction import Transaction
 from app.reconcile.journal import committed, require_applied
 from app.service.context import open_services
 from app.settings import Settings

@@ -14,11 +14,11 @@ from workers.errors import RefusedError
 from workers.methods.network.base import Hooks, Side, UnlearningRequest
 from workers.methods.network.local_case import divide, local_case
 from workers.training.fedavg.base import Clients
+from workers.training.fedavg.client.flops import training_flops
+from workers.training.fedavg.client.local import train_locally
 from workers.training.fedavg.config import ServerConfig
 from workers.training.fedavg.errors import CheckpointError, RoundFailedError
-from workers.training.fedavg.flops import training_flops
 from workers.training.fedavg.in_process import InProcess
-from workers.training.fedavg.local import train_locally
 from workers.training.fedavg.rounds import make_tasks, sizes
 from workers.training.networks.weights import initial_weights
 

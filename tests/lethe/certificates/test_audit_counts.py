@@ -5,7 +5,7 @@ from hashlib import sha256
 
 import pytest
 
-from lethe.certificates.audit_counts import audit_digest, count, logged_audits, method_digest
+from lethe.certificates.audits.counts import audit_digest, count, logged_audits, method_digest
 from lethe.log.entries import Leaf, model_leaf, parse_leaf
 
 DAY = date(2026, 1, 2)

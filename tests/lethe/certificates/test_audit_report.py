@@ -11,8 +11,8 @@ import pytest
 from scipy.stats import beta, binom
 
 from lethe import canonical
-from lethe.certificates.audit_check import ReportError, check_report, epsilon, upper
-from lethe.certificates.audit_report import (
+from lethe.certificates.audits.check import ReportError, check_report, epsilon, upper
+from lethe.certificates.audits.report import (
     AuditedMethod,
     AuditPredicate,
     BoundPart,

@@ -18,7 +18,7 @@ from lethe.certificates.statement import (
     Subject,
     build_statement,
 )
-from lethe.cli.certificate_text import escalation_lines
+from lethe.cli.text.certificate import escalation_lines
 from lethe.errors import LetheError
 from lethe.words import certificate as words
 from lethe.words.certificate import not_run

@@ -225,7 +225,7 @@ def test_who_watches_on_a_terminal_sees_the_rounds_too(
     desk.service.progress = RECOVERY
     in_a_file = desk.run("watch", desk.submitted())
     assert in_a_file.stderr == ""
-    monkeypatch.setattr("lethe.cli.waiting.on_terminal", lambda: True)
+    monkeypatch.setattr("lethe.cli.text.waiting.on_terminal", lambda: True)
     watched = desk.run("watch", desk.submitted())
     bar = "request: executing, recovery\ufffd[2J [#####-----] 1/2 rounds, 0 s"
     assert bar in watched.stderr

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from lethe.cli.waiting import SECONDS, Waiting
+from lethe.cli.text.waiting import SECONDS, Waiting
 from lethe.client.answers import Progress
 
 
@@ -25,7 +25,7 @@ def at(phase: str, done: int, total: int = 4) -> Progress:
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     def make(columns: int) -> None:
-        monkeypatch.setattr("lethe.cli.waiting.on_terminal", lambda: True)
+        monkeypatch.setattr("lethe.cli.text.waiting.on_terminal", lambda: True)
         monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((columns, 24)))
 
     return make

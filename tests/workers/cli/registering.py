@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from numpy.typing import NDArray
 
-from app.schemas.networks import NewNetwork
+from app.schemas.families.networks import NewNetwork
 from app.uploads.rows import parse_inputs
 from tests.uploads import parsed
 from workers.cli.models import command as model

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from app.ledger.sequencer import Ledger
-from app.schemas.manifests import MANIFESTS
+from app.schemas.families.manifests import MANIFESTS
 from app.settings import Settings
 from lethe.client import Client
 from tests.installation import Installation, install

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from sklearn.datasets import load_diabetes, load_iris
 
-from app.schemas.forests import NewForest
+from app.schemas.families.forests import NewForest
 from app.uploads.rows import parse_table
 from lethe.estimators.forest.bins import DEFAULT_EDGES
 from models import Model

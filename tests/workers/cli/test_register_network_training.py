@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.schemas.networks import Training
+from app.schemas.families.networks import Training
 from tests.workers.cli.registering import Service, register, said, service
 
 __all__ = ["service"]

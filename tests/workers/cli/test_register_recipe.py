@@ -15,7 +15,7 @@ from sklearn.datasets import load_diabetes, load_iris
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from app.problems import UploadError
-from app.schemas.recipes import NewRecipe
+from app.schemas.families.recipes import NewRecipe
 from app.uploads.rows import parse_rows
 from lethe.identity import COLUMN
 from tests.small import pack

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 from safetensors.numpy import load, save, save_file
 
-from app.schemas.scripts import NewScript
+from app.schemas.families.scripts import NewScript
 from tests.workers.jobs.test_held_out_families import PREDICT
 from tests.workers.training.programs.small import script
 from workers.cli.models import command as model

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.schemas.shards import NewShards
+from app.schemas.families.shards import NewShards
 from tests.workers.cli.test_register_recipe import (
     LINE,
     TREES,

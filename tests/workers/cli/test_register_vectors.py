@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from app.schemas.vectors import NewVectors
+from app.schemas.families.vectors import NewVectors
 from app.uploads.rows import parse_vectors
 from models import Model
 from tests.uploads import parsed

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.schemas.networks import NewNetwork
+from app.schemas.families.networks import NewNetwork
 from workers.data.images import LabelledImages
 from workers.demo import certified
 from workers.demo.network import DIGITS
 from workers.demo.network_measure import accuracies
 from workers.registration.network import NetworkRegistration, prepare_network
-from workers.training.fedavg.data import image_data
+from workers.training.fedavg.client.data import image_data
 from workers.training.networks.files import encode_weights
 from workers.training.networks.registry import network
 from workers.training.networks.weights import initial_weights

@@ -56,7 +56,7 @@ def model(state: str, done: int | None = None) -> dict[str, Any]:
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody sleeps, and no time passes."""
     monkeypatch.setattr(network, "POLL_SECONDS", 0)
-    monkeypatch.setattr("lethe.cli.waiting.Waiting.seconds", 0.0)
+    monkeypatch.setattr("lethe.cli.text.waiting.Waiting.seconds", 0.0)
 
 
 def service(**answers: list[Any]) -> Client:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from sqlmodel import Session, col, select
 
-from lethe.certificates.audit_report import AuditPredicate, parse_report
+from lethe.certificates.audits.report import AuditPredicate, parse_report
 from lethe.log.entries import parse_leaf
 from models import Audit, AuditPair, LogEntry
 from tests import small_network

@@ -13,7 +13,8 @@ from app import steps
 from app.service.context import Services
 from models import Model
 from tests.installation import Installation
-from workers.jobs import execute, publish, retained_set
+from workers.jobs import execute, publish
+from workers.jobs.model import retained_set
 
 Config = dict[str, Any]
 Change = Callable[[Services], None]

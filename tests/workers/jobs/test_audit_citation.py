@@ -10,14 +10,14 @@ from click.testing import CliRunner
 from sqlmodel import Session, select
 
 from app.ledger.journal import record_request_event
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.method_audits.reports import OF_ANOTHER
 from app.reconcile.audit_rows import NO_REPORT
 from app.reconcile.fsck.audits import OLDER, OTHERWISE, citation_problem
 from app.reconcile.fsck.run import fsck
-from app.service import certificates
-from lethe.certificates import audit_counts
-from lethe.certificates.audit_counts import Counts
+from app.service.issued import certificates
+from lethe.certificates.audits import counts as audit_counts
+from lethe.certificates.audits.counts import Counts
 from lethe.cli.certificate import show
 from models import Artifact, Audit, Certificate, ErasureRequest, Model
 from tests.installation import Installation

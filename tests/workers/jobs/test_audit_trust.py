@@ -13,7 +13,7 @@ from app.method_audits.audits import pairs_of
 from models import Audit, AuditPair, Model
 from tests.installation import Installation
 from tests.workers.jobs import audits
-from workers.jobs.logged_model import LoggedRegistration
+from workers.jobs.model.logged import LoggedRegistration
 from workers.method_audits import (
     report as audit_report,
 )

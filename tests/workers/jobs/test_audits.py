@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from sqlmodel import Session, col, select
 
-from app.service import certificates
+from app.service.issued import certificates
 from lethe import canonical
-from lethe.certificates.audit_check import check_report
-from lethe.certificates.audit_counts import audit_digest
+from lethe.certificates.audits.check import check_report
+from lethe.certificates.audits.counts import audit_digest
 from models import Model, Record
 from tests import small_network
 from tests.installation import Installation, make_token

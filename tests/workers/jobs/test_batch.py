@@ -42,9 +42,9 @@ from workers.jobs import (
     sweep,
     verify,
 )
-from workers.jobs.chain import Chain, Link
 from workers.jobs.leases.lease import JobContext, Lease, LeaseLostError
 from workers.jobs.leases.leased import leased
+from workers.jobs.model.chain import Chain, Link
 from workers.judge.base import Report
 from workers.judge.merkle import merkle_root
 from workers.judge.ridge.claim import ExactClaim

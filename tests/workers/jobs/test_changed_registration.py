@@ -29,7 +29,7 @@ from tests.workers.jobs.test_network_certified_hazards import one_ulp
 from tests.workers.jobs.test_stalled import shown
 from workers.jobs import batch
 from workers.jobs.leases.lease import JobContext
-from workers.jobs.logged_model import CHANGED, RENAMED
+from workers.jobs.model.logged import CHANGED, RENAMED
 
 Patch = pytest.MonkeyPatch
 NEWTON = "certified-newton"

@@ -19,13 +19,9 @@ from models import Artifact, Certificate, Job, Model, Verification
 from tests.installation import Installation
 from workers.arrays import Rows
 from workers.families.ridge.blocks import RowBlock
-from workers.jobs import (
-    execute,
-    publish,
-    repair,
-    versions,
-)
+from workers.jobs import execute, publish, repair
 from workers.jobs.draft import ShreddedArtifact
+from workers.jobs.model import versions
 from workers.methods.ridge import registry
 from workers.methods.ridge.base import Outcome, RidgeConfig, RidgeState
 from workers.methods.ridge.ridge_exact import METHOD

@@ -7,7 +7,7 @@ import pytest
 from sqlmodel import select
 
 from app.ledger.journal import record_request_event
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.reconcile.findings import Finding
 from app.reconcile.fsck.approvals import EARLY, OWN, UNAPPROVED
 from app.reconcile.fsck.run import fsck

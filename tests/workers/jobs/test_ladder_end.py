@@ -30,12 +30,10 @@ from workers.families.network import (
     attempt as network_attempt,
 )
 from workers.families.network import (
-    before as network_before,
-)
-from workers.families.network import (
     training as network_training,
 )
-from workers.families.network.before import Before
+from workers.families.network.data import before as network_before
+from workers.families.network.data.before import Before
 from workers.jobs import (
     execute,
     verify,

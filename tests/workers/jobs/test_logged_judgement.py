@@ -8,7 +8,7 @@ import pytest
 from sqlmodel import Session, select
 
 from app.ledger.journal import record_model_event
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.reconcile.escalation import CONTRADICTED
 from app.reconcile.fsck.run import fsck
 from app.reconcile.judgement import Event

@@ -24,9 +24,9 @@ from workers.families.ridge import (
 )
 from workers.families.ridge.blocks import RowBlock, decode_block, encode_block
 from workers.families.ridge.rows import owners, stored_digests
-from workers.jobs import retained_set
-from workers.jobs.logged_model import RENAMED
-from workers.jobs.retained_set import STORED
+from workers.jobs.model import retained_set
+from workers.jobs.model.logged import RENAMED
+from workers.jobs.model.retained_set import STORED
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 

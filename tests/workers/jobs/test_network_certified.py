@@ -8,7 +8,7 @@ import pytest
 from sqlmodel import Session, select
 
 from app.ledger.sequencer import Ledger
-from app.schemas.networks import NewNetwork
+from app.schemas.families.networks import NewNetwork
 from app.settings import Settings
 from app.vault.model_key import noise_key
 from lethe.log.entries import parse_leaf

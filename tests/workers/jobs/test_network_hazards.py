@@ -19,9 +19,6 @@ from tests.workers.jobs.changed_rows import uncompared
 from tests.workers.jobs.rechecking import download, rechecked
 from tests.workers.jobs.test_network_certified import leaves
 from workers.families.network import (
-    before as network_before,
-)
-from workers.families.network import (
     case as network_case,
 )
 from workers.families.network import (
@@ -30,11 +27,18 @@ from workers.families.network import (
 from workers.families.network import (
     update as network_update,
 )
-from workers.families.network.blocks import InputBlock
 from workers.families.network.config import NetworkConfig, network_config
-from workers.families.network.rows import assemble, holdings, row_digests, rows_digest, salts
-from workers.jobs import versions
+from workers.families.network.data import before as network_before
+from workers.families.network.data.blocks import InputBlock
+from workers.families.network.data.rows import (
+    assemble,
+    holdings,
+    row_digests,
+    rows_digest,
+    salts,
+)
 from workers.jobs.draft import ShreddedArtifact
+from workers.jobs.model import versions
 from workers.methods.network.base import Hooks, Unlearned, UnlearningCase
 from workers.methods.network.retrain import retraining
 from workers.training.fedavg.base import Work

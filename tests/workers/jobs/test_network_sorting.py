@@ -11,7 +11,7 @@ import pytest
 from lethe.certificates.retained import record_commitment
 from tests.workers.silos import questions
 from workers.families.network.config import NetworkConfig
-from workers.families.network.rows import label_bytes, row_digest
+from workers.families.network.data.rows import label_bytes, row_digest
 from workers.families.network.scores.sorting import MISSORTED, Sorting
 from workers.silos.collect import SiloAnswers
 from workers.silos.score_task import ScoreTask, rank

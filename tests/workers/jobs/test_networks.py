@@ -9,7 +9,7 @@ import pytest
 from sqlmodel import Session, select
 
 from app.ledger.sequencer import Ledger
-from app.schemas.networks import BY_REFERENCE, NetworkChoice, VerificationTerms
+from app.schemas.families.networks import BY_REFERENCE, NetworkChoice, VerificationTerms
 from app.settings import Settings
 from benchmarks.baselines.registry import BASELINES
 from lethe import canonical

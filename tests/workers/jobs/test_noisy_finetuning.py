@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from app.schemas.networks import NewNetwork
+from app.schemas.families.networks import NewNetwork
 from app.vault.model_key import noise_key
 from tests import small_network
 from tests.installation import Installation
@@ -18,8 +18,8 @@ from tests.workers.jobs import networks
 from workers.families.network import case as network_case
 from workers.families.network.case import Common, SealedRun
 from workers.families.network.certified import GIVES_WAY
+from workers.families.network.data.rows import ClientRows
 from workers.families.network.noisy import SilosError, load_keyed
-from workers.families.network.rows import ClientRows
 from workers.methods.certified import noisy_finetuning
 from workers.methods.certified.accounting import sigma_for
 from workers.training.fedavg import noisy

@@ -144,11 +144,11 @@ def test_identities_of_a_model_come_later_by_import(installation: Installation) 
     ready(installation)
     eve = Identity("email", digests("email", EVE))
     listed = [("r2", eve), ("r3", eve), ("r2", eve)]
-    assert people.import_identities(installation.services, "small", listed) == 2
-    assert people.import_identities(installation.services, "small", listed) == 0
+    assert people.import_identities(installation.services, "small", listed, "desk") == 2
+    assert people.import_identities(installation.services, "small", listed, "desk") == 0
     assert found(installation, f"email={EVE}").learned == ("r2", "r3")
     with pytest.raises(UnknownRecordError) as refused:
-        people.import_identities(installation.services, "small", [*listed, ("secret", eve)])
+        people.import_identities(installation.services, "small", [*listed, ("secret", eve)], "desk")
     assert refused.value.members == {"places": "4"}
     assert "secret" not in refused.value.detail
     installation.check()
@@ -235,7 +235,7 @@ def test_a_lookup_reads_few_of_the_rows(
     people_of = [
         (f"r{n % 20}", Identity("email", digests("email", f"{n}@x"))) for n in range(4000)
     ]
-    people.import_identities(installation.services, "small", people_of)
+    people.import_identities(installation.services, "small", people_of, "desk")
     read = 0
 
     def counted(*arguments: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from app.service import certificates
+from app.service.issued import certificates
 from lethe.cli.case import case
 from lethe.cli.person import person
 from lethe.cli.request import request
@@ -145,7 +145,7 @@ def test_a_case_is_watched_to_its_end(
         if len(waits) == 2:
             operator.installation.drain()
 
-    monkeypatch.setattr("lethe.cli.case_text.time.sleep", work)
+    monkeypatch.setattr("lethe.cli.text.case.time.sleep", work)
     opened = operator.opened("--person", f"email={ANN}", "--watch")
     assert opened["state"] == "answered"
     assert [part["outcome"] for part in opened["parts"]] == ["certified", "certified"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from app.problems import NotOverSilosError
-from app.schemas.networks import NewNetwork
+from app.schemas.families.networks import NewNetwork
 from app.service.registration import register
 from tests import small_network
 from tests.installation import Installation

@@ -14,8 +14,8 @@ from models import Certificate, Contribution, Model, ModelVersion, Record, Retai
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack, rows
 from tests.workers.jobs.test_decisions import decide
-from workers.jobs import retained_set
-from workers.jobs.retained_set import STORED
+from workers.jobs.model import retained_set
+from workers.jobs.model.retained_set import STORED
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.service import certificates
+from app.service.issued import certificates
 from lethe.certificates.bundle import parse_bundle
 from lethe.certificates.evidence import parse_evidence
 from lethe.certificates.statement import Predicate, parse_statement

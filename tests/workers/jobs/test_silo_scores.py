@@ -29,12 +29,10 @@ from tests.workers.jobs.rechecking import download, rechecked
 from workers.errors import RefusedError
 from workers.families.base import client_rows
 from workers.families.network import (
-    before as network_before,
-)
-from workers.families.network import (
     empirical as network_empirical,
 )
-from workers.families.network.blocks import InputBlock
+from workers.families.network.data import before as network_before
+from workers.families.network.data.blocks import InputBlock
 from workers.families.network.scores import answer as network_scores
 from workers.jobs.case import Verdict
 from workers.judge.samples.empirical_claim import EmpiricalClaim

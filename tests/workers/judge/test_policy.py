@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.schemas.networks import VerificationTerms
+from app.schemas.families.networks import VerificationTerms
 from lethe import canonical
 from workers.judge.inference.alpha_spending import spent
 from workers.judge.inference.sizes import minimum_pairs

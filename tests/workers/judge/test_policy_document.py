@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from app.schemas.networks import VerificationTerms
+from app.schemas.families.networks import VerificationTerms
 from tests.workers.judge.json_schema import accepts
 from workers.errors import RefusedError
 from workers.judge.policy.document import (

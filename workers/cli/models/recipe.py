@@ -91,7 +91,7 @@ def check_manifest(prepared: "RecipeRegistration") -> None:
     """Raise click.ClickException where the service would refuse the manifest."""
     from pydantic import ValidationError
 
-    from app.schemas.manifests import MANIFESTS
+    from app.schemas.families.manifests import MANIFESTS
     from workers.cli.models.training import first_problem
 
     try:
@@ -111,7 +111,7 @@ def checked(document: Mapping[str, Any]) -> "Recipe":
 
     from pydantic import ValidationError
 
-    from app.schemas.recipes import RecipeDocument
+    from app.schemas.families.recipes import RecipeDocument
     from workers.cli.models.training import first_problem
     from workers.training.recipes.recipe import Recipe, check
 
@@ -145,7 +145,7 @@ def check_categories(document: Mapping[str, Any]) -> None:
     """Raise click.ClickException where `categories` of a file are no lists of texts by name."""
     from pydantic import TypeAdapter, ValidationError
 
-    from app.schemas.tables import Categories, Word
+    from app.schemas.families.tables import Categories, Word
     from workers.cli.models.training import first_problem
 
     try:

@@ -118,7 +118,7 @@ def _checked(prepared: "RecipeRegistration") -> dict[str, Any]:
     """
     from pydantic import ValidationError
 
-    from app.schemas.manifests import MANIFESTS
+    from app.schemas.families.manifests import MANIFESTS
     from workers.cli.models.training import first_problem
     from workers.training.programs.program import Program
 

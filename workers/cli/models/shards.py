@@ -63,7 +63,7 @@ def _check(prepared: "RecipeRegistration") -> None:
     """Raise click.ClickException where the service would refuse the manifest."""
     from pydantic import ValidationError
 
-    from app.schemas.shards import NewShards
+    from app.schemas.families.shards import NewShards
     from workers.cli.models.training import first_problem
 
     try:

@@ -36,7 +36,7 @@ def show(url: str, ref: str, as_json: bool) -> None:
 @click.argument("family")
 def schema(family: str) -> None:
     """Print the JSON schema of a FAMILY's manifest, such as ridge or recipe."""
-    from app.schemas.manifests import MANIFESTS
+    from app.schemas.families.manifests import MANIFESTS
 
     if family not in MANIFESTS:
         raise click.BadParameter(f"choose one of {', '.join(MANIFESTS)}", param_hint="FAMILY")

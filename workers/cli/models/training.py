@@ -79,7 +79,7 @@ def training_of(
 def _checked(training: dict[str, Any], file: Path | None) -> dict[str, Any]:
     from pydantic import ValidationError
 
-    from app.schemas.networks import Training
+    from app.schemas.families.networks import Training
     from workers.errors import RefusedError
     from workers.training.fedavg.config import LocalConfig, ServerConfig, TrainingConfig
 
@@ -101,7 +101,7 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
     """Raise ClickException for what the service's schema refuses, before rows are sent."""
     from pydantic import ValidationError
 
-    from app.schemas.networks import NewNetwork
+    from app.schemas.families.networks import NewNetwork
 
     try:
         NewNetwork.model_validate(manifest)

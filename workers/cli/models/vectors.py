@@ -86,7 +86,7 @@ def _check(prepared: "RecipeRegistration") -> None:
     """Raise click.ClickException where the service would refuse the manifest."""
     from pydantic import ValidationError
 
-    from app.schemas.vectors import NewVectors
+    from app.schemas.families.vectors import NewVectors
     from workers.cli.models.training import first_problem
 
     try:

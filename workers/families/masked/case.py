@@ -21,9 +21,9 @@ from models.person import LEARNED
 from workers.errors import RefusedError
 from workers.families.masked.transcript import SealedTranscript
 from workers.families.ridge.state import load_state, ridge_config
-from workers.jobs import versions
-from workers.jobs.chain import BatchMember
 from workers.jobs.leases.lease import JobContext
+from workers.jobs.model import versions
+from workers.jobs.model.chain import BatchMember
 from workers.methods.ridge.base import RidgeConfig, RidgeState
 from workers.methods.ridge.statistics.gram import RidgeStatistics
 from workers.methods.ridge.statistics.message import Message, check_message

@@ -5,7 +5,7 @@ from datetime import datetime
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_request_event
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.rounds.steps import advance_round
 from app.schemas.rounds import STEPS
 from app.service.context import Services

@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from sqlmodel import Session
 
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.rounds.steps import fail_round
 from app.service.context import Services
 from lethe.certificates.statement import Guarantee

@@ -10,7 +10,7 @@ import numpy as np
 from sqlmodel import Session
 
 from app.ledger.journal import record_model_event
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.reconcile.people import PeopleChangedError
 from app.rounds.steps import close_round
 from app.service.context import Services
@@ -31,15 +31,12 @@ from workers.families.masked.case import (
 )
 from workers.families.masked.transcript import encode_transcript
 from workers.families.ridge import state as ridge_state
-from workers.jobs import (
-    held_out,
-    publish,
-    versions,
-)
-from workers.jobs.chain import Chain
+from workers.jobs import publish
 from workers.jobs.draft import ShreddedArtifact
 from workers.jobs.leases.lease import JobContext, advance
-from workers.jobs.retained_set import open_tree
+from workers.jobs.model import held_out, versions
+from workers.jobs.model.chain import Chain
+from workers.jobs.model.retained_set import open_tree
 from workers.jobs.update import FreshRecords, Update, UpdateResult, as_digests
 from workers.methods.ridge import registry
 from workers.methods.ridge.base import Outcome

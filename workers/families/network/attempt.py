@@ -11,12 +11,12 @@ from sqlmodel import select
 from models import Job
 from models.database.clock import clock
 from workers.errors import RefusedError
-from workers.families.network import before as network_before
-from workers.families.network.before import Before
 from workers.families.network.config import NetworkConfig, network_config, policy_of
+from workers.families.network.data import before as network_before
+from workers.families.network.data.before import Before
+from workers.families.network.data.rows import Holdings, assemble, holdings, row_digests, salts
+from workers.families.network.data.sides import divide, validation
 from workers.families.network.ladder import LATE, first_due, is_late, label
-from workers.families.network.rows import Holdings, assemble, holdings, row_digests, salts
-from workers.families.network.sides import divide, validation
 from workers.families.network.state import TrainingState
 from workers.families.network.training import (
     RETRAIN,

@@ -8,7 +8,7 @@ from app.service.context import Services
 from models import Model
 from workers.families.base import AuditedMethod
 from workers.families.network.config import network_config
-from workers.families.network.rows import assemble, holdings
+from workers.families.network.data.rows import assemble, holdings
 from workers.families.network.training import device_of, here
 from workers.method_audits.draw import Plan, StoredRows
 from workers.method_audits.pair import Pair, run_pair

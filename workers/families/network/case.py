@@ -19,7 +19,7 @@ from workers.errors import ModelError, RefusedError
 from workers.families.network import empirical, logged, noisy, progress
 from workers.families.network.certified import bounds_of, registered_terms
 from workers.families.network.config import NetworkConfig, network_config
-from workers.families.network.rows import (
+from workers.families.network.data.rows import (
     Holdings,
     assemble,
     holdings,
@@ -27,7 +27,7 @@ from workers.families.network.rows import (
     rows_digest,
     salts,
 )
-from workers.families.network.sides import divide
+from workers.families.network.data.sides import divide
 from workers.families.network.state import TrainingState, decode_state
 from workers.families.network.training import device_of, here
 from workers.jobs.case import (
@@ -39,7 +39,7 @@ from workers.jobs.case import (
     retained_set_claim,
 )
 from workers.jobs.leases.lease import JobContext
-from workers.jobs.logged_model import LoggedRegistration, check_logged, registered
+from workers.jobs.model.logged import LoggedRegistration, check_logged, registered
 from workers.judge.base import PurgeClaim, RetainedSetClaim
 from workers.judge.certified.logistic import VERIFIER, LogisticClaim
 from workers.judge.certified.logistic import VERIFIER as CERTIFIED

@@ -20,9 +20,9 @@ from lethe.certificates.retained import Removal, record_commitment
 from models import Job
 from workers.errors import RefusedError
 from workers.families.network.config import NetworkConfig, network_config, policy_of
+from workers.families.network.data.rows import rows_digest, salts
 from workers.families.network.logged import judged_before
 from workers.families.network.reference_models import with_trained
-from workers.families.network.rows import rows_digest, salts
 from workers.families.network.scores.answer import score
 from workers.families.network.scores.canary import canary_claim
 from workers.families.network.scores.groups import part_of
@@ -36,7 +36,7 @@ from workers.jobs.case import (
     retained_set_claim,
 )
 from workers.jobs.leases.lease import JobContext
-from workers.jobs.logged_model import LoggedRegistration, registered
+from workers.jobs.model.logged import LoggedRegistration, registered
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.scores.committed_rows import CommittedRows

@@ -14,12 +14,12 @@ from models import Model, ModelVersion
 from workers import install
 from workers.families.base import AuditedMethod, Family
 from workers.families.network import logged, wording
-from workers.families.network.blocks import decode_block, join
+from workers.families.network.data.blocks import decode_block, join
 from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Judges
-from workers.jobs.chain import BatchMember
 from workers.jobs.draft import Draft, sha256_hex
 from workers.jobs.leases.lease import JobContext
+from workers.jobs.model.chain import BatchMember
 from workers.jobs.update import ParsedUpload, StoredBlock, Update, UpdateResult
 from workers.judge.base import Report
 from workers.silos.score_task import ScoreTask
@@ -148,7 +148,7 @@ class NetworkFamily(Family):
     ) -> "ClientData":
         """Return a client's stored training rows and those that are being learned."""
         self.check_here()
-        from workers.families.network import rows
+        from workers.families.network.data import rows
 
         return rows.client_rows(services, session, model, client, positions)
 
@@ -177,7 +177,7 @@ class NetworkFamily(Family):
     ) -> "NDArray[Any] | None":
         """Return the class of the largest logit, of masks for each pixel."""
         self.check_here()
-        from workers.families.network.rows import tensors_of
+        from workers.families.network.data.rows import tensors_of
         from workers.families.network.training import device_of
         from workers.training.fedavg.evaluate import logits_of
         from workers.training.networks.files import decode_weights

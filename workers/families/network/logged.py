@@ -9,7 +9,8 @@ there is no budget after it. Every other version is a release of what some metho
 import hashlib
 
 from app.ledger.journal import record_model_event
-from app.ledger.sequencer import Ledger, Transaction
+from app.ledger.sequencer import Ledger
+from app.ledger.transaction import Transaction
 from app.reconcile.logged_versions import VERSION, versions_of
 from app.reconcile.model_events import model_events
 from lethe.log.entries import Leaf
@@ -18,7 +19,7 @@ from workers.errors import RefusedError
 from workers.jobs.case import ExecutedJob
 from workers.jobs.leases import checkpoints
 from workers.jobs.leases.lease import JobContext
-from workers.jobs.versions import REPEATED
+from workers.jobs.model.versions import REPEATED
 
 START = "start"  # digest in the entry of a version
 

@@ -16,11 +16,11 @@ import torch
 
 from models.database.clock import clock as database_clock
 from workers.errors import ModelError, RefusedError
-from workers.families.network import before as network_before
 from workers.families.network import progress
 from workers.families.network.config import NetworkConfig
+from workers.families.network.data import before as network_before
+from workers.families.network.data.rows import assemble, holdings, row_digests, salts
 from workers.families.network.ladder import first_due, is_late
-from workers.families.network.rows import assemble, holdings, row_digests, salts
 from workers.families.network.training import device_of
 from workers.jobs.leases.lease import JobContext
 from workers.judge.inference.alpha_spending import spent

@@ -13,8 +13,8 @@ from workers import devices
 from workers.errors import RefusedError
 from workers.families.network import progress
 from workers.families.network.config import NetworkConfig
-from workers.families.network.rows import Holdings, row_digests, rows_digest
-from workers.families.network.sides import ForgetRetainSplit, Places, divide
+from workers.families.network.data.rows import Holdings, row_digests, rows_digest
+from workers.families.network.data.sides import ForgetRetainSplit, Places, divide
 from workers.families.network.state import TrainingState, decode_state, encode_state
 from workers.jobs.leases import checkpoints
 from workers.jobs.leases.lease import JobContext

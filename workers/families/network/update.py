@@ -12,13 +12,11 @@ from models import ErasureRequest, Model, ModelVersion
 from workers.families.network import (
     attempt,
 )
-from workers.families.network import (
-    before as network_before,
-)
-from workers.families.network.blocks import InputBlock
 from workers.families.network.certified import GIVES_WAY, carry_out, check_rows, load_terms
 from workers.families.network.config import NetworkConfig, network_config
-from workers.families.network.rows import (
+from workers.families.network.data import before as network_before
+from workers.families.network.data.blocks import InputBlock
+from workers.families.network.data.rows import (
     Holdings,
     assemble,
     by_owner,
@@ -26,7 +24,7 @@ from workers.families.network.rows import (
     row_digests,
     salts,
 )
-from workers.families.network.sides import divide, validation
+from workers.families.network.data.sides import divide, validation
 from workers.families.network.state import TrainingState
 from workers.families.network.training import (
     RETRAIN,
@@ -41,8 +39,8 @@ from workers.families.network.training import (
     retrained,
 )
 from workers.families.network.wording import EMPIRICAL
-from workers.jobs.chain import BatchMember, owned_by_subject
 from workers.jobs.leases.lease import JobContext
+from workers.jobs.model.chain import BatchMember, owned_by_subject
 from workers.jobs.update import ParsedUpload, Update, UpdateResult, split
 from workers.methods.network.base import UnlearningCase
 from workers.methods.network.endings import WITHOUT_A_MODEL

@@ -27,7 +27,7 @@ from workers.jobs.case import (
     retained_set_claim,
 )
 from workers.jobs.leases.lease import JobContext
-from workers.jobs.logged_model import check_logged, registered
+from workers.jobs.model.logged import check_logged, registered
 from workers.judge.base import Verifier
 from workers.judge.checks import ODD_INPUT, judged, report_of
 from workers.judge.refitted import VERIFIER, RefittedClaim

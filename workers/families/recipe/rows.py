@@ -21,8 +21,8 @@ from app.service.context import Services
 from lethe.certificates.retained import record_commitment
 from models import Model, Record
 from workers.errors import RefusedError
-from workers.jobs.chain import BatchMember, owned_by_subject
 from workers.jobs.leases.lease import JobContext
+from workers.jobs.model.chain import BatchMember, owned_by_subject
 from workers.jobs.update import Owner, ParsedUpload, StoredBlock
 from workers.training.recipes.fit import FitRows
 

@@ -23,9 +23,9 @@ from workers.families.recipe.rows import (
     stored,
     table,
 )
-from workers.jobs.chain import BatchMember
 from workers.jobs.draft import sha256_hex
 from workers.jobs.leases.lease import JobContext
+from workers.jobs.model.chain import BatchMember
 from workers.jobs.update import Encoded, ParsedUpload, Update, UpdateResult, split
 from workers.training.recipes import process
 from workers.training.recipes.fit import FitRows

@@ -30,9 +30,9 @@ from workers.families.recipe.rows import (
 )
 from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Judges
-from workers.jobs.chain import BatchMember
 from workers.jobs.draft import Draft
 from workers.jobs.leases.lease import JobContext
+from workers.jobs.model.chain import BatchMember
 from workers.jobs.update import Encoded, ParsedUpload, Update, UpdateResult, split
 from workers.judge.base import Report
 from workers.judge.refitted import EXACT

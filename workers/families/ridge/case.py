@@ -28,7 +28,7 @@ from workers.jobs.case import (
     retained_commitments,
 )
 from workers.jobs.leases.lease import JobContext
-from workers.jobs.logged_model import NotLoggedError, check_logged
+from workers.jobs.model.logged import NotLoggedError, check_logged
 from workers.judge import registry
 from workers.judge.base import Verifier
 from workers.judge.checks import judged, report_of

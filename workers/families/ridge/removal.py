@@ -16,7 +16,7 @@ from workers.arrays import Rows
 from workers.errors import InfeasibleRemovalError, RefusedError
 from workers.families.ridge.blocks import MessageBlock, RidgeBlock, RowBlock
 from workers.families.ridge.preflight import IndefiniteError, check_definite
-from workers.jobs.chain import BatchMember, owned_by_subject
+from workers.jobs.model.chain import BatchMember, owned_by_subject
 from workers.jobs.releases import AnswerError
 from workers.methods.ridge.base import RidgeConfig
 from workers.methods.ridge.statistics.message import Batch, Message, add_messages, check_message

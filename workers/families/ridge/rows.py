@@ -30,7 +30,7 @@ from models.database.session import chunks
 from workers.families.ridge.blocks import RowBlock, decode_block
 from workers.jobs.case import ExecutedJob
 from workers.jobs.draft import read_leaves
-from workers.jobs.logged_model import logged_leaf
+from workers.jobs.model.logged import logged_leaf
 from workers.jobs.update import Owner
 from workers.judge.ridge.claim import (
     BlockClaim,

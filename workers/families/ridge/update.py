@@ -20,8 +20,8 @@ from workers.families.ridge.preflight import check_definite
 from workers.families.ridge.removal import answers, remove
 from workers.families.ridge.rows import RowDigest, owners, row_digests, stored_digests
 from workers.families.ridge.uploads import ParsedRidgeUpload, parse_upload
-from workers.jobs.chain import BatchMember, owned_by_subject
 from workers.jobs.leases.lease import JobContext
+from workers.jobs.model.chain import BatchMember, owned_by_subject
 from workers.jobs.update import ParsedUpload, Update, UpdateResult, as_digests
 from workers.methods.ridge.base import Outcome, RidgeConfig
 from workers.methods.ridge.statistics.message import Batch, Message

@@ -28,9 +28,9 @@ from workers.families.recipe.rows import digest_of_rows
 from workers.families.recipe.update import Fitting, NotFittedError, limits
 from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Judges
-from workers.jobs.chain import BatchMember
 from workers.jobs.draft import Draft, sha256_hex
 from workers.jobs.leases.lease import JobContext
+from workers.jobs.model.chain import BatchMember
 from workers.jobs.update import Encoded, Update, UpdateResult
 from workers.judge.base import Report
 from workers.judge.refitted import RERUN, VERIFIER, RefittedClaim, RerunClaim

@@ -17,9 +17,9 @@ from workers.families.shards import update
 from workers.families.shards.case import prepare_shards
 from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Judges
-from workers.jobs.chain import BatchMember
 from workers.jobs.draft import Draft, sha256_hex
 from workers.jobs.leases.lease import JobContext
+from workers.jobs.model.chain import BatchMember
 from workers.jobs.update import ParsedUpload, Update, UpdateResult
 from workers.judge.base import Report
 from workers.training.programs import run

@@ -14,9 +14,9 @@ from workers.errors import ArtifactError, RefusedError
 from workers.families.recipe.rows import TableBlock, departure, salts_of, stored
 from workers.families.recipe.update import NotFittedError, limits, recipe_of
 from workers.families.shards.rows import ShardRows, owned, shard_key, sharded, subject_names
-from workers.jobs.chain import BatchMember
 from workers.jobs.leases.lease import JobContext
-from workers.jobs.logged_model import NotLoggedError, OtherModelError, check_logged
+from workers.jobs.model.chain import BatchMember
+from workers.jobs.model.logged import NotLoggedError, OtherModelError, check_logged
 from workers.jobs.update import Encoded, ParsedUpload, Update, UpdateResult, split
 from workers.training.programs.fitter import ProgramFitter
 from workers.training.recipes.process import RecipeFitter

@@ -19,9 +19,9 @@ from workers.families.recipe.family import RecipeFamily
 from workers.families.vectors import update
 from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Judges
-from workers.jobs.chain import BatchMember
 from workers.jobs.draft import Draft, sha256_hex
 from workers.jobs.leases.lease import JobContext
+from workers.jobs.model.chain import BatchMember
 from workers.jobs.update import Update
 from workers.judge.base import Report
 

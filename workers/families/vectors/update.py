@@ -21,9 +21,9 @@ from workers.families.recipe.rows import (
     table,
 )
 from workers.families.recipe.update import Fitting
-from workers.jobs.chain import BatchMember
 from workers.jobs.draft import sha256_hex
 from workers.jobs.leases.lease import JobContext
+from workers.jobs.model.chain import BatchMember
 from workers.jobs.update import Encoded, Update, UpdateResult, split
 from workers.tensor_file import decode_tensors, encode_tensors
 from workers.training.recipes.fit import FitRows

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from sqlmodel import Session, col, select
 
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.service.context import Services
 from app.steps import reached
 from models import Job

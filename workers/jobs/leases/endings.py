@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sqlmodel import select
 
 from app.ledger.journal import record_model_event, record_request_event
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.service import review
 from app.service.context import Services
 from app.service.decisions import AWAITING

@@ -11,7 +11,7 @@ from time import monotonic
 from sqlalchemy import bindparam, tuple_, update
 from sqlmodel import Session, col, select
 
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.service.context import Services
 from models import Job, Model
 from workers.jobs.leases import stalled

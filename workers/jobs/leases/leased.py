@@ -19,7 +19,7 @@ from app import logs
 from app.counters import STAGE_ERRORS, STAGES
 from app.ledger.journal import record_request_event
 from app.ledger.receipt import UnpublishedError
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.service.context import Services
 from app.service.decisions import AWAITING
 from app.service.ladder import last_attempt

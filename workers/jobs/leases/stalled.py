@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from sqlmodel import Session, col, or_, select
 
 from app.ledger.journal import record_request_event
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.service.decisions import AWAITING
 from app.service.queue import PARKED
 from models import ErasureRequest, Job

@@ -13,9 +13,9 @@ from workers.methods.network.hf_kcu.method import HfKcu
 from workers.methods.network.natural import Natural
 from workers.methods.network.puf import Puf
 from workers.methods.network.recovery import Recovery
+from workers.training.fedavg.client.curvature import operation_flops
+from workers.training.fedavg.client.flops import forward_flops, training_flops
 from workers.training.fedavg.config import TrainingConfig
-from workers.training.fedavg.curvature import operation_flops
-from workers.training.fedavg.flops import forward_flops, training_flops
 from workers.training.networks.registry import Network
 
 

@@ -7,8 +7,8 @@ import torch
 from workers.errors import RefusedError
 from workers.methods.network.base import Side, UnlearningCase, UnlearningRequest
 from workers.training.fedavg.base import ClientData, Clients
+from workers.training.fedavg.client.data import data_digest
 from workers.training.fedavg.config import TrainingConfig
-from workers.training.fedavg.data import data_digest
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import sizes
 from workers.training.networks.registry import Network

@@ -12,10 +12,10 @@ import torch
 
 from workers.errors import RefusedError
 from workers.training.fedavg.base import ClientData, Engine, Work, check_data
+from workers.training.fedavg.client.flops import forward_flops
 from workers.training.fedavg.config import LocalConfig
 from workers.training.fedavg.errors import RoundFailedError
 from workers.training.fedavg.evaluate import evaluate
-from workers.training.fedavg.flops import forward_flops
 from workers.training.fedavg.rounds import collect, make_tasks
 from workers.training.networks.registry import Network
 from workers.training.networks.weights import Weights

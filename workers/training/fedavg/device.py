@@ -13,10 +13,10 @@ import torch
 
 from workers.errors import RefusedError
 from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask
+from workers.training.fedavg.client.respond import respond
 from workers.training.fedavg.config import LocalConfig, Precision
 from workers.training.fedavg.determinism import deterministic, environment
 from workers.training.fedavg.errors import DeviceError
-from workers.training.fedavg.respond import respond
 from workers.training.networks.registry import network
 from workers.training.networks.weights import difference, initial_weights, norm
 

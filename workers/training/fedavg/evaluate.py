@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 
 from workers.training.fedavg.base import ClientData
+from workers.training.fedavg.client.losses import row_losses
 from workers.training.fedavg.determinism import deterministic
-from workers.training.fedavg.losses import row_losses
 from workers.training.networks.registry import Network
 from workers.training.networks.weights import Weights, with_weights
 

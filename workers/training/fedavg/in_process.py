@@ -8,6 +8,7 @@ import torch
 
 from workers.errors import RefusedError
 from workers.training.fedavg.base import Answers, Clients, ClientUpdate, Fault, RoundTask
+from workers.training.fedavg.client.respond import respond
 from workers.training.fedavg.determinism import deterministic
 from workers.training.fedavg.device import choose, facts
 from workers.training.fedavg.messages import (
@@ -16,7 +17,6 @@ from workers.training.fedavg.messages import (
     encode_task,
     encode_update,
 )
-from workers.training.fedavg.respond import respond
 
 AT_ONCE = 4  # clients that compute at the same time: each holds a model and its gradients
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from workers.errors import RefusedError
 from workers.training.fedavg.base import ClientData
-from workers.training.fedavg.data import image_data
+from workers.training.fedavg.client.data import image_data
 
 PIXELS = "pixels"
 

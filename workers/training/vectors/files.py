@@ -9,7 +9,7 @@ from workers.tensor_file import decode_tensors, encode_tensors
 from workers.training.vectors.index import HNSW, IVF, Graph, VectorIndex, VectorOptions
 
 KIND = "vectors/1"
-MOST_LINKS = 256  # of a row on a level, as `app.schemas.vectors` has it
+MOST_LINKS = 256  # of a row on a level, as `app.schemas.families.vectors` has it
 UNREADABLE = "these bytes are not a vector index of Lethe: fetch it again"
 
 

@@ -22,8 +22,8 @@ from workers.methods.network.recovery import LastingDamageError
 from workers.methods.network.registry import make
 from workers.methods.network.validation import ValidationLoss
 from workers.training.fedavg.base import ClientUpdate, Work
+from workers.training.fedavg.client.flops import forward_flops
 from workers.training.fedavg.evaluate import evaluate
-from workers.training.fedavg.flops import forward_flops
 
 GUARD: dict[str, Any] = {"rise": 50.0, "shrink": 0.5, "trials": 30, "forget": 4.0}
 SETTINGS: dict[str, Any] = {"recovery": {"rounds": 2, "epochs": 1.0}, "guard": GUARD}

@@ -39,11 +39,11 @@ from workers.methods.network.puf import Puf, regular, special
 from workers.methods.network.recovery import Recovery
 from workers.methods.network.validation import by_clients
 from workers.training.fedavg.base import Clients, ClientUpdate, Fault, RoundTask
+from workers.training.fedavg.client.local import train_locally
 from workers.training.fedavg.determinism import deterministic
 from workers.training.fedavg.errors import CheckpointError, DivergedError, RoundFailedError
 from workers.training.fedavg.evaluate import evaluate
 from workers.training.fedavg.in_process import InProcess
-from workers.training.fedavg.local import train_locally
 from workers.training.fedavg.rounds import make_tasks, sizes, train
 from workers.training.fedavg.seeds import derive
 from workers.training.networks.weights import Weights, difference, norm

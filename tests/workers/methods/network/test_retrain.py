@@ -21,8 +21,8 @@ from workers.errors import RefusedError
 from workers.methods.network.base import Hooks, Side, Tick, UnlearningCase, UnlearningRequest
 from workers.methods.network.retrain import Retrain
 from workers.training.fedavg.base import ClientData
+from workers.training.fedavg.client.data import data_digest
 from workers.training.fedavg.config import ServerConfig
-from workers.training.fedavg.data import data_digest
 from workers.training.fedavg.errors import CheckpointError
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import sizes, train

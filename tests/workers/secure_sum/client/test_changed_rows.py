@@ -15,7 +15,7 @@ from tests.workers.jobs.changed_rows import changing, config_of, member, set_con
 from tests.workers.secure_sum.client.federation import Masked
 from tests.workers.secure_sum.client.test_failures import started, version
 from tests.workers.secure_sum.client.test_masked_model import FOUR, erase_records, head, state
-from workers.jobs import logged_model
+from workers.jobs.model import logged as logged_model
 
 THREE = FOUR[:3]
 Change = Callable[[Masked, str], None]

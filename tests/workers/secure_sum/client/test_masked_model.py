@@ -134,7 +134,7 @@ def test_people_of_added_records_are_found_and_erased_with_them(learned: Masked)
     rows = replace(rows, identities={"email": hashed("email", emails)})
     wanted = learned.owned("c0")[:1]
     listed = [(wanted[0], parse("email=cay@x.org"))]
-    assert people.import_identities(installation.services, MODEL, listed) == 1
+    assert people.import_identities(installation.services, MODEL, listed, "desk") == 1
     with Session(installation.services.engine) as session:  # a change and a second one add up
         session.exec(delete(PeopleSums))
         session.commit()

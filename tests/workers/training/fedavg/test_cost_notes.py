@@ -1,7 +1,7 @@
 """What a certificate says of a run's cost, and the operations that are counted."""
 
 from workers.training.fedavg.base import Work, cost_notes
-from workers.training.fedavg.flops import forward_flops, training_flops
+from workers.training.fedavg.client.flops import forward_flops, training_flops
 from workers.training.networks.registry import network
 
 

@@ -12,12 +12,12 @@ from torch.nn import functional
 from tests.workers.training.fedavg.small import CLIENTS, LOCAL, NETWORK, ROWS
 from workers.errors import RefusedError
 from workers.training.fedavg.base import ClientData, ClientUpdate, Operation, RoundTask
+from workers.training.fedavg.client.curvature import operation_flops, some_rows
+from workers.training.fedavg.client.flops import training_flops
+from workers.training.fedavg.client.respond import respond
 from workers.training.fedavg.config import LocalConfig
-from workers.training.fedavg.curvature import operation_flops, some_rows
-from workers.training.fedavg.flops import training_flops
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.messages import decode_task, encode_task
-from workers.training.fedavg.respond import respond
 from workers.training.fedavg.rounds import collect, make_tasks
 from workers.training.fedavg.server import weighted_mean
 from workers.training.networks.registry import Network, network

@@ -12,7 +12,7 @@ import torch
 
 from tests.workers.training.fedavg.small import CLIENTS, CONFIG, NETWORK, ROWS
 from workers.training.fedavg.base import ClientData
-from workers.training.fedavg.data import data_digest
+from workers.training.fedavg.client.data import data_digest
 from workers.training.fedavg.determinism import deterministic, environment
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import train

@@ -11,11 +11,11 @@ from workers.errors import RefusedError
 from workers.training.fedavg import device as module
 from workers.training.fedavg import in_process
 from workers.training.fedavg.base import ClientData, ClientUpdate, Fault, RoundTask
+from workers.training.fedavg.client.respond import respond
 from workers.training.fedavg.determinism import deterministic
 from workers.training.fedavg.device import check, choose, facts, facts_of
 from workers.training.fedavg.errors import DeviceError
 from workers.training.fedavg.in_process import InProcess
-from workers.training.fedavg.respond import respond
 from workers.training.fedavg.rounds import run_round
 from workers.training.fedavg.server import initial_state
 from workers.training.networks.weights import initial_weights

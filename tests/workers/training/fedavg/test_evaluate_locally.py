@@ -10,11 +10,11 @@ from torch.nn import functional
 
 from tests.workers.training.fedavg.small import CLIENTS, LOCAL, NETWORK, ROWS, Meddling
 from workers.training.fedavg.base import ClientData, ClientUpdate, Operation, RoundTask
+from workers.training.fedavg.client.respond import respond
 from workers.training.fedavg.config import LocalConfig, Loss
 from workers.training.fedavg.evaluate import evaluate, logits_of
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.messages import decode_update, encode_update
-from workers.training.fedavg.respond import respond
 from workers.training.fedavg.rounds import CollectedRound, collect, make_tasks
 from workers.training.fedavg.screen import screen
 from workers.training.networks.registry import network

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from tests.workers.training.fedavg.small import CLIENTS, LOCAL, NETWORK
 from workers.errors import RefusedError
 from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask
+from workers.training.fedavg.client.local import batches, crop_flip, train_locally
 from workers.training.fedavg.config import LocalConfig, local_from_json, to_json
-from workers.training.fedavg.local import batches, crop_flip, train_locally
 from workers.training.fedavg.rounds import make_tasks
 from workers.training.fedavg.seeds import stream
 from workers.training.networks.registry import network

@@ -10,8 +10,8 @@ from torch.nn import functional
 from tests.workers.training.fedavg.small import CLIENTS, CONFIG, LOCAL, NETWORK, ROWS, Backwards
 from workers.errors import RefusedError
 from workers.training.fedavg.base import ClientData, Work
+from workers.training.fedavg.client.data import split
 from workers.training.fedavg.config import LocalConfig, ServerConfig, TrainingConfig
-from workers.training.fedavg.data import split
 from workers.training.fedavg.evaluate import evaluate
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import Trained, make_tasks, sample, sizes, train

@@ -8,7 +8,7 @@ import torch
 
 from workers.errors import RefusedError
 from workers.training.fedavg.base import ClientData
-from workers.training.fedavg.data import image_data
+from workers.training.fedavg.client.data import image_data
 from workers.training.replay.canary import read_canary
 
 SHAPE = (1, 2, 3)

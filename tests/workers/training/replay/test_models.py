@@ -9,8 +9,8 @@ import torch
 from tests import small_network
 from tests.workers.jobs import networks
 from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask
+from workers.training.fedavg.client.respond import respond
 from workers.training.fedavg.errors import RoundFailedError
-from workers.training.fedavg.respond import respond
 from workers.training.networks.registry import network
 from workers.training.replay.models import ScoredRows, answers, reference_clients, train_file
 from workers.training.replay.scores import scorer

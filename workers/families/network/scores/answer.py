@@ -16,9 +16,9 @@ from app.service.context import Services
 from lethe.certificates.retained import record_commitment
 from models import Model, Subject
 from workers.arrays import Labels
-from workers.families.network import before as network_before
 from workers.families.network.config import NetworkConfig, network_config
-from workers.families.network.rows import (
+from workers.families.network.data import before as network_before
+from workers.families.network.data.rows import (
     ClientRows,
     RowDigestParts,
     assemble,

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.arrays import Labels, Matrix
-from workers.families.network.rows import rows_digest
+from workers.families.network.data.rows import rows_digest
 from workers.silos.score_task import ScoreTask
 from workers.silos.scores import ClientScores
 

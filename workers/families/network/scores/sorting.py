@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from lethe.certificates.retained import Removal, record_commitment
 from workers.families.network.config import NetworkConfig
-from workers.families.network.rows import label_bytes, row_digest
+from workers.families.network.data.rows import label_bytes, row_digest
 from workers.silos.collect import SiloAnswers
 from workers.silos.score_task import ScoreTask
 from workers.silos.scores import ClientScores

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask, check_data
-from workers.training.fedavg.flops import training_flops
-from workers.training.fedavg.local import batches
-from workers.training.fedavg.losses import loss_of
+from workers.training.fedavg.client.flops import training_flops
+from workers.training.fedavg.client.local import batches
+from workers.training.fedavg.client.losses import loss_of
 from workers.training.networks.weights import difference, weights_of, with_weights
 
 After = Callable[[nn.Module], bool]  # sees the weights after each step; True ends the ascent

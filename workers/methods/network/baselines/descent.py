@@ -15,11 +15,11 @@ from torch import nn
 from workers.errors import RefusedError
 from workers.methods.network.base import UnlearningCase
 from workers.training.fedavg.base import ClientData, Work
+from workers.training.fedavg.client.flops import training_flops
+from workers.training.fedavg.client.local import batches, crop_flip
+from workers.training.fedavg.client.losses import loss_of
 from workers.training.fedavg.config import LocalConfig
 from workers.training.fedavg.errors import DivergedError
-from workers.training.fedavg.flops import training_flops
-from workers.training.fedavg.local import batches, crop_flip
-from workers.training.fedavg.losses import loss_of
 from workers.training.fedavg.seeds import derive, stream
 from workers.training.networks.weights import Weights, weights_of, with_weights
 

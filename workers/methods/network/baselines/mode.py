@@ -30,10 +30,10 @@ from workers.methods.network.base import (
 from workers.methods.network.baselines.at_clients import ask, check_targets
 from workers.methods.network.recovery import Recovery, Step, step_and_recover
 from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask, Work
+from workers.training.fedavg.client.flops import forward_flops
+from workers.training.fedavg.client.local import train_locally
 from workers.training.fedavg.config import LocalConfig
 from workers.training.fedavg.evaluate import BATCH
-from workers.training.fedavg.flops import forward_flops
-from workers.training.fedavg.local import train_locally
 from workers.training.fedavg.rounds import collect, make_tasks, run_round, sample
 from workers.training.fedavg.seeds import derive
 from workers.training.fedavg.server import apply, initial_state, weighted_mean

@@ -21,7 +21,7 @@ from workers.methods.network.base import Hooks, Need, Unlearned, UnlearningCase,
 from workers.methods.network.baselines.central import Gathered, Pool, Tell, unlearn
 from workers.methods.network.baselines.descent import Batch, Descent, Passes
 from workers.methods.network.recovery import Recovery, Step
-from workers.training.fedavg.flops import training_flops
+from workers.training.fedavg.client.flops import training_flops
 from workers.training.fedavg.seeds import derive
 
 

@@ -27,8 +27,8 @@ from workers.methods.network.base import Hooks, Need, Unlearned, UnlearningCase,
 from workers.methods.network.baselines.central import Gathered, Pool, Tell, unlearn
 from workers.methods.network.baselines.descent import Batch, Descent, Passes
 from workers.methods.network.recovery import Recovery, Step
-from workers.training.fedavg.flops import forward_flops
-from workers.training.fedavg.losses import loss_of
+from workers.training.fedavg.client.flops import forward_flops
+from workers.training.fedavg.client.losses import loss_of
 from workers.training.fedavg.seeds import derive
 from workers.training.networks.weights import with_weights
 

@@ -33,7 +33,7 @@ from workers.methods.network.baselines.central import Gathered, Pool, Tell, unle
 from workers.methods.network.guard import StepGuard, along, take_step
 from workers.methods.network.recovery import Recovery, Step
 from workers.training.fedavg.base import ClientData, Work
-from workers.training.fedavg.curvature import operation_flops, product
+from workers.training.fedavg.client.curvature import operation_flops, product
 from workers.training.fedavg.errors import DivergedError
 from workers.training.fedavg.seeds import stream
 from workers.training.networks.weights import count, from_vector, norm, to_vector, with_weights

@@ -34,10 +34,10 @@ from workers.methods.network.local_case import local_case
 from workers.methods.network.memory import OutOfMemoryError
 from workers.methods.network.recovery import Recovery
 from workers.training.fedavg.base import ClientData
+from workers.training.fedavg.client.curvature import operation_flops
+from workers.training.fedavg.client.flops import forward_flops, training_flops
 from workers.training.fedavg.config import TrainingConfig
-from workers.training.fedavg.curvature import operation_flops
 from workers.training.fedavg.errors import CheckpointError, DivergedError
-from workers.training.fedavg.flops import forward_flops, training_flops
 from workers.training.fedavg.in_process import InProcess
 from workers.training.networks.registry import network
 from workers.training.networks.weights import initial_weights

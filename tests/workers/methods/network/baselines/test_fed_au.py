@@ -26,8 +26,8 @@ from workers.methods.network.baselines.fed_au import (
 )
 from workers.methods.network.baselines.random_label import other_labels
 from workers.methods.network.recovery import Recovery
-from workers.training.fedavg.flops import forward_flops, training_flops
-from workers.training.fedavg.local import batches
+from workers.training.fedavg.client.flops import forward_flops, training_flops
+from workers.training.fedavg.client.local import batches
 from workers.training.fedavg.rounds import make_tasks
 from workers.training.fedavg.seeds import derive
 from workers.training.networks.weights import initial_weights

@@ -21,10 +21,10 @@ from workers.errors import RefusedError
 from workers.methods.network.base import Hooks, Side, Tick, UnlearningRequest
 from workers.methods.network.baselines.mode import MoDe, degrade, pseudo
 from workers.methods.network.local_case import divide
+from workers.training.fedavg.client.local import train_locally
 from workers.training.fedavg.config import TrainingConfig
 from workers.training.fedavg.evaluate import logits_of
 from workers.training.fedavg.in_process import InProcess
-from workers.training.fedavg.local import train_locally
 from workers.training.fedavg.rounds import make_tasks, train
 from workers.training.fedavg.seeds import derive
 from workers.training.networks.weights import Weights

@@ -15,9 +15,9 @@ from workers.methods.network.base import Side
 from workers.methods.network.baselines.ascent import ascend
 from workers.methods.network.baselines.naive_ga import NaiveGA
 from workers.methods.network.local_case import divide
+from workers.training.fedavg.client.local import train_locally
 from workers.training.fedavg.errors import DivergedError
 from workers.training.fedavg.evaluate import evaluate
-from workers.training.fedavg.local import train_locally
 from workers.training.fedavg.rounds import make_tasks
 from workers.training.fedavg.seeds import derive
 from workers.training.networks.weights import difference, norm

@@ -13,8 +13,8 @@ from workers.methods.network.hf_kcu.method import HfKcu
 from workers.methods.network.local_case import local_case
 from workers.methods.network.validation import held_out
 from workers.training.fedavg.base import ClientData, Clients
+from workers.training.fedavg.client.data import image_data
 from workers.training.fedavg.config import LocalConfig, TrainingConfig
-from workers.training.fedavg.data import image_data
 from workers.training.fedavg.evaluate import evaluate, logits_of
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import sizes, train

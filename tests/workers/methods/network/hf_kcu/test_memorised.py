@@ -23,7 +23,7 @@ from tests.workers.methods.network.hf_kcu.small import (
 from workers.methods.network.base import UnlearningCase
 from workers.methods.network.hf_kcu.method import HfKcu
 from workers.training.fedavg.base import ClientUpdate, RoundTask
-from workers.training.fedavg.curvature import some_rows
+from workers.training.fedavg.client.curvature import some_rows
 from workers.training.fedavg.evaluate import evaluate
 from workers.training.networks.weights import Weights
 

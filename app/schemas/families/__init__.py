@@ -1,0 +1,1 @@
+"""The manifests of each family of models on the wire."""

@@ -1,0 +1,32 @@
+"""The manifests of a registration by the family of models that they name.
+
+A family adds its wire type here, with `pinned`. API, OpenAPI and registration read this alone.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from app.schemas.families.forests import NewForest
+from app.schemas.families.networks import NewNetwork
+from app.schemas.families.recipes import NewRecipe
+from app.schemas.families.scripts import NewScript
+from app.schemas.families.shards import NewShards
+from app.schemas.families.sums import NewSums
+from app.schemas.families.vectors import NewVectors
+from app.schemas.models import NewModel
+
+Manifest = (
+    NewModel | NewNetwork | NewRecipe | NewForest | NewScript | NewShards | NewSums | NewVectors
+)
+MANIFESTS: Mapping[str, type[Manifest]] = MappingProxyType(
+    {
+        "ridge": NewModel,
+        "network": NewNetwork,
+        "recipe": NewRecipe,
+        "forest": NewForest,
+        "shards": NewShards,
+        "sums": NewSums,
+        "script": NewScript,
+        "vectors": NewVectors,
+    }
+)

@@ -1,0 +1,235 @@
+"""Deep models on the wire: a network, how it is trained, and how its data are asked to go.
+
+The API knows the names and ranges; what a worker's networks make of them, the worker says.
+"""
+
+from math import prod
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+    model_validator,
+)
+
+from app.schemas.base import Wire
+from app.schemas.families.canary import Canary, check_canary
+from app.schemas.families.certified import METHOD, NOISY, check_noisy, check_terms
+from app.schemas.models import FamilyManifest, Name
+from lethe.catalogue import Attack, Distance, NetworkMethod
+
+PIXELS: Final = "res-unet"  # the only one whose labels are masks
+DENSE: Final = ("logistic", "mlp")  # heads on features
+Word = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$")]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+# RFC 8785 has no larger integers.
+Whole = Annotated[int, Field(ge=-(2**53) + 1, le=2**53 - 1)]
+Setting = bool | Whole | Finite | Word | None
+# A floating-point number as JSON has it: NaN and infinity are no settings.
+Number = Annotated[float, Field(allow_inf_nan=False, ge=0, le=1e30)]
+
+
+class NetworkChoice(Wire):
+    """An architecture by name and its integer shape parameters; those left out: defaults."""
+
+    id: Literal["logistic", "mit-b0", "mlp", "res-unet", "resnet18", "simple-cnn", "vit-lite"]
+    parameters: dict[Word, Annotated[int, Field(ge=0, le=1 << 20)]] = Field(
+        default_factory=dict, max_length=16
+    )
+
+
+class LocalTraining(Wire):
+    """A client's part of a round: `epochs` passes over its rows in minibatches."""
+
+    epochs: Number = 1.0
+    batch_size: int = Field(default=32, ge=1, le=1 << 20)
+    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
+    learning_rate: Number = 0.1
+    decay: Number = 1.0
+    momentum: Number = 0.0
+    weight_decay: Number = 0.0
+    clip_norm: Number = 0.0
+    loss: Literal["cross-entropy", "cross-entropy+dice"] = "cross-entropy"
+    augment: Literal["none", "crop-flip"] = "none"
+    precision: Literal["float32", "bfloat16"] = "float32"
+
+
+class ServerStep(Wire):
+    """What the server makes of a round's mean update; sgd at rate 1 is FedAvg."""
+
+    optimizer: Literal["sgd", "adam", "yogi"] = "sgd"
+    learning_rate: Number = 1.0
+    momentum: Number = 0.0
+    beta1: Number = 0.9
+    beta2: Number = 0.99
+    tau: Number = 1e-3
+
+
+class Training(Wire):
+    """The whole federated training; a retraining repeats it among those who stay.
+
+    timeout: seconds a round waits for a client's answer, 0: as long as the service allows.
+    """
+
+    rounds: int = Field(ge=1, le=10_000)
+    seed: int = Field(default=0, ge=0, le=2**53 - 1)
+    local: LocalTraining = LocalTraining()
+    server: ServerStep = ServerStep()
+    participation: Number = 1.0
+    min_clients: int = Field(default=1, ge=1, le=1 << 20)
+    max_norm: Number = 0.0
+    timeout: Number = 0.0
+
+
+Decimal = Annotated[
+    str, StringConstraints(pattern=r"^(0|[1-9][0-9]{0,8})(\.[0-9]{0,15}[1-9])?$", max_length=26)
+]
+BY_REFERENCE = ("lira", "rmia")
+
+Fraction = Annotated[
+    str, StringConstraints(pattern=r"^-?(0|[1-9][0-9]{0,8})\.[0-9]{0,15}[1-9]$")
+]
+Plain = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
+LadderSetting = bool | Whole | Fraction | Plain | None
+
+
+class LadderChoice(Wire):
+    """A method to try where a result was refuted, and how it differs from the registration's.
+
+    Fractions stand in quotes, as everywhere in a policy; guard and recovery are objects.
+    """
+
+    method: NetworkMethod
+    settings: dict[Plain, LadderSetting | dict[Plain, LadderSetting]] = Field(
+        default_factory=dict, max_length=16
+    )
+
+    @model_validator(mode="after")
+    def _an_approximation(self) -> Self:
+        if self.method == "retrain":
+            raise ValueError("ladder: leave retrain out, it is always the last step")
+        return self
+
+
+class VerificationTerms(Wire):
+    """What an approximate erasure must show to be certified: a policy, field by field.
+
+    Numbers with a fraction are decimals in quotes: one spelling, one digest. `lethe policy`
+    writes and checks them; docs/verification.md says what each one means.
+    """
+
+    version: Literal[2] = 2
+    attacks: list[Attack] = Field(min_length=1, max_length=16)
+    tau: Decimal
+    minimum_pairs: int = Field(ge=2, le=10**7)
+    alpha: Decimal = "0.05"
+    power: Decimal = "0.8"
+    coverage: Decimal = "0.8"
+    tail_rate: Decimal = "0.01"
+    tail_limit: Decimal = "0.05"
+    minimum_retained: int = Field(default=200, ge=30, le=10**7)
+    minimum_others: int = Field(default=50, ge=30, le=10**7)
+    retained_loss: Decimal = "0.05"
+    test_loss: Decimal = "0.1"
+    canary_limit: Decimal | None = None
+    distances: dict[Distance, Decimal] = Field(default_factory=dict)
+    references: int | None = Field(default=None, ge=4, le=256)
+    # After it always the retraining; budget: of all its steps together, in retrainings.
+    ladder: list[LadderChoice] = Field(default_factory=list, max_length=8)
+    budget: Decimal = "1"
+    fingerprint: dict[Name, Name] = Field(default_factory=dict, max_length=16)
+
+    @model_validator(mode="after")
+    def _references_for_whom_they_are(self) -> Self:
+        if (self.references is not None) != any(name in BY_REFERENCE for name in self.attacks):
+            raise ValueError("references: name how many for lira or rmia, and for these alone")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _spelled(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out `references` where there are none, as the digest of a policy does."""
+        found: dict[str, Any] = handler(self)
+        if self.references is None:
+            found.pop("references")
+        return found
+
+    def is_trained_for(self) -> bool:
+        """Return whether a verdict needs models that the judge trains by itself."""
+        return self.references is not None or bool(self.distances)
+
+
+class NewNetwork(FamilyManifest):
+    """The "manifest" part of POST /v1/models for a deep model.
+
+    input_shape: of one input, (channels, height, width) or (features,). held_out: share of
+    the records that is never trained on, chosen by the hash of seed and record id: steps
+    are guarded by them, and who was never trained on is what erased records are compared
+    with. settings: of each method that requests may name; docs/federated.md lists them.
+    policy: what an approximate erasure must show; what it cannot show, retraining does.
+    canary: a backdoor that a client may plant, to see that it goes when the client does.
+    Everything is logged by digest before the first row is seen.
+    """
+
+    family: Literal["network"]
+    method: NetworkMethod = "retrain"
+    classes: list[Name] = Field(min_length=2, max_length=10_000)
+    network: NetworkChoice
+    input_shape: list[Annotated[int, Field(ge=1, le=1 << 20)]] = Field(
+        min_length=1, max_length=3
+    )
+    training: Training
+    held_out: float = Field(default=0.2, ge=0, le=0.9, allow_inf_nan=False)
+    settings: dict[NetworkMethod, dict[Word, Setting | dict[Word, Setting]]] = Field(
+        default_factory=dict
+    )
+    policy: VerificationTerms
+    canary: Canary | None = None
+
+    @model_validator(mode="after")
+    def _shape_of_its_kind(self) -> Self:
+        dense = self.network.id in DENSE
+        if len(self.input_shape) != (1 if dense else 3):
+            raise ValueError(
+                "input_shape: (features,) for logistic and mlp, else (c, height, width)"
+            )
+        if len(set(self.classes)) != len(self.classes):
+            raise ValueError("classes: name each once")
+        if self.training.local.augment != "none" and (dense or self.network.id == "res-unet"):
+            # Masks would stay where they are while their images move.
+            raise ValueError("training.local.augment: for networks that label whole images")
+        check_canary(self.canary, self.policy.canary_limit, self.input_shape, self.classes)
+        if self.method == METHOD or METHOD in self.settings:
+            training = self.training.model_dump()
+            check_terms(self.settings.get(METHOD), self.network.id, training)
+        if self.method == NOISY or NOISY in self.settings:
+            check_noisy(
+                self.settings,
+                self.network.id,
+                self.network.parameters,
+                prod(self.input_shape),
+                len(self.classes),
+            )
+        return self
+
+    def pinned(self) -> dict[str, Any]:
+        """Return what the log holds the model to, by its digest."""
+        config: dict[str, Any] = {
+            "family": self.family,
+            "data": "rows",
+            "network": self.network.model_dump(),
+            "input_shape": self.input_shape,
+            "training": self.training.model_dump(),
+            "held_out": self.held_out,
+            "settings": self.settings,
+            "policy": self.policy.model_dump(),
+        }
+        if self.canary is not None:  # or the digest would change of all models without one
+            config["canary"] = self.canary.model_dump(mode="json")
+        return {
+            "config": config,
+            "classes": self.classes,
+            "method": self.method,
+            "extractor": {},
+        }

@@ -1,0 +1,35 @@
+"""Certificates as documents for people, verified with the service's keys as they are made."""
+
+from app.service.context import Services
+from app.service.issued import certificates
+from lethe.report.certificate import Sheet, certificate_html
+from lethe.report.pdf import certificate_pdf
+from lethe.words.texts import Language, texts
+
+
+def html(services: Services, request_id: str, language: Language) -> bytes:
+    """Return a certificate as an HTML page.
+
+    Raises:
+        NotFoundError: No such request.
+        NotIssuedError: The request is not certified.
+    """
+    return certificate_html(_sheet(services, request_id), texts(language)).encode()
+
+
+def pdf(services: Services, request_id: str, language: Language) -> bytes:
+    """Return a certificate as PDF/A-3b.
+
+    Raises:
+        NotFoundError, NotIssuedError: As for the page.
+        PdfMissingError: The service is installed without what makes PDF.
+    """
+    return certificate_pdf(_sheet(services, request_id), texts(language))
+
+
+def _sheet(services: Services, request_id: str) -> Sheet:
+    bundle = certificates.bundle(services, request_id)
+    verdict = certificates.verify(services, bundle, None, None)
+    # The configured address, never the one that was asked for: a document is passed on.
+    public = services.settings.public_url.rstrip("/")
+    return Sheet.of(bundle, verdict, f"{public}/verify" if public else "")

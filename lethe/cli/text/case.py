@@ -1,0 +1,82 @@
+"""A case as text: its parts, deadline and timeline, and the wait until it is answered."""
+
+import json
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lethe.cli.options import count, plain
+from lethe.cli.text.waiting import Waiting
+
+if TYPE_CHECKING:
+    from lethe.client import Client
+
+POLL_S = 0.5
+# What a part of a case may come to without anybody having to look after it.
+SETTLED = ("certified", "held out only", "erased before", "nothing found")
+
+
+def wait_for_case(
+    operator: "Client", found: Mapping[str, Any], timeout: float | None
+) -> Mapping[str, Any]:
+    """Return a case once no part of it is in progress, or as it is after `timeout` seconds."""
+    end = None if timeout is None else time.monotonic() + timeout
+    with Waiting("case") as waiting:
+        while found["state"] == "open" and (end is None or time.monotonic() < end):
+            if waiting.live:
+                waiting.tell(plain(", ".join(part["outcome"] for part in found["parts"])), None)
+            time.sleep(POLL_S)
+            found = operator.case(found["ref"])
+    return found
+
+
+def print_case(found: Mapping[str, Any], as_json: bool) -> None:
+    """Print a case."""
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    rows = [
+        ("case", found["ref"]),
+        ("state", found["state"]),
+        ("due", f"{found['due_at']}, {_left(found)}"),
+        *([("confirm by", found["confirm_by"])] if found["confirm_by"] else []),
+        ("opened by", found["opened_by"]),
+    ]
+    for part in found["parts"]:
+        state = f" ({part['state']})" if part["outcome"] == "in progress" else ""
+        rows.append(
+            (part["model"], f"{part['outcome']}{state}, {count(part['records'], 'record')}")
+        )
+        if part["request"] is not None:
+            rows.append(("", f"request {part['request']}"))
+        if part["assignee"] is not None:
+            rows.append(("", f"assigned to {part['assignee']}"))
+        if part["certificate"] is not None:
+            rows.append(("", f"certificate {part['certificate']}"))
+        if part["held_out_removed"]:
+            rows.append(
+                ("", count_removed(part["held_out_removed"], part["removal_log_index"]))
+            )
+    for item in found["timeline"]:
+        text = f"{item['at']}  {item['model']}: {item['event']}, log entry {item['log_index']}"
+        rows.append(("", text))
+        rows.extend(("", f"    {name}: {value}") for name, value in item["detail"].items())
+    for label, text in rows:
+        click.echo(plain(f"{label:12} {text}"))
+
+
+def _left(found: Mapping[str, Any]) -> str:
+    """Return how much time is left, in words."""
+    if found["overdue"]:
+        return f"overdue for {count(-found['days_left'], 'day')}"
+    return f"{count(found['days_left'], 'day')} left"
+
+
+def count_removed(rows: int, index: int | None) -> str:
+    """Return what became of stored held-out rows, in words."""
+    return (
+        f"{count(rows, 'held-out row')} removed from the evaluation set, log entry {index}: "
+        "no version was fitted on them"
+    )

@@ -1,0 +1,23 @@
+"""Who imported an identity: they count as a submitter of the requests that rest on it.
+
+Revision ID: 0011
+Revises: 0008
+
+Of identities from before it is unknown; they are as those that came with their rows.
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0011"
+down_revision = "0008"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("people", sa.Column("imported_by", sa.String(length=80), nullable=True))
+
+
+def downgrade() -> None:
+    op.drop_column("people", "imported_by")

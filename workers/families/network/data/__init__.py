@@ -1,0 +1,1 @@
+"""A deep model's stored rows, and the sides that an erasure divides them into."""

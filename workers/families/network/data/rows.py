@@ -1,0 +1,279 @@
+"""A deep model's rows by client: training rows, held-out rows, and their salted digests.
+
+A client's rows come in the order of its subjects and of their arrival. That order decides
+what a minibatch holds, so a retraining repeats it.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, BinaryIO
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sqlmodel import Session, col, select
+
+from app.service.context import Services
+from app.service.queue import head_of_queue
+from models import Contribution, Model, Record, Subject
+from workers.errors import RefusedError
+from workers.families.network.config import NetworkConfig, network_config
+from workers.families.network.data.blocks import InputBlock, decode_block, decode_inputs
+from workers.jobs.model import versions
+from workers.jobs.update import Owner
+from workers.training.fedavg.base import ClientData, check_data
+from workers.training.fedavg.client.data import image_data
+
+
+@dataclass(frozen=True, slots=True)
+class RowDigestParts:
+    """The salted digest of a row, in two parts, so that it opens without the row.
+
+    A silo that scores a row gives the digest of its inputs. With the record's id, its salt and
+    the label the judge, who has no row, computes the digest that the version commits to: it
+    sees which record a score is of, whether that was held out, and which class it has.
+
+    inputs: of what is in the row and whose it is; row: what the version commits to.
+    """
+
+    inputs: bytes
+    row: bytes
+
+
+def inputs_digest(client: str, data: ClientData, place: int, salt: bytes) -> bytes:
+    """Return SHA-256(salt || SHA-256(client) || inputs), 32 bytes, of the row at a place.
+
+    Without the salt, which is destroyed with its record, it confirms nobody's guess of a row.
+    """
+    found = hashlib.sha256(salt + hashlib.sha256(client.encode()).digest())
+    found.update(np.ascontiguousarray(data.inputs[place].numpy()).tobytes())
+    return found.digest()
+
+
+def row_digest(inputs: bytes, record: str, salt: bytes, targets: bytes, *, held: bool) -> bytes:
+    """Return SHA-256(inputs || salt || SHA-256(record) || held-out or trained || targets).
+
+    targets: the bytes of the row's int64 target or targets.
+    """
+    found = hashlib.sha256(inputs + salt + hashlib.sha256(record.encode()).digest())
+    found.update(b"held-out" if held else b"trained")
+    found.update(targets)
+    return found.digest()
+
+
+def label_bytes(label: int) -> bytes:
+    """Return a class as `row_digest` takes it."""
+    return np.int64(label).tobytes()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClientRows:
+    """One client's rows, with what is held out; records[i] is the id of row i.
+
+    held (n,) bool: never trained on.
+    """
+
+    records: Sequence[str]
+    data: ClientData
+    held: NDArray[np.bool_]
+
+    def trained(self) -> list[str]:
+        """Return the ids of the training rows, in their order: positions count these."""
+        return [record for record, out in zip(self.records, self.held, strict=True) if not out]
+
+    def training(self) -> ClientData | None:
+        """Return the rows that are trained on, None if there are none."""
+        return _some(self.data, ~self.held)
+
+    def held_out(self) -> ClientData | None:
+        """Return the rows that are not, None if there are none."""
+        return _some(self.data, self.held)
+
+
+def _some(data: ClientData, mask: NDArray[np.bool_]) -> ClientData | None:
+    return data.only(torch.from_numpy(mask)) if mask.any() else None
+
+
+Holdings = Mapping[str, ClientRows]
+
+
+def holdings(held: "Iterable[Held]", config: NetworkConfig) -> Holdings:
+    """Return the rows of some blocks by client, in their order.
+
+    Raises:
+        RefusedError: A block is not of the network's shape.
+    """
+    parts: dict[str, list[InputBlock]] = {}
+    for one in held:
+        parts.setdefault(one.client, []).append(one.block)
+    return {client: client_of(own, config) for client, own in sorted(parts.items())}
+
+
+def client_of(blocks: Sequence[InputBlock], config: NetworkConfig) -> ClientRows:
+    """Return one client's blocks as its rows. Raises as `holdings`."""
+    records = [record for block in blocks for record in block.records]
+    tensors = [_tensors(block) for block in blocks]
+    data = ClientData(
+        torch.cat([part.inputs for part in tensors]),
+        torch.cat([part.targets for part in tensors]),
+    )
+    check_data(config.network, data)
+    held = np.array([config.is_held_out(record) for record in records], dtype=np.bool_)
+    return ClientRows(records, data, held)
+
+
+def tensors_of(inputs: NDArray[Any]) -> torch.Tensor:
+    """Return inputs (n, *shape) as a network takes them: pixels of planes scaled to -1…1."""
+    if inputs.dtype == np.uint8:
+        none = np.zeros(len(inputs), np.int64)
+        return image_data(inputs.transpose(0, 2, 3, 1), none).inputs
+    return torch.from_numpy(np.ascontiguousarray(inputs))
+
+
+def _tensors(block: InputBlock) -> ClientData:
+    return ClientData(tensors_of(block.inputs), torch.from_numpy(block.labels))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """One subject's block as it is stored, or as it will be once it is learned."""
+
+    subject: int | None  # None: of nobody known before
+    client: str
+    block: InputBlock
+
+
+def assemble(
+    services: Services,
+    session: Session,
+    model_id: int,
+    upload: Mapping[Owner, InputBlock] = MappingProxyType({}),
+    client: str | None = None,
+) -> list[Held]:
+    """Return all blocks of a model, or of one client, in the order of training.
+
+    With an upload, as they will be once it is learned: new rows of a subject come after those
+    it has, and new subjects come last, as `learn` stores them.
+    """
+    query = select(Subject).where(Subject.model_id == model_id).order_by(col(Subject.id))
+    if client is not None:
+        query = query.where(Subject.client_tag == client)
+    found: list[Held] = []
+    waiting = {owner: block for owner, block in upload.items() if client in (None, owner[0])}
+    returning = _returning(session, model_id, waiting)
+    for subject in session.exec(query).all():
+        owner = returning.get(subject.id) or (subject.client or "", subject.subject or "")
+        block = waiting.pop(owner, None)
+        if subject.wrapped_key is not None:
+            assert subject.id is not None
+            has = decode_block(services.features.load(session, subject.id))
+            block = has if block is None else has.joined(block)
+        if block is not None:
+            found.append(Held(subject.id, owner[0], block))
+    found += [Held(None, owner[0], block) for owner, block in waiting.items()]
+    return found
+
+
+def _returning(
+    session: Session, model_id: int, upload: Mapping[Owner, InputBlock]
+) -> dict[int | None, Owner]:
+    """Return the owners of an upload that were erased before, by id of their nameless row."""
+    nameless = select(Subject.id).where(
+        Subject.model_id == model_id, col(Subject.client).is_(None)
+    )
+    if not upload or session.exec(nameless.limit(1)).first() is None:
+        return {}
+    found = [(versions.find_subject(session, model_id, owner), owner) for owner in upload]
+    return {row.id: owner for row, owner in found if row is not None and row.client is None}
+
+
+def by_owner(upload: BinaryIO) -> dict[Owner, InputBlock]:
+    """Return an upload's rows by client and subject. Raises RefusedError if unreadable."""
+    sent = decode_inputs(upload)
+    places: dict[Owner, list[int]] = defaultdict(list)
+    for place, owner in enumerate(zip(sent.clients, sent.subjects, strict=True)):
+        places[owner].append(place)
+    rows = sent.rows
+    return {
+        owner: InputBlock([rows.records[i] for i in own], rows.inputs[own], rows.labels[own])
+        for owner, own in places.items()
+    }
+
+
+def client_rows(
+    services: Services,
+    session: Session,
+    model: Model,
+    client: str,
+    positions: Sequence[int] | None,
+) -> ClientData:
+    """Return a client's training rows as a silo answers from them.
+
+    They are those that are stored and, where that is what the model's queue is at, those
+    that are being learned. positions: which of them, in their order; None: all.
+
+    Raises:
+        RefusedError: The client has no such rows.
+    """
+    assert model.id is not None
+    config = network_config(model)
+    upload: dict[Owner, InputBlock] = {}
+    job = head_of_queue(session, model.id)
+    if job is not None and job.kind == "learn":
+        contribution = session.get_one(Contribution, job.contribution_id)
+        with services.artifacts.opened(session, contribution.upload_id) as file:
+            upload = by_owner(file)
+    held = assemble(services, session, model.id, upload, client)
+    training = client_of([one.block for one in held], config).training() if held else None
+    if training is None:
+        raise RefusedError("the client has no rows to train on")
+    if positions is None:
+        return training
+    if not positions or positions[-1] >= len(training):
+        raise RefusedError("the client has fewer rows than the round is about")
+    return training.only(torch.tensor(positions, dtype=torch.int64))
+
+
+def salts(session: Session, model_id: int) -> dict[str, bytes]:
+    """Return the salt of each record of a model."""
+    query = select(Record.record, Record.salt).where(Record.model_id == model_id)
+    return {record: bytes(salt) for record, salt in session.exec(query)}
+
+
+def row_digests(rows: Holdings, salted: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the SHA-256 of each row, trained on or not, with its record's salt, by record.
+
+    Without the salts, which are destroyed with their records, a digest confirms nobody's
+    guess of a row. A record without a salt has none: its digest fits nowhere.
+    """
+    return {
+        record: found.row
+        for client, own in rows.items()
+        for record, found in digests_of(client, own, salted).items()
+    }
+
+
+def digests_of(
+    client: str, own: ClientRows, salted: Mapping[str, bytes]
+) -> dict[str, RowDigestParts]:
+    """Return both parts of the digest of each row of a client, by record."""
+    found = {}
+    for place, record in enumerate(own.records):
+        salt = salted.get(record, b"")
+        inputs = inputs_digest(client, own.data, place, salt)
+        targets = np.ascontiguousarray(own.data.targets[place].numpy()).tobytes()
+        row = row_digest(inputs, record, salt, targets, held=bool(own.held[place]))
+        found[record] = RowDigestParts(inputs, row)
+    return found
+
+
+def rows_digest(digests: Iterable[bytes]) -> str:
+    """Return the hex SHA-256 over the sorted digests of rows: what a version was made from.
+
+    Their order is not in it: training goes by the order in which they are stored, and a
+    re-execution shows it.
+    """
+    return hashlib.sha256(b"".join(sorted(digests))).hexdigest()

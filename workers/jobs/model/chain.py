@@ -1,0 +1,138 @@
+"""The requests of one update, and the retained sets between two versions.
+
+The certificate of each request names its link of that chain.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.retained_pages import RetainedSet
+from lethe.certificates.retained import prove_removal
+from lethe.certificates.retained_tree import Leaf, RetainedTree, folded_root, retained_root
+from lethe.log.spelling import parse_base64
+from workers.jobs.model.retained_set import stored_set
+from workers.jobs.update import FreshRecords
+
+
+@dataclass(frozen=True, slots=True)
+class BatchMember:
+    """One request of an update. `token` fences its job; `salts` are of its records.
+
+    ref: what the log calls the request. erased_before: how many of the records that it names
+    were erased with another request.
+    """
+
+    job_id: str
+    token: int
+    request_id: str
+    ref: str
+    salts: dict[str, bytes]
+    subjects: dict[str, int]
+    erased_before: int = 0
+
+    def owned(self) -> dict[int, set[str]]:
+        """Return the member's records by the id of their subject."""
+        owned: dict[int, set[str]] = {}
+        for record, subject in self.subjects.items():
+            owned.setdefault(subject, set()).add(record)
+        return owned
+
+
+def owned_by_subject(members: Sequence[BatchMember]) -> dict[int, set[str]]:
+    """Return the records that go, by the id of their subject."""
+    owned: dict[int, set[str]] = defaultdict(set)
+    for member in members:
+        for subject, ids in member.owned().items():
+            owned[subject] |= ids
+    return owned
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What one member removed: its proof, the root after it, and what the others removed.
+
+    earlier and later are leaves, each a commitment and a content.
+    """
+
+    removal: dict[str, Any]
+    root: bytes
+    earlier: list[Leaf]
+    later: list[Leaf]
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The sets between two versions, with a link for each member that erases.
+
+    added: leaves that came in before the first link, and added_root theirs; of a contribution,
+    which no request is executed with, the latter alone. roots: of the sets between, for the
+    log.
+    """
+
+    links: list[Link]
+    added: list[Leaf]
+    added_root: bytes | None
+    roots: list[bytes]
+    after: RetainedSet
+
+    @classmethod
+    def of(
+        cls,
+        members: Sequence[BatchMember],
+        tree: RetainedTree,
+        *,
+        added: Sequence[Leaf] = (),
+        dropped: Sequence[bytes] = (),
+    ) -> "Chain":
+        """Return the chain from the set of `tree`: `added` come first, `dropped` go last.
+
+        One tree is changed by the whole update, and each record leaves it once.
+
+        Raises:
+            RetainedSetError: What is stored of the set is not that of the version.
+        """
+        with stored_set():
+            for commitment, content in added:
+                tree.add(commitment, content)
+            grown = [tree.root] if added and members else []
+            removals, roots = [], []
+            for member in members:
+                removals.append(prove_removal(tree, member.salts))
+                roots.append(tree.root)
+            last = [(commitment, tree.remove(commitment).content) for commitment in dropped]
+            after = RetainedSet.left(tree)
+        removed = [_leaves(removal) for removal in removals]
+        links = [
+            Link(
+                removal,
+                roots[position],
+                _flat(removed[:position]),
+                [*_flat(removed[position + 1 :]), *last],
+            )
+            for position, removal in enumerate(removals)
+        ]
+        # Where nothing is dropped the last one is the version's own.
+        between = [*grown, *(roots if dropped else roots[:-1])]
+        root = retained_root(added) if added and not members else None
+        return cls(links, list(added), root, between, after)
+
+    @classmethod
+    def grown(cls, added: FreshRecords, after: RetainedSet) -> "Chain":
+        """Return the chain of a contribution, which no request is executed with."""
+        # Of a first one it is that of the set.
+        whole = len(added) == after.count
+        root = after.root if whole else folded_root(added.ascending())[0]
+        return cls([], [], root, [], after)
+
+
+def _leaves(removal: Mapping[str, Any]) -> list[Leaf]:
+    return [
+        (parse_base64(record["commitment"]), parse_base64(record["path"]["content"]))
+        for record in removal["records"]
+    ]
+
+
+def _flat(lists: Iterable[list[Leaf]]) -> list[Leaf]:
+    return [leaf for own in lists for leaf in own]

@@ -1,0 +1,223 @@
+"""Measure a version on the model's held-out rows, and remove the rows of those who leave.
+
+The figure is a report: it is published, logged with the version and shown in certificates,
+and decides nothing. The judge measures again, on the file and the rows that are stored then.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import fsum
+from typing import TYPE_CHECKING, Any
+
+from sqlmodel import Session, col, select
+
+from app.ledger.transaction import Transaction
+from app.schemas.requests import Scope
+from app.service.context import Services
+from app.service.models import held_out
+from app.service.models.held_out import HeldOutRows
+from lethe.errors import LetheError
+from models import ErasureRequest, Model, ModelVersion
+from models.database.session import chunks
+from workers.errors import MissingLibraryError, ModelError
+from workers.families import base as family
+from workers.jobs.leases.lease import JobContext
+from workers.jobs.model.chain import BatchMember
+
+if TYPE_CHECKING:  # a worker starts without it
+    from numpy.typing import NDArray
+
+# Of fewer rows a figure tells too much of each: two of them that differ by a row tell whether
+# the model gets that one right.
+LEAST = 20
+DECIMALS = 4  # of a figure; more would let two R² spell out the label of a row between them
+FAILED = (ModelError, LetheError, ArithmeticError, LookupError, TypeError, ValueError)
+Figure = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFigure:
+    """What a version is published with.
+
+    figure: of the rows `after`; None where the model has none. before: those that the log has
+    until then. gone: records that leave them, each with the request that it leaves by.
+    """
+
+    figure: Figure | None = None
+    before: HeldOutRows | None = None
+    after: HeldOutRows | None = None
+    gone: Mapping[str, str] = field(default_factory=dict)
+
+
+def of_upload(job: JobContext, file: bytes, rows: HeldOutRows | None) -> VersionFigure:
+    """Measure a first version on the held-out rows that came with its registration."""
+    return VersionFigure(_figure(job.services, job.model, file, rows), None, rows)
+
+
+def measure(job: JobContext, file: bytes, members: Sequence[BatchMember] = ()) -> VersionFigure:
+    """Measure the file of a version to be published.
+
+    members: whose clients' and subjects' held-out rows leave with it.
+
+    Raises:
+        HeldOutChangedError: The rows are not stored as they were logged.
+    """
+    services = job.services
+    with services.reading() as session:
+        before = held_out.stored(services, session, job.model)
+        owners = [] if before is None else _owners(session, members)
+    if before is None:
+        return VersionFigure()
+    by: dict[str, str] = {}
+
+    def leaves(record: str, client: str, subject: str) -> bool:
+        for request_id, scope in owners:
+            if scope.client in (None, client) and scope.subject in (None, subject):
+                by[record] = request_id
+                return True
+        return False
+
+    after, gone = before.without(leaves)
+    if before.records and not gone:
+        after = before
+    return VersionFigure(_figure(services, job.model, file, after), before, after, by)
+
+
+def settle(job: JobContext, tx: Transaction, model: Model, measured: VersionFigure) -> None:
+    """Store the rows that a version was measured on, in the transaction that publishes it.
+
+    Raises:
+        HeldOutChangedError: They changed since; the transaction must roll back.
+    """
+    before, after = measured.before, measured.after
+    if before is after:
+        held_out.require(job.services, model, None if before is None else before.digest)
+        return
+    held_out.replace(job.services, tx, model, before, after)
+
+
+def judged(services: Services, model: Model, version: ModelVersion) -> Figure:
+    """Return what the judge finds of a version's figure, for the evidence; it never raises.
+
+    The rows may be fewer by then: what cannot be compared is said, and refutes nothing.
+    """
+    published = version.held_out
+    if published is None:
+        return {}
+    try:
+        with services.reading() as session:
+            rows = held_out.stored(services, session, model)
+            file = services.artifacts.get(session, version.head_id)
+    except (LetheError, OSError) as error:
+        return {"heldOut": f"not compared: {type(error).__name__}"}
+    if rows is None or rows.digest != published.get("set"):
+        return {"heldOut": "not compared: held-out rows were removed since"}
+    again = _figure(services, model, file, rows)
+    if again == published:
+        return {"heldOut": f"{spelled(again)}, as published"}
+    return {"heldOut": f"{spelled(again)}, but published was {spelled(published)}"}
+
+
+def spelled(figure: Mapping[str, Any] | None) -> str:
+    """Return a figure in words."""
+    if figure is None:
+        return "no held-out rows"
+    if "withheld" in figure:
+        return f"not measured: {figure['withheld']}"
+    parts = ", ".join(f"{name}: {value}" for name, value in figure.get("parts", {}).items())
+    more = f" ({parts})" if parts else ""
+    return f"{figure.get('metric')} {figure.get('value')} on {figure.get('rows')} rows{more}"
+
+
+def _figure(
+    services: Services, model: Model, file: bytes, rows: HeldOutRows | None
+) -> Figure | None:
+    """Return what a file does on held-out rows: a metric's value, or why there is none."""
+    if rows is None:
+        return None
+    count = len(rows.records)
+    found = {"rows": str(count), "set": rows.digest}
+    if count < LEAST:
+        return {**found, "withheld": f"fewer than {LEAST} rows would tell of single ones"}
+    kind = family.of(model)
+    try:
+        retrieved = kind.retrieve_held_out(services, model, file, rows.features)
+        if retrieved is not None:
+            return {**found, **_retrieved(retrieved)}
+        predicted = kind.predict_held_out(services, model, file, rows.features)
+        if predicted is None:
+            return {**found, "withheld": "this kind of model is not measured"}
+        return {**found, **_scored(predicted, rows.labels, classifies=bool(model.classes))}
+    except MissingLibraryError as error:  # its text is of this installation alone
+        return {**found, "withheld": f"the model could not be evaluated: {error}"}
+    except FAILED as error:
+        return {
+            **found,
+            "withheld": f"the model could not be evaluated ({type(error).__name__})",
+        }
+
+
+def _retrieved(found: family.Retrieval) -> Figure:
+    """Return an index's figure; rows: as many as were looked up."""
+    return {
+        "rows": str(found.queries),
+        "metric": f"recall@{found.neighbours}",
+        "value": _decimal(found.recall),
+        "parts": {"self-retrieval": _decimal(found.itself)},
+    }
+
+
+def _scored(predicted: "NDArray[Any]", labels: "NDArray[Any]", *, classifies: bool) -> Figure:
+    """Return a metric's value; of parts that answer apart their mean, and each.
+
+    Raises:
+        ValueError: What is predicted is not of the labels' shape.
+    """
+    metric = "R2"
+    if classifies:
+        metric = "accuracy" if labels.ndim == 1 else "pixel accuracy"
+    elif labels.min() == labels.max():
+        return {"withheld": "all labels are equal"}
+    score = _accuracy if classifies else _r2
+    if predicted.shape == labels.shape:
+        return {"metric": metric, "value": _decimal(score(predicted, labels))}
+    if predicted.shape[1:] != labels.shape:
+        raise ValueError("what is predicted is not of the labels' shape")
+    # Of a shard without rows all is -1, or NaN, which is not equal to itself.
+    scores = [
+        score(own, labels) if (own >= 0 if classifies else own == own).any() else None
+        for own in predicted
+    ]
+    known = [one for one in scores if one is not None]
+    parts = {
+        f"shard {place}": "no rows" if one is None else _decimal(one)
+        for place, one in enumerate(scores)
+    }
+    return {"metric": metric, "value": _decimal(fsum(known) / len(known)), "parts": parts}
+
+
+def _decimal(value: float) -> str:
+    return f"{value:.{DECIMALS}f}"
+
+
+def _accuracy(predicted: "NDArray[Any]", labels: "NDArray[Any]") -> float:
+    return int((predicted == labels).sum()) / labels.size
+
+
+def _r2(predicted: "NDArray[Any]", labels: "NDArray[Any]") -> float:
+    """Return R², 1 minus the squared error over that of the mean; sums in no order's favour."""
+    mean = fsum(labels.tolist()) / len(labels)
+    spread = fsum(((labels - mean) ** 2).tolist())
+    return 1 - fsum(((labels - predicted) ** 2).tolist()) / spread
+
+
+def _owners(session: Session, members: Sequence[BatchMember]) -> list[tuple[str, Scope]]:
+    """Return the requests for all of a client or subject, with their scopes."""
+    found = []
+    for chunk in chunks([member.request_id for member in members]):
+        query = select(ErasureRequest).where(col(ErasureRequest.id).in_(chunk))
+        for request in session.exec(query):
+            scope = Scope.model_validate(request.scope)
+            if scope.records is None:
+                found.append((request.id, scope))
+    return found

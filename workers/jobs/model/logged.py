@@ -1,0 +1,108 @@
+"""A model's registration and versions as the log has them, to compare the tables with.
+
+Whoever can write to the database can change the tables, and not the log.
+"""
+
+from dataclasses import dataclass
+
+from sqlmodel import Session
+
+from app.ledger.pinned import stored_digest
+from app.ledger.sequencer import Ledger
+from app.problems import UnloggedVersionError
+from app.reconcile import logged_versions
+from app.reconcile.logged_versions import VERSION, versions_of
+from app.reconcile.model_events import model_events
+from lethe.log.entries import Leaf
+from models import Model, ModelVersion
+from workers.errors import RefusedError
+from workers.jobs.model import versions
+
+CHANGED = (
+    "nothing was published: the stored configuration of the model differs from the one that "
+    "was registered in the log; restore its row of the table models from a backup"
+)
+RENAMED = (
+    "nothing was published: the model's current version is not the one that the log has under "
+    "its reference; restore its rows of the tables models and model_versions from a backup"
+)
+
+
+class OtherModelError(RefusedError):
+    """A model's row is not the one that was registered. No result of its job is its fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRegistration:
+    """policy: the logged digest of the policy, empty if the model is not as registered.
+
+    noise: the logged commitment to its noise key, likewise; config: the digests of the
+    registration that is logged and of the model as it is.
+    """
+
+    unchanged: bool
+    policy: str
+    noise: str
+    config: tuple[str, str]
+
+
+def registered(ledger: Ledger, model: Model) -> LoggedRegistration:
+    """Compare a model's row with the last registration before its first version."""
+    found: dict[str, str] = {}
+    for _, leaf in model_events(ledger, model.ref):
+        if leaf.event == VERSION:
+            break
+        if leaf.event == "model.registered":
+            found = dict(leaf.digests)
+    config = found.get("config", ""), stored_digest(model)
+    unchanged = config[0] == config[1]
+    known = found if unchanged else {}
+    return LoggedRegistration(
+        unchanged, known.get("policy", ""), known.get("noise", ""), config
+    )
+
+
+def as_registered(ledger: Ledger, session: Session, model_id: int) -> Model:
+    """Return a model's row, once the log agrees with all that a version is made by.
+
+    Whoever publishes computes from this object and reads no other: a row that was compared
+    and is read again may have been changed in between. In the transaction that publishes it
+    is compared once more.
+
+    Raises:
+        OtherModelError: The row is not as it was registered, or not of its versions.
+        LetheError: The log itself cannot be read, or is not the one that was signed.
+    """
+    model = session.get_one(Model, model_id)
+    if not registered(ledger, model).unchanged:
+        raise OtherModelError(CHANGED)
+    # Two rows that swapped their references are each as somebody registered one.
+    if (current := versions.current(session, model)) is not None:
+        logged = versions_of(ledger, model)[current.number - 1 : current.number]
+        if [index for index, _ in logged] != [current.log_index]:
+            raise OtherModelError(RENAMED)
+    return model
+
+
+class NotLoggedError(RefusedError):
+    """A table says otherwise of a version than the log."""
+
+
+def logged_leaf(ledger: Ledger, model: Model, version: ModelVersion) -> Leaf:
+    """Return the log's entry of a version, as `app.reconcile` finds it.
+
+    Raises NotLoggedError where the table's row points at another entry, or says otherwise.
+    """
+    try:
+        return logged_versions.logged_leaf(ledger, model, version)
+    except UnloggedVersionError as error:
+        raise NotLoggedError(str(error)) from None
+
+
+def check_logged(ledger: Ledger, model: Model, *versions: ModelVersion) -> None:
+    """Check that head, rows and retained set of versions are those that were published.
+
+    Raises NotLoggedError where a table says otherwise than the version's entry.
+    """
+    for version in versions:
+        logged_leaf(ledger, model, version)

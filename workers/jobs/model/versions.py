@@ -1,0 +1,234 @@
+"""A model's versions: load the current state, publish the next, withdraw the earlier."""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import delete, update
+from sqlmodel import Session, col, exists, select
+
+from app import retained_pages
+from app.ledger.journal import record_model_event
+from app.ledger.pinned import digest_of
+from app.ledger.transaction import Transaction
+from app.retained_pages import RetainedSet
+from app.service.context import Services
+from models import (
+    Artifact,
+    Model,
+    ModelVersion,
+    Record,
+    Subject,
+)
+from models.database import bulk
+from models.database.session import chunks, read_by_id
+from workers.jobs.draft import ShreddedArtifact
+from workers.jobs.leases.lease import Lease
+from workers.jobs.update import Encoded, FreshRecords, Owner, split
+
+if TYPE_CHECKING:  # a worker starts without it
+    import numpy as np
+    from numpy.typing import NDArray
+
+REPEATED = "model.repeated"
+
+
+def current(session: Session, model: Model) -> ModelVersion | None:
+    """Return a model's current version's row."""
+    if model.current_version is None:
+        return None
+    assert model.id is not None
+    return numbered(session, model.id, model.current_version)
+
+
+def numbered(session: Session, model_id: int, number: int) -> ModelVersion:
+    """Return the row of a model's version by its number."""
+    return session.exec(
+        select(ModelVersion).where(
+            ModelVersion.model_id == model_id, ModelVersion.number == number
+        )
+    ).one()
+
+
+def commitments_of(session: Session, model_id: int, records: Collection[str]) -> list[bytes]:
+    """Return the sorted commitments of some of a model's retained records."""
+    found: list[bytes] = []
+    for chunk in chunks(sorted(records)):
+        query = select(Record.commitment).where(
+            Record.model_id == model_id, col(Record.record).in_(chunk)
+        )
+        found += [bytes(value) for value in session.exec(query)]
+    return sorted(found)
+
+
+def add_records(
+    session: Session,
+    model_id: int,
+    fresh: FreshRecords,
+    subjects: "NDArray[np.int64]",
+    *,
+    keep_order: bool,
+) -> None:
+    """Take records into the training set: each with its subject's id, salt and leaf.
+
+    subjects (n,): of the records, in their order. keep_order: whether the table's rows are to
+    be in that order too, which method audits draw from. In the order of their commitments an
+    index grows at its end alone, and the insertion takes a fifth less.
+    """
+    import numpy as np
+
+    session.flush()
+    order = np.arange(len(fresh)) if keep_order else fresh.order
+
+    def blocks() -> Iterator[list[list[Any]]]:
+        for start in range(0, len(order), bulk.BLOCK):
+            own = order[start : start + bulk.BLOCK]
+            yield [
+                [model_id] * len(own),
+                subjects[own].tolist(),
+                [fresh.records[place] for place in own.tolist()],
+                split(fresh.salts[own]),
+                split(fresh.commitments[own]),
+                split(fresh.contents[own]),
+            ]
+
+    names = ("model_id", "subject_id", "record", "salt", "commitment", "content")
+    bulk.insert_blocks(session.connection(), Record, names, blocks())
+
+
+def remove_records(session: Session, model_id: int, records: list[str]) -> int:
+    """Take records out of the training set, whoever claimed them; return how many.
+
+    Of a client or subject that has none left the names go too.
+    """
+    session.flush()  # or what is expired below would lose changes that are not written
+    removed = 0
+    owners: set[int] = set()
+    for chunk in chunks(records):
+        leaving = [col(Record.model_id) == model_id, col(Record.record).in_(chunk)]
+        owners.update(session.exec(select(Record.subject_id).where(*leaving).distinct()))
+        removed += session.connection().execute(delete(Record).where(*leaving)).rowcount
+    forget_names(session, owners)
+    session.expire_all()
+    return removed
+
+
+def publish(
+    services: Services,
+    tx: Transaction,
+    model: Model,
+    lease: Lease,
+    encoded: Encoded,
+    retained: RetainedSet,
+    links: Sequence[bytes] = (),
+    added: bytes | None = None,
+    figure: dict[str, Any] | None = None,
+) -> ModelVersion:
+    """Make a state the model's next version, over the retained set that it was made from.
+
+    `links` are the roots between those of the version before and `retained`, where several
+    requests were executed at once: the log holds the whole chain that their certificates
+    name in parts. added: the root of a contribution that made the version. figure: what it
+    does on held-out rows. The event is in the log before any verifier draws a seed.
+    """
+    assert model.id is not None
+    session = tx.session
+    head = services.artifacts.put(session, "head", encoded.head)
+    state = services.artifacts.put(session, "state", encoded.state)
+    number = (model.current_version or 0) + 1
+    index = record_model_event(
+        tx,
+        model.ref,
+        "model.version",
+        {
+            "head": encoded.head_digest,
+            "statistics": encoded.statistics,
+            # Of salted commitments and salted digests: says nothing of a person.
+            "retained": retained.root.hex(),
+            **({"added": added.hex()} if added is not None else {}),
+            **({"held-out": digest_of(figure)} if figure is not None else {}),
+            **({"start": encoded.start} if encoded.start is not None else {}),
+            **{f"retained-{number}": root.hex() for number, root in enumerate(links, 1)},
+        },
+    )
+    version = ModelVersion(
+        model_id=model.id,
+        number=number,
+        job_id=lease.job_id,
+        attempt=lease.attempt,
+        head_id=head.id,
+        state_id=state.id,
+        head_digest=encoded.head_digest,
+        statistics_digest=encoded.statistics,
+        retained_root=retained.root,
+        retained_count=retained.count,
+        held_out=figure,
+        log_index=index,
+        created_at=tx.now,
+    )
+    session.add(version)
+    retained_pages.write(session, model.id, retained)
+    model.current_version = number
+    model.state = "ready"
+    session.flush()
+    return version
+
+
+def record_repeated(tx: Transaction, model: Model, version: ModelVersion) -> None:
+    """Log that the training of a version was repeated, bit for bit."""
+    digests = {"head": version.head_digest, "statistics": version.statistics_digest}
+    record_model_event(tx, model.ref, REPEATED, digests)
+
+
+def withdraw_earlier(
+    services: Services, tx: Transaction, model: Model, keep: ModelVersion
+) -> list[ShreddedArtifact]:
+    """Shred heads and states of all versions before `keep`; returns what was shredded now."""
+    earlier = select(ModelVersion).where(
+        ModelVersion.model_id == model.id,
+        col(ModelVersion.number) < keep.number,
+        col(ModelVersion.withdrawn_at).is_(None),
+    )
+    found = tx.session.exec(earlier).all()
+    for version in found:
+        version.withdrawn_at = tx.now
+    ids = [one for version in found for one in (version.head_id, version.state_id)]
+    read_by_id(tx.session, Artifact, ids)
+    shredded = (shred(services, tx.session, artifact_id) for artifact_id in ids)
+    return [one for one in shredded if one is not None]
+
+
+def shred(services: Services, session: Session, artifact_id: str) -> ShreddedArtifact | None:
+    """Destroy an artifact's key; None if that was done before."""
+    if session.get_one(Artifact, artifact_id).wrapped_key is None:
+        return None
+    return ShreddedArtifact(artifact_id, services.artifacts.shred(session, artifact_id))
+
+
+def find_subject(session: Session, model_id: int, owner: Owner) -> Subject | None:
+    """Return the row of (client, subject), also if its names were destroyed."""
+    query = select(Subject).where(
+        Subject.model_id == model_id,
+        Subject.client_tag == owner[0],
+        Subject.subject_tag == owner[1],
+    )
+    return session.exec(query).first()
+
+
+def named_subject(session: Session, model_id: int, owner: Owner) -> Subject:
+    """Return the row of (client, subject), made if there is none; it gets its names again."""
+    found = find_subject(session, model_id, owner)
+    if found is None:
+        found = Subject(model_id=model_id, client_tag=owner[0], subject_tag=owner[1])
+        session.add(found)
+    if found.client is None:
+        found.client, found.subject = owner
+    session.flush()
+    return found
+
+
+def forget_names(session: Session, subjects: Collection[int]) -> None:
+    """Destroy the names of those among `subjects` of whom no record is left."""
+    for chunk in chunks(sorted(subjects)):
+        holds = exists().where(col(Record.subject_id) == col(Subject.id))
+        statement = update(Subject).where(col(Subject.id).in_(chunk), ~holds)
+        session.connection().execute(statement.values(client=None, subject=None))

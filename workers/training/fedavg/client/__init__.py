@@ -1,0 +1,1 @@
+"""A client's end of a round: its rows as tensors, local training, losses, curvature."""

@@ -1,0 +1,112 @@
+"""What a client does with a round task: the ClientOpt of PUF's Algorithm 1."""
+
+import time
+from collections.abc import Iterator
+from math import ceil
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from workers.errors import RefusedError
+from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask, check_data
+from workers.training.fedavg.client.flops import training_flops
+from workers.training.fedavg.client.losses import loss_of
+from workers.training.fedavg.config import LocalConfig
+from workers.training.fedavg.seeds import stream
+from workers.training.networks.weights import difference, weights_of, with_weights
+
+
+def train_locally(
+    task: RoundTask, data: ClientData, device: torch.device | str = "cpu"
+) -> ClientUpdate:
+    """Return the update of one client: a function of task, data and device alone.
+
+    Run it inside `deterministic()` for equal bits. A step that diverges yields an update
+    with NaN: the server drops it by name. Raises RefusedError for weights or data that
+    do not fit the network.
+    """
+    started = time.perf_counter()
+    config = task.config
+    module = with_weights(task.network, task.weights, device)
+    check_data(task.network, data)
+    if config.augment != "none" and data.inputs.ndim != 4:
+        raise RefusedError("augment: only images can be cropped")
+    optimizer = _optimizer(config, module, task.round)
+    augmented = stream(task.seed, "augment")
+    inputs, targets = data.inputs.to(device), data.targets.to(device)
+    total = torch.zeros((), dtype=torch.float64, device=device)
+    seen = steps = 0
+    module.train()
+    for rows in batches(len(data), config, task.seed):
+        at = rows.to(device)
+        batch = inputs[at]
+        if config.augment == "crop-flip":
+            batch = crop_flip(batch, augmented)
+        mixed = config.precision == "bfloat16"
+        with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=mixed):
+            logits = module(batch)
+        loss = loss_of(config.loss, logits, targets[at])
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        if config.clip_norm:
+            nn.utils.clip_grad_norm_(module.parameters(), config.clip_norm)
+        optimizer.step()
+        total += loss.detach().double() * len(rows)
+        seen += len(rows)
+        steps += 1
+    return ClientUpdate(
+        round=task.round,
+        client=task.client,
+        base=task.base,
+        delta=difference(weights_of(module), task.weights),
+        samples=len(data),
+        steps=steps,
+        loss=float(total) / seen,
+        flops=seen * training_flops(task.network, config.loss),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def batches(samples: int, config: LocalConfig, seed: int) -> Iterator[torch.Tensor]:
+    """Yield the rows (m,) int64 of each step, m <= batch_size; every epoch in a new order."""
+    size = config.batch_size
+    each = -(-samples // size)
+    left = max(1, ceil(config.epochs * each))
+    for epoch in range(ceil(left / each)):
+        order = torch.from_numpy(stream(seed, "order", epoch).permutation(samples))
+        for start in range(0, min(left, each) * size, size):
+            yield order[start : start + size]
+        left -= each
+
+
+def _optimizer(config: LocalConfig, module: nn.Module, round: int) -> torch.optim.Optimizer:
+    weights, rate, decay = list(module.parameters()), config.rate(round), config.weight_decay
+    if config.optimizer == "adam":
+        return torch.optim.Adam(weights, rate, weight_decay=decay)
+    if config.optimizer == "adamw":
+        return torch.optim.AdamW(weights, rate, weight_decay=decay)
+    return torch.optim.SGD(weights, rate, momentum=config.momentum, weight_decay=decay)
+
+
+MARGIN = 4  # pixels of zeros on each side before the crop, as for CIFAR since He et al. 2016
+
+
+def crop_flip(images: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+    """Return images (n, c, h, w), each shifted by up to 4 pixels and perhaps mirrored."""
+    n, _, height, width = images.shape
+    padded = functional.pad(images, (MARGIN, MARGIN, MARGIN, MARGIN))
+    top, left = rng.integers(0, 2 * MARGIN + 1, (2, n))
+    mirror = rng.random(n) < 0.5
+    rows = top[:, None] + np.arange(height)
+    columns = left[:, None] + np.where(
+        mirror[:, None], np.arange(width)[::-1], np.arange(width)
+    )
+    at = [torch.from_numpy(index).to(images.device) for index in (rows, columns)]
+    picked = padded.permute(0, 2, 3, 1)[
+        torch.arange(n, device=images.device)[:, None, None],
+        at[0][:, :, None],
+        at[1][:, None, :],
+    ]
+    return picked.permute(0, 3, 1, 2).contiguous()
