@@ -106,7 +106,9 @@ def test_an_extension_and_a_refusal_come_with_reason_and_remedies(
     assert "Reason: the request is complex (GDPR Art. 12(3))" in extended
     assert due > case["due_at"]
     assert due[:10] in extended
-    assert "refused. Reason: the data is needed for legal claims (GDPR Art. 17(3)(e))" in refused
+    assert (
+        "refused. Reason: the data is needed for legal claims (GDPR Art. 17(3)(e))" in refused
+    )
     for said in (extended, refused):
         assert "complain to a data protection authority" in said
         assert "test " not in said.lower().replace("testserver", "")  # no officer's name

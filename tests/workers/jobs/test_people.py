@@ -148,7 +148,9 @@ def test_identities_of_a_model_come_later_by_import(installation: Installation) 
     assert people.import_identities(installation.services, "small", listed, "desk") == 0
     assert found(installation, f"email={EVE}").learned == ("r2", "r3")
     with pytest.raises(UnknownRecordError) as refused:
-        people.import_identities(installation.services, "small", [*listed, ("secret", eve)], "desk")
+        people.import_identities(
+            installation.services, "small", [*listed, ("secret", eve)], "desk"
+        )
     assert refused.value.members == {"places": "4"}
     assert "secret" not in refused.value.detail
     installation.check()
