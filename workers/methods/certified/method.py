@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import frexp, ldexp
 from time import perf_counter
+from typing import ClassVar
 
 from workers.errors import RefusedError
 from workers.methods.certified.budget import Budget
@@ -53,6 +54,9 @@ class CertifiedNewton:
     Raises RefusedError for a value out of range.
     """
 
+    id: ClassVar[str] = "certified-newton"
+    version: ClassVar[str] = "1"
+    needs: ClassVar[frozenset[Need]] = frozenset()
     steps: int = 20
     iterations: int = 200
     tolerance: float = TOLERANCE
@@ -79,21 +83,6 @@ class CertifiedNewton:
                 raise RefusedError(f"{name}: must be an integer, 0 or more")
         if self.sigma != 0:
             _ = self.budget
-
-    @property
-    def id(self) -> str:
-        """The method's name."""
-        return "certified-newton"
-
-    @property
-    def version(self) -> str:
-        """The method's version."""
-        return "1"
-
-    @property
-    def needs(self) -> frozenset[Need]:
-        """Nothing of those who leave: only that everybody who stays answers."""
-        return frozenset()
 
     @property
     def budget(self) -> Budget:

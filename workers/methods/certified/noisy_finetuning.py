@@ -7,6 +7,7 @@ model's committed key, and so the judge repeats the run bit for bit.
 
 from dataclasses import dataclass, replace
 from time import perf_counter
+from typing import ClassVar
 
 from workers.errors import RefusedError
 from workers.methods.certified.accounting import Promise, shift_squares, sigma_for
@@ -28,6 +29,9 @@ class NoisyFinetuning:
     so that no two releases share their noise. Raises RefusedError for a value out of range.
     """
 
+    id: ClassVar[str] = "noisy-finetuning"
+    version: ClassVar[str] = "1"
+    needs: ClassVar[frozenset[Need]] = frozenset()
     steps: int = 4
     learning_rate: float = 0.1
     pull: float = 0.0
@@ -46,21 +50,6 @@ class NoisyFinetuning:
             if type(value) is not int or value < 0:
                 raise RefusedError(f"{name}: must be an integer, 0 or more")
         _ = self.chosen
-
-    @property
-    def id(self) -> str:
-        """The method's name."""
-        return "noisy-finetuning"
-
-    @property
-    def version(self) -> str:
-        """The method's version."""
-        return "1"
-
-    @property
-    def needs(self) -> frozenset[Need]:
-        """Nothing of those who leave: only that everybody who stays answers."""
-        return frozenset()
 
     @property
     def chosen(self) -> NoisySteps:

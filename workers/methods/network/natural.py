@@ -4,6 +4,7 @@ The control of PUF's section V-B. What a method forgets beyond this, it forgets 
 """
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from workers.methods.network.base import Hooks, Need, Unlearned, UnlearningCase, method
 from workers.methods.network.recovery import Recovery, Step, step_and_recover
@@ -15,22 +16,10 @@ from workers.training.fedavg.base import Work
 class Natural:
     """Ordinary rounds among those who stay."""
 
+    id: ClassVar[str] = "natural"
+    version: ClassVar[str] = "2"
+    needs: ClassVar[frozenset[Need]] = frozenset()  # nothing
     recovery: Recovery = field(default_factory=Recovery)
-
-    @property
-    def id(self) -> str:
-        """The method's name."""
-        return "natural"
-
-    @property
-    def version(self) -> str:
-        """The method's version."""
-        return "2"
-
-    @property
-    def needs(self) -> frozenset[Need]:
-        """Nothing."""
-        return frozenset()
 
     def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the model after recovery. Raises as `step_and_recover`."""

@@ -13,7 +13,7 @@ line 15, leaves |D_i| out, against equations 5 and 6: `weighting="as-printed"` d
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 
@@ -57,6 +57,7 @@ class Puf:
     Raises RefusedError for a value out of range.
     """
 
+    version: ClassVar[str] = "2"
     mode: Mode
     unlearning_rate: float | None = None
     retained_rate: float = 1.0
@@ -89,11 +90,6 @@ class Puf:
     def id(self) -> str:
         """The method's name."""
         return f"puf-{self.mode}"
-
-    @property
-    def version(self) -> str:
-        """The method's version."""
-        return "2"
 
     @property
     def needs(self) -> frozenset[Need]:

@@ -5,6 +5,7 @@ training's: the result is, bit for bit, the model of a federation they never joi
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from workers.errors import RefusedError
 from workers.methods.network.base import (
@@ -31,20 +32,9 @@ from workers.training.networks.weights import Weights, initial_weights
 class Retrain:
     """config.rounds rounds among those who stay, from the weights that training began with."""
 
-    @property
-    def id(self) -> str:
-        """The method's name."""
-        return "retrain"
-
-    @property
-    def version(self) -> str:
-        """The method's version."""
-        return "2"
-
-    @property
-    def needs(self) -> frozenset[Need]:
-        """Nothing."""
-        return frozenset()
+    id: ClassVar[str] = "retrain"
+    version: ClassVar[str] = "2"
+    needs: ClassVar[frozenset[Need]] = frozenset()  # nothing
 
     def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the retrained model. `resume` is a checkpoint of this very retraining.

@@ -5,15 +5,19 @@ baselines differ in their loss alone. Augmentation is for rows that stay, never 
 forget, as in PUF's section V-A.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import isfinite
+from typing import ClassVar
 
 import torch
 from torch import nn
 
 from workers.errors import RefusedError
-from workers.methods.network.base import UnlearningCase
+from workers.methods.network.base import Hooks, Need, Unlearned, UnlearningCase
+from workers.methods.network.baselines.central import Gathered, Pool, Tell, unlearn
+from workers.methods.network.recovery import Recovery, Step
 from workers.training.fedavg.base import ClientData, Work
 from workers.training.fedavg.client.flops import training_flops
 from workers.training.fedavg.client.local import batches, crop_flip
@@ -48,6 +52,39 @@ class Passes:
         rate = config.rate(round) if self.learning_rate is None else self.learning_rate
         size = config.batch_size if self.batch_size is None else self.batch_size
         return replace(config, epochs=1.0, learning_rate=rate, decay=1.0, batch_size=size)
+
+
+@dataclass(frozen=True, slots=True)
+class DescentMethod(ABC):
+    """What the baselines share that take minibatch steps over pooled rows.
+
+    epochs, learning_rate and batch_size as `Passes`; of the papers none has recovery. Raises
+    RefusedError for a value out of range.
+    """
+
+    id: ClassVar[str]
+    version: ClassVar[str] = "1"
+    needs: ClassVar[frozenset[Need]] = frozenset({"targets"})  # those who leave, once more
+    pools: ClassVar[frozenset[Pool]] = frozenset({"forget", "retained"})  # all rows
+    epochs: int = 10
+    learning_rate: float | None = None
+    batch_size: int | None = None
+    recovery: Recovery = field(default_factory=lambda: Recovery(rounds=0))
+
+    def __post_init__(self) -> None:
+        self.passes()
+
+    def passes(self) -> Passes:
+        """Return the epochs, with rate and batch size."""
+        return Passes(self.epochs, self.learning_rate, self.batch_size)
+
+    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
+        """Return the model after all epochs. Raises as `central.unlearn`."""
+        return unlearn(self, case, hooks)
+
+    @abstractmethod
+    def step(self, case: UnlearningCase, rows: Gathered, tell: Tell) -> Step:
+        """Return the weights after all epochs."""
 
 
 class Descent:

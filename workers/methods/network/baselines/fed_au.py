@@ -15,6 +15,7 @@ weights of its own seed: training needs no change, and the targets are needed on
 import time
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -58,6 +59,9 @@ class FedAU:
     Raises RefusedError for a value out of range.
     """
 
+    id: ClassVar[str] = "fed-au"
+    version: ClassVar[str] = "1"
+    needs: ClassVar[frozenset[Need]] = frozenset({"targets"})  # the targets once more
     alpha: float = 0.04
     epochs: float = 10.0
     learning_rate: float | None = None
@@ -67,21 +71,6 @@ class FedAU:
         if not 0 <= self.alpha <= 1:
             raise RefusedError("alpha: must lie between 0 and 1")
         self._local(LocalConfig(), 1)
-
-    @property
-    def id(self) -> str:
-        """The method's name."""
-        return "fed-au"
-
-    @property
-    def version(self) -> str:
-        """The method's version."""
-        return "1"
-
-    @property
-    def needs(self) -> frozenset[Need]:
-        """The targets once more."""
-        return frozenset({"targets"})
 
     def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the model after mixing and recovery.

@@ -14,6 +14,7 @@ that M_d begins at random weights, and that its predictions are hard labels.
 """
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 
@@ -47,6 +48,9 @@ from workers.training.networks.weights import Weights, initial_weights, size_of,
 class MoDe:
     """Momentum degradation and memory guidance. Raises RefusedError for values out of range."""
 
+    id: ClassVar[str] = "mode"
+    version: ClassVar[str] = "1"
+    needs: ClassVar[frozenset[Need]] = frozenset({"targets"})
     degradation_rounds: int = 6
     guidance_rounds: int = 10
     momentum: float = 0.95
@@ -61,21 +65,6 @@ class MoDe:
         if not 0 <= self.momentum <= 1:
             raise RefusedError("momentum: must lie between 0 and 1")
         LocalConfig(learning_rate=self.guidance_rate)  # refuses what is no rate
-
-    @property
-    def id(self) -> str:
-        """The method's name."""
-        return "mode"
-
-    @property
-    def version(self) -> str:
-        """The method's version."""
-        return "1"
-
-    @property
-    def needs(self) -> frozenset[Need]:
-        """The targets, in every round of the guidance."""
-        return frozenset({"targets"})
 
     def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the guided model. `resume` goes on after the guidance, never within.

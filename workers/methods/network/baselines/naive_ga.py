@@ -9,6 +9,7 @@ and no recovery follows. Several targets ascend each by itself and are averaged 
 """
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from workers.methods.network.base import (
     Hooks,
@@ -36,6 +37,9 @@ class NaiveGA:
     clip_norm 0: not clipped. Raises RefusedError for a value out of range.
     """
 
+    id: ClassVar[str] = "naive-ga"
+    version: ClassVar[str] = "1"
+    needs: ClassVar[frozenset[Need]] = frozenset({"targets"})  # the targets once more
     epochs: float = 10.0
     learning_rate: float | None = None
     momentum: float = 0.0
@@ -44,21 +48,6 @@ class NaiveGA:
 
     def __post_init__(self) -> None:
         self._local(LocalConfig(), 1)
-
-    @property
-    def id(self) -> str:
-        """The method's name."""
-        return "naive-ga"
-
-    @property
-    def version(self) -> str:
-        """The method's version."""
-        return "1"
-
-    @property
-    def needs(self) -> frozenset[Need]:
-        """The targets once more."""
-        return frozenset({"targets"})
 
     def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the model after the ascent.

@@ -12,62 +12,37 @@ of each set; an epoch is a pass over the rows that stay, and those to forget com
 as needed. That pairing is a choice: the paper was read in summaries only.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
 from workers.errors import RefusedError
-from workers.methods.network.base import Hooks, Need, Unlearned, UnlearningCase, method
-from workers.methods.network.baselines.central import Gathered, Pool, Tell, unlearn
-from workers.methods.network.baselines.descent import Batch, Descent, Passes
-from workers.methods.network.recovery import Recovery, Step
+from workers.methods.network.base import UnlearningCase, method
+from workers.methods.network.baselines.central import Gathered, Tell
+from workers.methods.network.baselines.descent import Batch, Descent, DescentMethod
+from workers.methods.network.recovery import Step
 from workers.training.fedavg.client.flops import training_flops
 from workers.training.fedavg.seeds import derive
 
 
 @method("neg-grad-plus")
 @dataclass(frozen=True, slots=True)
-class NegGradPlus:
+class NegGradPlus(DescentMethod):
     """balance is β: 1 is Finetune, 0 NegGrad. Raises RefusedError for a value out of range."""
 
+    id: ClassVar[str] = "neg-grad-plus"
     balance: float = 0.95
-    epochs: int = 10
     learning_rate: float | None = 1e-3
-    batch_size: int | None = None
-    recovery: Recovery = field(default_factory=lambda: Recovery(rounds=0))
 
     def __post_init__(self) -> None:
-        self._passes()
+        DescentMethod.__post_init__(self)
         if not 0 <= self.balance <= 1:
             raise RefusedError("balance: must be a number from 0 to 1")
 
-    @property
-    def id(self) -> str:
-        """The method's name."""
-        return "neg-grad-plus"
-
-    @property
-    def version(self) -> str:
-        """The method's version."""
-        return "1"
-
-    @property
-    def needs(self) -> frozenset[Need]:
-        """Those who leave, once more."""
-        return frozenset({"targets"})
-
-    @property
-    def pools(self) -> frozenset[Pool]:
-        """All rows."""
-        return frozenset({"forget", "retained"})
-
-    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
-        """Return the model after all epochs. Raises as `central.unlearn`."""
-        return unlearn(self, case, hooks)
-
     def step(self, case: UnlearningCase, rows: Gathered, tell: Tell) -> Step:
         """Return the weights after all epochs."""
-        descent = Descent(case, self._passes(), rows.device)
+        descent = Descent(case, self.passes(), rows.device)
         forget = descent.cycle(rows.leave, seed=derive(rows.seed, "forget"))
         each = training_flops(case.network, descent.config.loss)
 
@@ -82,6 +57,3 @@ class NegGradPlus:
             tell(epoch + 1, self.epochs, mean)
         notes = {"neg-grad.balance": f"{self.balance:.6g}", **descent.notes(self.epochs)}
         return Step(descent.weights, descent.work, notes)
-
-    def _passes(self) -> Passes:
-        return Passes(self.epochs, self.learning_rate, self.batch_size)

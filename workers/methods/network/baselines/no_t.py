@@ -7,6 +7,7 @@ negation is the same (PUF): what it forgets selectively, the recovery does.
 """
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from workers.methods.network.base import Hooks, Need, Unlearned, UnlearningCase, method
 from workers.methods.network.baselines.layers import first_kernel
@@ -19,22 +20,10 @@ from workers.training.fedavg.base import Work
 class NoT:
     """Negation and recovery."""
 
+    id: ClassVar[str] = "not"
+    version: ClassVar[str] = "1"
+    needs: ClassVar[frozenset[Need]] = frozenset()  # nothing
     recovery: Recovery = field(default_factory=Recovery)
-
-    @property
-    def id(self) -> str:
-        """The method's name."""
-        return "not"
-
-    @property
-    def version(self) -> str:
-        """The method's version."""
-        return "1"
-
-    @property
-    def needs(self) -> frozenset[Need]:
-        """Nothing."""
-        return frozenset()
 
     def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the model after negation and recovery. Raises as `step_and_recover`."""

@@ -7,56 +7,27 @@ labels are drawn once, uniformly over the *other* classes: a common implementati
 label in c right at a time. Here none ever is. Of pixels each is drawn by itself.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
 
 from workers.errors import RefusedError
-from workers.methods.network.base import Hooks, Need, Unlearned, UnlearningCase, method
-from workers.methods.network.baselines.central import Gathered, Pool, Tell, unlearn
-from workers.methods.network.baselines.descent import Descent, Passes
-from workers.methods.network.recovery import Recovery, Step
+from workers.methods.network.base import UnlearningCase, method
+from workers.methods.network.baselines.central import Gathered, Tell
+from workers.methods.network.baselines.descent import Descent, DescentMethod
+from workers.methods.network.recovery import Step
 from workers.training.fedavg.base import ClientData
 from workers.training.fedavg.seeds import derive, stream
 
 
 @method("random-label")
 @dataclass(frozen=True, slots=True)
-class RandomLabel:
+class RandomLabel(DescentMethod):
     """Ordinary minibatch steps on all rows, in one shuffled order."""
 
-    epochs: int = 10
-    learning_rate: float | None = None
-    batch_size: int | None = None
-    recovery: Recovery = field(default_factory=lambda: Recovery(rounds=0))
-
-    def __post_init__(self) -> None:
-        self._passes()
-
-    @property
-    def id(self) -> str:
-        """The method's name."""
-        return "random-label"
-
-    @property
-    def version(self) -> str:
-        """The method's version."""
-        return "1"
-
-    @property
-    def needs(self) -> frozenset[Need]:
-        """Those who leave, once more."""
-        return frozenset({"targets"})
-
-    @property
-    def pools(self) -> frozenset[Pool]:
-        """All rows."""
-        return frozenset({"forget", "retained"})
-
-    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
-        """Return the model after all epochs. Raises as `central.unlearn`."""
-        return unlearn(self, case, hooks)
+    id: ClassVar[str] = "random-label"
 
     def step(self, case: UnlearningCase, rows: Gathered, tell: Tell) -> Step:
         """Return the weights after all epochs. Rows are not augmented: the sets are mixed."""
@@ -65,15 +36,12 @@ class RandomLabel:
             torch.cat([rows.stay.inputs, rows.leave.inputs]),
             torch.cat([rows.stay.targets, wrong]),
         )
-        descent = Descent(case, self._passes(), rows.device)
+        descent = Descent(case, self.passes(), rows.device)
         for epoch in range(self.epochs):
             loss = descent.epoch(mixed, descent.loss, seed=derive(rows.seed, "epoch", epoch))
             tell(epoch + 1, self.epochs, loss)
         notes = {"labels.drawn": "once, uniform over the other classes"}
         return Step(descent.weights, descent.work, {**notes, **descent.notes(self.epochs)})
-
-    def _passes(self) -> Passes:
-        return Passes(self.epochs, self.learning_rate, self.batch_size)
 
 
 def other_labels(targets: torch.Tensor, classes: int, seed: int) -> torch.Tensor:

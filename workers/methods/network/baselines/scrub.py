@@ -16,17 +16,18 @@ At the start student and teacher are equal, where KL has no slope: the first max
 nothing but rounding (and weight decay). With adam, which scales that up, prefer sgd.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import isfinite
+from typing import ClassVar
 
 import torch
 from torch.nn import functional
 
 from workers.errors import RefusedError
-from workers.methods.network.base import Hooks, Need, Unlearned, UnlearningCase, method
-from workers.methods.network.baselines.central import Gathered, Pool, Tell, unlearn
-from workers.methods.network.baselines.descent import Batch, Descent, Passes
-from workers.methods.network.recovery import Recovery, Step
+from workers.methods.network.base import UnlearningCase, method
+from workers.methods.network.baselines.central import Gathered, Tell
+from workers.methods.network.baselines.descent import Batch, Descent, DescentMethod
+from workers.methods.network.recovery import Step
 from workers.training.fedavg.client.flops import forward_flops
 from workers.training.fedavg.client.losses import loss_of
 from workers.training.fedavg.seeds import derive
@@ -35,23 +36,22 @@ from workers.training.networks.weights import with_weights
 
 @method("scrub")
 @dataclass(frozen=True, slots=True)
-class Scrub:
+class Scrub(DescentMethod):
     """max_steps of the epochs begin with an ascent; alpha, gamma and T as above.
 
     Raises RefusedError for a value out of range.
     """
 
+    id: ClassVar[str] = "scrub"
     epochs: int = 5
     max_steps: int = 4
     alpha: float = 0.5
     gamma: float = 0.5
     temperature: float = 4.0
     learning_rate: float | None = 5e-3
-    batch_size: int | None = None
-    recovery: Recovery = field(default_factory=lambda: Recovery(rounds=0))
 
     def __post_init__(self) -> None:
-        self._passes()
+        DescentMethod.__post_init__(self)
         if type(self.max_steps) is not int or not 0 <= self.max_steps <= self.epochs:
             raise RefusedError("max_steps: must be an integer from 0 to epochs")
         for name in ("alpha", "gamma"):
@@ -60,33 +60,9 @@ class Scrub:
         if not (isfinite(self.temperature) and self.temperature > 0):
             raise RefusedError("temperature: must be a positive number")
 
-    @property
-    def id(self) -> str:
-        """The method's name."""
-        return "scrub"
-
-    @property
-    def version(self) -> str:
-        """The method's version."""
-        return "1"
-
-    @property
-    def needs(self) -> frozenset[Need]:
-        """Those who leave, once more."""
-        return frozenset({"targets"})
-
-    @property
-    def pools(self) -> frozenset[Pool]:
-        """All rows."""
-        return frozenset({"forget", "retained"})
-
-    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
-        """Return the model after all epochs. Raises as `central.unlearn`."""
-        return unlearn(self, case, hooks)
-
     def step(self, case: UnlearningCase, rows: Gathered, tell: Tell) -> Step:
         """Return the student's weights after all epochs."""
-        descent = Descent(case, self._passes(), rows.device)
+        descent = Descent(case, self.passes(), rows.device)
         teacher = with_weights(case.network, case.weights, rows.device).eval()
         each = forward_flops(case.network)
 
@@ -118,9 +94,6 @@ class Scrub:
             "scrub.temperature": f"{self.temperature:.6g}",
         }
         return Step(descent.weights, descent.work, {**notes, **descent.notes(self.epochs)})
-
-    def _passes(self) -> Passes:
-        return Passes(self.epochs, self.learning_rate, self.batch_size)
 
 
 def distance(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:

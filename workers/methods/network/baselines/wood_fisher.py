@@ -24,6 +24,7 @@ is a guard. 100 samples did as well there as 1000, whose N²P operations exceede
 
 from dataclasses import dataclass, field, replace
 from math import isfinite
+from typing import ClassVar
 
 import torch
 
@@ -50,6 +51,9 @@ class WoodFisher:
     Raises RefusedError for a value out of range.
     """
 
+    id: ClassVar[str] = "wood-fisher"
+    version: ClassVar[str] = "1"
+    pools: ClassVar[frozenset[Pool]] = frozenset({"forget", "retained"})  # all rows
     scale: float = 1.0
     damping: float = 1.0
     samples: int = 1000
@@ -67,26 +71,11 @@ class WoodFisher:
             raise RefusedError("memory: must be a number of bytes")
 
     @property
-    def id(self) -> str:
-        """The method's name."""
-        return "wood-fisher"
-
-    @property
-    def version(self) -> str:
-        """The method's version."""
-        return "1"
-
-    @property
     def needs(self) -> frozenset[Need]:
         """Those who leave, once more; validation rows where the step is guarded."""
         if self.guard is None:
             return frozenset({"targets"})
         return frozenset({"targets", "validation"})
-
-    @property
-    def pools(self) -> frozenset[Pool]:
-        """All rows."""
-        return frozenset({"forget", "retained"})
 
     def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the model after the step. Raises as `central.unlearn`, and NoSafeStepError."""

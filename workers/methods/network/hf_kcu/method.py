@@ -14,6 +14,7 @@ leave nor their curvature are needed for the second. Weight decay counts as the 
 """
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from workers.methods.network.base import (
     Hooks,
@@ -42,15 +43,8 @@ SEARCH_FROM = 0.25  # of ‖θ‖
 class HfKcu(Settings):
     """HF-KCU; its settings are those of `Settings`."""
 
-    @property
-    def id(self) -> str:
-        """The method's name."""
-        return "hf-kcu"
-
-    @property
-    def version(self) -> str:
-        """The method's version."""
-        return "2"
+    id: ClassVar[str] = "hf-kcu"
+    version: ClassVar[str] = "2"
 
     @property
     def needs(self) -> frozenset[Need]:

@@ -44,7 +44,7 @@ def by_hand(epochs: int, max_steps: int, *, forward: bool = True) -> Head:
 
 
 def run(epochs: int, max_steps: int) -> dict[str, torch.Tensor]:
-    method = Scrub(epochs, max_steps, ALPHA, GAMMA, T, RATE)
+    method = Scrub(epochs, RATE, max_steps=max_steps, alpha=ALPHA, gamma=GAMMA, temperature=T)
     return dict(method.run(make_case(config=one_batch())).weights)
 
 
