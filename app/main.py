@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.telemetry import TelemetryConfig
 
 import lethe
 from app import steps
@@ -65,6 +66,16 @@ ROUTES = (
     drp,
 )
 
+# FastAPI's own spans and records have paths, which hold capabilities, and errors' texts, and it
+# sends them wherever some library has set a global provider. `app.traces` has ours.
+NO_TELEMETRY: TelemetryConfig = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "operation_spans": False,
+    "auto_configure": False,
+}
+
 
 def create_app(services: Services | None = None) -> FastAPI:
     """Return the application; services default to those the environment describes.
@@ -84,6 +95,7 @@ def create_app(services: Services | None = None) -> FastAPI:
     app = FastAPI(
         title="Lethe",
         version=lethe.__version__,
+        telemetry=NO_TELEMETRY,
         lifespan=lifespan,
         docs_url=None,  # app.api.reference
         redoc_url=None,

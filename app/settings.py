@@ -237,6 +237,11 @@ class Settings(BaseSettings):
         default="warning",
         description="info adds a line for each call and for each stage of a job.",
     )
+    otel_endpoint: str = Field(
+        default="",
+        pattern=r"^(https?://[^\s?#]+)?$",
+        description="URL of a collector that traces go to by OTLP over HTTP; empty: nowhere.",
+    )
     metrics_access: Literal["token", "open"] = Field(
         default="token",
         description="Who may read /metrics: holders of a bearer token, or everybody.",

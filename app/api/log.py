@@ -7,8 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from app.api.http.deps import MAX_NUMBER, After, Limit, ServicesDep
 from app.api.http.immutable import immutable
 from app.keys.trust_root import trust_root
-from app.schemas.base import Page
-from app.schemas.log import ConsistencyView, EntryView, InclusionView
+from app.schemas.log import ConsistencyView, EntriesPage, InclusionView
 from app.service.issued import public_log
 
 router = APIRouter(prefix="/v1/log", tags=["log"])
@@ -71,12 +70,26 @@ def entries(
     kind: str | None = None,
     since: Annotated[str | None, Query(pattern=r"^\d{4}-\d\d-\d\d$")] = None,
     until: Annotated[str | None, Query(pattern=r"^\d{4}-\d\d-\d\d$")] = None,
+    size: Size = None,
     after: After = None,
     limit: Limit = 100,
-) -> Page[EntryView]:
-    """Query the audit history; each entry comes with its inclusion proof."""
+) -> EntriesPage:
+    """Query the audit history; each entry comes with its inclusion proof.
+
+    Without a filter the entries are a range of the log, with the proof that none is left out.
+    What a filter left out cannot be proven. Give `tree_size` of the first page as `size` of
+    the next ones: then all are proven against one checkpoint.
+    """
     return public_log.entries(
-        services, after, limit, ref=ref, event=event, kind=kind, since=since, until=until
+        services,
+        after,
+        limit,
+        size=size,
+        ref=ref,
+        event=event,
+        kind=kind,
+        since=since,
+        until=until,
     )
 
 

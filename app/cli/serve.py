@@ -37,12 +37,13 @@ def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) 
     gc.disable()
     import uvicorn
 
-    from app import logs
+    from app import logs, traces
     from app.main import create_app
     from app.settings import Settings
 
     settings = Settings()
     logs.configure(settings)
+    traces.configure(settings, "lethe-api")
     application = create_app()
     gc.freeze()  # they stay for good: no collection looks at them again
     gc.enable()
@@ -71,6 +72,7 @@ def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) 
         server.handle_exit = ending  # type: ignore[method-assign]
         server.run(sockets=[listener])
     finally:
+        traces.close()
         for worker in workers:
             worker.end()
         for worker in workers:

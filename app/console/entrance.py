@@ -23,6 +23,7 @@ home = APIRouter(include_in_schema=False)
 STATIC = {
     "console.css": "text/css; charset=utf-8",
     "proof.mjs": "text/javascript; charset=utf-8",
+    "range.mjs": "text/javascript; charset=utf-8",
     "htmx.min.js": "text/javascript; charset=utf-8",
     "htmx.LICENSE.txt": "text/plain; charset=utf-8",
     "icon.svg": "image/svg+xml",

@@ -1,4 +1,4 @@
-"""The log explorer: entries, and one entry with the proof that the reader's browser checks."""
+"""The log explorer: entries or one of them, with the proof that the reader's browser checks."""
 
 import json
 from base64 import b64decode
@@ -44,7 +44,7 @@ def page(
         earlier = str(max(0, begin - PAGE)) if begin else None
         after = str(begin - 1) if begin else ""
     found = public_log.entries(
-        services, after or None, PAGE, ref=ref or None, event=event or None
+        services, after or None, PAGE, size=size, ref=ref or None, event=event or None
     )
     following = None
     if found.next is not None:
@@ -59,6 +59,9 @@ def page(
         note=note,
         chosen=chosen,
         events=[one.name for one in EVENTS.values()],
+        range=found.completeness.range,
+        range_note=found.checkpoint,
+        vkey=services.ledger.verifier.vkey,
         earlier=earlier,
         following=following and urlencode(following),
     )

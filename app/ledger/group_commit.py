@@ -15,6 +15,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any, Protocol, TypeVar
 
+from app import traces
 from app.ledger.receipt import UnpublishedError
 from app.ledger.sequencer import Ledger
 from app.ledger.transaction import Transaction
@@ -47,7 +48,8 @@ class Handler(Protocol[I_contra, T_co]):
         """
 
 
-_Item = tuple[Handler[Any, Any], Any, "Future[Any]"]
+# The last is the span that a transaction's is linked to, None where traces are off.
+_Item = tuple[Handler[Any, Any], Any, "Future[Any]", Any]
 _Run = tuple[Handler[Any, Any], list[_Item]]
 _Outcome = tuple["Future[Any]", Any, BaseException | None]
 
@@ -138,7 +140,7 @@ class GroupCommitter:
         with self._changed:
             if self._closed:
                 raise CommitterClosedError("the service is shutting down: send again later")
-            self._waiting.append((handler, item, future))
+            self._waiting.append((handler, item, future, traces.here()))
             if len(self._waiting) in (1, self._expected):
                 self._changed.notify()
 
@@ -158,7 +160,7 @@ class GroupCommitter:
             except UnpublishedError as error:  # committed: a refusal stays a refusal
                 stored = error
             except BaseException as error:  # raised again in each caller
-                outcomes = [(future, None, error) for _, _, future in batch]
+                outcomes = [(future, None, error) for _, _, future, _ in batch]
             _answer(outcomes, stored)
 
     def _transact(self, batch: list[_Item], outcomes: list[_Outcome]) -> None:
@@ -170,9 +172,12 @@ class GroupCommitter:
             runs.extend((key, list(run)) for key, run in groupby(batch, lambda one: one[0]))
             if len(runs) > 1:  # they read in their savepoints: one may write what another reads
                 return ()
-            return runs[0][0].opening([item for _, item, _ in batch])
+            return runs[0][0].opening([item for _, item, *_ in batch])
 
-        self._ledger.transact(partial(_run_all, runs, outcomes), opening=opening)
+        links = [link for *_, link in batch if link is not None]
+        with traces.part("log batch", links=links) as span:
+            self._ledger.transact(partial(_run_all, runs, outcomes), opening=opening)
+            span.set("lethe.batch.items", len(batch))
 
     def _take(self, most: int) -> list[_Item]:
         """Return what waits, but for what its caller has given up; then it is too late to."""
@@ -223,7 +228,7 @@ def _run_all(runs: Sequence[_Run], outcomes: list[_Outcome], tx: Transaction) ->
     A run that is alone needs none: if it raises, nothing of the transaction is stored.
     """
     for handler, batch in runs:
-        items = [item for _, item, _ in batch]
+        items = [item for _, item, *_ in batch]
         if len(runs) == 1:
             results = handler(tx, items, tx.answers)
         else:
@@ -232,7 +237,7 @@ def _run_all(runs: Sequence[_Run], outcomes: list[_Outcome], tx: Transaction) ->
                     results = handler(tx, items, tx.read(handler.opening(items)))
             except Exception as error:  # it belongs to these callers alone
                 results = [error] * len(items)
-        for (_, _, future), result in zip(batch, results, strict=True):
+        for (_, _, future, _), result in zip(batch, results, strict=True):
             failed = result if isinstance(result, Exception) else None
             outcomes.append((future, result, failed))
 

@@ -16,7 +16,6 @@ from sqlmodel import Session
 from app.ledger import storage
 from app.ledger.entry_macs import EntryRow
 from app.ledger.guard import ForkedError
-from app.ledger.peaks import Peaks
 from app.ledger.sequencer import Ledger
 from app.ledger.storage import latest_checkpoint, read_leaves, read_size
 from lethe.errors import LetheError
@@ -24,6 +23,7 @@ from lethe.log.checkpoint import Checkpoint
 from lethe.log.entries import Leaf, parse_leaf
 from lethe.log.fetch import Fetch
 from lethe.log.follow import read_log
+from lethe.log.peaks import Peaks
 from lethe.log.tree import leaf_hash
 from models import (
     LogCheckpoint,

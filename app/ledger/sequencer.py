@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 from sqlalchemy.engine import Engine
 from sqlmodel import Session
 
+from app import traces
 from app.counters import LOCK_WAIT
 from app.ledger import storage
 from app.ledger.cose_receipt import sign_receipt
@@ -182,7 +183,7 @@ class Ledger:
             LogBusyError: Its turn did not come within WAIT_S; `effect` was not run.
             UnpublishedError: All is stored, and no checkpoint covers it yet.
         """
-        with self._turn():
+        with traces.part("log transaction") as span, self._turn():
             with self._writing(self._known, opening) as (session, state):
                 # Before anything is committed: an entry that can never be signed is no entry.
                 tail = self._verified(session, state, self._known)
@@ -191,6 +192,7 @@ class Ledger:
                 result = effect(tx)
                 appended = tx.commit()
             if appended is not None:
+                span.set("lethe.log.entries", len(appended.leaves))
                 reached("ledger.committed")
             if checkpoint and (appended is not None or pending):
                 self._publish_stored(tail, appended)

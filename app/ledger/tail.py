@@ -12,9 +12,9 @@ from sqlmodel import Session
 from app.ledger import storage
 from app.ledger.entry_macs import EntryKey, EntryRow
 from app.ledger.guard import ForkedError
-from app.ledger.peaks import Peaks
 from app.ledger.storage import MOST_ABOVE, Above, NodeTable
 from lethe.log.checkpoint import Checkpoint
+from lethe.log.peaks import Peaks
 from lethe.log.tree import leaf_hash
 
 PAGE = 250  # entries in memory at once; SQLite's oldest limit on variables is 999

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement, and_, func, update
 from sqlmodel import Session, col, or_, select
 
+from app import traces
 from app.notices import endpoints, events, letters, mail, post
 from app.notices.callbacks import rows as callbacks
 from app.notices.callbacks.form import OWN, CallbackMessage, Form, OverError
@@ -128,7 +129,12 @@ def attempt(
     taken = write(services, lambda session: _take(session, delivery))
     if taken is None:
         return None
-    outcome = _outcome(services, taken, forms)
+    with traces.part("notice attempt", "client", links=()) as span:
+        span.set("lethe.notice.event", taken.event)
+        outcome = _outcome(services, taken, forms)
+        span.set("lethe.notice.state", outcome.state or events.WAITING)
+        if outcome.state != events.DELIVERED:
+            span.fail("not delivered")  # the answer may name a host
     write(services, lambda session: _record(session, taken, outcome))
     if outcome.answer == "410" and not _is_callback(taken):
         endpoints.disable(services, taken.receiver, endpoints.GONE)

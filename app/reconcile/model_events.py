@@ -18,7 +18,6 @@ from weakref import WeakKeyDictionary
 from sqlmodel import Session
 
 from app.ledger.guard import ForkedError
-from app.ledger.peaks import Peaks
 from app.ledger.sequencer import Ledger
 from app.ledger.storage import read_leaves
 from app.reconcile.paged import ModelEvents, PageCache, Pages
@@ -31,6 +30,7 @@ from lethe.log.entries import (
     Leaf,
     parse_leaf,
 )
+from lethe.log.peaks import Peaks
 from lethe.log.tree import leaf_hash
 from models.database.session import reading
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlmodel import Session, col, select
 
+from app import traces
 from app.ledger.transaction import Transaction
 from app.problems import (
     ConflictError,
@@ -94,6 +95,7 @@ def work(services: Services, signed: SignedBy, round_id: str) -> RoundWork:
 
     shown, job_id = services.ledger.transact(effect, checkpoint=False)
     if job_id is not None:
+        traces.queued(job_id, "round")
         services.dispatcher.nudge(job_id)
     return shown
 
@@ -199,6 +201,7 @@ def send(
 
     state, job_id = services.ledger.transact(effect, checkpoint=False)
     if job_id is not None:
+        traces.queued(job_id, "round")
         services.dispatcher.nudge(job_id)
     return state
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from anyio.to_thread import run_sync
 from sqlmodel import Session, select
 
+from app import traces
 from app.ledger.receipt import EntryReceipt
 from app.ledger.transaction import Transaction
 from app.problems import (
@@ -68,7 +69,8 @@ async def submit(services: Services, submission: Submission) -> Accepted:
         await run_sync(_explain, services, submission)
     for tried in range(1, CHECKS + 1):
         try:
-            entered = await services.committer.run(_ADMISSION, (services, submission))
+            with traces.part("request admission"):
+                entered = await services.committer.run(_ADMISSION, (services, submission))
             break
         except ScopeChangedError:  # now it can be said why
             if tried == CHECKS:
@@ -76,8 +78,10 @@ async def submit(services: Services, submission: Submission) -> Accepted:
             submission = submission.again()
             await run_sync(_explain, services, submission)
     reached("request.committed")
-    if entered.new is not None and entered.new.nudge is not None:
-        services.dispatcher.nudge(entered.new.nudge)
+    if entered.new is not None:
+        traces.queued(entered.new.job_id, "erase")
+        if entered.new.nudge is not None:
+            services.dispatcher.nudge(entered.new.nudge)
     reached("request.dispatched")
     asked = submission.wanted.scope
     if entered.new is None:

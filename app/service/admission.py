@@ -90,7 +90,8 @@ class Submission:
 class New:
     """What a new request is answered with. records: how many it claimed.
 
-    nudge: the job that a worker should look at, None where one will come to it by itself.
+    job_id: of its job. nudge: the job that a worker should look at, None where one will come
+    to it by itself.
     """
 
     ref: str
@@ -99,6 +100,7 @@ class New:
     due_at: datetime
     scope: Scope
     records: int
+    job_id: str
     nudge: str | None
 
 
@@ -303,10 +305,10 @@ class _Batch:
             }
         )
         self._callbacks += callback
-        nudge = self._queue(request["id"], model, submission.call_id, begins.stage)
+        job_id, nudge = self._queue(request["id"], model, submission.call_id, begins.stage)
         self._note_repeatable(submission, request["id"])
         answered = request["ref"], begins.state, index, request["due_at"]
-        return Entered(request["id"], New(*answered, scope, claimed, nudge))
+        return Entered(request["id"], New(*answered, scope, claimed, job_id, nudge))
 
     def write(self) -> None:
         """Hand the transaction what was noted since the last time."""
@@ -418,8 +420,8 @@ class _Batch:
 
     def _queue(
         self, request_id: str, model: _Model, call_id: str | None, stage: str
-    ) -> str | None:
-        """Note the job of a request; return which job to nudge for it, if any.
+    ) -> tuple[str, str | None]:
+        """Note the job of a request; return its id, and which job to nudge for it, if any.
 
         One for each model that nobody works for: who finishes a job looks for the next. Where
         requests wait for one another, the head of the queue may have waited for this one.
@@ -438,13 +440,13 @@ class _Batch:
             }
         )
         if stage == PARKED or model.id in self._nudged:
-            return None
+            return job_id, None
         self._nudged.add(model.id)
         if self._services.settings.batch_min_requests == 1:
-            return job_id if model.head is None else None
+            return job_id, job_id if model.head is None else None
         # The jobs of this batch are not written yet: the head is an older one, or this one.
         head = head_of_queue(self._session, model.id)
-        return job_id if head is None else head.id
+        return job_id, job_id if head is None else head.id
 
     def _repeated(self, submission: Submission) -> Entered | None:
         """Return the request that a submission repeats, by its Idempotency-Key."""

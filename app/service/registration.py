@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlmodel import Session, col, select
 
+from app import traces
 from app.ledger.journal import record_model_event
 from app.ledger.pinned import digest_of, pinned_of
 from app.ledger.transaction import Transaction
@@ -110,6 +111,7 @@ def register(
     with registry.discarding(services, upload):
         shown, job_id = services.committer.submit(effect)
     if job_id is not None:
+        traces.queued(job_id, "learn")
         services.dispatcher.nudge(job_id)
     elif upload is not None:
         services.artifacts.discard(upload.file)

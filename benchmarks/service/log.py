@@ -20,7 +20,6 @@ from sqlalchemy import insert
 from sqlalchemy.engine import Engine
 from sqlmodel import Session
 
-from app.ledger.peaks import Peaks
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import ENTRIES_KEY, load_ledger, open_ledger
 from app.ledger.storage import NodeTable
@@ -31,6 +30,7 @@ from app.vault.master import MasterKey
 from benchmarks.service.installation import Installation
 from lethe.log.checkpoint import Checkpoint
 from lethe.log.entries import ERASURE_EVENT, event_leaf
+from lethe.log.peaks import Peaks
 from lethe.log.tree import EMPTY_ROOT, leaf_hashes, node_hashes
 from migrations.runner import upgrade
 from models import Artifact, LogCheckpoint

@@ -6,11 +6,14 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from lethe.cli.commands import Commands
+from lethe.cli.options import print_table, service_url
 from lethe.cli.text.certificate import plain
+from lethe.log.checkpoint import CheckpointError
 from lethe.log.follow import (
     LogError,
     LogReport,
@@ -22,8 +25,12 @@ from lethe.log.follow import (
 )
 from lethe.log.log_keys import LogKeys
 from lethe.log.note import NoteError, NoteVerifier, not_verified, parse_log_vkey
+from lethe.log.proofs import ProofError
 from lethe.log.spelling import format_base64
 from lethe.log.watch import Look, watch
+
+if TYPE_CHECKING:
+    from lethe.client import LogEntries, LoggedEntry
 
 _vkey_option = click.option(
     "--vkey",
@@ -160,6 +167,117 @@ def watch_log(
             if time.monotonic() - unread_since >= patience:
                 sys.exit(2)
         time.sleep(seconds)
+
+
+@log.command("list")
+@service_url
+@_vkey_option
+@_trust_root_option
+@click.option(
+    "--from", "first", type=click.IntRange(min=0), default=0, help="First entry. Default: 0."
+)
+@click.option(
+    "--to", "last", type=click.IntRange(min=0), help="Last entry, included. Default: the end."
+)
+@click.option("--ref", help="Only entries of this request or model.")
+@click.option("--event", help="Only entries of this event.")
+@click.option("--kind", help="Only entries of this kind.")
+@click.option(
+    "--prove",
+    is_flag=True,
+    help="With a filter: read the whole range and filter it here, so that none is left out.",
+)
+@_json_option
+def list_entries(
+    url: str,
+    vkey: str | None,
+    trust_root: Path | None,
+    first: int,
+    last: int | None,
+    prove: bool,
+    as_json: bool,
+    **wanted: str | None,
+) -> None:
+    """List entries of a service's log, after their proof was checked.
+
+    Of a range it is proven that no entry is left out. What a filter of the service left out
+    cannot be proven: give --prove. Exits with 0 if the proof holds, 1 if it does not, and 2 if
+    the service cannot be asked.
+    """
+    from lethe.client import Client
+    from lethe.client.entries import EntryFilter
+
+    if last is not None and last < first:
+        raise click.UsageError("--to is before --from")
+    keys, narrow = _read_keys(vkey, trust_root), EntryFilter(**wanted)
+    try:
+        with Client(url) as service:
+            found = service.log_entries(keys, first, last, wanted=narrow, prove=prove)
+    except (ProofError, NoteError, CheckpointError) as error:
+        click.echo(
+            json.dumps({"result": "FAIL", "detail": error.detail})
+            if as_json
+            else f"FAIL  {error.detail}"
+        )
+        sys.exit(1)
+    words, rows = _proven(found, bool(narrow.given)), [_row(one) for one in found.entries]
+    if as_json:
+        head = found.checkpoint
+        document = {
+            "result": "PASS",
+            "detail": words,
+            "complete": found.complete,
+            "start": found.start,
+            "end": found.end,
+            "size": head.size,
+            "root": format_base64(head.root),
+            "checkpoint": found.note,
+            "entries": rows,
+        }
+        click.echo(json.dumps(document))
+        return
+    click.echo(f"PASS  {words}")
+    print_table(
+        ("entry", "day", "event", "ref"),
+        (
+            (
+                str(row["log_index"]),
+                str(row["day"] or "-"),
+                str(row["event"] or row["kind"] or "?"),
+                str(row["ref"] or "-"),
+            )
+            for row in rows
+        ),
+    )
+
+
+def _proven(found: "LogEntries", filtered: bool) -> str:
+    """Return in words what is proven of entries."""
+    head, number = found.checkpoint, len(found.entries)
+    against = f"against the checkpoint of size {head.size}, root {format_base64(head.root)}"
+    if found.start == found.end:
+        return f"the log has {head.size} entries, none in this range: proven {against}"
+    span = f"entries {found.start} to {found.end - 1} of a log of {head.size}"
+    if not filtered:
+        return f"{span}: complete, proven {against}"
+    if found.complete:
+        return f"{number} match among {span}: complete, read whole and proven {against}"
+    return (
+        f"{number} match among {span}, each proven to be in the log {against}; that the filter "
+        "left none out cannot be proven: give --prove to read it whole and filter it here"
+    )
+
+
+def _row(entry: "LoggedEntry") -> dict[str, str | int | None]:
+    said = entry.said
+    return {
+        "log_index": entry.index,
+        "kind": None if said is None else said.kind,
+        "event": None if said is None else said.event,
+        "ref": None if said is None else said.ref,
+        "day": None if said is None or said.day is None else said.day.isoformat(),
+        "leaf": format_base64(entry.leaf),
+    }
 
 
 def _tell(as_json: bool, found: Look) -> None:

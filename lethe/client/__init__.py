@@ -9,6 +9,7 @@ from lethe.client.answers import (
     RequestSummary,
 )
 from lethe.client.asynchronous import AsyncClient
+from lethe.client.entries import EntryFilter, LogEntries, LoggedEntry
 from lethe.client.errors import (
     AnswerError,
     ChangedFileError,
@@ -33,8 +34,11 @@ __all__ = [
     "Client",
     "ClientError",
     "CredentialsError",
+    "EntryFilter",
     "HistoryEvent",
+    "LogEntries",
     "LogReceipt",
+    "LoggedEntry",
     "NoticeError",
     "Preview",
     "ProblemError",

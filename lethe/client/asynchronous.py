@@ -118,6 +118,7 @@ class AsyncClient:
     artifact = _call(Operations.artifact)
     model_signature = _call(Operations.model_signature)
     requests = _list(Operations.requests)
+    log_entries = _call(Operations.log_entries)
 
     async def __aenter__(self) -> Self:
         return self

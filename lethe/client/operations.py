@@ -26,9 +26,12 @@ from lethe.client.answers import (
 )
 from lethe.client.calls import Call
 from lethe.client.core import Conversation, Core, Pause
+from lethe.client.entries import EntryFilter, EntryReading, LogEntries
 from lethe.client.errors import ProblemError, UnreachableError, WaitTimeoutError
 from lethe.client.receipts import verify_receipt
 from lethe.identity import Identity
+from lethe.log.log_keys import LogKeys
+from lethe.log.note import NoteVerifier
 from lethe.signing.keys import PrivateKey, PublicKey
 
 FIRST_POLL_S, LONGEST_POLL_S = 0.05, 2.0  # an erasure takes about 0.3 s when idle
@@ -467,6 +470,29 @@ class Operations(Core):
         """Iterate over requests, oldest first; since and until bound their reception."""
         call = calls.list_requests(state, model, method, overdue, since, until, page_size)
         return Listing(call, parse_summary)
+
+    def log_entries(
+        self,
+        keys: NoteVerifier | LogKeys,
+        first: int = 0,
+        last: int | None = None,
+        *,
+        wanted: EntryFilter = EntryFilter(),  # noqa: B008, frozen
+        prove: bool = False,
+    ) -> Conversation[LogEntries]:
+        """Return entries `first` to `last` of the log, all in memory, proven against `keys`.
+
+        Without a filter it is proven that none is left out. What a filter left out cannot be
+        proven; with `prove` the whole range is read and filtered here, which can.
+
+        Raises:
+            NoteError, CheckpointError: The log's key did not sign the checkpoint.
+            ProofError: An entry is not proven, or one is left out.
+        """
+        reading = EntryReading(keys, first, last, wanted, prove)
+        while (call := reading.call()) is not None:
+            reading.take((yield from self.document(call)))
+        return reading.found()
 
 
 def as_it_is(document: Document) -> Document:

@@ -132,6 +132,7 @@ class Client:
     artifact = _call(Operations.artifact)
     model_signature = _call(Operations.model_signature)
     requests = _list(Operations.requests)
+    log_entries = _call(Operations.log_entries)
 
     def __enter__(self) -> Self:
         return self

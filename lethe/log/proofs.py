@@ -94,6 +94,24 @@ def check_consistency(
         raise ProofError("the consistency proof leads to other roots: the trees have forked")
 
 
+def subtrees_of_old(old: int, new: int, proof: Sequence[bytes], old_root: bytes) -> list[bytes]:
+    """Return the complete subtrees that the older tree consists of, largest first.
+
+    They are in a consistency proof that `check_consistency` accepted, and old < new: then the
+    older tree ends where a left child of the new one ends, which is complete, as is what lies
+    left of that child.
+    """
+    assert 0 < old < new
+    start, siblings = _edge_path(old, new)
+    seed = proof[0] if start else old_root
+    left = [
+        digest
+        for digest, (_, _, on_right) in zip(proof[1 if start else 0 :], siblings, strict=True)
+        if not on_right
+    ]
+    return [*reversed(left), seed]
+
+
 # A sibling on the way up: leaves [start, end), and whether it stands right of the path.
 _Sibling = tuple[int, int, bool]
 

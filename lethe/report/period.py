@@ -17,8 +17,7 @@ from lethe.errors import LetheError
 from lethe.log.checkpoint import open_checkpoint
 from lethe.log.entries import ERASURE_EVENT, Leaf, parse_leaf
 from lethe.log.note import NoteVerifier
-from lethe.log.proofs import check_consistency
-from lethe.log.spelling import format_base64, parse_base64
+from lethe.log.ranges import RangeProof, check_trees, range_members, read_range
 from lethe.log.tree import leaf_hashes, root_of
 
 RECEIVED, CERTIFIED = "request.received", "request.certified"
@@ -35,6 +34,7 @@ COUNTED: Mapping[str, str] = {
 ENDS = frozenset(list(COUNTED.values())[:4])
 MAX_REPORT = 1 << 20  # bytes
 KIND = "erasure-period-report"
+OWN = "period"  # the range's own consistency, in a report
 
 
 class PeriodError(LetheError):
@@ -136,29 +136,9 @@ def build(
     )
 
 
-def log_part(
-    origin: str,
-    sizes: tuple[int, int],
-    roots: tuple[bytes, bytes],
-    proofs: tuple[Sequence[bytes], Sequence[bytes]],
-    note: str,
-) -> dict[str, Any]:
-    """Return the proofs: the trees before and at the end of the period, and the head.
-
-    proofs: of consistency, from the first tree to the second and from it to the head.
-    """
-    start, end = (
-        {"size": size, "root": format_base64(root)}
-        for size, root in zip(sizes, roots, strict=True)
-    )
-    own, head = ([format_base64(one) for one in proof] for proof in proofs)
-    return {
-        "origin": origin,
-        "start": start,
-        "end": end,
-        "consistency": {"period": own, "head": head},
-        "checkpoint": note,
-    }
+def log_part(origin: str, proof: RangeProof, note: str) -> dict[str, Any]:
+    """Return the proofs: the trees before and at the end of the period, and the head."""
+    return {"origin": origin, **range_members(proof, OWN), "checkpoint": note}
 
 
 def check(data: bytes, verifier: NoteVerifier, entries: Sequence[bytes] | None = None) -> Any:
@@ -176,13 +156,7 @@ def check(data: bytes, verifier: NoteVerifier, entries: Sequence[bytes] | None =
         if (report["apiVersion"], report["kind"]) != ("1", KIND):
             raise PeriodError("this is no report of a period")
         log = report["log"]
-        states = [
-            (log[name]["size"], parse_base64(log[name]["root"])) for name in ("start", "end")
-        ]
-        own, onward = (
-            [parse_base64(one) for one in log["consistency"][name]]
-            for name in ("period", "head")
-        )
+        proof = read_range(log, OWN)
         note, origin = log["checkpoint"], log["origin"]
         days = date.fromisoformat(report["first"]), date.fromisoformat(report["last"])
     except (KeyError, TypeError, ValueError, IndexError):
@@ -192,38 +166,24 @@ def check(data: bytes, verifier: NoteVerifier, entries: Sequence[bytes] | None =
     head = open_checkpoint(note, verifier)
     if head.origin != origin:
         raise PeriodError("the report names another log than its checkpoint")
-    (start, first_root), (end, root) = states
-    _check_growth(start, end, own, first_root, root)
-    _check_growth(end, head.size, onward, root, head.root)
+    check_trees(proof, head.size, head.root)
     if entries is not None:
-        _check_figures(report, days, states, entries)
+        _check_figures(report, days, proof, entries)
     return report
-
-
-def _check_growth(
-    old: Any, new: Any, proof: Sequence[bytes], before: bytes, after: bytes
-) -> None:
-    if type(old) is not int or type(new) is not int or not 0 <= old <= new:
-        raise PeriodError("the sizes of the trees do not ascend")
-    if old == 0:  # every tree extends the empty one, without proof
-        if proof or before != root_of(()) or (new == 0 and after != before):
-            raise PeriodError("the empty tree has another root")
-        return
-    check_consistency(old, new, proof, before, after)
 
 
 def _check_figures(
     report: Any,
     days: tuple[date, date],
-    states: Sequence[tuple[int, bytes]],
+    proof: RangeProof,
     entries: Sequence[bytes],
 ) -> None:
     hashes = leaf_hashes(entries)
-    for size, root in states:
+    for size, root in ((proof.start, proof.start_root), (proof.end, proof.end_root)):
         if size > len(hashes) or root_of(hashes[:size]) != root:
             raise PeriodError("the log's entries are not those of the report's trees")
     counted = count([parse_leaf(entry) for entry in entries], *days)
-    if (counted.start, counted.end) != (states[0][0], states[1][0]):
+    if (counted.start, counted.end) != (proof.start, proof.end):
         raise PeriodError("the period has other entries of the log than the report says")
     again = canonical.decode(build(counted, *days, methods=(), checks=(), log={}))
     if any(report.get(name) != again[name] for name in ("figures", "days")):

@@ -70,11 +70,9 @@ export function checkInclusion(index, size, leaf, proof, root) {
   }
 }
 
-// RFC 6962 section 2.1.2: tree (size, newRoot) starts with all leaves of (old, oldRoot).
-export function checkConsistency(old, size, proof, oldRoot, newRoot) {
-  if (!(0n < old && old <= size && size < LIMIT)) {
-    throw new Refused("consistency needs 0 < old size <= new size");
-  }
+// The path from the older tree's last node to the root, lowest first: where that node starts,
+// and whether each sibling stands right of the path.
+function edgePath(old, size) {
   const sides = [];
   let [start, end] = [0n, size];
   while (end !== old) {
@@ -83,7 +81,15 @@ export function checkConsistency(old, size, proof, oldRoot, newRoot) {
     if (old <= middle) end = middle;
     else start = middle;
   }
-  sides.reverse();
+  return [start, sides.reverse()];
+}
+
+// RFC 6962 section 2.1.2: tree (size, newRoot) starts with all leaves of (old, oldRoot).
+export function checkConsistency(old, size, proof, oldRoot, newRoot) {
+  if (!(0n < old && old <= size && size < LIMIT)) {
+    throw new Refused("consistency needs 0 < old size <= new size");
+  }
+  const [start, sides] = edgePath(old, size);
   const seeded = start !== 0n ? 1 : 0; // else the old tree is a node of the new one
   needLength(proof, sides.length + seeded);
   let before = seeded ? proof[0] : oldRoot;
@@ -95,6 +101,68 @@ export function checkConsistency(old, size, proof, oldRoot, newRoot) {
   });
   if (!equal(before, oldRoot) || !equal(after, newRoot)) {
     throw new Refused("the consistency proof leads to other roots: the trees have forked");
+  }
+}
+
+// --- ranges of entries --------------------------------------------------------------------
+
+function checkGrowth(old, size, proof, before, after) {
+  if (!(0n <= old && old <= size)) throw new Refused("the sizes of the trees do not ascend");
+  if (old === 0n) { // every tree extends the empty one, without proof
+    const empty = sha256(new Uint8Array());
+    const fits = equal(before, empty) && (size !== 0n || equal(after, before));
+    if (proof.length || !fits) throw new Refused("the empty tree has another root");
+    return;
+  }
+  checkConsistency(old, size, proof, before, after);
+}
+
+// The complete subtrees of the older tree, which a checked consistency proof has, largest
+// first, as [level, hash]; 0 < old < size.
+function subtreesOf(old, size, proof, oldRoot) {
+  const [start, sides] = edgePath(old, size);
+  const seeded = start !== 0n ? 1 : 0;
+  const nodes = [seeded ? proof[0] : oldRoot];
+  sides.forEach((onRight, at) => {
+    if (!onRight) nodes.unshift(proof[at + seeded]);
+  });
+  const levels = [];
+  for (let level = 0; old >> BigInt(level); level += 1) {
+    if ((old >> BigInt(level)) & 1n) levels.unshift(level);
+  }
+  return nodes.map((node, at) => [levels[at], node]);
+}
+
+// `leaves` (hashes) are all entries of the range in the tree (size, root), none left out.
+// range: {start, end, startRoot, endRoot, own, onward}; sizes are BigInt.
+export function checkRange(range, leaves, size, root) {
+  const { start, end, startRoot, endRoot, own, onward } = range;
+  checkGrowth(start, end, own, startRoot, endRoot);
+  checkGrowth(end, size, onward, endRoot, root);
+  if (BigInt(leaves.length) !== end - start) {
+    throw new Refused(
+      `the range has ${end - start} entries, ${leaves.length} were given: ` +
+        "one is left out or added",
+    );
+  }
+  needLength(leaves, leaves.length); // of 32 bytes each
+  if (start === end) return;
+  const peaks = start ? subtreesOf(start, end, own, startRoot) : [];
+  for (let node of leaves) {
+    let level = 0;
+    while (peaks.length && peaks[peaks.length - 1][0] === level) {
+      node = nodeHash(peaks.pop()[1], node);
+      level += 1;
+    }
+    peaks.push([level, node]);
+  }
+  let [, found] = peaks.pop();
+  while (peaks.length) found = nodeHash(peaks.pop()[1], found);
+  if (!equal(found, endRoot)) {
+    throw new Refused(
+      "the entries lead to another root: one of them is left out, added, changed or in " +
+        "another place",
+    );
   }
 }
 

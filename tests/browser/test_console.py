@@ -201,6 +201,35 @@ def test_the_browser_checks_the_proof(office: Office, enter: Enter) -> None:
         tab.wait_for_selector("#verdict.bad")
 
 
+def test_the_browser_checks_that_a_page_of_the_log_is_complete(
+    office: Office, enter: Enter
+) -> None:
+    tab = enter("auditor")
+    tab.goto(f"{office.address}/console/log?first=3")
+    tab.wait_for_selector("#verdict.good")
+    assert "these are all entries from 3 to" in tab.inner_text("#verdict")
+    good = tab.input_value("#vkey")
+    tab.fill("#vkey", good[:-4] + "AAAA")
+    tab.wait_for_selector("#verdict.bad")
+    for change in (
+        "p.dataset.leaves = p.dataset.leaves.split(' ').slice(1).join(' ')",
+        "p.dataset.leaves = p.dataset.leaves.split(' ').reverse().join(' ')",
+        "p.dataset.start = '4'",
+        "p.dataset.onward = p.dataset.own",
+    ):
+        tab.reload()
+        tab.wait_for_selector("#verdict.good")
+        tab.evaluate(f"(() => {{ const p = document.getElementById('range'); {change}; }})()")
+        tab.fill("#vkey", good + " ")
+        tab.wait_for_selector("#verdict.bad")
+    # A filter's answer has no such proof, and says so; without the filter it is checked again.
+    tab.reload()
+    tab.select_option("#event", "request.received")
+    tab.wait_for_selector("#unprovable")
+    tab.select_option("#event", "")
+    tab.wait_for_selector("#verdict.good")
+
+
 def test_everything_is_read_and_decided_without_javascript(
     office: Office, enter: Enter
 ) -> None:

@@ -18,18 +18,19 @@ NUMERICS = {
 }
 BROKER = {"celery", "kombu", "redis", "amqp"}
 WEB = {"fastapi", "starlette", "uvicorn"}
+TRACES = {"opentelemetry.sdk", "opentelemetry.exporter", "google.protobuf", "requests"}
 STARTS = {
     "api": (
         "import app.main",
-        NUMERICS | BROKER | {"alembic", "prometheus_client", "workers", "httpx2"},
+        NUMERICS | BROKER | TRACES | {"alembic", "prometheus_client", "workers", "httpx2"},
     ),
     "worker": (
         "import workers.celery_app, workers.devices",
-        NUMERICS | WEB | {"alembic", "prometheus_client", "httpx2"},
+        NUMERICS | WEB | TRACES | {"alembic", "opentelemetry", "prometheus_client", "httpx2"},
     ),
     "base": (
         "import lethe.errors\nfrom lethe import AsyncClient, Client, verify",
-        NUMERICS | BROKER | WEB,
+        NUMERICS | BROKER | WEB | {"opentelemetry"},
     ),
     "verify": (
         "import lethe.certificates.verify\n"
@@ -39,7 +40,7 @@ STARTS = {
         | BROKER
         | WEB
         | {"importlib.metadata", "email", "httpx2", "http_message_signatures", "pydantic"}
-        | {"sqlalchemy", "asyncio", "app", "models", "workers"}
+        | {"sqlalchemy", "asyncio", "app", "models", "opentelemetry", "workers"}
         | {"decimal", "logging", "socket", "ssl", "subprocess", "tempfile"},
     ),
 }

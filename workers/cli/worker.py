@@ -52,7 +52,7 @@ def worker(
     from celery.beat import EmbeddedService
     from celery.signals import setup_logging
 
-    from app import logs, metrics
+    from app import logs, metrics, traces
     from app.dispatch import QUEUE, silo_queue
     from app.notices.sender import Sender
     from app.protocols.forms import FORMS
@@ -65,6 +65,7 @@ def worker(
 
     settings = Settings()
     logs.configure(settings)
+    traces.configure(settings, "lethe-worker")
     # Celery adds handlers of its own unless somebody listens to this.
     setup_logging.connect(lambda **_: None, weak=False)
     services = runtime.services()  # a missing log or key is named now, not at the first task

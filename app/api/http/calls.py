@@ -5,12 +5,14 @@ from time import perf_counter
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app import logs
+from app import logs, traces
 from app.counters import CALLS
+from app.traces import TraceSpan
 
 log = logging.getLogger(__name__)
 
 HEADER = b"x-request-id"
+PARENT = b"traceparent"  # W3C Trace Context; read where traces are on
 UNKNOWN = "none"  # the operation of a call that no route takes
 
 
@@ -29,8 +31,10 @@ class Calls:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        sent = [value for name, value in scope["headers"] if name == HEADER]
-        identity = logs.accept_call_id(sent[0].decode("latin-1") if len(sent) == 1 else None)
+        sent, parent = _header(scope, HEADER), _header(scope, PARENT)
+        if sent is not None:  # a trace has the call's id: the caller's own trace has another
+            parent = None
+        identity = logs.accept_call_id(sent or traces.caller_id(parent))
         status = 0
 
         async def identified(message: Message) -> None:
@@ -41,11 +45,32 @@ class Calls:
             await send(message)
 
         begun = perf_counter()
-        with logs.for_call(identity):
+        with logs.for_call(identity), traces.call(scope["method"], parent) as span:
             try:
                 await self._app(scope, receive, identified)
             finally:
                 took = perf_counter() - begun
                 operation = getattr(scope.get("route"), "operation_id", None) or UNKNOWN
                 CALLS.observe(took, operation)
+                _describe(span, scope, operation, status)
                 log.info("%s answered %d in %.1f ms", operation, status, 1000 * took)
+
+
+def _header(scope: Scope, wanted: bytes) -> str | None:
+    """Return a header that was sent once."""
+    sent = [value for name, value in scope["headers"] if name == wanted]
+    return sent[0].decode("latin-1") if len(sent) == 1 else None
+
+
+def _describe(span: TraceSpan, scope: Scope, operation: str, status: int) -> None:
+    """Name a call's span by its route's template: the path holds ids that are capabilities."""
+    span.set("lethe.operation", operation)
+    template = getattr(scope.get("route"), "path", None)
+    if template is not None:
+        span.set("http.route", template)
+        # A route is there for methods that it does not take, too.
+        span.rename(f"{traces.known_method(scope['method'])} {template}")
+    if status:
+        span.set("http.response.status_code", status)
+    if status >= 500:
+        span.fail(str(status))

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from app.ledger.entry_macs import EntryKey
-from app.ledger.peaks import Peaks
 from lethe import canonical
 from lethe.errors import LetheError
 from lethe.files import write_durably
+from lethe.log.peaks import Peaks
 from lethe.log.spelling import format_base64, parse_base64
 
 LABEL = "lethe-fsck-state-1"

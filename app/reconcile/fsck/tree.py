@@ -6,7 +6,6 @@ from sqlalchemy import func, or_
 from sqlalchemy import select as columns
 from sqlmodel import Session, col, select
 
-from app.ledger.peaks import Peaks
 from app.ledger.sequencer import Ledger
 from app.ledger.storage import latest_checkpoint, read_size
 from app.reconcile.findings import FsckReport
@@ -14,6 +13,7 @@ from app.reconcile.fsck.state import Verified
 from lethe.errors import LetheError
 from lethe.log.checkpoint import Checkpoint
 from lethe.log.entries import EntryError, parse_leaf
+from lethe.log.peaks import Peaks
 from lethe.log.tree import leaf_hash
 from models import LogCheckpoint, LogEntry, LogNode
 

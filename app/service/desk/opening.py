@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlmodel import select
 
+from app import traces
 from app.ledger.journal import record_model_event
 from app.ledger.transaction import Transaction
 from app.problems import ConflictError, ContributionPendingError, UnknownRecordError
@@ -37,6 +38,7 @@ from app.service.desk.parts import (
 from app.service.desk.people import Found
 from app.service.desk.submission import claimant, request_for, submit
 from app.service.models import held_out, registry
+from app.service.queue import PARKED
 from app.service.scope import changed, check_size, named_places
 from lethe.identity import Identity
 from models import Case, Contribution, ErasureRequest, Model
@@ -98,9 +100,9 @@ def open_case(
         check_size(one.learned, services.settings.max_scope_records)
         choose(one.model, request_for(wanted, one)) if one.learned else None
 
-    def effect(tx: Transaction) -> tuple[str, list[str]]:
+    def effect(tx: Transaction) -> tuple[str, dict[str, str]]:
         if named is not None and tx.session.get(Case, named) is not None:
-            return named, []
+            return named, {}
         case = Case(
             ref=named or str(uuid.uuid4()),
             opened_by=operator,
@@ -113,7 +115,7 @@ def open_case(
             received_at=tx.now,
             due_at=due_at(tx.now, wanted.regulation, zone_of(services.settings)),
         )
-        jobs: list[str] = []
+        jobs: dict[str, str] = {}
         parts = [
             _open_part(services, tx, case, wanted, person, one, jobs, issued_by)
             for one in found
@@ -126,8 +128,10 @@ def open_case(
         return case.ref, jobs
 
     ref, jobs = services.ledger.transact(effect)
-    for job in jobs:
-        services.dispatcher.nudge(job)
+    for job, stage in jobs.items():
+        traces.queued(job, "erase")
+        if stage != PARKED:
+            services.dispatcher.nudge(job)
     return show(services, ref)
 
 
@@ -138,7 +142,7 @@ def _open_part(
     wanted: NewCase,
     person: Identity,
     seen: Found,
-    jobs: list[str],
+    jobs: dict[str, str],
     issued_by: str | None,
 ) -> dict[str, Any]:
     session = tx.session

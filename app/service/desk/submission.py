@@ -8,6 +8,7 @@ from hashlib import sha256
 
 from sqlmodel import Session, col, select
 
+from app import logs
 from app.ledger.journal import record_request_event
 from app.ledger.key_rows import believed
 from app.ledger.transaction import Transaction
@@ -23,7 +24,6 @@ from app.service.admission import RECEIVED, choose
 from app.service.context import Services
 from app.service.desk.parts import UNLIKE
 from app.service.desk.people import Found
-from app.service.queue import PARKED
 from app.service.review import start
 from app.service.scope import claim, covers
 from lethe import canonical
@@ -110,10 +110,13 @@ def submit(
     wanted: NewCase,
     model: Model,
     found: Found,
-    jobs: list[str],
+    jobs: dict[str, str],
     issued_by: str | None,
 ) -> str:
-    """Submit a request for the records of a person, as `app.service.admission` does."""
+    """Submit a request for the records of a person, as `app.service.admission` does.
+
+    jobs: takes the id of its job, and the stage that this begins with.
+    """
     session, new = tx.session, request_for(wanted, found)
     method = choose(model, new)
     assert model.id is not None
@@ -168,13 +171,13 @@ def submit(
         model_id=model.id,
         kind="erase",
         request_id=request.id,
+        call_id=logs.call_id(),
         stage=begins.stage,
         created_at=tx.now,
     )
     session.add(job)
     session.flush()
-    if begins.stage != PARKED:
-        jobs.append(job.id)
+    jobs[job.id] = job.stage
     return request.id
 
 

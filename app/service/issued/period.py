@@ -20,8 +20,8 @@ from app.service.issued.public_log import latest_head
 from lethe.certificates.dsse import pae
 from lethe.certificates.statement import Statement, parse_statement
 from lethe.log.entries import HASHEDREKORD, Leaf, parse_leaf
-from lethe.log.proofs import consistency_proof
-from lethe.log.tree import EMPTY_ROOT, tree_root
+from lethe.log.proofs import ProofError
+from lethe.log.ranges import prove_range
 from lethe.report import period
 from models import Certificate
 
@@ -46,20 +46,10 @@ def report(services: Services, first: date, last: date) -> bytes:
         ]
         leaves = [parse_leaf(entry) for entry in entries]
         counted = period.count(leaves, first, last)
-        start, end = counted.start, counted.end
-        roots, proofs = NodeTable(session, services.ledger.nodes).compute(
-            lambda read: (
-                (
-                    tree_root(start, read) if start else EMPTY_ROOT,
-                    tree_root(end, read) if end else EMPTY_ROOT,
-                ),
-                (
-                    consistency_proof(start, end, read) if start else [],
-                    consistency_proof(end, size, read) if end else [],
-                ),
-            )
+        proof = NodeTable(session, services.ledger.nodes).compute(
+            lambda read: prove_range(counted.start, counted.end, size, read)
         )
-        statements = _statements(session, leaves, start, end)
+        statements = _statements(session, leaves, counted.start, counted.end)
     verifier = services.ledger.verifier
     data = period.build(
         counted,
@@ -67,11 +57,11 @@ def report(services: Services, first: date, last: date) -> bytes:
         last,
         methods=_methods(statements),
         checks=_checks(statements),
-        log=period.log_part(verifier.name, (start, end), roots, proofs, note),
+        log=period.log_part(verifier.name, proof, note),
     )
     try:
         period.check(data, verifier, entries)
-    except period.PeriodError as error:
+    except (period.PeriodError, ProofError) as error:
         raise PeriodChangedError(
             f"{error.detail}: the database was changed, run `lethe log fsck`"
         ) from None

@@ -4,14 +4,21 @@ import base64
 
 from sqlmodel import Session, col, select
 
-from app.ledger.storage import NodeTable, read_leaves, read_row
+from app.ledger.storage import LogDamagedError, NodeTable, read_leaves, read_row
 from app.problems import NotFoundError
-from app.schemas.base import Page
-from app.schemas.log import ConsistencyView, EntryView, InclusionView
+from app.schemas.log import (
+    CompletenessView,
+    ConsistencyView,
+    EntriesPage,
+    EntryView,
+    InclusionView,
+    RangeView,
+)
 from app.service.context import Services
 from app.service.paging import parse_number
 from app.witnesses.rows import Rows
 from lethe.log.proofs import consistency_proof, inclusion_proof
+from lethe.log.ranges import RangeProof, prove_range, range_members
 from lethe.log.tiles import (
     TILE_HEIGHT,
     TILE_WIDTH,
@@ -22,13 +29,27 @@ from lethe.log.tiles import (
 from lethe.log.tree import leaf_hash, tree_root
 from models import LogCheckpoint, LogEntry
 
+# No tree is sorted by a filter's column, so nothing ties its answer to the root.
+UNPROVABLE = (
+    "each entry is proven to be in the log; that the filter left none out cannot be proven: "
+    "read the range without a filter, check its proof and filter it yourself "
+    "(`lethe log list --prove` does)"
+)
+
 
 def latest_checkpoint(services: Services) -> str:
     """Return the signed note of the largest published tree, with lines of witnesses if any."""
     with services.reading() as session:
-        latest = _latest(session)
-        witnessed = Rows(services.ledger).of_size(session, latest.size)
-        return latest.note if witnessed is None else witnessed.note
+        note = _note(session, services, _latest(session).size)
+    assert note is not None, "the largest tree is one that was signed"
+    return note
+
+
+def _note(session: Session, services: Services, size: int) -> str | None:
+    """Return the signed note of a size, with lines of witnesses if any."""
+    witnessed = Rows(services.ledger).of_size(session, size)
+    row = session.get(LogCheckpoint, size) if witnessed is None else witnessed
+    return None if row is None else row.note
 
 
 def witnessed_checkpoint(services: Services) -> str:
@@ -82,26 +103,35 @@ def entries(
     after: str | None,
     limit: int,
     *,
+    size: int | None = None,
     ref: str | None = None,
     event: str | None = None,
     kind: str | None = None,
     since: str | None = None,
     until: str | None = None,
-) -> Page[EntryView]:
+) -> EntriesPage:
     """Return published entries in log order, each with its inclusion proof.
 
-    since, until: days, both inclusive.
+    Without a filter they are a range of the log, and come with the proof that it is complete.
+    size: of the tree in which they are proven; None: the published one. since, until: days,
+    both inclusive.
 
     Raises:
         BadCursorError: The cursor is not a log index.
-        NotFoundError: No published entry has that ref, that event or that kind.
+        NotFoundError: No published entry has that ref, that event or that kind, or the log
+            has not `size` entries.
+        LogDamagedError: The database lacks an entry.
     """
     last = None if after is None else parse_number(after)
+    filtered = [one for one in (ref, event, kind, since, until) if one is not None]
     with services.reading() as session:
-        size = _latest(session).size
+        published = _latest(session).size
+        wanted = published if size is None else size
+        if wanted > published:
+            raise NotFoundError("the published tree does not reach that far")
         query = (
             select(LogEntry)
-            .where(col(LogEntry.index) < size)
+            .where(col(LogEntry.index) < wanted)
             .order_by(col(LogEntry.index))
             .limit(limit + 1)
         )
@@ -115,7 +145,7 @@ def entries(
             if value is None:
                 continue
             query = query.where(col(column) == value)
-            held = select(LogEntry.index).where(col(column) == value, LogEntry.index < size)
+            held = select(LogEntry.index).where(col(column) == value, LogEntry.index < wanted)
             if session.exec(held.limit(1)).first() is None:
                 raise NotFoundError(
                     "the log has no entry of this ref, event or kind: check how it is written"
@@ -125,24 +155,52 @@ def entries(
         if until is not None:
             query = query.where(col(LogEntry.day) <= until)
         rows = list(session.exec(query))
-        proofs = NodeTable(session, services.ledger.nodes).compute(
-            lambda read: [inclusion_proof(row.index, size, read) for row in rows[:limit]]
-        )
-        items = [
-            EntryView(
-                log_index=row.index,
-                kind=row.kind,
-                event=row.event,
-                ref=row.ref,
-                day=row.day,
-                leaf=_base64(row.leaf),
-                tree_size=size,
-                hashes=[_base64(one) for one in hashes],
+        shown = rows[:limit]
+        start = 0 if last is None else min(last + 1, wanted)
+        end = min(start + limit, wanted)
+        if not filtered and [row.index for row in shown] != list(range(start, end)):
+            raise LogDamagedError("the log lacks an entry: run `lethe log fsck`")
+        proofs, whole = NodeTable(session, services.ledger.nodes).compute(
+            lambda read: (
+                [inclusion_proof(row.index, wanted, read) for row in shown],
+                None if filtered else prove_range(start, end, wanted, read),
             )
-            for row, hashes in zip(rows, proofs, strict=False)
-        ]
-    more = str(rows[limit - 1].index) if len(rows) > limit else None
-    return Page(items=items, next=more)
+        )
+        note = _note(session, services, wanted)
+    items = [
+        EntryView(
+            log_index=row.index,
+            kind=row.kind,
+            event=row.event,
+            ref=row.ref,
+            day=row.day,
+            leaf=_base64(row.leaf),
+            tree_size=wanted,
+            hashes=[_base64(one) for one in hashes],
+        )
+        for row, hashes in zip(shown, proofs, strict=True)
+    ]
+    return EntriesPage(
+        items=items,
+        next=str(shown[-1].index) if len(rows) > limit else None,
+        tree_size=wanted,
+        checkpoint=note,
+        completeness=_completeness(whole, wanted),
+    )
+
+
+def _completeness(whole: RangeProof | None, size: int) -> CompletenessView:
+    if whole is None:
+        return CompletenessView(provable=False, detail=UNPROVABLE, range=None)
+    if whole.start == whole.end:
+        words = f"no entry from {whole.start} on in a log of {size}"
+    else:
+        words = (
+            f"entries {whole.start} to {whole.end - 1} of a log of {size}: `range` proves that "
+            "none is left out"
+        )
+    members = RangeView.model_validate(range_members(whole))
+    return CompletenessView(provable=True, detail=words, range=members)
 
 
 def inclusion(services: Services, index: int, size: int | None) -> InclusionView:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from sqlmodel import Session, col, select
 
-from app import logs
+from app import logs, traces
 from app.keys.issuer import signing_issuer
 from app.ledger.journal import record_model_event
 from app.ledger.transaction import Transaction
@@ -120,6 +120,7 @@ def contribute(
     with discarding(services, upload):
         shown, job_id = services.committer.submit(effect)
     if job_id is not None:
+        traces.queued(job_id, "learn")
         services.dispatcher.nudge(job_id)
     else:  # an earlier call has stored the same
         services.artifacts.discard(upload.file)

@@ -231,6 +231,35 @@ def test_an_entry_carries_what_its_check_needs(done: Desk) -> None:
     assert "proof.mjs" in text
 
 
+def test_a_page_of_the_log_carries_the_proof_of_its_range(
+    done: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.console.log.PAGE", 3)
+    auditor = done.browser("auditor")
+    text = auditor.http.get("/console/log?first=3").text
+    page = done.installation.caller.http.get("/v1/log/entries?after=2&limit=3").json()
+    whole = page["completeness"]["range"]
+    for name, value in (
+        ("start", "3"),
+        ("end", "6"),
+        ("start-root", whole["start"]["root"]),
+        ("end-root", whole["end"]["root"]),
+        ("own", " ".join(whole["consistency"]["range"])),
+        ("onward", " ".join(whole["consistency"]["head"])),
+        ("leaves", " ".join(one["leaf"] for one in page["items"])),
+        ("note", page["checkpoint"]),
+    ):
+        assert f'data-{name}="{value}"' in text, name
+    assert "range.mjs" in text
+    assert (
+        f"Entries 3 to 5 of a log of {page['tree_size']}."
+        in read(auditor.http.get("/console/log?first=3")).text
+    )
+    filtered = auditor.http.get("/console/log?event=request.approved").text
+    assert 'id="range"' not in filtered
+    assert "cannot be proven" in filtered
+
+
 def test_the_report_of_a_period_is_the_services_own(done: Desk) -> None:
     auditor = done.browser("auditor")
     assert 'name="from"' in auditor.http.get("/console/reports").text

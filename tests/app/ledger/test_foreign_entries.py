@@ -14,7 +14,6 @@ from sqlmodel import Session, col, select
 from app import steps
 from app.ledger.entry_macs import EntryKey, KeyMissingError, new_entry_key
 from app.ledger.guard import ForkedError, GuardError
-from app.ledger.peaks import Peaks
 from app.ledger.receipt import UnpublishedError
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import init_log, load_ledger, open_ledger
@@ -22,6 +21,7 @@ from app.ledger.transaction import Transaction
 from app.reconcile.fsck.run import fsck
 from app.settings import Settings
 from lethe.log.entries import event_leaf, parse_leaf
+from lethe.log.peaks import Peaks
 from lethe.log.tree import leaf_hash
 from migrations.grants import grant
 from models import LogEntry

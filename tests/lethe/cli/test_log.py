@@ -3,17 +3,22 @@
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
+import httpx2
 import pytest
 from click.testing import CliRunner, Result
 
 from lethe.cli.log import log
+from lethe.client import Client
 from lethe.log.fetch import LogUnreachableError, fetch_from
 from lethe.log.follow import mirror_log
 from lethe.log.note import NoteError, NoteSigner, sign_note
+from lethe.log.spelling import format_base64
+from tests.lethe.client.log_service import LogService, history
 from tests.lethe.log import oracle
-from tests.lethe.log.logs import STRANGER, VERIFIER, fetch_files, log_files
+from tests.lethe.log.logs import SIGNER, STRANGER, VERIFIER, fetch_files, log_files
 
 FILES = log_files(oracle.entries(300))
 VKEY = VERIFIER.vkey
@@ -228,3 +233,62 @@ def test_a_watch_tells_of_growth_and_of_a_fork(
     first, second, fork = map(json.loads, result.output.splitlines())
     assert (first["size"], second["size"], fork["alarm"]) == (300, 400, "fork")
     assert Path(fork["evidence"]).exists()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> LogService:
+    """A service that `lethe log list` asks."""
+    service = LogService(history(23), signer=SIGNER)
+    made = partial(Client, transport=httpx2.MockTransport(service.respond))
+    monkeypatch.setattr("lethe.client.Client", made)
+    return service
+
+
+def listed(*args: str) -> Result:
+    return invoke("list", "--url", "https://erasure.example", "--vkey", VKEY, *args)
+
+
+def test_a_range_is_listed_after_its_proof_was_checked(asked: LogService) -> None:
+    result = listed("--from", "5", "--to", "9")
+    assert result.exit_code == 0, result.output
+    first, heads, *rows = result.output.splitlines()
+    root = format_base64(oracle.mth(tuple(asked.entries)))
+    proven = f"complete, proven against the checkpoint of size 23, root {root}"
+    assert first == f"PASS  entries 5 to 9 of a log of 23: {proven}"
+    assert heads.split() == ["ENTRY", "DAY", "EVENT", "REF"]
+    assert [row.split()[0] for row in rows] == ["5", "6", "7", "8", "9"]
+    assert rows[0].split()[1:] == ["2026-03-04", "model.version", "small"]
+    document = json.loads(listed("--from", "5", "--to", "9", "--json").output)
+    assert document["detail"] == first.removeprefix("PASS  ")
+    assert (document["start"], document["end"], document["size"]) == (5, 10, 23)
+    assert (document["result"], document["complete"], document["root"]) == ("PASS", True, root)
+    assert [row["log_index"] for row in document["entries"]] == [5, 6, 7, 8, 9]
+
+
+def test_a_filters_answer_says_what_is_not_proven_and_how_it_can_be(asked: LogService) -> None:
+    result = listed("--kind", "model-event")
+    assert result.exit_code == 0
+    assert "7 match among entries 0 to 22 of a log of 23, each proven" in result.output
+    assert "the filter left none out cannot be proven: give --prove" in result.output
+    assert json.loads(listed("--kind", "model-event", "--json").output)["complete"] is False
+    result = listed("--kind", "model-event", "--prove")
+    assert "7 match among entries 0 to 22 of a log of 23: complete, read whole" in result.output
+    assert "cannot be proven" not in result.output
+
+
+def test_a_range_with_a_hidden_entry_is_not_listed(asked: LogService) -> None:
+    asked.change = lambda answer: answer["items"].pop(1)
+    result = listed("--from", "5", "--to", "9")
+    assert result.exit_code == 1
+    assert result.output.startswith("FAIL  the range has 5 entries, 4 were given")
+    assert json.loads(listed("--json").output)["result"] == "FAIL"
+    asked.signer = STRANGER
+    assert listed().exit_code == 1
+
+
+def test_a_range_without_entries_says_so(asked: LogService) -> None:
+    result = listed("--from", "23")
+    assert result.exit_code == 0
+    assert "the log has 23 entries, none in this range: proven against" in result.output
+    assert listed("--from", "9", "--to", "8").exit_code == 2
+    assert listed("--from", "-1").exit_code == 2

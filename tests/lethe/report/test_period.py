@@ -16,8 +16,7 @@ from lethe import canonical
 from lethe.cli.report import report as command
 from lethe.errors import LetheError
 from lethe.log.entries import event_leaf, parse_leaf
-from lethe.log.proofs import consistency_proof
-from lethe.log.tree import EMPTY_ROOT, tree_root
+from lethe.log.ranges import prove_range
 from lethe.report.period import ENDS, as_csv, build, check, count, log_part
 from lethe.report.period_page import period_html, period_pdf
 from lethe.words.texts import LANGUAGES, Language, texts
@@ -64,8 +63,6 @@ def _certificate_leaf() -> bytes:
 
 def report_of(log: LocalLog, first: date = FIRST, last: date = LAST) -> bytes:
     counted = count([parse_leaf(leaf) for leaf in log.leaves], first, last)
-    start, end, size = counted.start, counted.end, len(log.leaves)
-    roots = tuple(tree_root(n, log._read) if n else EMPTY_ROOT for n in (start, end))
     return build(
         counted,
         first,
@@ -74,12 +71,7 @@ def report_of(log: LocalLog, first: date = FIRST, last: date = LAST) -> bytes:
         checks=[{"check": "purge", "passed": 1, "failed": 0}],
         log=log_part(
             log.verifier.name,
-            (start, end),
-            (roots[0], roots[1]),
-            (
-                consistency_proof(start, end, log._read) if start else [],
-                consistency_proof(end, size, log._read) if end else [],
-            ),
+            prove_range(counted.start, counted.end, len(log.leaves), log._read),
             log.checkpoint(),
         ),
     )

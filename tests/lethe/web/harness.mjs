@@ -4,8 +4,8 @@ import { createInterface } from "node:readline";
 
 globalThis.crypto ??= webcrypto; // Node.js 18
 
-const { checkConsistency, checkInclusion, openCheckpoint, parseCheckpoint, parseLogVkey,
-  parseVkey, readNote } = await import("../../../lethe/web/log.mjs");
+const { checkConsistency, checkInclusion, checkRange, openCheckpoint, parseCheckpoint,
+  parseLogVkey, parseVkey, readNote } = await import("../../../lethe/web/log.mjs");
 const { removal } = await import("../../../lethe/web/certificate.mjs");
 const { checkRemoval, retainedLeaf, retainedNode } = await import("../../../lethe/web/removal.mjs");
 const { Refused, canonical, parse, count, hash, members } =
@@ -58,6 +58,13 @@ const OPERATIONS = {
   consistency({ old, size, proof, oldRoot, newRoot }) {
     const [before, after] = [unhex(oldRoot), unhex(newRoot)];
     return checkConsistency(BigInt(old), BigInt(size), proof.map(unhex), before, after);
+  },
+  range({ start, end, startRoot, endRoot, own, onward, leaves, size, root }) {
+    const range = {
+      start: BigInt(start), end: BigInt(end), startRoot: unhex(startRoot), endRoot: unhex(endRoot),
+      own: own.map(unhex), onward: onward.map(unhex),
+    };
+    return checkRange(range, leaves.map(unhex), BigInt(size), unhex(root));
   },
   removal({ section, before, after, records, recordsRoot }) {
     const scope = { records: BigInt(records), recordsRoot: hash(recordsRoot) };

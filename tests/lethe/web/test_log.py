@@ -8,10 +8,12 @@ import pytest
 from lethe.log.checkpoint import parse_checkpoint
 from lethe.log.note import NoteVerifier, open_note, parse_log_vkey, parse_vkey
 from lethe.log.proofs import check_consistency, check_inclusion
-from tests.lethe.log import test_checkpoint, test_note, test_proofs
+from lethe.log.ranges import RangeProof, check_range
+from tests.lethe.log import test_checkpoint, test_note, test_proofs, test_ranges
 from tests.lethe.log.test_checkpoint import *  # noqa: F403
 from tests.lethe.log.test_note import *  # noqa: F403
 from tests.lethe.log.test_proofs import *  # noqa: F403
+from tests.lethe.log.test_ranges import *  # noqa: F403
 from tests.lethe.web.second import ask, both, needs_node
 
 pytestmark = needs_node
@@ -29,6 +31,25 @@ def inclusion_in_javascript(index: Any, size: Any, leaf: Any, proof: Any, root: 
 def consistency_in_javascript(old: Any, new: Any, proof: Any, before: Any, after: Any) -> None:
     given = {"proof": proof, "oldRoot": before, "newRoot": after}
     ask("consistency", old=str(old), size=str(new), **_hex(given))
+
+
+def range_in_javascript(
+    proof: RangeProof, leaves: Sequence[bytes], size: int, root: bytes
+) -> None:
+    given = {
+        "startRoot": proof.start_root,
+        "endRoot": proof.end_root,
+        "own": proof.own,
+        "onward": proof.onward,
+        "leaves": leaves,
+        "root": root,
+    }
+    sizes = {"start": proof.start, "end": proof.end, "size": size}
+    ask("range", **{name: str(value) for name, value in sizes.items()}, **_hex(given))
+
+
+def _are_sizes(proof: RangeProof, _leaves: object, size: object, _root: object) -> bool:
+    return all(type(one) is int for one in (proof.start, proof.end, size))
 
 
 def _hex(given: dict[str, Any]) -> dict[str, Any]:
@@ -78,6 +99,7 @@ def _second() -> Iterator[None]:
                 consistency_in_javascript,
                 _are_proofs,
             ),
+            (test_ranges, "check_range", check_range, range_in_javascript, _are_sizes),
         ):
             patch.setattr(room, name, both(*functions))
         yield

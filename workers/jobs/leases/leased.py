@@ -15,7 +15,7 @@ from functools import partial
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
-from app import logs
+from app import logs, traces
 from app.counters import STAGE_ERRORS, STAGES
 from app.ledger.journal import record_request_event
 from app.ledger.receipt import UnpublishedError
@@ -25,6 +25,7 @@ from app.service.decisions import AWAITING
 from app.service.ladder import last_attempt
 from app.service.queue import head_of_queue, is_held_back
 from app.steps import reached
+from app.traces import TraceSpan
 from lethe.errors import LetheError
 from models import ErasureRequest, Job, Model
 from models.database.clock import clock
@@ -55,12 +56,16 @@ def leased(services: Services, job_id: str, stage: str) -> Iterator[Lease | None
     if lease is None:
         yield None
         return
-    with logs.for_call(lease.call_id), STAGES.timed(stage):
+    with (
+        logs.for_call(lease.call_id),
+        STAGES.timed(stage),
+        traces.stage(job_id, lease.call_id, stage, lease.kind, lease.tries) as span,
+    ):
         log.info("job %s: %s begins, tries %d", job_id, stage, lease.tries)
-        yield from _held(services, lease)
+        yield from _held(services, lease, span)
 
 
-def _held(services: Services, lease: Lease) -> Iterator[Lease]:
+def _held(services: Services, lease: Lease, span: TraceSpan) -> Iterator[Lease]:
     job_id, stage = lease.job_id, lease.stage
     reached(f"{stage}.leased")
     stop = threading.Event()
@@ -69,10 +74,12 @@ def _held(services: Services, lease: Lease) -> Iterator[Lease]:
     renewer.start()
     try:
         yield lease
-    except LeaseLostError:
+    except LeaseLostError as error:
+        span.fail(type(error).__name__)
         log.warning("job %s: the lease was lost; nothing was committed", job_id)
     except Exception as error:
         STAGE_ERRORS.add(stage)
+        span.fail(type(error).__name__)
         # Never its text: it may hold a row's values.
         name, outside = type(error).__name__, is_outside(error)
         log.error("job %s: %s at %s, tries %s", job_id, name, stage, lease.tries)

@@ -1,6 +1,6 @@
-"""The root of a log that is read from its first entry on, with one hash for each level."""
+"""The root of a log to which entries are added, with one hash for each level."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from lethe.log.tree import EMPTY_ROOT, NodeReader, node_hash
 
@@ -15,12 +15,18 @@ class Peaks:
     @classmethod
     def of(cls, size: int, read: NodeReader) -> "Peaks":
         """Return the tree of the first `size` entries, in at most 63 reads of stored nodes."""
-        peaks, start = cls(), 0
+        nodes, start = [], 0
+        for level in _levels(size):
+            nodes.append(read(level, start >> level))
+            start += 1 << level
+        return cls.from_nodes(size, nodes)
+
+    @classmethod
+    def from_nodes(cls, size: int, nodes: Sequence[bytes]) -> "Peaks":
+        """Return the tree of `size` entries, given its complete subtrees, largest first."""
+        peaks = cls()
         peaks.size = size
-        for level in reversed(range(size.bit_length())):
-            if size >> level & 1:
-                peaks._peaks.append((level, read(level, start >> level)))
-                start += 1 << level
+        peaks._peaks = list(zip(_levels(size), nodes, strict=True))
         return peaks
 
     def append(self, digest: bytes) -> Iterator[tuple[int, int, bytes]]:
@@ -56,3 +62,7 @@ class Peaks:
         for _, left in larger:
             root = node_hash(left, root)
         return root
+
+
+def _levels(size: int) -> list[int]:
+    return [level for level in reversed(range(size.bit_length())) if size >> level & 1]

@@ -1,0 +1,196 @@
+"""Entries of the log as an auditor asks for them: a range with proof, or what a filter finds.
+
+Nothing is returned that was not proven to be in the tree of one signed checkpoint. Of a range
+it is also proven that no entry is left out. Of a filter's answer nothing can prove that, since
+no tree is sorted by what is filtered: whoever needs it reads the range and filters here.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from lethe.client.answers import Document
+from lethe.client.calls import Call
+from lethe.client.errors import AnswerError
+from lethe.log.checkpoint import Checkpoint
+from lethe.log.entries import EntryError, Leaf, parse_leaf
+from lethe.log.log_keys import LogKeys, log_keys
+from lethe.log.note import NoteVerifier
+from lethe.log.proofs import ProofError, check_inclusion
+from lethe.log.ranges import check_range, read_range
+from lethe.log.spelling import parse_base64
+from lethe.log.tree import leaf_hash
+
+PAGE = 1000  # entries, the most that the service gives at once
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEntry:
+    """An entry of the log. said: None where it is of a kind that this version does not know."""
+
+    index: int
+    leaf: bytes
+    said: Leaf | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntries:
+    """Entries among [start, end) of the log that `checkpoint` is the signed head of.
+
+    complete: it is proven that none (which matches the filter) is left out.
+    """
+
+    entries: tuple[LoggedEntry, ...]
+    start: int
+    end: int
+    complete: bool
+    checkpoint: Checkpoint
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFilter:
+    """What entries are to say. None: whatever they say."""
+
+    ref: str | None = None
+    event: str | None = None
+    kind: str | None = None
+
+    @property
+    def given(self) -> dict[str, str]:
+        """The parts that narrow."""
+        parts = {"ref": self.ref, "event": self.event, "kind": self.kind}
+        return {name: value for name, value in parts.items() if value is not None}
+
+    def matches(self, said: Leaf | None) -> bool:
+        """Return whether an entry is one of those that are wanted."""
+        return all(getattr(said, name, None) == value for name, value in self.given.items())
+
+
+@dataclass(slots=True)
+class EntryReading:
+    """Reads entries `first` to `last` page by page, and checks each page as it comes.
+
+    last: None up to the log's end. prove: read the whole range and filter it here.
+    """
+
+    keys: NoteVerifier | LogKeys
+    first: int
+    last: int | None
+    filter: EntryFilter
+    prove: bool
+    _head: Checkpoint | None = None
+    _note: str = ""
+    _start: int = 0  # of the range that was asked for
+    _next: int = 0
+    _done: bool = False
+    _found: list[LoggedEntry] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        """Whether whole ranges are read."""
+        return self.prove or not self.filter.given
+
+    def call(self) -> Call | None:
+        """Return the call for the next page, None once all is read."""
+        if self._done:
+            return None
+        at = self.first if self._head is None else self._next
+        query = {"limit": str(PAGE if self.last is None else min(PAGE, self.last + 1 - at))}
+        if at:
+            query["after"] = str(at - 1)
+        if self._head is not None:
+            query["size"] = str(self._head.size)
+        if not self.complete:
+            query |= self.filter.given | {"limit": str(PAGE)}
+        return Call("GET", "/v1/log/entries", query=tuple(query.items()))
+
+    def take(self, page: Document) -> None:
+        """Check a page and keep what is wanted of it.
+
+        Raises:
+            AnswerError: It is not what the service promises.
+            NoteError, CheckpointError: The log's key did not sign its checkpoint.
+            ProofError: An entry is not proven, or one is left out.
+        """
+        if self._head is None:
+            self._begin(page)
+        try:
+            entries = [_entry(item) for item in page["items"]]
+            hashes = [tuple(map(parse_base64, item["hashes"])) for item in page["items"]]
+            following = page["next"]
+            whole = page["completeness"]["range"]
+        except (LookupError, TypeError, ValueError):
+            raise AnswerError("the service's entries lack a member") from None
+        if self.complete:
+            self._take_range(entries, whole)
+        else:
+            self._take_matches(entries, hashes, following)
+
+    def found(self) -> LogEntries:
+        """Return what was read."""
+        head = self._head
+        assert head is not None, "the first page is read first"
+        return LogEntries(
+            tuple(one for one in self._found if self.filter.matches(one.said)),
+            self._start,
+            self._end(head),
+            self.complete,
+            head,
+            self._note,
+        )
+
+    def _begin(self, page: Document) -> None:
+        note = page.get("checkpoint")
+        if not isinstance(note, str):
+            raise AnswerError("the service's entries come without a checkpoint: is it too old?")
+        self._head, _ = log_keys(self.keys).open(note)
+        self._note = note
+        self._start = self._next = min(self.first, self._head.size)
+
+    def _end(self, head: Checkpoint) -> int:
+        end = head.size if self.last is None else min(self.last + 1, head.size)
+        return max(end, self._start)
+
+    def _take_range(self, entries: list[LoggedEntry], whole: Any) -> None:
+        assert self._head is not None
+        proof = read_range(whole)
+        leaves = [leaf_hash(one.leaf) for one in entries]
+        check_range(proof, leaves, self._head.size, self._head.root)
+        if proof.start != self._next or [one.index for one in entries] != [
+            *range(proof.start, proof.end)
+        ]:
+            raise ProofError("the service answered with another range than was asked for")
+        end = self._end(self._head)
+        if proof.end == proof.start and proof.end < end:
+            raise ProofError("the service answered with no entry, and the log has more")
+        self._found += [one for one in entries if one.index < end]
+        self._next = proof.end
+        self._done = self._next >= end
+
+    def _take_matches(
+        self,
+        entries: list[LoggedEntry],
+        hashes: list[tuple[bytes, ...]],
+        following: str | None,
+    ) -> None:
+        assert self._head is not None
+        size, root = self._head.size, self._head.root
+        for one, proof in zip(entries, hashes, strict=True):
+            if one.index < self._next or not self.filter.matches(one.said):
+                raise ProofError("the service answered with an entry that was not asked for")
+            check_inclusion(one.index, size, leaf_hash(one.leaf), proof, root)
+            self._next = one.index + 1
+            if one.index < self._end(self._head):
+                self._found.append(one)
+        self._done = following is None or not entries or self._next >= self._end(self._head)
+
+
+def _entry(item: Any) -> LoggedEntry:
+    index, leaf = item["log_index"], parse_base64(item["leaf"])
+    if type(index) is not int:
+        raise TypeError
+    try:
+        said = parse_leaf(leaf)
+    except EntryError:
+        said = None
+    return LoggedEntry(index, leaf, said)

@@ -1,0 +1,119 @@
+"""The history over HTTP: ranges with their proof, filters without one, and the client's check."""
+
+from typing import Any
+
+import pytest
+from sqlmodel import Session, select
+
+from lethe.client import Client, EntryFilter
+from lethe.log.proofs import ProofError, check_inclusion
+from lethe.log.ranges import check_range, read_range
+from lethe.log.spelling import parse_base64
+from lethe.log.tree import leaf_hash
+from models import LogCheckpoint
+from tests.app.api.test_requests import problem
+from tests.app.ledger.samples import tamper
+from tests.installation import Installation
+
+
+def get(ready: Installation, query: str = "") -> Any:
+    answer = ready.caller.http.get(f"/v1/log/entries?{query}")
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def check(ready: Installation, page: Any) -> tuple[int, int]:
+    """Check a page as a reader would and return its range."""
+    head = ready.services.ledger.open(page["checkpoint"])
+    assert page["tree_size"] == head.size
+    proof = read_range(page["completeness"]["range"])
+    leaves = [leaf_hash(parse_base64(item["leaf"])) for item in page["items"]]
+    check_range(proof, leaves, head.size, head.root)
+    for item, leaf in zip(page["items"], leaves, strict=True):
+        path = [parse_base64(one) for one in item["hashes"]]
+        check_inclusion(item["log_index"], head.size, leaf, path, head.root)
+    assert [item["log_index"] for item in page["items"]] == list(range(proof.start, proof.end))
+    return proof.start, proof.end
+
+
+def test_every_range_comes_with_its_proof_and_every_size(ready: Installation) -> None:
+    size = get(ready)["tree_size"]
+    assert size > 3
+    for first in range(size + 2):
+        for limit in (1, 2, 1000):
+            after = f"after={first - 1}&" if first else ""
+            page = get(ready, f"{after}limit={limit}")
+            start = min(first, size)
+            assert check(ready, page) == (start, min(start + limit, size))
+            assert page["completeness"]["provable"] is True
+    said = get(ready, "after=0&limit=2")["completeness"]["detail"]
+    assert said.startswith(f"entries 1 to 2 of a log of {size}: ")
+    assert get(ready, f"after={size}")["completeness"]["detail"].startswith("no entry from")
+
+
+def test_later_pages_are_proven_in_the_tree_of_the_first(ready: Installation) -> None:
+    first = get(ready, "limit=2")
+    size = first["tree_size"]
+    ready.caller.erase_records("r1")
+    assert get(ready)["tree_size"] > size
+    page = get(ready, f"after={first['next']}&size={size}")
+    assert check(ready, page) == (2, size)
+    assert page["next"] is None
+    problem(ready.caller.http.get("/v1/log/entries?size=99999"), 404, "not-found")
+    problem(ready.caller.http.get("/v1/log/entries?size=0"), 422, "body-invalid")
+    with Session(ready.services.engine) as session:
+        signed = {row.size for row in session.exec(select(LogCheckpoint))}
+    unsigned = set(range(1, size)) - signed
+    for other in unsigned:
+        assert get(ready, f"size={other}")["checkpoint"] is None
+    for other in signed - {0}:
+        assert check(ready, get(ready, f"size={other}")) == (0, other)
+
+
+@pytest.mark.parametrize(
+    "query", ["kind=model-event", "event=model.version", "ref=small", "since=2020-01-01"]
+)
+def test_a_filters_answer_says_that_it_is_not_provable(ready: Installation, query: str) -> None:
+    page = get(ready, query)
+    assert page["items"]
+    assert page["completeness"]["provable"] is False
+    assert page["completeness"]["range"] is None
+    assert "without a filter" in page["completeness"]["detail"]
+
+
+def test_the_client_reads_and_proves_the_services_log(ready: Installation) -> None:
+    ready.caller.erase_records("r1")
+    ready.drain()
+    keys = ready.services.ledger.verifier
+    with Client("http://testserver", transport=ready.caller.http._transport) as client:
+        whole = client.log_entries(keys)
+        assert whole.complete
+        assert (whole.start, whole.end) == (0, whole.checkpoint.size)
+        wanted = EntryFilter(event="request.certified")
+        (asked,) = client.log_entries(keys, wanted=wanted).entries
+        proven = client.log_entries(keys, wanted=wanted, prove=True)
+        assert proven.entries == (asked,)
+        assert proven.complete
+
+
+def test_a_database_that_lacks_an_entry_answers_no_range(ready: Installation) -> None:
+    tamper(ready.services.engine, 'DELETE FROM log_entries WHERE "index" = 2')
+    problem(ready.caller.http.get("/v1/log/entries?limit=4"), 503, "log-damaged")
+    assert check(ready, get(ready, "limit=2")) == (0, 2)
+
+
+def test_an_entry_that_was_changed_in_the_database_is_noticed_by_its_reader(
+    ready: Installation,
+) -> None:
+    """The tree's nodes are as they were signed, so the range no longer leads to them."""
+    tamper(
+        ready.services.engine,
+        'UPDATE log_entries SET leaf = (SELECT leaf FROM log_entries WHERE "index" = 0) '
+        'WHERE "index" = 2',
+    )
+    keys = ready.services.ledger.verifier
+    with (
+        Client("http://testserver", transport=ready.caller.http._transport) as client,
+        pytest.raises(ProofError, match="another root"),
+    ):
+        client.log_entries(keys)
