@@ -87,7 +87,8 @@ def main() -> None:
         print(
             f"{name:12} {finding.result:13} ≥ {finding.after.epsilon:5.2f}   "
             f"≥ {finding.before.epsilon:5.2f}  {finding.resolution:5.2f}  {gave_way:8}  "
-            f"{seconds:14.2f}  {margins.after:10.2f}  {margins.before:6.2f}  {margins.noise:5.2f}"
+            f"{seconds:14.2f}  {margins.after:10.2f}  {margins.before:6.2f}  "
+            f"{margins.noise:5.2f}"
         )
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(found, indent=2) + "\n")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from benchmarks.baselines.history import Recorder, RecordedCase, with_rounds
+from benchmarks.baselines.history import RecordedCase, Recorder, with_rounds
 from benchmarks.baselines.registry import make
 from benchmarks.unlearning.task import Task
 from workers.errors import RefusedError

@@ -85,9 +85,7 @@ def _short(label: str) -> str:
 
 def _figure(columns: int) -> tuple[Figure, list[Axes]]:
     with mpl.rc_context({"font.size": 8, "axes.spines.top": False, "axes.spines.right": False}):
-        figure = Figure(
-            figsize=(columns * PANEL[0], PANEL[1]), dpi=DOTS, layout="constrained"
-        )
+        figure = Figure(figsize=(columns * PANEL[0], PANEL[1]), dpi=DOTS, layout="constrained")
         axes = figure.subplots(1, columns, squeeze=False)
     for one in axes[0]:
         one.grid(alpha=0.2)

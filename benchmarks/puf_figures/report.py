@@ -69,11 +69,9 @@ def generated(curves: Sequence[Curve]) -> str:
 def _section(curves: Sequence[Curve], setting: str, seeds: int) -> str:
     score = _score(setting)
     levels = "; ".join(
-        f"{name} model: test {100 * test:.1f}, forget {100 * forget:.1f}"
-        for name, test, forget in (
-            (label, *(mean_curve(curves, setting, label, part)[0] for part in ("test", "forget")))
-            for label in (ORIGINAL, RETRAIN)
-        )
+        f"{label} model: test {_level(curves, setting, label, 'test')}, "
+        f"forget {_level(curves, setting, label, 'forget')}"
+        for label in (ORIGINAL, RETRAIN)
     )
     head = [name.format(score) for name in HEAD]
     body = [_row(curves, setting, part) for part in points(curves, setting)]
@@ -103,6 +101,10 @@ def _row(curves: Sequence[Curve], setting: str, part: Point) -> tuple[str, ...]:
         percent(Interval(stepped[0], float("nan"), 1)) if stepped else NONE,
         str(part.refused) if part.refused else "",
     )
+
+
+def _level(curves: Sequence[Curve], setting: str, label: str, part: str) -> str:
+    return f"{100 * mean_curve(curves, setting, label, part)[0]:.1f}"
 
 
 def _score(setting: str) -> str:

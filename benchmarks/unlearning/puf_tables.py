@@ -45,7 +45,11 @@ BESIDE: Mapping[str, Mapping[str, str]] = {
     "PUF III": {
         **dict.fromkeys(
             (
-                "cifar", "cifar-6000", "cifar-12000", "cifar-12000-published", "resnet",
+                "cifar",
+                "cifar-6000",
+                "cifar-12000",
+                "cifar-12000-published",
+                "resnet",
                 "resnet-full",
             ),
             CIFAR10,

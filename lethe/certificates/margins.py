@@ -39,7 +39,8 @@ class MarginDistance:
 def klom(unlearned: Sequence[float], retrained: Sequence[float]) -> float:
     """Return KL(unlearned ‖ retrained) of the binned margins; each (n,) finite, n >= 1."""
     ours, theirs = (
-        [min(max(value, -CLIPPED), CLIPPED) for value in part] for part in (unlearned, retrained)
+        [min(max(value, -CLIPPED), CLIPPED) for value in part]
+        for part in (unlearned, retrained)
     )
     low, high = min(*ours, *theirs), max(*ours, *theirs)
     if low == high:

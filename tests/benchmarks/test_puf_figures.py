@@ -78,7 +78,9 @@ def test_each_curve_begins_with_the_step_and_a_step_of_nothing_is_the_original()
         *baselines(),
         puf("special", 1e-9),
         puf("special", 1e9),
-        Configuration("cannot", "hf-kcu", "hf-kcu", {"variant": "as-printed", "form": "newton"}),
+        Configuration(
+            "cannot", "hf-kcu", "hf-kcu", {"variant": "as-printed", "form": "newton"}
+        ),
     ]
     found = {one.label: one for one in measure(task, wanted, 2, told.append)}
     assert told == [ORIGINAL, RETRAIN, *(part.label for part in wanted)]

@@ -135,7 +135,9 @@ def test_a_full_size_on_a_gpu_is_the_paper_steps_times_the_measured_step(
     monkeypatch.setattr(full_size, "gpu", lambda: record)
     text = full_size.render({})
     assert "Card 9 with torch 2" in text
-    assert "8 processes at once take 4.00 ms for a step each, 4.0 times the steps of one" in text
+    assert (
+        "8 processes at once take 4.00 ms for a step each, 4.0 times the steps of one" in text
+    )
     # 60,000 rows in batches of 64, 100 times, 2 ms each: 187.5 s, and 9 of them.
     [mnist] = [line for line in text.splitlines() if "| MNIST |" in line]
     assert mnist.endswith("| 2.00 ms | 3.1 min | 28 min |")

@@ -93,7 +93,9 @@ def test_a_report_is_verified_and_told_offline(tmp_path: Path) -> None:
     said = ("NOTHING-FOUND", "epsilon at least 0", "without one error", "KLoM", "audit.started")
     for text in said:
         assert text in result.output
-    assert "KLoM" not in run("verify", report, "--issuer-key", key).output  # it needs the numbers
+    assert (
+        "KLoM" not in run("verify", report, "--issuer-key", key).output
+    )  # it needs the numbers
     numbers.write_bytes(b"other")
     result = run("verify", report, "--issuer-key", key, "--statistics", numbers)
     assert result.exit_code == 1
