@@ -10,6 +10,7 @@ model as it was: what the audit has to find.
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from lethe.certificates.margins import MarginDistance, distances
 from workers.data.digits import load_digits
 from workers.judge.algorithm_audit import Finding, judge
 from workers.method_audits.draw import Plan, StoredRows
@@ -66,17 +68,27 @@ def main() -> None:
     torch.set_num_threads(1)
     plan = Plan(SEED, arguments.pairs, arguments.rows, targets=1, mislabelled=True)
     found = {}
-    print(f"{'method':12} result         after     before    of  gave way  seconds a pair")
+    print(
+        f"{'method':12} result         after     before    of  gave way  seconds a pair  "
+        "KLoM after  before  noise"
+    )
     for name in arguments.methods.split(","):
         started = time.perf_counter()
         pairs, finding = audited(name, plan)
         seconds = (time.perf_counter() - started) / len(pairs)
         gave_way = sum(pair.gave_way for pair in pairs)
-        found[name] = spelled(finding) | {"gave_way": gave_way, "seconds": seconds}
+        margins = apart(pairs)
+        found[name] = {
+            **spelled(finding),
+            "gave_way": gave_way,
+            "seconds": seconds,
+            "klom": {"after": margins.after, "before": margins.before, "noise": margins.noise},
+        }
         print(
             f"{name:12} {finding.result:13} ≥ {finding.after.epsilon:5.2f}   "
             f"≥ {finding.before.epsilon:5.2f}  {finding.resolution:5.2f}  {gave_way:8}  "
-            f"{seconds:.2f}"
+            f"{seconds:14.2f}  {margins.after:10.2f}  {margins.before:6.2f}  "
+            f"{margins.noise:5.2f}"
         )
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(found, indent=2) + "\n")
@@ -90,10 +102,20 @@ def audited(name: str, plan: Plan) -> tuple[list[Pair], Finding]:
         run_pair(network("logistic", shape), TRAINING, method, rows, plan, number)
         for number in range(plan.pairs)
     ]
+    return pairs, judge(*numbers(pairs), CONFIDENCE, delta=0.0)
+
+
+def apart(pairs: Sequence[Pair]) -> MarginDistance:
+    """Return KLoM of the pairs to the retrained models, and what chance makes of it."""
+    return distances(*numbers(pairs))
+
+
+def numbers(pairs: Sequence[Pair]) -> tuple[list[float], list[float], list[float]]:
+    """Return the margins of the pairs' targets: before, after, retrained."""
     before, after, retrained = (
         [getattr(pair, part) for pair in pairs] for part in ("before", "after", "retrained")
     )
-    return pairs, judge(before, after, retrained, CONFIDENCE, delta=0.0)
+    return before, after, retrained
 
 
 def stored() -> dict[str, StoredRows]:

@@ -7,7 +7,7 @@ import click
 import torch
 
 from benchmarks.unlearning.campaign import Campaign
-from benchmarks.unlearning.contenders import Contender, planned
+from benchmarks.unlearning.contenders import FIRST, Contender, planned
 from benchmarks.unlearning.records import current, format_results, parse_results, read
 from benchmarks.unlearning.report import write_page
 from benchmarks.unlearning.settings import SETTINGS
@@ -119,9 +119,10 @@ def wanted(
 ) -> tuple[Contender, ...]:
     """Return the contenders whose label a pattern fits, in their order.
 
+    The original and the retrained model are in every plan: they may be named, alone too.
     Raises BadParameter for a pattern that fits none; `setting` is for the message.
     """
-    labels = {part.label for part in contenders}
+    labels = {part.label for part in (*FIRST, *contenders)}
     for pattern in patterns:
         if not fnmatch.filter(labels, pattern):
             raise click.BadParameter(f"{pattern} is not in the plan of {setting}")

@@ -2,12 +2,17 @@
 
 Operations of one gradient are counted from the operators of the very networks, not measured on
 the papers' data. A rate of this machine is the median of the recorded retrainings of that
-network: operations over seconds.
+network on a processor: operations over seconds. Steps on a GPU are those that
+`python -m benchmarks.gpu_steps` has timed there, in gpu_steps.json.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from statistics import median
+from typing import Any
 
 from benchmarks.unlearning.contenders import RETRAIN
 from benchmarks.unlearning.markdown import NONE, table
@@ -18,7 +23,7 @@ from workers.training.networks.registry import network
 from workers.training.networks.weights import count
 
 TRAININGS = 9  # three seeds of the original, of a retraining and of a second one
-RATES = (1e12, 1e13)  # float32 operations a second that a GPU may sustain on such networks
+STEPS = Path(__file__).parents[1] / "gpu_steps.json"
 CLASSES = {"channels": 3, "height": 32, "width": 32, "classes": 10}
 GREY = {"channels": 1, "height": 28, "width": 28, "classes": 10}
 HOUR, DAY = 3600.0, 86_400.0
@@ -34,38 +39,50 @@ class Size:
     shape: Mapping[str, int]
     rows: int
     passes: int
+    batch: int
+
+    @property
+    def steps(self) -> float:
+        """The steps of one training; the clients' last, smaller batches are not counted."""
+        return self.passes * self.rows / self.batch
 
 
 SIZES = (
-    Size("HF-KCU 2", "MNIST", "simple-cnn", GREY, 60_000, 100),
-    Size("HF-KCU 1, 3 to 7", "CIFAR-10", "simple-cnn", CLASSES, 50_000, 100),
-    Size("HF-KCU 2 and 8", "CIFAR-10", "resnet18", CLASSES, 50_000, 100),
-    Size("HF-KCU 2 and 8", "CIFAR-10", "vit-lite", CLASSES, 50_000, 100),
-    Size("PUF III", "CIFAR-10", "resnet18", CLASSES, 50_000, 200),
-    Size("PUF III to V", "CIFAR-100", "resnet18", {**CLASSES, "classes": 100}, 50_000, 200),
+    Size("HF-KCU 2", "MNIST", "simple-cnn", GREY, 60_000, 100, 64),
+    Size("HF-KCU 1, 3 to 7", "CIFAR-10", "simple-cnn", CLASSES, 50_000, 100, 64),
+    Size("HF-KCU 2 and 8", "CIFAR-10", "resnet18", CLASSES, 50_000, 100, 64),
+    Size("HF-KCU 2 and 8", "CIFAR-10", "vit-lite", CLASSES, 50_000, 100, 64),
+    Size("PUF III", "CIFAR-10", "resnet18", CLASSES, 50_000, 200, 32),
+    Size("PUF III to V", "CIFAR-100", "resnet18", {**CLASSES, "classes": 100}, 50_000, 200, 32),
 )  # fmt: skip
-ABOUT = f"""\
+ABOUT = """\
 Operations of one training at the papers' sizes: those of one gradient, counted from the
-network's operators, times rows times passes. The last column is for three seeds of the
-original, a retraining and a second retraining, {TRAININGS} trainings, at {RATES[0]:.0e} to
-{RATES[1]:.0e} operations a second. No GPU was measured: that range is an assumption, not
-a result, and small networks in batches of 32 or 64 may stay below it. The methods come on
-top, each a part of a retraining. The 12,000 rows of the shipped CIFAR-10 file take 0.24 of
-the operations of 50,000.
+network's operators, times rows times passes. The last columns are for {card}: a
+step of the paper's batch there (`python -m benchmarks.gpu_steps`, float32, deterministic
+kernels, one process), the steps of one training, and those of nine, three seeds of the
+original, a retraining and a second retraining. The methods come on top, each a part of a
+retraining. {shared}Of 50,000 rows the 12,000 of the shipped CIFAR-10 file take 0.24.
 """
+SHARED = (
+    "SimpleCNN keeps the card waiting for launches: {processes} processes at once take "
+    "{milliseconds:.2f} ms for a step each, {gain:.1f} times the steps of one. "
+)
 
 
 def render(records: Records) -> str:
-    """Return what each size would take on one thread here and on a GPU."""
+    """Return what each size would take on one thread here and on the GPU that was timed."""
+    timed = gpu()
     head = (
         "table", "data", "network", "parameters", "rows", "passes", "operations",
-        "one training, one thread here", "nine trainings on a GPU",
+        "one training, one thread here", "a step on the GPU", "one training there",
+        "nine trainings there",
     )  # fmt: skip
     body = []
     for size in SIZES:
         made = network(size.network, size.shape)
         operations = float(training_flops(made)) * size.rows * size.passes
         here = rate(records, size.network)
+        step = step_of(timed, size)
         body.append(
             (
                 size.paper,
@@ -76,12 +93,46 @@ def render(records: Records) -> str:
                 str(size.passes),
                 f"{operations:.1e}",
                 NONE if here is None else duration(operations / here),
-                " to ".join(
-                    duration(TRAININGS * operations / each) for each in reversed(RATES)
-                ),
+                f"{step:.2f} ms",
+                duration(size.steps * step / 1000),
+                duration(TRAININGS * size.steps * step / 1000),
             )
         )
-    return f"{ABOUT}\n{table(head, body)}"
+    return f"{_about(timed)}\n{table(head, body)}"
+
+
+@cache
+def gpu() -> dict[str, Any]:
+    """Return the record of steps on a GPU: machine and steps."""
+    found: dict[str, Any] = json.loads(STEPS.read_text())
+    return found
+
+
+def step_of(timed: Mapping[str, Any], size: Size) -> float:
+    """Return the milliseconds of a step in one process. Raises KeyError if none was timed."""
+    wanted = size.network, size.shape["channels"], size.batch, 1
+    return _steps(timed)[wanted]
+
+
+def _steps(timed: Mapping[str, Any]) -> dict[tuple[str, int, int, int], float]:
+    return {
+        (step["network"], step["channels"], step["batch"], step["processes"]): step[
+            "milliseconds"
+        ]
+        for step in timed["steps"]
+    }
+
+
+def _about(timed: Mapping[str, Any]) -> str:
+    machine, shared = timed["machine"], ""
+    steps = _steps(timed)
+    several = [key for key in steps if key[-1] > 1]
+    if several:
+        most = max(several, key=lambda key: key[-1] / steps[key])
+        gain = most[-1] * steps[(*most[:-1], 1)] / steps[most]
+        shared = SHARED.format(processes=most[-1], milliseconds=steps[most], gain=gain)
+    card = f"one {machine['device']} with torch {machine['torch']}"
+    return ABOUT.format(card=card, shared=shared)
 
 
 def rate(records: Records, name: str) -> float | None:
@@ -89,7 +140,10 @@ def rate(records: Records, name: str) -> float | None:
     found = [
         record.cost["flops"] / record.cost["seconds"]
         for (setting, _, label), record in records.items()
-        if label == RETRAIN and SETTINGS[setting].network == name and record.cost
+        if label == RETRAIN
+        and SETTINGS[setting].network == name
+        and record.cost
+        and record.machine.get("device", "cpu") == "cpu"
     ]
     return median(found) if found else None
 

@@ -44,9 +44,17 @@ PROSTATE = "ProstateMRI, U-NET"
 BESIDE: Mapping[str, Mapping[str, str]] = {
     "PUF III": {
         **dict.fromkeys(
-            ("cifar", "cifar-6000", "cifar-12000", "resnet", "resnet-full"), CIFAR10
+            (
+                "cifar",
+                "cifar-6000",
+                "cifar-12000",
+                "cifar-12000-published",
+                "resnet",
+                "resnet-full",
+            ),
+            CIFAR10,
         ),
-        **dict.fromkeys(("mnist", "digits", "quick"), SKEWED),
+        **dict.fromkeys(("mnist-60000-published", "mnist", "digits", "quick"), SKEWED),
         "iid": EVEN,
     },
     "PUF IV": {"samples": SKEWED, "samples-iid": EVEN},

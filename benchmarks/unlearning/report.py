@@ -15,11 +15,10 @@ from benchmarks.unlearning import (
 from benchmarks.unlearning.both_papers import hf_kcu, puf
 from benchmarks.unlearning.plots import draw
 from benchmarks.unlearning.records import Records
-from benchmarks.unlearning.settings import FULL, SETTINGS
+from benchmarks.unlearning.settings import FULL, SEEDS, SETTINGS
 from benchmarks.unlearning.summary import Seeds, of
 
 BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
-LEAST = 5  # seeds that an interval should rest on
 CLOSE = (
     "Δ is the absolute difference to the retrained model of the same seed, in points; the line "
     '"Retrain, another seed" has the seed noise, by which two retrainings differ. ± is a 95 % '
@@ -83,7 +82,7 @@ def _settings(known: Mapping[str, Seeds]) -> str:
     lines = []
     for name, seeds in known.items():
         number = len(seeds.seeds)
-        few = "" if number >= LEAST else f", fewer than {LEAST}: mind the intervals"
+        few = "" if number >= SEEDS else f", fewer than {SEEDS}: mind the intervals"
         said = f"{number} {'seed' if number == 1 else 'seeds'}{few}"
         lines.append(f"- `{name}`: {SETTINGS[name].about}; {said}.")
     return "\n".join(["## Settings measured", "", *lines, ""])

@@ -3,21 +3,20 @@
 from benchmarks.unlearning.contenders import FIRST, planned
 from benchmarks.unlearning.markdown import table
 from benchmarks.unlearning.records import Records
-from benchmarks.unlearning.settings import SETTINGS, Setting
+from benchmarks.unlearning.settings import SEEDS, SETTINGS, Setting
 
-SEEDS = 5
 BUNDLED = ("digits", "digit-masks")  # data that scikit-learn brings along
 ABOUT = (
-    f"A row is run when {SEEDS} seeds have it. A command continues where it was stopped and "
-    "writes the page anew; `DATA` is the folder with `mnist.npz` and `cifar10.npz`. For "
-    "`resnet-full` add `--device cuda`.\n"
+    "A row is run when five seeds have it, of the settings `…-published` three. A command "
+    "continues where it was stopped and writes the page anew; `DATA` is the folder with "
+    "`mnist.npz` and `cifar10.npz`. For `resnet-full` add `--device cuda`.\n"
 )
 
 
 def missing(records: Records, name: str) -> list[str]:
-    """Return the labels of a setting's plan that fewer than SEEDS seeds have, in order."""
+    """Return the labels of a setting's plan that too few seeds have, in order."""
     wanted = (*FIRST, *planned(SETTINGS[name].plan))
-    seeds = range(SEEDS)
+    seeds = range(SETTINGS[name].seeds)
     return [
         part.label
         for part in wanted
@@ -34,6 +33,8 @@ def command(setting: Setting, labels: list[str]) -> str:
     asked = [label for label in labels if label not in first]
     if len(asked) < len(planned(setting.plan)):
         words.append(f"--methods '{','.join(asked)}'")
+    if setting.seeds != SEEDS:
+        words.append(f"--seeds {setting.seeds}")
     return " ".join([*words, "--out docs/benchmarks"])
 
 

@@ -168,6 +168,23 @@ def verify(file: Path, issuer_key: Path, statistics: Path | None) -> None:
     _print(checked)
 
 
+def _client(url: str) -> "Client":
+    from lethe.client import Client
+
+    return Client(url, token=token_for(url))
+
+
+def _distances(checked: "Checked") -> list[tuple[str, str]]:
+    found = checked.margins
+    if found is None:
+        return []
+    text = (
+        f"{found.after:.3g} nats to the retrained models, {found.before:.3g} before "
+        f"unlearning, {found.noise:.3g} between two halves of the retrained"
+    )
+    return [("KLoM", text)]
+
+
 def _print(checked: "Checked") -> None:
     said = checked.statement.predicate
     config = said.configuration
@@ -178,6 +195,7 @@ def _print(checked: "Checked") -> None:
         lines.append((label, f"epsilon at least {part.epsilon}: {errors}, {upper}"))
     lines += [
         ("resolution", f"without one error: epsilon at least {said.resolution}"),
+        *_distances(checked),
         ("confidence", f"{config['confidence']}, delta {config['delta']}"),
         ("model", f"{said.model}, versions {said.versions[0]} to {said.versions[1]}"),
         ("method", f"{said.method.id} {said.method.version}, gave way {said.gave_way} times"),

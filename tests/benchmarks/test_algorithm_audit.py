@@ -25,4 +25,7 @@ def test_each_method_is_audited_on_the_digits(monkeypatch: pytest.MonkeyPatch) -
         assert (said["result"], said["after"], said["trials"]) == ("NOTHING-FOUND", 0, 8)
         assert said["before"] == said["resolution"] == pytest.approx(0.5347, abs=1e-4)
         assert len(pairs) == 16
+        margins = algorithm_audit.apart(pairs)
+        assert (margins.after, margins.noise) == (0, 0)
+        assert margins.before > 10
         asked.clear()

@@ -1,15 +1,19 @@
 """The check of a GPU finds one that computes otherwise, or otherwise each time."""
 
+import json
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 
 import pytest
 import torch
 from click.testing import CliRunner
 
-from benchmarks import gpu_training
+from benchmarks import gpu_steps, gpu_training
 from benchmarks.gpu_training import main, measure, problems
 from workers.data.digit_images import load_digit_images
+from workers.training.fedavg.client.flops import training_flops
+from workers.training.networks.registry import network
 from workers.training.networks.weights import Weights
 
 CPU = torch.device("cpu")
@@ -58,3 +62,24 @@ def test_a_missing_gpu_is_named() -> None:
     done = CliRunner().invoke(main, [])
     assert done.exit_code == 1
     assert "no CUDA device" in done.output
+
+
+def test_steps_are_timed_in_one_process_and_in_several(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(gpu_steps, "LISTED", gpu_steps.LISTED[:2])  # the others take minutes
+    file = tmp_path / "steps.json"
+    asked = ["--device", "cpu", "--short", "--processes", "2", "--json", str(file)]
+    result = CliRunner().invoke(gpu_steps.main, asked)
+    assert result.exit_code == 0, result.output
+    record = json.loads(file.read_text())
+    assert record["machine"]["device"] == "cpu"
+    assert [step["processes"] for step in record["steps"]] == [1, 1, 2]
+    made = network("simple-cnn", dict(gpu_steps.COLOUR))
+    for step in record["steps"]:
+        assert step["milliseconds"] > 0
+        if step["network"] == "simple-cnn" and step["channels"] == 3:
+            done = step["processes"] * 64 * training_flops(made)
+            assert step["operations"] * step["milliseconds"] / 1000 == pytest.approx(
+                done, rel=2e-3
+            )

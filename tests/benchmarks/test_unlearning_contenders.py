@@ -19,7 +19,7 @@ from benchmarks.unlearning.contenders import (
     planned,
 )
 from benchmarks.unlearning.records import Record
-from benchmarks.unlearning.settings import SETTINGS
+from benchmarks.unlearning.settings import SEEDS, SETTINGS
 from workers.methods.network.hf_kcu.method import HfKcu
 from workers.methods.network.puf import Puf
 from workers.training.fedavg.client.flops import training_flops
@@ -36,6 +36,7 @@ def test_methods_are_asked_for_by_patterns_of_their_labels(tmp_path: Path) -> No
     assert labels[:2] == ["natural", "hf-kcu one step"]
     assert labels[-3:] == steps
     assert len(labels) == 2 + 6 + 3
+    assert wanted(planned("puf"), ["original", "retrain"], "samples") == ()  # always measured
 
 
 def test_variants_of_one_step_differ_from_it_in_one_setting() -> None:
@@ -78,7 +79,7 @@ def test_what_is_not_run_is_listed_with_its_command() -> None:
     labels = [part.label for part in (*FIRST, *planned(setting.plan))]
     records = {
         ("masks", seed, label): Record("masks", seed, label, "p")
-        for seed in range(unrun.SEEDS)
+        for seed in range(SEEDS)
         for label in labels
         if (label, seed) not in {(SPECIAL, 4), ("pga", 0)}
     }
@@ -110,3 +111,36 @@ def test_a_full_size_is_operations_over_the_rate_of_recorded_retrainings() -> No
     days = training_flops(made) * 60_000 * 100 / 2e9
     [row] = [line for line in full_size.render(records).splitlines() if "| MNIST |" in line]
     assert f"| {full_size.duration(days)} |" in row
+    there = {
+        ("digits", 0, RETRAIN): Record(
+            "digits", 0, RETRAIN, "p", cost=cost, machine={"device": "a GPU"}
+        )
+    }
+    assert full_size.rate(there, "simple-cnn") is None  # no rate of a thread
+
+
+def test_a_full_size_on_a_gpu_is_the_paper_steps_times_the_measured_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps = [
+        {"network": network, "channels": channels, "batch": batch, "processes": processes,
+         "milliseconds": milliseconds}
+        for network, channels, batch, processes, milliseconds in (
+            ("simple-cnn", 1, 64, 1, 2.0), ("simple-cnn", 3, 64, 1, 2.0),
+            ("simple-cnn", 3, 64, 8, 4.0), ("resnet18", 3, 64, 1, 20.0),
+            ("resnet18", 3, 32, 1, 10.0), ("vit-lite", 3, 64, 1, 36.0),
+        )
+    ]  # fmt: skip
+    record = {"machine": {"device": "Card 9", "torch": "2"}, "steps": steps}
+    monkeypatch.setattr(full_size, "gpu", lambda: record)
+    text = full_size.render({})
+    assert "Card 9 with torch 2" in text
+    assert (
+        "8 processes at once take 4.00 ms for a step each, 4.0 times the steps of one" in text
+    )
+    # 60,000 rows in batches of 64, 100 times, 2 ms each: 187.5 s, and 9 of them.
+    [mnist] = [line for line in text.splitlines() if "| MNIST |" in line]
+    assert mnist.endswith("| 2.00 ms | 3.1 min | 28 min |")
+    # 50,000 rows in batches of 32, 200 times, 10 ms each: 52 minutes.
+    [puf] = [line for line in text.splitlines() if "| PUF III |" in line]
+    assert puf.endswith("| 10.00 ms | 52 min | 7.8 h |")

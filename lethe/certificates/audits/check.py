@@ -28,6 +28,7 @@ from lethe.certificates.audits.report import (
 )
 from lethe.certificates.dsse import Envelope, check_signature
 from lethe.certificates.errors import CertificateError
+from lethe.certificates.margins import MarginDistance, distances
 
 CLOSE = 1e-4  # relative: reports spell six digits
 HALVINGS = 60
@@ -47,13 +48,17 @@ class ReportError(CertificateError):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A report that holds. audit, configuration: the digests that `audit.started` must have."""
+    """A report that holds. audit, configuration: the digests that `audit.started` must have.
+
+    margins: KLoM of the pairs' numbers, None where these were not given.
+    """
 
     statement: AuditStatement
     keyid: str
     digest: str
     audit: str
     configuration: str
+    margins: MarginDistance | None = None
 
 
 def check_report(
@@ -79,11 +84,13 @@ def check_report(
     levels = _levels(said)
     _check_counts(said)
     _check_bounds(said, *levels)
+    margins = None
     if statistics is not None:
-        _check_statistics(statement, statistics, *levels)
+        margins = distances(*_checked_statistics(statement, statistics, *levels))
     configuration = hashlib.sha256(canonical.encode(dict(said.configuration))).hexdigest()
     named = audit_digest(said.audit_id, said.started_at)
-    return Checked(statement, keyid, hashlib.sha256(data).hexdigest(), named, configuration)
+    digest = hashlib.sha256(data).hexdigest()
+    return Checked(statement, keyid, digest, named, configuration, margins)
 
 
 def epsilon(
@@ -201,9 +208,10 @@ def _share(spelled: str | None) -> float:
     return share
 
 
-def _check_statistics(
+def _checked_statistics(
     statement: AuditStatement, data: bytes, confidence: float, delta: float
-) -> None:
+) -> tuple[list[float], list[float], list[float]]:
+    """Return the pairs' numbers: before, after, retrained."""
     if hashlib.sha256(data).hexdigest() != statement.subject[0].digest:
         raise ReportError("this is another file than the report's statistics")
     said = statement.predicate
@@ -221,9 +229,10 @@ def _check_statistics(
     for part, inside in ((said.after, after), (said.before, before)):
         if _errors(inside, retrained, proven) != (part.false_positives, part.false_negatives):
             raise ReportError("the errors are not those that the statistics give")
+    return before, after, retrained
 
 
-def _numbers(data: bytes, pairs: int) -> tuple[list[float], ...]:
+def _numbers(data: bytes, pairs: int) -> tuple[list[float], list[float], list[float]]:
     """Return the log-odds before, after and retrained, each (pairs,) finite."""
     if len(data) > MAX_STATISTICS:
         raise ReportError(f"statistics have at most {MAX_STATISTICS} bytes")
@@ -241,7 +250,8 @@ def _numbers(data: bytes, pairs: int) -> tuple[list[float], ...]:
     # Beyond, squares overflow; log-odds of float32 models are far below.
     if not all(isfinite(value) and abs(value) < 1e100 for row in rows for value in row):
         raise ReportError("a statistic is no number")
-    return tuple(map(list, zip(*rows, strict=True)))
+    before, after, retrained = ([row[place] for row in rows] for place in range(3))
+    return before, after, retrained
 
 
 def _errors(

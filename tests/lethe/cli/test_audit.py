@@ -90,8 +90,12 @@ def test_a_report_is_verified_and_told_offline(tmp_path: Path) -> None:
     result = run("verify", report, "--issuer-key", key, "--statistics", numbers)
     assert result.exit_code == 0, result.output
     assert result.output.startswith("PASS")
-    for text in ("NOTHING-FOUND", "epsilon at least 0", "without one error", "audit.started"):
+    said = ("NOTHING-FOUND", "epsilon at least 0", "without one error", "KLoM", "audit.started")
+    for text in said:
         assert text in result.output
+    assert (
+        "KLoM" not in run("verify", report, "--issuer-key", key).output
+    )  # it needs the numbers
     numbers.write_bytes(b"other")
     result = run("verify", report, "--issuer-key", key, "--statistics", numbers)
     assert result.exit_code == 1

@@ -1,7 +1,7 @@
 """Which device clients compute on: chosen, tested before it is trusted, named for certificates.
 
-Nothing here has run on a CUDA device yet: on the CPU, and with a device that is missing,
-broken or out of memory, it is tested; on a GPU it is not.
+Tested on the CPU, and with a device that is missing, broken or out of memory. On a GPU it runs
+in `make gpu-check` alone; docs/networks-and-silos.md has the record of one.
 """
 
 import logging

@@ -264,3 +264,19 @@ def test_another_spelling_is_refused(change: dict[str, object]) -> None:
         local_from_json({**to_json(LOCAL), **change})
     with pytest.raises(RefusedError):
         local_from_json([])
+
+
+def test_an_epochs_order_is_put_on_the_device_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy at each step would have a GPU wait for it."""
+    moved: list[int] = []
+    plain = torch.Tensor.to
+
+    def to(tensor: torch.Tensor, *given: object, **more: object) -> torch.Tensor:
+        moved.append(len(tensor))
+        return plain(tensor, *given, **more)  # type: ignore[call-overload, no-any-return]
+
+    monkeypatch.setattr(torch.Tensor, "to", to)
+    found = list(batches(10, LocalConfig(epochs=2, batch_size=4), 0, "meta"))
+    assert [len(at) for at in found] == [4, 4, 2, 4, 4, 2]
+    assert {at.device.type for at in found} == {"meta"}
+    assert moved == [10, 10]

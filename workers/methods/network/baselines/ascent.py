@@ -38,8 +38,7 @@ def ascend(
     inputs, targets = data.inputs.to(device), data.targets.to(device)
     total = torch.zeros((), dtype=torch.float64, device=device)
     seen = steps = 0
-    for rows in batches(len(data), config, task.seed):
-        at = rows.to(device)
+    for at in batches(len(data), config, task.seed, device):
         mixed = config.precision == "bfloat16"
         with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=mixed):
             logits = module(inputs[at])
@@ -49,8 +48,8 @@ def ascend(
         if config.clip_norm:
             nn.utils.clip_grad_norm_(module.parameters(), config.clip_norm)
         optimizer.step()
-        total += loss.detach().double() * len(rows)
-        seen, steps = seen + len(rows), steps + 1
+        total += loss.detach().double() * len(at)
+        seen, steps = seen + len(at), steps + 1
         if after is not None and after(module):
             break
     return ClientUpdate(

@@ -156,16 +156,15 @@ def train_classifier(
     inputs, labels = data.inputs.to(device), wrong.to(device)
     total = torch.zeros((), dtype=torch.float64, device=device)
     seen = steps = 0
-    for rows in batches(len(data), config, task.seed):
-        at = rows.to(device)
+    for at in batches(len(data), config, task.seed, device):
         loss = loss_of(config.loss, module(inputs[at]), labels[at])
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         if config.clip_norm:
             nn.utils.clip_grad_norm_(free, config.clip_norm)
         optimizer.step()
-        total += loss.detach().double() * len(rows)
-        seen, steps = seen + len(rows), steps + 1
+        total += loss.detach().double() * len(at)
+        seen, steps = seen + len(at), steps + 1
     return ClientUpdate(
         round=task.round,
         client=task.client,

@@ -38,9 +38,9 @@ def curvature(
     """Return ∇ℓ, ∇²ℓ v or the Gauss-Newton product (Jᵀ ∇²_z ℓ J) v, mean over the rows.
 
     The answer is the update's `delta`; steps are the batches of config.batch_size that it
-    took. float32, summed over batches in float64, in the order of the rows. A product of a
-    share takes `some_rows` of them; `samples` is the client's number all the same, which is
-    what it weighs.
+    took. float32, summed over batches in float64 on the device, in the order of the rows. A
+    product of a share takes `some_rows` of them; `samples` is the client's number all the
+    same, which is what it weighs.
     Raises RefusedError for data that do not fit, and for the Gauss-Newton product of a
     loss that is not convex in the logits.
     """
@@ -63,7 +63,7 @@ def curvature(
         share = len(rows[0]) / len(taken)
         loss, found = product(task.operation, module, task.config.loss, rows, vector)
         for name, values in found.items():
-            scaled = share * values.double().cpu()
+            scaled = share * values.double()
             sums[name] = sums[name] + scaled if name in sums else scaled
         total += share * loss
         steps += 1
@@ -71,7 +71,7 @@ def curvature(
         round=task.round,
         client=task.client,
         base=task.base,
-        delta={name: sums[name].float() for name in sorted(sums)},
+        delta={name: sums[name].float().cpu() for name in sorted(sums)},
         samples=len(data),
         steps=steps,
         loss=total,
