@@ -20,6 +20,7 @@ from models.person import Case, PeopleSums, Person
 from models.record import FeatureBlock, Record, RetainedPage
 from models.release import Release
 from models.request_event import RequestEvent
+from models.retention import RetentionRemoval
 from models.round import Round, RoundMember
 from models.silo_task import SiloTask
 from models.subject import Subject, Tombstone
@@ -56,6 +57,7 @@ __all__ = [
     "RequestEvent",
     "RequesterKey",
     "RetainedPage",
+    "RetentionRemoval",
     "Round",
     "RoundMember",
     "ScheduleLease",
