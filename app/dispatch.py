@@ -27,6 +27,7 @@ GPU_QUEUE = "gpu"  # of what trains networks, where LETHE_GPU_QUEUE is set
 POLL_SECONDS = 0.05  # of the file broker; kombu's default of 1 s would dominate the latency
 REPLY_SECONDS = 1  # a Redis that accepts and never answers is given up after this long
 WAITING = 1000  # nudges in memory; what does not fit is dropped, the sweep finds the job
+RETENTION_HOUR = 2  # of the day in UTC, when few others write
 LAST = 9  # of the priorities of a message, which count from 0
 DRAIN_SECONDS = 2.0  # how long closing waits for nudges not yet sent
 
@@ -39,6 +40,7 @@ def silo_queue(number: int) -> str:
 def make_celery(settings: Settings) -> "Celery":
     """Return a Celery application for these settings; workers add their tasks to it."""
     from celery import Celery
+    from celery.schedules import crontab
 
     from app import broker  # its transports are kombu's from now on
 
@@ -82,7 +84,12 @@ def make_celery(settings: Settings) -> "Celery":
                 "schedule": timedelta(seconds=settings.sweep_seconds),
                 # A sweep nobody took in time is worthless; do not let them pile up.
                 "options": {"expires": 2 * settings.sweep_seconds},
-            }
+            },
+            "retention": {
+                "task": "lethe.retention",
+                "schedule": crontab(hour=RETENTION_HOUR, minute=0),
+                "options": {"expires": 3600},
+            },
         },
         beat_scheduler="workers.schedule:ElectedScheduler",
     )

@@ -18,7 +18,8 @@ from lethe import canonical
 
 LONGEST = 16_384  # bytes; a nudge has about 1,100
 STAGES = frozenset({"execute", "verify", "certify", "audit"})  # with a job's or audit's id
-SWEEP, ANSWER = "lethe.sweep", "lethe.answer"
+SWEEP, ANSWER, RETENTION = "lethe.sweep", "lethe.answer", "lethe.retention"
+OF_THE_SCHEDULE = (SWEEP, RETENTION)  # without an id
 SILO_PREFIX = "silo-"
 
 _ID = re.compile(r"[A-Za-z0-9-]{1,64}")
@@ -61,19 +62,20 @@ def rebuild(raw: bytes | str, queue: str | None) -> dict[str, Any]:
     ) as error:
         raise MessageRefusedError(f"malformed: {type(error).__name__}") from None
     _check(task, queue)
-    ids = [] if task == SWEEP else [task_id]
+    ids = [] if task in OF_THE_SCHEDULE else [task_id]
     if kwargs != {} or not isinstance(args, list) or len(args) != len(ids):
         raise MessageRefusedError("other arguments than a nudge has")
     if not all(isinstance(name, str) and _ID.fullmatch(name) for name in (task_id, *args)):
         raise MessageRefusedError("an id is malformed")
     # A silo's row says whether anybody still waits; its machine's clock may be hours ahead.
-    return _message(task, task_id, args, expires if task == SWEEP else None, queue)
+    expires = expires if task in OF_THE_SCHEDULE else None
+    return _message(task, task_id, args, expires, queue)
 
 
 def _check(task: object, queue: str | None) -> None:
     stages = {f"lethe.{stage}" for stage in STAGES}
     silo = queue is not None and queue.startswith(SILO_PREFIX)
-    allowed = {ANSWER} if silo else {*stages, SWEEP}
+    allowed = {ANSWER} if silo else {*stages, *OF_THE_SCHEDULE}
     if queue is None:
         allowed.add(ANSWER)
     if not isinstance(task, str) or task not in allowed:

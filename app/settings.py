@@ -155,7 +155,22 @@ class Settings(BaseSettings):
     request_retention_days: int = Field(
         default=1095,
         ge=0,
-        description="Days that scope, openings and evidence of an ended request are kept.",
+        description="Days that scope and openings of an ended request or case are kept.",
+    )
+    evidence_retention_days: int = Field(
+        default=1095,
+        ge=0,
+        description="Days that evidence and scores are kept; never longer than the request's.",
+    )
+    contact_retention_days: int = Field(
+        default=90,
+        ge=0,
+        description="Days after its deadline that the contact address of a case is kept.",
+    )
+    key_retention_days: int = Field(
+        default=0,
+        ge=0,
+        description="Days that whom a revoked requester's key is bound to is kept.",
     )
     lease_seconds: int = Field(
         default=120,

@@ -30,9 +30,13 @@ STEPS = (
     "certify.leased",
     "certify.signed",  # an envelope in memory only; a second run signs another
     "certify.committed",  # the certificate is durable and is the only one there can be
+    "retention.destroyed",  # keys and rows are gone, files and the log's entry are not
+    "retention.unlinked",  # all is gone, and no entry says so: the next run writes it
 )
 
 NETWORK_STEPS = ("execute.checkpoint",)  # ridge heads have no rounds to be killed between
+
+RETENTION_STEPS = ("retention.destroyed", "retention.unlinked")
 
 ACTIONS = ("kill", "raise", "freeze")
 

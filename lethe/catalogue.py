@@ -709,7 +709,7 @@ COMPLAINT: Final[Mapping[str, str]] = MappingProxyType(
 
 
 # --- events of the log ---------------------------------------------------------------------
-About = Literal["request", "model", "key", "service-key"]
+About = Literal["request", "model", "key", "service-key", "retention"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -717,9 +717,9 @@ class Event:
     """A kind of log entry.
 
     about: an erasure request or a requester's key, whose payload is committed to and not shown,
-    a model, whose payload is SHA-256 digests by name, or a key of the service, whose payload is
-    public. payload: the fields it may have, with their types; a field that ends in "-*" stands
-    for a numbered one. Empty: it says that it happened.
+    a model, whose payload is SHA-256 digests by name, or a key of the service or an end of
+    retention, whose payload is public. payload: the fields it may have, with their types; a
+    field that ends in "-*" stands for a numbered one. Empty: it says that it happened.
     """
 
     name: str
@@ -769,6 +769,17 @@ def _key(name: str, meaning: str, **payload: type) -> Event:
 def _service_key(name: str, meaning: str, *fields: str) -> Event:
     return Event(f"key.{name}", "service-key", meaning, dict.fromkeys(fields, str))
 
+
+# What is kept for a time and then destroyed, in the order in which that is done.
+RETAINED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "evidence": "evidence and scores of an ended request",
+        "scope": "scope, openings, notes and callbacks of an ended request",
+        "contact": "the contact address of a case",
+        "case": "ticket, check of identity and key of an ended case, and its intake proof",
+        "key": "whom a revoked requester's key is bound to",
+    }
+)
 
 _SERVICE_KEY = "role", "keyid", "publicKey"
 _AUDIT = "audit", "config"
@@ -929,6 +940,12 @@ _EVENTS = (
     _model("audit.reported", "its report was signed", *_AUDIT, "report", "code"),
     _model("audit.failed", "it could not be completed", *_AUDIT),
     _model("audit.stopped", "an operator stopped it", *_AUDIT),
+    Event(
+        "retention.ended",
+        "retention",
+        "what was kept long enough was destroyed: how much of each kind, and which by a digest",
+        {"counts": dict, "before": dict, "items": str},
+    ),
     _service_key(
         "announced",
         "the first key of its role, which signs from the log's start",

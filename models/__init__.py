@@ -18,6 +18,7 @@ from models.notice import Callback, Delivery, NoticeCursor, Webhook
 from models.person import Case, PeopleSums, Person
 from models.record import FeatureBlock, Record, RetainedPage
 from models.release import Release
+from models.retention import RetentionRemoval
 from models.round import Round, RoundMember
 from models.silo_task import SiloTask
 from models.subject import Subject, Tombstone
@@ -54,6 +55,7 @@ __all__ = [
     "RequestEvent",
     "RequesterKey",
     "RetainedPage",
+    "RetentionRemoval",
     "Round",
     "RoundMember",
     "ScheduleLease",

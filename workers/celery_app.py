@@ -8,6 +8,7 @@ from time import monotonic
 from celery import Celery
 
 from app.dispatch import QUEUE, Dispatcher, make_celery
+from app.purge import retention
 from app.service.context import Services
 from app.settings import Settings
 from workers import runtime
@@ -133,6 +134,12 @@ def audit_task(audit_id: str) -> None:
             audit_pair.run(services, audit_id)
 
     quietly(compute)
+
+
+@app.task(name="lethe.retention")
+def retention_task() -> None:
+    """Destroy what was kept long enough."""
+    quietly(lambda: retention.run(runtime.services()))
 
 
 @app.task(name="lethe.sweep")

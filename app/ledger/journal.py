@@ -13,11 +13,14 @@ from lethe.catalogue import check_event
 from lethe.log.entries import (
     COMMITMENT_KEY_SIZE,
     ERASURE_EVENT,
+    RETENTION_ENDED,
+    Ended,
     Leaf,
     commit_event,
     event_leaf,
     key_leaf,
     model_leaf,
+    retention_leaf,
     service_key_leaf,
 )
 from lethe.log.key_changes import KeyChange
@@ -110,3 +113,20 @@ def record_service_key_event(tx: Transaction, event: str, change: KeyChange) -> 
     check_event("service-key", payload.pop("event"), payload)
     assert change.event == event
     return tx.append(leaf)
+
+
+def record_retention_event(
+    tx: Transaction, event: str, ended: Mapping[str, Ended], items: str
+) -> int:
+    """Append what an end of retention destroyed to the log and return the log index.
+
+    items: SHA-256 in hex of the list of it.
+
+    Raises:
+        EntryError: Nothing was destroyed, or a kind or the digest is malformed.
+    """
+    counts = {kind: one.count for kind, one in ended.items()}
+    before = {kind: one.before.isoformat() for kind, one in ended.items()}
+    check_event("retention", event, {"counts": counts, "before": before, "items": items})
+    assert event == RETENTION_ENDED
+    return tx.append(retention_leaf(ended, items, tx.now.date()))

@@ -1,121 +1,161 @@
-"""Ends the retention of closed requests (scope, openings, evidence, scores) and revoked keys.
+"""The end of retention: destroy what was kept long enough, then say so in the log.
 
-The row without a scope, the certificate, and the log's entries, which nobody can open any more,
-remain: they say that there was a request, when, under which law, and how it ended.
+    transaction 1   keys destroyed and rows emptied, each with a row of     durable
+                    `retention_removals` that no entry counts yet
+    files           unlinked, and the database scrubbed
+    transaction 2   one entry that counts those rows                        signed
+
+Transaction 1 is repeated until nothing is due. A process that dies between two of these lines
+leaves nothing half destroyed, and no entry says what is not so: the next run goes on, and its
+entry counts what the dead one destroyed.
 """
 
-from datetime import datetime, timedelta
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any
 
-from sqlalchemy import delete
 from sqlmodel import Session, col, func, select
 
-from app.ledger.key_rows import believed, key_rows
-from app.ledger.transaction import Transaction
-from app.service.access.keys import DESTROYED
+from app.ledger.journal import record_retention_event
+from app.ledger.sequencer import Transaction
+from app.purge import destroy, due
+from app.reconcile.retention import items_digest, stored_entries
 from app.service.context import Services
-from app.service.requests import CLOSED
-from lethe.certificates.evidence import SCORES
-from models import Artifact, Callback, ErasureRequest, RequesterKey, RequestEvent, Verification
+from app.steps import reached
+from app.vault.scrub import scrub
+from lethe.catalogue import RETAINED
+from lethe.log.entries import Ended
+from models import ErasureRequest, RetentionRemoval
 from models.database.clock import clock
 
-AT_ONCE = 100  # requests in one transaction, while others wait
+AT_ONCE = 100  # of each kind in one transaction, while others wait
+ENDED = "retention.ended"
+_DESTROY: Mapping[str, Callable[[Services, Transaction, Any], str]] = {
+    "evidence": destroy.evidence,
+    "scope": destroy.scope,
+    "contact": destroy.contact,
+    "case": destroy.case,
+    "key": destroy.key,
+}
 
 
-def end_retention(services: Services) -> int:
-    """Destroy what is kept of requests that ended long enough ago; return of how many."""
-    kept = timedelta(days=services.settings.request_retention_days)
-    with services.reading() as session:
-        if not _due(session, clock(session) - kept):
-            return 0
+@dataclass(slots=True)
+class RetentionRun:
+    """What a run destroyed, or would destroy, by kind.
 
-    def effect(tx: Transaction) -> int:
-        due = _due(tx.session, tx.now - kept)
-        for request in due:
-            _forget(services, tx, request)
-        tx.session.flush()
-        return len(due)
-
-    return services.ledger.transact(effect, checkpoint=False)
-
-
-def _due(session: Session, before: datetime) -> list[ErasureRequest]:
-    last = (
-        select(func.max(RequestEvent.at))
-        .where(col(RequestEvent.request_id) == col(ErasureRequest.id))
-        .scalar_subquery()
-    )
-    query = (
-        select(ErasureRequest)
-        .where(
-            col(ErasureRequest.forgotten_at).is_(None),
-            col(ErasureRequest.state).in_(CLOSED),
-            col(ErasureRequest.received_at) < before,
-            last < before,
-        )
-        .limit(AT_ONCE)
-    )
-    return list(session.exec(query))
-
-
-def _forget(services: Services, tx: Transaction, request: ErasureRequest) -> None:
-    session = tx.session
-    request.forgotten_at = tx.now
-    request.event_key, request.body_digest, request.idempotency_key = b"", "", None
-    request.scope = {"level": request.scope["level"]}
-    request.reason = request.notes = request.assignee = None
-    session.connection().execute(delete(Callback).where(col(Callback.ref) == request.ref))
-    events = session.exec(
-        select(RequestEvent).where(RequestEvent.request_id == request.id)
-    ).all()
-    scores = {str(event.payload[SCORES]) for event in events if SCORES in event.payload}
-    kept = select(Artifact.id).where(
-        Artifact.kind == SCORES,
-        col(Artifact.digest).in_(scores),
-        col(Artifact.wrapped_key).is_not(None),
-    )
-    artifacts = list(session.exec(kept))
-    if (verification := session.get(Verification, request.id)) is not None:
-        artifacts.append(verification.evidence_id)
-    for event in events:
-        event.payload = {}
-    session.flush()
-    for artifact in artifacts:
-        services.artifacts.shred(session, artifact)
-
-
-def forget_bindings(services: Services) -> int:
-    """Destroy whom revoked keys without an open request are bound to; return how many keys.
-
-    They stay bound, to nobody: a key that lost its binding could erase everything.
+    before: what had ended by then was due. log_index: of the entry that says so, which may
+    also count what an interrupted run destroyed; None where there was nothing to say.
     """
+
+    dry_run: bool
+    removed: Counter[str] = field(default_factory=Counter)
+    before: dict[str, date] = field(default_factory=dict)
+    log_index: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as `lethe retention run --json` prints it."""
+        return {
+            "dry_run": self.dry_run,
+            "removed": {kind: self.removed[kind] for kind in RETAINED},
+            "before": {kind: day.isoformat() for kind, day in self.before.items()},
+            "log_index": self.log_index,
+        }
+
+
+def run(services: Services) -> RetentionRun:
+    """Destroy all that is due; doing it twice is doing it once.
+
+    Raises:
+        LetheError: The log may not be signed, or an artifact is missing: nothing of the
+            transaction was destroyed.
+    """
+    found = RetentionRun(dry_run=False)
+    while removed := services.ledger.transact(
+        lambda tx: _destroy(services, tx, found), checkpoint=False
+    ):
+        found.removed.update(removed)
+    reached("retention.destroyed")
+    services.artifacts.unlink_shredded(services.engine)
+    scrub(services.engine)  # what a long reader keeps of old pages: the sweep does it again
+    reached("retention.unlinked")
+    found.log_index = services.ledger.transact(_record)
+    return found
+
+
+def plan(services: Services) -> RetentionRun:
+    """Return what a run would destroy now; change nothing."""
+    found = RetentionRun(dry_run=True)
     with services.reading() as session:
-        if not (wanted := _ended(session)):
-            return 0
-
-    def effect(tx: Transaction) -> int:
-        found = [believed(tx.session, RequesterKey, keyid) for keyid in wanted]
-        keys = [key for key in found if key is not None]
-        for key in keys:
-            key.client = DESTROYED if key.client is not None else None
-            key.subject = DESTROYED if key.subject is not None else None
-            key.salt = None
-            key_rows(tx.session).seal(key)
-        tx.session.flush()
-        return len(keys)
-
-    return services.ledger.transact(effect, checkpoint=False)
+        cut_offs = due.cut_offs(services.settings, clock(session))
+        found.before = {kind: before.date() for kind, before in cut_offs.items()}
+        for kind, before in cut_offs.items():
+            if kind == "key":
+                found.removed[kind] = len(due.bound(session, due.key(before)))
+                continue
+            query = due.selected(kind, before, planned=True)
+            counted = select(func.count()).select_from(query.subquery())
+            found.removed[kind] = session.exec(counted).one()
+    return found
 
 
-def _ended(session: Session) -> list[str]:
-    still = select(ErasureRequest.keyid).where(
-        col(ErasureRequest.state).not_in(CLOSED), col(ErasureRequest.keyid).is_not(None)
-    )
-    revoked = select(RequesterKey.keyid).where(
-        col(RequesterKey.revoked_at).is_not(None), col(RequesterKey.keyid).not_in(still)
-    )
-    keys = [believed(session, RequesterKey, keyid) for keyid in session.exec(revoked).all()]
-    return [
-        key.keyid
-        for key in keys
-        if key is not None and not {key.client, key.subject} <= {None, DESTROYED}
-    ]
+def _destroy(services: Services, tx: Transaction, found: RetentionRun) -> dict[str, int]:
+    """Destroy up to AT_ONCE of each kind and list it; return how many of each."""
+    session, removed = tx.session, dict[str, int]()
+    cut_offs = due.cut_offs(services.settings, tx.now)
+    found.before = {kind: before.date() for kind, before in cut_offs.items()}
+    for kind, before in cut_offs.items():
+        items = _next(session, kind, before)
+        for one in items:
+            _list(session, kind, _DESTROY[kind](services, tx, one), before, tx.now)
+        session.flush()
+        if items:
+            removed[kind] = len(items)
+    return removed
+
+
+def _next(session: Session, kind: str, before: datetime) -> Sequence[Any]:
+    query = due.selected(kind, before)
+    if kind == "key":
+        return due.bound(session, query)[:AT_ONCE]
+    return session.exec(query.limit(AT_ONCE)).all()
+
+
+def _list(session: Session, kind: str, ref: str, before: datetime, at: datetime) -> None:
+    session.add(RetentionRemoval(kind=kind, ref=ref, before=before, at=at))
+
+
+def _record(tx: Transaction) -> int | None:
+    """Append the entry that counts what is destroyed and in no entry; return its index."""
+    session = tx.session
+    if not stored_entries(session):
+        _adopt(tx)
+    query = select(RetentionRemoval).where(col(RetentionRemoval.log_index).is_(None))
+    rows = session.exec(query.order_by(col(RetentionRemoval.id))).all()
+    if not rows:
+        return None
+    ended = {
+        kind: Ended(
+            sum(row.kind == kind for row in rows),
+            max(row.before for row in rows if row.kind == kind).date(),
+        )
+        for kind in RETAINED
+        if any(row.kind == kind for row in rows)
+    }
+    index = record_retention_event(tx, ENDED, ended, items_digest(rows))
+    for row in rows:
+        row.log_index = index
+    session.flush()
+    return index
+
+
+def _adopt(tx: Transaction) -> None:
+    """List the requests that an earlier version of Lethe ended: no entry says so yet."""
+    session = tx.session
+    listed = {row.ref for row in session.exec(select(RetentionRemoval)) if row.kind == "scope"}
+    earlier = select(ErasureRequest).where(col(ErasureRequest.forgotten_at).is_not(None))
+    for request in session.exec(earlier):
+        if request.ref not in listed and request.forgotten_at is not None:
+            _list(session, "scope", request.ref, request.forgotten_at, tx.now)
+    session.flush()

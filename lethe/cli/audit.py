@@ -168,12 +168,6 @@ def verify(file: Path, issuer_key: Path, statistics: Path | None) -> None:
     _print(checked)
 
 
-def _client(url: str) -> "Client":
-    from lethe.client import Client
-
-    return Client(url, token=token_for(url))
-
-
 def _distances(checked: "Checked") -> list[tuple[str, str]]:
     found = checked.margins
     if found is None:

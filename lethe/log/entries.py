@@ -33,6 +33,7 @@ MODEL_EVENT = "model-event"
 KEY_EVENT = "key-event"
 LOG_EVENT, SUCCEEDED = "log-event", "log.succeeded"  # the first entry of a log after another
 SERVICE_KEY_EVENT = "service-key-event"  # of a key that signs here; lethe/log/key_changes.py
+RETENTION_EVENT, RETENTION_ENDED = "retention-event", "retention.ended"
 HASHEDREKORD = "hashedrekord"  # a certificate; lethe/certificates/bundle.py writes it
 
 MAX_EVENT = 60  # characters, as the tables hold it
@@ -40,6 +41,7 @@ _EVENT = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z][a-z0-9_-]*)+")
 _MODEL = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
 _DIGEST_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_KEPT = re.compile(r"[a-z][a-z-]{0,31}")  # a kind of data that is kept for a time
 _DAY = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})T00:00:00Z")
 
 
@@ -64,8 +66,9 @@ class Leaf:
     """A parsed entry. What its kind does not carry is None or empty.
 
     `digests` maps names to SHA-256 in lower-case hex; a certificate's is "sha256", over the
-    pre-authentication encoding of its envelope. `checkpoint` is the note of the log that a
-    log succeeds, `key` what happened to a key of the service.
+    pre-authentication encoding of its envelope, and an end of retention's is "items".
+    `checkpoint` is the note of the log that a log succeeds, `key` what happened to a key of the
+    service, `ended` how much of each kind an end of retention destroyed.
     """
 
     kind: str
@@ -76,6 +79,15 @@ class Leaf:
     day: date | None = None
     checkpoint: str | None = None
     key: KeyChange | None = None
+    ended: Mapping[str, "Ended"] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What was destroyed of one kind: `count` items that had ended before the day `before`."""
+
+    count: int
+    before: date
 
 
 def event_leaf(event: str, ref: str, commitment: bytes, day: date) -> bytes:
@@ -157,6 +169,31 @@ def service_key_leaf(change: KeyChange, day: date) -> bytes:
     return _encode(SERVICE_KEY_EVENT, {"at": _format_day(day), **members})
 
 
+def retention_leaf(ended: Mapping[str, Ended], items: str, day: date) -> bytes:
+    """Return the entry for what an end of retention destroyed, by kind.
+
+    `items` is the SHA-256 in hex of the list of what it was, which the operator keeps.
+
+    Raises:
+        EntryError: A field has not the shape the log allows, or nothing was destroyed.
+    """
+    if not _SHA256.fullmatch(items) or not ended:
+        raise EntryError("an end of retention has kinds, and the SHA-256 of its items")
+    for kind, one in ended.items():
+        # A bool is an int: `true` would be another spelling of 1.
+        if not _KEPT.fullmatch(kind) or type(one.count) is not int or one.count < 1:
+            raise EntryError("an end of retention has counts, from 1, of simply named kinds")
+    counts = {kind: one.count for kind, one in ended.items()}
+    spec = {
+        "at": _format_day(day),
+        "before": {kind: _format_day(one.before) for kind, one in ended.items()},
+        "counts": counts,
+        "event": RETENTION_ENDED,
+        "items": items,
+    }
+    return _encode(RETENTION_EVENT, spec)
+
+
 def commit_event(key: bytes, event: Mapping[str, Any]) -> bytes:
     """Return HMAC-SHA256(key, JCS(event)), 32 bytes.
 
@@ -236,6 +273,25 @@ def _parse_service_key(entry: Any) -> tuple[Leaf, bytes]:
     return leaf, service_key_leaf(change, day)
 
 
+def _parse_retention(entry: Any) -> tuple[Leaf, bytes]:
+    spec = entry["spec"]
+    if spec["event"] != RETENTION_ENDED or spec["before"].keys() != spec["counts"].keys():
+        raise ValueError("no event of a retention")
+    ended = {
+        kind: Ended(count, _parse_day(spec["before"][kind]))
+        for kind, count in spec["counts"].items()
+    }
+    day, items = _parse_day(spec["at"]), spec["items"]
+    leaf = Leaf(
+        RETENTION_EVENT,
+        RETENTION_ENDED,
+        digests=MappingProxyType({"items": items}),
+        day=day,
+        ended=MappingProxyType(ended),
+    )
+    return leaf, retention_leaf(ended, items, day)
+
+
 def _parse_hashedrekord(entry: Any) -> tuple[Leaf, bytes]:
     """Recognise a certificate; whether it matches its envelope is the bundle's to check."""
     spec = entry["spec"]["hashedRekordV002"]
@@ -260,6 +316,7 @@ _PARSERS = {
     MODEL_EVENT: _parse_model,
     LOG_EVENT: _parse_log,
     SERVICE_KEY_EVENT: _parse_service_key,
+    RETENTION_EVENT: _parse_retention,
     HASHEDREKORD: _parse_hashedrekord,
 }
 

@@ -1,7 +1,7 @@
 """Who imported an identity: they count as a submitter of the requests that rest on it.
 
 Revision ID: 0011
-Revises: 0008
+Revises: 0009
 
 Of identities from before it is unknown; they are as those that came with their rows.
 """
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0011"
-down_revision = "0008"
+down_revision = "0009"
 branch_labels = None
 depends_on = None
 

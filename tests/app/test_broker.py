@@ -132,6 +132,18 @@ def test_poison_is_dropped_and_counted_and_the_next_message_is_read(
         assert told not in caplog.text
 
 
+@pytest.mark.parametrize("task", ["lethe.sweep", "lethe.retention"])
+def test_what_the_schedule_sends_has_no_id_and_ends(task: str) -> None:
+    headers, ends = {"task": task, "expires": "2026-01-01T00:00:00+00:00"}, None
+    built = rebuild(raw(headers=headers, body=body([[], {}, NOTHING])), "cpu")
+    ends = built["headers"]["expires"]
+    assert (built["headers"]["task"], ends) == (task, headers["expires"])
+    with pytest.raises(MessageRefusedError):
+        rebuild(raw(headers=headers), "cpu")  # with the id of a job
+    with pytest.raises(MessageRefusedError):
+        rebuild(raw(headers=headers, body=body([[], {}, NOTHING])), "silo-0")
+
+
 @pytest.mark.parametrize("kind", ["directory", "pipe", "link"])
 def test_what_is_no_file_is_dropped(data_dir: Path, kind: str) -> None:
     celery = make_celery(Settings(data_dir=data_dir))

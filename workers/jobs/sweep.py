@@ -8,13 +8,9 @@ from sqlmodel import Session, col, select
 
 from app.ledger.transaction import Transaction
 from app.notices import outbox
-from app.purge.retention import end_retention, forget_bindings
 from app.service import review
 from app.service.context import Services
-from app.service.desk import (
-    cases,
-    reminders,
-)
+from app.service.desk import reminders
 from app.service.intake import following as intake
 from app.service.queue import head_of_queue, is_held_back
 from app.vault.scrub import scrub
@@ -61,9 +57,6 @@ def run(services: Services) -> int:
         ).first()
     if expired is not None:
         services.ledger.transact(_forget_nonces, checkpoint=False)
-    forget_bindings(services)
-    end_retention(services)
-    cases.forget(services)
     intake.forget(services)
     for job_id, stage in found:
         services.dispatcher.nudge(job_id, stage)

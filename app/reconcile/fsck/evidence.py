@@ -1,5 +1,6 @@
 """fsck of what stands behind a certificate: its columns, its evidence, its verification."""
 
+from collections.abc import Collection
 from dataclasses import asdict
 from typing import Any
 
@@ -25,11 +26,13 @@ UNVERIFIED = "the verification of a certificate is missing"
 OTHERWISE = "the stored verification is another than the certificate's"
 
 
-def evidence_problem(session: Session, row: Certificate, certificate: Predicate) -> str | None:
+def evidence_problem(
+    session: Session, row: Certificate, certificate: Predicate, destroyed: Collection[str]
+) -> str | None:
     """Return what is wrong with the rows beside a certificate, None if nothing is.
 
     None also where the request is gone. At the end of its retention evidence and scores are
-    destroyed, and what opens its events.
+    destroyed, and what opens its events. destroyed: refs of requests whose evidence went first.
     """
     request = session.get(ErasureRequest, row.request_id)
     if request is None:
@@ -38,7 +41,7 @@ def evidence_problem(session: Session, row: Certificate, certificate: Predicate)
     same = (row.id, row.result) == (certificate.certificate_id, certificate.result)
     if not same or not (ended or _at(session, row)):
         return COLUMNS
-    for part in () if ended else certificate.evidence:
+    for part in () if ended or request.ref in destroyed else certificate.evidence:
         scores = part.name in (SCORES, ESCALATION_SCORES)
         if not is_stored(session, part.digest, "scores" if scores else "evidence"):
             return SCORED if scores else EVIDENCE

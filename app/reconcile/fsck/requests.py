@@ -1,6 +1,6 @@
 """fsck of what the log commits to: openings of events, requests, certificates."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -14,6 +14,7 @@ from app.reconcile.findings import FsckReport
 from app.reconcile.fsck.audits import citation_problem
 from app.reconcile.fsck.evidence import evidence_problem
 from app.reconcile.judgement import CERTIFIED, RECEIVED, Event, contradiction
+from app.reconcile.retention import ended_refs
 from lethe import canonical
 from lethe.certificates.bundle import hashedrekord_leaf, spki_of
 from lethe.certificates.dsse import check_envelope
@@ -27,10 +28,11 @@ from models import Certificate, ErasureRequest, LogEntry, RequestEvent
 FETCH = 500  # rows in memory at once
 
 
-def check_openings(session: Session, report: FsckReport, first: int) -> None:
+def check_openings(session: Session, report: FsckReport, first: int) -> dict[str, int]:
     """Open every commitment whose request and key still exist: retention destroys the key.
 
-    first: The log index of the first event that is opened.
+    first: The log index of the first event that is opened. Returns the requests without a key
+    by their refs, each with the index of its first event that was read.
     """
     query = (
         select(RequestEvent, ErasureRequest, LogEntry.leaf)
@@ -40,10 +42,10 @@ def check_openings(session: Session, report: FsckReport, first: int) -> None:
         .order_by(col(RequestEvent.log_index))
         .execution_options(yield_per=FETCH)
     )
-    ended = set[str]()
+    ended = dict[str, int]()
     for event, request, leaf in session.exec(query):
         if not request.event_key:  # sealed, so that no writer without keys can say it
-            ended.add(request.id)
+            ended.setdefault(request.ref, event.log_index)
             continue
         problem = _opening_problem(event, request, leaf)
         if problem is not None:
@@ -62,6 +64,7 @@ def check_openings(session: Session, report: FsckReport, first: int) -> None:
         "the request exists but its event's opening is missing",
         session.exec(unopened),
     )
+    return ended
 
 
 def _opening_problem(
@@ -125,6 +128,7 @@ def check_certificates(
 
     first: The log index of the first certificate that is opened. keys: The issuer's.
     """
+    destroyed = ended_refs(session, "evidence")
     query = (
         select(Certificate, LogEntry.leaf)
         .join(LogEntry, col(LogEntry.index) == col(Certificate.log_index), isouter=True)
@@ -133,7 +137,7 @@ def check_certificates(
         .execution_options(yield_per=FETCH)
     )
     for certificate, leaf in session.exec(query):
-        problem = _certificate_problem(session, certificate, leaf, issuers, keys)
+        problem = _certificate_problem(session, certificate, leaf, issuers, keys, destroyed)
         if problem is not None:
             report.add("certificate", problem, certificate.log_index)
     # A second run that logged its own envelope would show here, as would a deleted row.
@@ -156,6 +160,7 @@ def _certificate_problem(
     leaf: bytes | None,
     issuers: Mapping[str, EllipticCurvePublicKey],
     keys: IssuerKeys | None,
+    destroyed: Collection[str],
 ) -> str | None:
     if leaf is None:
         return "a certificate's entry is not in the log"
@@ -174,7 +179,7 @@ def _certificate_problem(
         return (
             _judgement_problem(session, row, certificate)
             or citation_problem(session, row.log_index, certificate)
-            or evidence_problem(session, row, certificate)
+            or evidence_problem(session, row, certificate, destroyed)
         )
     except LetheError as error:
         return f"the envelope does not hold: {error.detail}"

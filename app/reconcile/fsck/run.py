@@ -22,6 +22,7 @@ from app.reconcile.fsck.keys import check_keys
 from app.reconcile.fsck.models import check_models
 from app.reconcile.fsck.registrations import check_registrations
 from app.reconcile.fsck.requests import check_certificates, check_openings, check_requests
+from app.reconcile.fsck.retention import check_retention
 from app.reconcile.fsck.state import Verified
 from app.reconcile.fsck.tree import check_guard, check_tree
 from app.reconcile.fsck.witnesses import check_witnesses
@@ -65,8 +66,11 @@ def fsck(
             return report
         with sealed_rows(report, "requests"):
             check_requests(session, report)
+        ended: dict[str, int] = {}
         with sealed_rows(report, "openings"):
-            check_openings(session, report, first)
+            ended = check_openings(session, report, first)
+        with sealed_rows(report, "ends of retention"):
+            check_retention(session, report, first, ended)
         with sealed_rows(report, "approvals"):
             check_approvals(session, report, first)
         with sealed_rows(report, "certificates"):

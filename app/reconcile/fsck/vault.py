@@ -12,6 +12,7 @@ from app.reconcile.findings import FsckReport
 from app.reconcile.fsck.run import sealed_rows
 from app.reconcile.fsck.state import Verified
 from app.reconcile.people import check_people
+from app.reconcile.retention import ended_refs
 from app.vault.artifacts import GRACE, ArtifactStore
 from app.vault.master import MasterKey
 from app.vault.model_key import open_tombstone_key, record_tag
@@ -95,9 +96,10 @@ def _check_erased(
         .execution_options(yield_per=FETCH)
     )
     keys: dict[int, bytes] = {}
-    gone = deleted_in(session)
+    gone, destroyed = deleted_in(session), ended_refs(session, "evidence")
     for index, evidence_id, request in session.exec(query):
-        if not request.event_key:  # at the end of its retention the evidence is destroyed
+        # At the end of its retention the evidence is destroyed, or before that.
+        if not request.event_key or request.ref in destroyed:
             continue
         model_id = request.model_id
         try:

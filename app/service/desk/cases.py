@@ -6,10 +6,8 @@ model (`app.service.desk.parts`).
 
 import hmac
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
-from typing import Any
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session, select
 
 from app.ledger.journal import record_model_event
 from app.ledger.transaction import Transaction
@@ -42,8 +40,6 @@ from models import Case, Certificate, ErasureRequest, RequestEvent
 from models.database.clock import clock
 
 CONTACT, CLOSED_CASE = "case.contact", "case.closed"
-CONTACT_DAYS = 90  # after its deadline a case's contact is destroyed, closed or not
-AT_ONCE = 100  # cases in one transaction
 
 
 def show(services: Services, ref: str) -> CaseView:
@@ -224,35 +220,3 @@ def _act(tx: Transaction, case: Case, event: str, operator: str) -> dict[str, st
     """Return the digest by which the log, under the first model, has what an operator did."""
     said = {"at": format_time(tx.now), "by": operator, "case": case.ref, "event": event}
     return {"part": hmac.digest(case.key or b"", canonical.encode(said), "sha256").hex()}
-
-
-def forget(services: Services) -> int:
-    """Destroy contacts that nobody needs any more, and what is kept of ended cases.
-
-    A contact goes CONTACT_DAYS after the deadline at the latest; ticket, what was checked, and
-    the key of its entries go after the retention of requests. Returns how many cases changed.
-    """
-    with services.reading() as session:
-        if not _forgettable(services, session, clock(session)):
-            return 0
-
-    def effect(tx: Transaction) -> int:
-        due = _forgettable(services, tx.session, tx.now)
-        kept = timedelta(days=services.settings.request_retention_days)
-        for case in due:
-            case.contact = None
-            if case.received_at < tx.now - kept:
-                case.ticket = case.checked = case.key = None
-        tx.session.flush()
-        return len(due)
-
-    return services.ledger.transact(effect, checkpoint=False)
-
-
-def _forgettable(services: Services, session: Session, now: Any) -> list[Case]:
-    kept = timedelta(days=services.settings.request_retention_days)
-    late = (col(Case.due_at) < now - timedelta(days=CONTACT_DAYS)) & col(Case.contact).is_not(
-        None
-    )
-    ended = (col(Case.received_at) < now - kept) & col(Case.key).is_not(None)
-    return list(session.exec(select(Case).where(late | ended).limit(AT_ONCE)).all())

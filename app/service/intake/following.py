@@ -1,6 +1,7 @@
 """What a person does with their case: follow it, keep its receipt, withdraw it."""
 
 import hmac
+from collections.abc import Sequence
 
 from sqlalchemy import delete, or_
 from sqlmodel import Session, col, select
@@ -126,7 +127,7 @@ def _proof(services: Services, ref: str) -> tuple[IntakeRecord, bytes, int]:
 
 
 def forget(services: Services) -> int:
-    """Destroy challenges and codes that are over, and proofs of cases after their retention.
+    """Destroy challenges and codes that are over, and proofs whose case has no key any more.
 
     Returns how many rows changed.
     """
@@ -140,17 +141,7 @@ def forget(services: Services) -> int:
             over += len(found)
             if do and found:
                 session.connection().execute(delete(table).where(late))
-        ended = (
-            select(IntakeProof)
-            .join(Case, col(Case.ref) == col(IntakeProof.case_ref), isouter=True)
-            .where(col(Case.key).is_(None))
-            .where(or_(*(one.is_not(None) for one in _DESTROYED)))
-        )
-        for row in session.exec(ended):
-            over += 1
-            if do:
-                row.record = row.key = row.issued_by = None
-        return over
+        return over + (destroy_proofs(session) if do else len(_ended(session)))
 
     with services.reading() as session:
         if not count(session, do=False):
@@ -162,3 +153,21 @@ def forget(services: Services) -> int:
         return changed
 
     return services.ledger.transact(effect, checkpoint=False)
+
+
+def destroy_proofs(session: Session) -> int:
+    """Destroy the proofs of cases without a key; return how many. Commits nothing."""
+    rows = _ended(session)
+    for row in rows:
+        row.record = row.key = row.issued_by = None
+    return len(rows)
+
+
+def _ended(session: Session) -> Sequence[IntakeProof]:
+    ended = (
+        select(IntakeProof)
+        .join(Case, col(Case.ref) == col(IntakeProof.case_ref), isouter=True)
+        .where(col(Case.key).is_(None))
+        .where(or_(*(one.is_not(None) for one in _DESTROYED)))
+    )
+    return session.exec(ended).all()

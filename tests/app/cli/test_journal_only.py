@@ -17,7 +17,7 @@ from app.cli.backup import backup, restore
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Ledger
 from app.ledger.transaction import Transaction
-from app.purge.retention import end_retention
+from app.purge import retention
 from app.service.context import open_services
 from app.settings import Settings
 from app.vault.journal import FILE as JOURNAL
@@ -243,7 +243,8 @@ def test_tombstones_that_the_log_does_not_confirm_are_listed_and_not_added(
         session.commit()
     if case == ENDED:
         past = ready.settings.model_copy(update={"request_retention_days": -1})
-        assert end_retention(replace(ready.services, settings=past)) == 2
+        ended = retention.run(replace(ready.services, settings=past)).removed
+        assert ended == {"evidence": 2, "scope": 2}
     lose_journal(ready)
     told = run("--yes")
     assert f"not added: {REASONS[case]}" in told.output

@@ -13,15 +13,14 @@ from sqlalchemy.engine import make_url
 from sqlmodel import Session, select
 
 from app.cli.purge import purge
+from app.purge import retention
 from app.purge.needles import forms
-from app.purge.retention import end_retention
 from app.purge.search import search
 from app.reconcile.fsck.run import fsck
 from models import ErasureRequest, RequesterKey, Subject
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack, rows
 from workers.jobs import sweep
-from workers.jobs.sweep import clean
 
 CLIENT, SUBJECT = "klinik-zwölf-7731", "jane.doe-4711@example.org"
 RECORDS = ("record-of-jane-0001", "record-of-jane-0002")
@@ -56,6 +55,7 @@ def erased(ready: Installation) -> Installation:
     assert shown["state"] == "certified", shown
     assert shown["scope"]["subject"] == SUBJECT, "its holder still sees what was asked"
     assert ready.caller.operator("DELETE", "/v1/keys/hers").is_success
+    assert retention.run(ready.services).removed == {"key": 1}
     sweep.run(ready.services)
     return ready
 
@@ -98,10 +98,10 @@ def test_nobody_erased_is_found_in_any_byte(erased: Installation) -> None:
 
 
 def test_retention_ends(erased: Installation) -> None:
-    assert end_retention(erased.services) == 0, "it has only just ended"
+    assert not retention.run(erased.services).removed, "it has only just ended"
     days = erased.settings.model_copy(update={"request_retention_days": 0})
-    assert end_retention(replace(erased.services, settings=days)) == 1
-    clean(erased.services)
+    late = replace(erased.services, settings=days)
+    assert retention.run(late).removed == {"evidence": 1, "scope": 1}
     with Session(erased.services.engine) as session:
         request = session.exec(select(ErasureRequest)).one()
     path = f"/v1/requests/{request.id}"
@@ -112,7 +112,7 @@ def test_retention_ends(erased: Installation) -> None:
     found = search(erased.settings, NAMES)
     assert found.ok, found.as_json()
     assert all("one-way tag" in place for place in found.kept), found.kept
-    assert end_retention(replace(erased.services, settings=days)) == 0
+    assert not retention.run(late).removed
     erased.check()
     assert fsck(erased.services.ledger).ended == 1
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lethe import canonical
 from lethe.log.entries import (
     CommitmentError,
+    Ended,
     EntryError,
     Leaf,
     check_commitment,
@@ -21,6 +22,7 @@ from lethe.log.entries import (
     key_leaf,
     model_leaf,
     parse_leaf,
+    retention_leaf,
 )
 
 REF = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"
@@ -39,6 +41,11 @@ MODEL = (
     b'{"apiVersion":"1","kind":"model-event","spec":{"at":"2026-11-21T00:00:00Z",'
     b'"digests":{"artifact":"' + DIGEST.encode() + b'"},"event":"model.registered",'
     b'"ref":"digits-ridge"}}'
+)
+RETENTION = (
+    b'{"apiVersion":"1","kind":"retention-event","spec":{"at":"2026-11-21T00:00:00Z",'
+    b'"before":{"evidence":"2023-11-22T00:00:00Z"},"counts":{"evidence":3},'
+    b'"event":"retention.ended","items":"' + DIGEST.encode() + b'"}}'
 )
 CERTIFICATE = canonical.encode(
     {
@@ -80,6 +87,46 @@ def test_a_model_event_is_the_bytes_of_the_format() -> None:
     assert parse_leaf(MODEL) == Leaf(
         "model-event", "model.registered", "digits-ridge", digests=digests, day=DAY
     )
+
+
+def test_an_end_of_retention_is_the_bytes_of_the_format() -> None:
+    ended = {"evidence": Ended(3, date(2023, 11, 22))}
+    assert retention_leaf(ended, DIGEST, DAY) == RETENTION
+    assert parse_leaf(RETENTION) == Leaf(
+        "retention-event", "retention.ended", digests={"items": DIGEST}, day=DAY, ended=ended
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "items"),
+    [
+        ("evidence", 0, DIGEST),
+        ("evidence", True, DIGEST),
+        ("jo@mail.example", 1, DIGEST),
+        ("evidence", 1, "jo"),
+    ],
+)
+def test_an_end_of_retention_has_counts_of_kinds_alone(
+    kind: str, count: int, items: str
+) -> None:
+    with pytest.raises(EntryError):
+        retention_leaf({kind: Ended(count, DAY)}, items, DAY)
+
+
+@pytest.mark.parametrize(
+    ("stated", "other"),
+    [
+        (b'"counts":{"evidence":3}', b'"counts":{"evidence":3,"scope":1}'),
+        (b'"counts":{"evidence":3}', b'"counts":{"evidence":3.0}'),
+        (b'"counts":{"evidence":3}', b'"counts":{"evidence":true}'),
+        (b"retention.ended", b"retention.other"),
+        (b'"before":{"evidence":"2023-11-22T00:00:00Z"}', b'"before":{}'),
+    ],
+)
+def test_another_end_of_retention_is_no_entry(stated: bytes, other: bytes) -> None:
+    assert stated in RETENTION
+    with pytest.raises(EntryError):
+        parse_leaf(RETENTION.replace(stated, other))
 
 
 def test_a_certificate_is_recognised_by_its_digest() -> None:
@@ -201,7 +248,9 @@ def test_other_bytes_are_no_entry(data: bytes) -> None:
         parse_leaf(data)
 
 
-@pytest.mark.parametrize("leaf", [ERASURE, MODEL], ids=["erasure", "model"])
+@pytest.mark.parametrize(
+    "leaf", [ERASURE, MODEL, RETENTION], ids=["erasure", "model", "retention"]
+)
 def test_a_flipped_bit_is_refused_or_another_entry(leaf: bytes) -> None:
     original = parse_leaf(leaf)
     for bit in range(8 * len(leaf)):

@@ -9,7 +9,7 @@ from sqlalchemy import text
 from sqlmodel import Session
 
 from app.ledger.startup import load_issuer
-from app.service.desk import cases
+from app.purge import retention
 from lethe.certificates.case_summary import check_summary
 from lethe.errors import LetheError
 from lethe.identity import digests
@@ -256,13 +256,13 @@ def test_a_forgotten_case_keeps_numbers_alone(installation: Installation) -> Non
     ready(installation, "one")
     ref = opened(installation, ANN).json()["ref"]
     installation.drain()
-    assert cases.forget(installation.services) == 0
+    assert not retention.run(installation.services).removed
     late = replace(
         installation.services,
         settings=installation.settings.model_copy(update={"request_retention_days": 0}),
     )
-    assert cases.forget(late) == 1
-    assert cases.forget(late) == 0
+    assert retention.run(late).removed == {"evidence": 1, "scope": 1, "case": 1}
+    assert not retention.run(late).removed
     with Session(installation.services.engine) as session:
         case = session.get_one(Case, ref)
         assert (case.ticket, case.checked, case.contact, case.key) == (None,) * 4
@@ -274,7 +274,7 @@ def test_a_contact_is_destroyed_after_the_deadline(installation: Installation) -
     ready(installation, "one")
     ref = opened(installation, ANN).json()["ref"]
     write(installation, "UPDATE cases SET due_at = '2020-01-01 00:00:00'")
-    installation.recover()
+    assert retention.run(installation.services).removed == {"contact": 1}
     with Session(installation.services.engine) as session:
         case = session.get_one(Case, ref)
         assert (case.contact, case.ticket) == (None, TICKET)

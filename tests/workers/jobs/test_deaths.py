@@ -11,7 +11,7 @@ import pytest
 from sqlmodel import Session, col, select
 
 from app import steps
-from app.purge.retention import end_retention
+from app.purge import retention
 from app.steps import PlantedFaultError
 from models import Contribution, Job, Model
 from models.database.clock import clock
@@ -247,9 +247,10 @@ def test_retention_ends_by_the_databases_clock(
     ready.caller.erase_records("r1")
     ready.drain()
     set_ahead(monkeypatch, timedelta(days=36500))
-    assert end_retention(ready.services) == 0
+    assert not retention.run(ready.services).removed
     days = ready.services.settings.model_copy(update={"request_retention_days": 0})
-    assert end_retention(replace(ready.services, settings=days)) == 1
+    ended = retention.run(replace(ready.services, settings=days)).removed
+    assert ended == {"evidence": 1, "scope": 1}
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import inspect, text
 
 from app.notices import deliver
-from app.purge.retention import end_retention
+from app.purge import retention
 from app.reconcile.fsck.run import fsck
 from tests.app.api.test_requests import problem
 from tests.app.notices.callbacks.conftest import ask, call_back, callbacks, erase, sent
@@ -170,7 +170,7 @@ def test_the_end_of_retention_takes_what_is_left(
     erase(ready, receiver, "r5")
     ready.drain()
     object.__setattr__(ready.services.settings, "request_retention_days", 0)
-    assert end_retention(ready.services) == 1
+    assert retention.run(ready.services).removed == {"evidence": 1, "scope": 1}
     assert callbacks(ready) == []
     call_back(ready)
     assert receiver.seen == []

@@ -1,0 +1,43 @@
+"""`lethe retention`: destroy what was kept long enough."""
+
+import json
+
+import click
+
+from lethe.catalogue import RETAINED
+
+
+@click.group()
+def retention() -> None:
+    """Destroy what was kept long enough: scopes, evidence, contacts, bindings of keys."""
+
+
+@retention.command("run")
+@click.option("--dry-run", is_flag=True, help="Count what is due and destroy nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def run_now(dry_run: bool, as_json: bool) -> None:
+    """Destroy all that is due now.
+
+    The schedule of the workers does it daily. Runs where the keys are, also beside a service at
+    work; if it was interrupted, run it again. The periods are settings: LETHE_REQUEST_,
+    LETHE_EVIDENCE_, LETHE_CONTACT_ and LETHE_KEY_RETENTION_DAYS. Certificates, the log and
+    public keys always stay.
+    """
+    from app.purge.retention import plan, run  # needs the server extra
+    from app.service.context import open_services
+    from app.settings import Settings
+
+    services = open_services(Settings())
+    try:
+        done = plan(services) if dry_run else run(services)
+    finally:
+        services.close()
+    if as_json:
+        click.echo(json.dumps(done.as_json()))
+        return
+    verb = "due" if dry_run else "destroyed"
+    for kind in RETAINED:
+        before = "" if kind not in done.before else f", ended before {done.before[kind]}"
+        click.echo(f"{kind:10}{done.removed[kind]:>6} {verb}{before}")
+    if done.log_index is not None:
+        click.echo(f"log entry {done.log_index}")

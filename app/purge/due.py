@@ -1,0 +1,132 @@
+"""What was kept long enough: queries by kind, as `lethe.catalogue.RETAINED` names them."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from sqlalchemy import ColumnElement
+from sqlmodel import Session, col, func, select
+from sqlmodel.sql.expression import SelectOfScalar
+
+from app.ledger.key_rows import believed
+from app.service.access.keys import DESTROYED
+from app.service.requests import CLOSED
+from app.settings import Settings
+from models import Artifact, Case, ErasureRequest, RequesterKey, RequestEvent, Verification
+
+Query = SelectOfScalar[Any]
+
+
+def cut_offs(settings: Settings, now: datetime) -> dict[str, datetime]:
+    """Return by kind the time that something must have ended by to be destroyed at `now`."""
+    scope = settings.request_retention_days
+    days = {
+        # Evidence without its request could not be compared with the log any more.
+        "evidence": min(settings.evidence_retention_days, scope),
+        "scope": scope,
+        "contact": settings.contact_retention_days,
+        "case": scope,
+        "key": settings.key_retention_days,
+    }
+    return {kind: now - timedelta(days=kept) for kind, kept in days.items()}
+
+
+def evidence(before: datetime) -> Query:
+    """Select the requests whose evidence is due."""
+    return select(ErasureRequest).where(_ended(before), _has_evidence())
+
+
+def scope(before: datetime, *, planned: bool = False) -> Query:
+    """Select the requests whose scope and openings are due: their evidence goes first.
+
+    planned: count it as gone, because the same run destroys it.
+    """
+    kept = col(ErasureRequest.forgotten_at).is_(None)
+    query = select(ErasureRequest).where(kept, _ended(before))
+    return query if planned else query.where(~_has_evidence())
+
+
+def contact(before: datetime) -> Query:
+    """Select the cases whose contact address is due, closed or not."""
+    return select(Case).where(col(Case.contact).is_not(None), col(Case.due_at) < before)
+
+
+def case(before: datetime, *, planned: bool = False) -> Query:
+    """Select the cases whose key is due: all that was asked for with them is forgotten.
+
+    planned: or is due, because the same run forgets it.
+    """
+    kept = select(ErasureRequest.id).where(
+        ErasureRequest.case_ref == Case.ref, col(ErasureRequest.forgotten_at).is_(None)
+    )
+    if planned:
+        kept = kept.where(~_ended(before))
+    return select(Case).where(
+        col(Case.key).is_not(None), col(Case.received_at) < before, ~kept.exists()
+    )
+
+
+def key(before: datetime) -> Query:
+    """Select the ids of revoked keys without an open request; `bound` says which to destroy."""
+    still = select(ErasureRequest.keyid).where(
+        col(ErasureRequest.state).not_in(CLOSED), col(ErasureRequest.keyid).is_not(None)
+    )
+    return select(RequesterKey.keyid).where(
+        col(RequesterKey.revoked_at).is_not(None),
+        col(RequesterKey.revoked_at) <= before,
+        col(RequesterKey.keyid).not_in(still),
+    )
+
+
+def bound(session: Session, keyids: Query) -> list[RequesterKey]:
+    """Return the keys of a query that say whom they are bound to."""
+    keys = [believed(session, RequesterKey, keyid) for keyid in session.exec(keyids).all()]
+    return [
+        one
+        for one in keys
+        if one is not None and not {one.client, one.subject} <= {None, DESTROYED}
+    ]
+
+
+def selected(kind: str, before: datetime, *, planned: bool = False) -> Query:
+    """Return the query of a kind. planned: also what is due once that before it is gone."""
+    if kind in _AFTER:
+        return _AFTER[kind](before, planned=planned)
+    return _ALONE[kind](before)
+
+
+class _After(Protocol):
+    def __call__(self, before: datetime, *, planned: bool = False) -> Query: ...
+
+
+_AFTER: Mapping[str, _After] = {"scope": scope, "case": case}
+_ALONE: Mapping[str, Callable[[datetime], Query]] = {
+    "evidence": evidence,
+    "contact": contact,
+    "key": key,
+}
+
+
+def _ended(before: datetime) -> ColumnElement[bool]:
+    last = (
+        select(func.max(RequestEvent.at))
+        .where(col(RequestEvent.request_id) == col(ErasureRequest.id))
+        .scalar_subquery()
+    )
+    return (
+        col(ErasureRequest.state).in_(CLOSED)
+        & (col(ErasureRequest.received_at) < before)
+        & (last < before)
+    )
+
+
+def _has_evidence() -> ColumnElement[bool]:
+    kept = (
+        select(Verification.request_id)
+        .join(Artifact, col(Artifact.id) == col(Verification.evidence_id))
+        .where(
+            col(Verification.request_id) == col(ErasureRequest.id),
+            col(Artifact.wrapped_key).is_not(None),
+        )
+    )
+    return kept.exists()

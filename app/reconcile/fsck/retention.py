@@ -1,0 +1,87 @@
+"""fsck of the end of retention: what an entry counts is listed, gone, and nothing else is gone.
+
+Whoever writes the database can empty a request and say that its retention had ended. The lists
+are sealed, and an entry has the digest of its list.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from sqlmodel import Session, col, select
+
+from app.reconcile.findings import FsckReport
+from app.reconcile.retention import ended_refs, items_digest, listed, stored_entries
+from models import Artifact, Case, ErasureRequest, RetentionRemoval, Verification
+from models.database.session import chunks
+
+CHECK = "retention"
+UNLISTED = (
+    "the log counts what the end of retention destroyed, and retention_removals lists "
+    "something else: restore the table from a backup"
+)
+KEPT = (
+    "the log says that something was destroyed at the end of its retention, and the database "
+    "still has it: run `lethe retention run`"
+)
+FAKED = (
+    "scope and openings of a request are gone, and no entry says that its retention ended: "
+    "restore its rows from a backup, and find out who writes to the database"
+)
+UNLOGGED = "retention_removals lists something under an entry that does not count it"
+
+
+def check_retention(
+    session: Session, report: FsckReport, first: int, ended: Mapping[str, int]
+) -> None:
+    """Compare lists and rows with the entries from log index `first` on.
+
+    ended: requests that nothing opens, by ref, with a log index of each.
+    """
+    entries = stored_entries(session, first)
+    for index, leaf in entries:
+        rows = listed(session, index)
+        counts = Counter(row.kind for row in rows)
+        same = {kind: one.count for kind, one in leaf.ended.items()} == dict(counts)
+        if not same or items_digest(rows) != leaf.digests["items"]:
+            report.add(CHECK, UNLISTED, index)
+        elif any(_kept(session, rows)):
+            report.add(CHECK, KEPT, index)
+    known = {index for index, _ in entries}
+    query = select(RetentionRemoval.log_index).distinct()
+    of = col(RetentionRemoval.log_index)
+    report.add_all(
+        CHECK,
+        UNLOGGED,
+        sorted(
+            index
+            for index in session.exec(query.where(of.is_not(None), of >= first))
+            if index is not None and index not in known
+        ),
+    )
+    if not stored_entries(session):  # an earlier version of Lethe may have ended some
+        return
+    scopes = ended_refs(session, "scope") if ended else set()
+    report.add_all(CHECK, FAKED, sorted(i for ref, i in ended.items() if ref not in scopes))
+
+
+def _kept(session: Session, rows: Iterable[RetentionRemoval]) -> Iterable[bool]:
+    """Yield of each kind whether any of its items is still there.
+
+    Whom a key is bound to is `check_registrations`' to compare.
+    """
+    refs: dict[str, list[str]] = {}
+    for row in rows:
+        refs.setdefault(row.kind, []).append(row.ref)
+    still = {
+        "scope": select(ErasureRequest.id).where(col(ErasureRequest.forgotten_at).is_(None)),
+        "evidence": select(ErasureRequest.id)
+        .join(Verification, col(Verification.request_id) == col(ErasureRequest.id))
+        .join(Artifact, col(Artifact.id) == col(Verification.evidence_id))
+        .where(col(Artifact.wrapped_key).is_not(None)),
+        "contact": select(Case.ref).where(col(Case.contact).is_not(None)),
+        "case": select(Case.ref).where(col(Case.key).is_not(None)),
+    }
+    for kind, query in still.items():
+        place = col(ErasureRequest.ref) if kind in ("scope", "evidence") else col(Case.ref)
+        for chunk in chunks(refs.get(kind, [])):
+            yield session.exec(query.where(place.in_(chunk)).limit(1)).first() is not None

@@ -1,0 +1,45 @@
+"""What the log says of the end of retention, and which requests it means."""
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+
+from sqlmodel import Session, col, select
+
+from lethe import canonical
+from lethe.log.entries import RETENTION_EVENT, EntryError, Leaf, parse_leaf
+from models import LogEntry, RetentionRemoval
+
+
+def items_digest(rows: Iterable[RetentionRemoval]) -> str:
+    """Return the digest by which an entry names what was destroyed: of kinds and refs."""
+    return sha256(canonical.encode(sorted([row.kind, row.ref] for row in rows))).hexdigest()
+
+
+def stored_entries(session: Session, first: int = 0) -> list[tuple[int, Leaf]]:
+    """Return (index, leaf) of the stored entries on the end of retention, from `first` on.
+
+    For fsck, which compares all leaves with the tree, and to ask whether there is any.
+    """
+    query = select(LogEntry.index, LogEntry.leaf).where(
+        LogEntry.kind == RETENTION_EVENT, col(LogEntry.index) >= first
+    )
+    found = []
+    for index, data in session.exec(query.order_by(col(LogEntry.index))):
+        try:
+            found.append((index, parse_leaf(data)))
+        except EntryError:  # `check_tree` names it
+            continue
+    return found
+
+
+def ended_refs(session: Session, kind: str) -> set[str]:
+    """Return the refs of what the table says was destroyed, of one kind."""
+    query = select(RetentionRemoval.ref).where(RetentionRemoval.kind == kind)
+    return set(session.exec(query))
+
+
+def listed(session: Session, index: int) -> Sequence[RetentionRemoval]:
+    """Return what the table has under the entry of an index."""
+    return session.exec(
+        select(RetentionRemoval).where(RetentionRemoval.log_index == index)
+    ).all()
