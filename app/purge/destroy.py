@@ -9,7 +9,7 @@ from sqlalchemy import delete
 from sqlmodel import col, select
 
 from app.ledger.key_rows import key_rows
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.service.access.keys import DESTROYED
 from app.service.context import Services
 from app.service.intake.following import destroy_proofs

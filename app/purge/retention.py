@@ -19,7 +19,7 @@ from typing import Any
 from sqlmodel import Session, col, func, select
 
 from app.ledger.journal import record_retention_event
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.purge import destroy, due
 from app.reconcile.retention import items_digest, stored_entries
 from app.service.context import Services

@@ -12,7 +12,7 @@ from sqlmodel import select
 
 from app import steps
 from app.cli.retention import retention as command
-from app.ledger.sequencer import Transaction
+from app.ledger.transaction import Transaction
 from app.purge import destroy, retention
 from app.reconcile.fsck.run import fsck
 from app.reconcile.retention import items_digest, stored_entries
