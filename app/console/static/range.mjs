@@ -39,5 +39,5 @@ async function check() {
 document.addEventListener("input", ({ target }) => {
   if (target.id === "vkey") check();
 });
-document.addEventListener("htmx:afterSwap", check);
+document.addEventListener("htmx:after:swap", check); // another filter was chosen
 check();
