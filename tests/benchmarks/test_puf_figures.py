@@ -114,7 +114,7 @@ def test_a_page_is_drawn_of_what_is_merged(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, asked)
     assert result.exit_code == 0, result.output
     text = (out / report.PAGE).read_text()
-    assert "2 seeds. original model: test 80.0, forget 30.0" in text
+    assert "2 seeds. Original model: test 80.0, forget 30.0; retrained model" in text
     assert "| `puf-special η_u=2` | 1 ± 0 | 2 of 2 |" in text
     assert (out / "puf-recovery-digits.png").stat().st_size > 10_000
     assert "masks" not in text
