@@ -68,8 +68,17 @@ def points(curves: Curves, setting: str) -> list[Point]:
             rounds.append(float(number))
             gaps.append(abs(curve.forget[number] - truth.forget[0]))
             tests.append(curve.test[number] - truth.test[0])
-        parts = (interval(values) for values in (rounds, gaps, tests))
-        found.append(Point(label, *parts, reached, refused, len(seeds)))
+        found.append(
+            Point(
+                label,
+                interval(rounds),
+                interval(gaps),
+                interval(tests),
+                reached,
+                refused,
+                len(seeds),
+            )
+        )
     return found
 
 

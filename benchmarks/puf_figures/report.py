@@ -69,9 +69,9 @@ def generated(curves: Sequence[Curve]) -> str:
 def _section(curves: Sequence[Curve], setting: str, seeds: int) -> str:
     score = _score(setting)
     levels = "; ".join(
-        f"{label} model: test {_level(curves, setting, label, 'test')}, "
+        f"{said} model: test {_level(curves, setting, label, 'test')}, "
         f"forget {_level(curves, setting, label, 'forget')}"
-        for label in (ORIGINAL, RETRAIN)
+        for label, said in ((ORIGINAL, "Original"), (RETRAIN, "retrained"))
     )
     head = [name.format(score) for name in HEAD]
     body = [_row(curves, setting, part) for part in points(curves, setting)]
@@ -85,7 +85,8 @@ def _section(curves: Sequence[Curve], setting: str, seeds: int) -> str:
             + pictures
         )
     return (
-        f"{SETTINGS[setting].about}; {seeds} seeds. {levels}.\n\n{pictures}\n"
+        f"{SETTINGS[setting].about}; {seeds} {'seed' if seeds == 1 else 'seeds'}. {levels}."
+        f"\n\n{pictures}\n"
         f"{table(head, body)}"
     )
 

@@ -21,6 +21,7 @@ from benchmarks.puf_figures.curves import (
     puf,
 )
 from benchmarks.puf_figures.points import mean_curve, points, stop
+from benchmarks.unlearning.report import parts
 from benchmarks.unlearning.settings import SETTINGS
 from benchmarks.unlearning.sources import load
 from benchmarks.unlearning.task import make_task
@@ -113,7 +114,7 @@ def test_a_page_is_drawn_of_what_is_merged(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, asked)
     assert result.exit_code == 0, result.output
     text = (out / report.PAGE).read_text()
-    assert "2 seeds. original model: test 80.0, forget 30.0" in text
+    assert "2 seeds. Original model: test 80.0, forget 30.0; retrained model" in text
     assert "| `puf-special η_u=2` | 1 ± 0 | 2 of 2 |" in text
     assert (out / "puf-recovery-digits.png").stat().st_size > 10_000
     assert "masks" not in text
@@ -121,7 +122,7 @@ def test_a_page_is_drawn_of_what_is_merged(tmp_path: Path) -> None:
 
 def test_the_page_is_what_its_results_render() -> None:
     curves = report.parse_curves((DOCS / report.FILE).read_text())
-    _, between, _ = report.parts((DOCS / report.PAGE).read_text(), report.PAGE)
+    _, between, _ = parts((DOCS / report.PAGE).read_text(), report.PAGE)
     assert between == report.generated(curves), (
         "renew the page: python -m benchmarks.puf_figures --report --out docs/benchmarks"
     )
