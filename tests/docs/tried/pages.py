@@ -3,6 +3,7 @@
 from tests.docs.tried import (
     pages_of_families,
     pages_of_models,
+    pages_of_operation,
     pages_of_others,
     pages_of_people,
 )
@@ -12,5 +13,6 @@ PAGES: dict[str, Page] = {
     **pages_of_people.PAGES,
     **pages_of_families.PAGES,
     **pages_of_models.PAGES,
+    **pages_of_operation.PAGES,
     **pages_of_others.PAGES,
 }
