@@ -18,6 +18,7 @@ FULL = {
     "tests/app/cli/test_serve.py::test_a_service_that_is_terminated_ends_its_workers": "processes; tests/e2e",
     "tests/benchmarks": "benchmarks are not the product",
     "tests/docs/test_estimators_page.py::test_the_example_prints_what_the_page_says": "tests/lethe/estimators has each call of the example",
+    "tests/docs/tried/test_pages.py": "processes; tests/docs/test_commands.py knows the commands and options",
     "tests/e2e": "processes over HTTP and SIGKILL; tests/faults stops at the same steps",
     "tests/faults/test_networks.py": "test_in_process.py stops at every step of a ridge head",
     "tests/interop": "certificates read by other tools; vectors of others are in tests/vectors",

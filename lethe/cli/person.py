@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lethe.cli import saved
-from lethe.cli.options import as_json, plain, service_url
+from lethe.cli.options import as_json, count, plain, service_url
 from lethe.cli.text.case import count_removed
 from lethe.identity import Identity, IdentityError, digests, parse, parse_digest
 
@@ -62,7 +62,8 @@ def find(url: str, identity: str, models: tuple[str, ...], as_json: bool) -> Non
 def _print_found(one: Mapping[str, Any]) -> None:
     parts = []
     if one["records"]:
-        parts.append(f"{len(one['records'])} records: {', '.join(one['records'])}")
+        number = count(len(one["records"]), "record")
+        parts.append(f"{number}: {', '.join(one['records'])}")
     if one["held_out"]:
         names = ", ".join(one["held_out"])
         parts.append(f"{len(one['held_out'])} held out, never learned: {names}")
@@ -105,20 +106,20 @@ def import_file(
     """
     from lethe.client import ProblemError
 
-    added = count = 0
+    added = read = 0
     with saved.client(url) as operator:
         block: list[tuple[str, Identity]] = []
         lines: list[int] = []
         for line, name, identity in _rows(file, kind, hashed, record, column):
             block.append((name, identity))
             lines.append(line)
-            count += 1
+            read += 1
             if len(block) == AT_ONCE:
                 added += _send(operator, model, block, lines, ProblemError)
                 block, lines = [], []
         if block:
             added += _send(operator, model, block, lines, ProblemError)
-    click.echo(f"{count} identities read, {added} new in {model}")
+    click.echo(f"{read} identities read, {added} new in {model}")
 
 
 @person.command()

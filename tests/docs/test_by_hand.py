@@ -1,4 +1,4 @@
-"""The auditor guide's block for openssl accepts a certificate and refuses a changed one."""
+"""Blocks of the pages for auditors: openssl, SCITT, the digests of the code."""
 
 import json
 import os
@@ -15,6 +15,9 @@ from app.ledger.receipt import EntryReceipt
 from lethe.certificates.bundle import parse_bundle
 from tests.docs.markdown import blocks
 from tests.lethe.certificates.build import Office
+from workers.families.network.family import FAMILY as NETWORK
+from workers.families.ridge.family import FAMILY as RIDGE
+from workers.provenance import code_digest
 
 SHELLS = [shell for shell in ("sh", "bash") if shutil.which(shell)]
 
@@ -53,6 +56,20 @@ def test_a_changed_payload_does_not_verify(tmp_path: Path) -> None:
     done = _run("sh", tmp_path, file)
     assert done.returncode != 0
     assert "Verified OK" not in done.stdout
+
+
+def test_the_block_of_code_digests_prints_those_of_certificates() -> None:
+    (block,) = [text for text in blocks("docs/auditor-guide.md", "sh") if "code_digest" in text]
+    done = subprocess.run(
+        ["sh", "-euc", block],
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    rooms = [RIDGE.rooms, NETWORK.rooms, RIDGE.judge_rooms, NETWORK.judge_rooms]
+    printed = [line.split()[-1] for line in done.stdout.splitlines()]
+    assert printed == [code_digest(*one) for one in rooms]
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -94,6 +94,14 @@ def test_a_model_is_shown_with_its_versions(here: Installation) -> None:
     ]
 
 
+def test_models_are_listed(here: Installation) -> None:
+    done = run("list", "--url", "http://x")
+    assert done.exit_code == 0, done.exception
+    assert done.output.splitlines()[-1].split() == [MODEL, "ready", "1"]
+    (row,) = run("list", "--url", "http://x", "--json").output.splitlines()
+    assert json.loads(row)["ref"] == MODEL
+
+
 def test_all_of_it_as_json(here: Installation) -> None:
     shown = json.loads(run("show", "--url", "http://x", MODEL, "--json").output)
     assert shown["ref"] == MODEL

@@ -289,7 +289,7 @@ def register(
 def list_models(url: str, as_json: bool) -> None:
     """List models with their state and current version."""
     with service.connect(url) as operator:
-        found = operator.models()
+        found = list(operator.models())  # pages are fetched as they are read
     if as_json:
         for row in found:
             print_json(row)

@@ -1,0 +1,108 @@
+"""The operator guide: an installation from its first start to a restore and a successor."""
+
+import sqlite3
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from lethe.client import Client
+from lethe.identity import parse
+from tests.docs.tried import files
+from tests.docs.tried.desk import Desk, Page
+from tests.docs.tried.pages_of_people import SITE
+from tests.e2e.harness import until
+from tests.small import pack, rows
+
+HERE = "http://127.0.0.1:{port}"
+
+
+def token(desk: Desk) -> str:
+    """Return the token that the page made first."""
+    return desk.found(r"^(lethe_operator_\S+)", 0)
+
+
+def client(desk: Desk, by: str) -> Client:
+    """Return a client of the page's service, with a token."""
+    return Client(HERE.format(port=desk.port), token=by)
+
+
+def prepare(desk: Desk) -> None:
+    desk.run("umask 077")  # `lethe doctor` looks at the mode of the data directory
+    files.customers(desk)
+    for name in ("alice", "shop", "shop-erasure", "ward7"):
+        desk.run(f"lethe key new --out {name} --keyid {name}")
+    calibration, mine = rows(), rows(seed=1, count=8, first=100)
+    mine["clients"] = np.array(["ward-7"] * 8)
+    (desk.directory / "calibration.npz").write_bytes(pack(calibration))
+    (desk.directory / "rows.npz").write_bytes(pack(mine))
+    table = pq.read_table(desk.directory / "customers.parquet")
+    some = table.select(["id", "churned", "f_age", "f_income"]).to_pylist()
+    with sqlite3.connect(desk.directory / "shop.db") as database:
+        database.execute("CREATE TABLE customers (id, churned, f_age, f_income)")
+        database.executemany(
+            "INSERT INTO customers VALUES (:id, :churned, :f_age, :f_income)", some
+        )
+    database.close()
+
+
+def erase(desk: Desk, address: str) -> None:
+    """Have a person erased: an operator opens the case, an officer approves it."""
+    with client(desk, token(desk)) as operator, client(desk, officer(desk)) as other:
+        ref = operator.open_case(parse(f"email={address}"), "T-1")["ref"]
+        other.decide_case(ref, "approve", None)
+        until(lambda: operator.case(ref)["state"] == "answered", "the case")
+
+
+def officer(desk: Desk) -> str:
+    """Return the token of an officer, who is made when first asked for."""
+    path = desk.directory / "officer"
+    if not path.exists():
+        path.write_text(desk.run("lethe token new --scope officer --name maria").split()[-1])
+    return path.read_text()
+
+
+def before_the_backup(desk: Desk) -> None:
+    erase(desk, "bob@example.org")
+    desk.run("mkdir backups elsewhere")
+
+
+def before_the_rehearsal(desk: Desk) -> None:
+    """Have a person erased after the backup; a mirror has the log of it."""
+    erase(desk, "jane@example.org")
+    desk.run("lethe log mirror $LETHE_URL/v1/log mirror --vkey var/keys/log.vkey")
+
+
+def lose_the_database(desk: Desk) -> None:
+    desk.shell.stop()
+    desk.run("rm -r var/lethe.db* var/artifacts")
+
+
+def lose_the_journal(desk: Desk) -> None:
+    (desk.directory / "var" / "keys" / "erased.journal").write_bytes(b"")
+
+
+PAGES = {
+    "docs/operator-guide.md": Page(
+        prepare=prepare,
+        runs=False,
+        stands={
+            "/var/lib/lethe": "{here}/var",
+            SITE: HERE,
+            "lethe serve": "lethe serve --port {port}",
+            "lethe_operator_…": token,
+            "postgresql://reader:…@db.example.org/shop": "sqlite:///shop.db",
+            "/backups": "{here}/backups",
+            "/elsewhere": "{here}/elsewhere",
+            "https://mirror.example.org/lethe": "mirror",
+        },
+        before={
+            "lethe backup new": before_the_backup,
+            "lethe backup rehearse": before_the_rehearsal,
+            "lethe restore /backups": lose_the_database,
+            "lethe restore --journal-only": lose_the_journal,
+        },
+        typed={"lethe restore --journal-only": "y\n"},
+        exits={"lethe doctor": [1], "lethe log fsck": [1, 0]},
+        serves={"lethe serve": "serving http"},
+    ),
+}
