@@ -1,6 +1,6 @@
 """Who imported an identity: they count as a submitter of the requests that rest on it.
 
-Revision ID: 0011
+Revision ID: 0010
 Revises: 0009
 
 Of identities from before it is unknown; they are as those that came with their rows.
@@ -9,7 +9,7 @@ Of identities from before it is unknown; they are as those that came with their 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0011"
+revision = "0010"
 down_revision = "0009"
 branch_labels = None
 depends_on = None
