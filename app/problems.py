@@ -30,6 +30,12 @@ class ModelInUseError(LetheError):
     slug, title, status = "model-in-use", "The model cannot be deleted now", 409
 
 
+class HeldError(LetheError):
+    """A legal hold keeps what would be destroyed; the message says where to see it."""
+
+    slug, title, status = "held", "Under a legal hold", 409
+
+
 class UnloggedVersionError(LetheError):
     """A table says otherwise of a version than the log: nothing is signed for it."""
 

@@ -709,17 +709,17 @@ COMPLAINT: Final[Mapping[str, str]] = MappingProxyType(
 
 
 # --- events of the log ---------------------------------------------------------------------
-About = Literal["request", "model", "key", "service-key", "retention"]
+About = Literal["request", "model", "key", "service-key", "retention", "hold"]
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
     """A kind of log entry.
 
-    about: an erasure request or a requester's key, whose payload is committed to and not shown,
-    a model, whose payload is SHA-256 digests by name, or a key of the service or an end of
-    retention, whose payload is public. payload: the fields it may have, with their types; a
-    field that ends in "-*" stands for a numbered one. Empty: it says that it happened.
+    about: an erasure request, a requester's key or a legal hold, whose payload is committed to
+    and not shown, a model, whose payload is SHA-256 digests by name, or a key of the service or
+    an end of retention, whose payload is public. payload: the fields it may have, with their
+    types; a field that ends in "-*" stands for a numbered one. Empty: it says that it happened.
     """
 
     name: str
@@ -940,6 +940,13 @@ _EVENTS = (
     _model("audit.reported", "its report was signed", *_AUDIT, "report", "code"),
     _model("audit.failed", "it could not be completed", *_AUDIT),
     _model("audit.stopped", "an operator stopped it", *_AUDIT),
+    Event(
+        "hold.placed",
+        "hold",
+        "a legal hold keeps a case, request or model from the end of its retention",
+        {"of": str, "target": str, "reason": str, "by": str},
+    ),
+    Event("hold.released", "hold", "somebody else released it", {"by": str}),
     Event(
         "retention.ended",
         "retention",

@@ -18,7 +18,7 @@ from models.notice import Callback, Delivery, NoticeCursor, Webhook
 from models.person import Case, PeopleSums, Person
 from models.record import FeatureBlock, Record, RetainedPage
 from models.release import Release
-from models.retention import RetentionRemoval
+from models.retention import LegalHold, RetentionRemoval
 from models.round import Round, RoundMember
 from models.silo_task import SiloTask
 from models.subject import Subject, Tombstone
@@ -42,6 +42,7 @@ __all__ = [
     "IntakeProof",
     "Job",
     "KeyEvent",
+    "LegalHold",
     "LogCheckpoint",
     "LogEntry",
     "LogNode",

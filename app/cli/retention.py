@@ -16,7 +16,7 @@ def retention() -> None:
 @click.option("--dry-run", is_flag=True, help="Count what is due and destroy nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def run_now(dry_run: bool, as_json: bool) -> None:
-    """Destroy all that is due now.
+    """Destroy all that is due now and that no legal hold keeps.
 
     The schedule of the workers does it daily. Runs where the keys are, also beside a service at
     work; if it was interrupted, run it again. The periods are settings: LETHE_REQUEST_,
@@ -38,6 +38,7 @@ def run_now(dry_run: bool, as_json: bool) -> None:
     verb = "due" if dry_run else "destroyed"
     for kind in RETAINED:
         before = "" if kind not in done.before else f", ended before {done.before[kind]}"
-        click.echo(f"{kind:10}{done.removed[kind]:>6} {verb}{before}")
+        kept = f", {done.held[kind]} kept by legal holds" if done.held[kind] else ""
+        click.echo(f"{kind:10}{done.removed[kind]:>6} {verb}{before}{kept}")
     if done.log_index is not None:
         click.echo(f"log entry {done.log_index}")

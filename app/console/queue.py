@@ -31,10 +31,10 @@ MOST_MODELS = 500  # in the list that is chosen from
 STATES = (*get_args(State), queue.ANSWERED)
 COLUMNS = (
     "ref", "case", "model", "state", "regulation", "requester", "assignee", "received_at",
-    "due_at", "days_left", "overdue",
+    "due_at", "days_left", "overdue", "held",
 )  # fmt: skip
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what spreadsheets compute
-FILTERS = ("state", "model", "overdue", "due_within")
+FILTERS = ("state", "model", "overdue", "due_within", "held")
 IDENTITY = ("kind", "sha256", "sha1", "md5")
 
 Text = Annotated[str, Query(max_length=200)]
@@ -49,10 +49,13 @@ def page(
     model: Text = "",
     overdue: Text = "",
     due_within: Text = "",
+    held: Text = "",
     after: Text = "",
 ) -> Response:
     """List what is open by days left, or what the filters ask for."""
-    filters = _given(state=state, model=model, overdue=overdue, due_within=due_within)
+    filters = _given(
+        state=state, model=model, overdue=overdue, due_within=due_within, held=held
+    )
     found = queue.search(services, _query(filters, after=after or None))
     following = None if found.next is None else urlencode({**filters, "after": found.next})
     return render(
@@ -75,9 +78,12 @@ def export(
     model: Text = "",
     overdue: Text = "",
     due_within: Text = "",
+    held: Text = "",
 ) -> Response:
     """Download all pages of the queue as CSV or JSON."""
-    filters = _given(state=state, model=model, overdue=overdue, due_within=due_within)
+    filters = _given(
+        state=state, model=model, overdue=overdue, due_within=due_within, held=held
+    )
     return _file(form, _pages(services, _query(filters, limit=1000)))
 
 

@@ -18,6 +18,7 @@ from lethe.log.entries import (
     Leaf,
     commit_event,
     event_leaf,
+    hold_leaf,
     key_leaf,
     model_leaf,
     retention_leaf,
@@ -88,6 +89,21 @@ def record_key_event(tx: Transaction, ref: str, event: str, payload: dict[str, A
     opened = {"log_index": index, "ref": ref, "event": event, "at": tx.now}
     tx.insert(KeyEvent, {**opened, "payload": payload, "key": key})
     return index
+
+
+def record_hold_event(
+    tx: Transaction, ref: str, event: str, key: bytes, payload: dict[str, Any]
+) -> int:
+    """Append an event of a legal hold to the log and return its index.
+
+    key: the hold's, which opens the commitment; the hold's row has what it opens to.
+
+    Raises:
+        EntryError: `payload` is not JSON.
+    """
+    check_event("hold", event, payload)
+    commitment = commit_event(key, opening(ref, event, tx.now, payload))
+    return tx.append(hold_leaf(event, ref, commitment, tx.now.date()))
 
 
 def record_model_event(

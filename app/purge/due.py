@@ -9,6 +9,7 @@ from sqlmodel import Session, col, func, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from app.ledger.key_rows import believed
+from app.reconcile.holds import Held
 from app.service.access.keys import DESTROYED
 from app.service.requests import CLOSED
 from app.settings import Settings
@@ -31,27 +32,28 @@ def cut_offs(settings: Settings, now: datetime) -> dict[str, datetime]:
     return {kind: now - timedelta(days=kept) for kind, kept in days.items()}
 
 
-def evidence(before: datetime) -> Query:
-    """Select the requests whose evidence is due."""
-    return select(ErasureRequest).where(_ended(before), _has_evidence())
+def evidence(before: datetime, held: Held) -> Query:
+    """Select the requests whose evidence is due. held: what is not, as in all of these."""
+    return select(ErasureRequest).where(_ended(before), _has_evidence(), ~held.request())
 
 
-def scope(before: datetime, *, planned: bool = False) -> Query:
+def scope(before: datetime, held: Held, *, planned: bool = False) -> Query:
     """Select the requests whose scope and openings are due: their evidence goes first.
 
     planned: count it as gone, because the same run destroys it.
     """
     kept = col(ErasureRequest.forgotten_at).is_(None)
-    query = select(ErasureRequest).where(kept, _ended(before))
+    query = select(ErasureRequest).where(kept, _ended(before), ~held.request())
     return query if planned else query.where(~_has_evidence())
 
 
-def contact(before: datetime) -> Query:
+def contact(before: datetime, held: Held) -> Query:
     """Select the cases whose contact address is due, closed or not."""
-    return select(Case).where(col(Case.contact).is_not(None), col(Case.due_at) < before)
+    late = col(Case.contact).is_not(None), col(Case.due_at) < before
+    return select(Case).where(*late, ~held.case())
 
 
-def case(before: datetime, *, planned: bool = False) -> Query:
+def case(before: datetime, held: Held, *, planned: bool = False) -> Query:
     """Select the cases whose key is due: all that was asked for with them is forgotten.
 
     planned: or is due, because the same run forgets it.
@@ -62,14 +64,18 @@ def case(before: datetime, *, planned: bool = False) -> Query:
     if planned:
         kept = kept.where(~_ended(before))
     return select(Case).where(
-        col(Case.key).is_not(None), col(Case.received_at) < before, ~kept.exists()
+        col(Case.key).is_not(None),
+        col(Case.received_at) < before,
+        ~kept.exists(),
+        ~held.case(),
     )
 
 
-def key(before: datetime) -> Query:
-    """Select the ids of revoked keys without an open request; `bound` says which to destroy."""
+def key(before: datetime, held: Held) -> Query:
+    """Select the ids of revoked keys without an open or held request; see `bound`."""
     still = select(ErasureRequest.keyid).where(
-        col(ErasureRequest.state).not_in(CLOSED), col(ErasureRequest.keyid).is_not(None)
+        col(ErasureRequest.keyid).is_not(None),
+        col(ErasureRequest.state).not_in(CLOSED) | held.request(),
     )
     return select(RequesterKey.keyid).where(
         col(RequesterKey.revoked_at).is_not(None),
@@ -88,19 +94,19 @@ def bound(session: Session, keyids: Query) -> list[RequesterKey]:
     ]
 
 
-def selected(kind: str, before: datetime, *, planned: bool = False) -> Query:
+def selected(kind: str, before: datetime, held: Held, *, planned: bool = False) -> Query:
     """Return the query of a kind. planned: also what is due once that before it is gone."""
     if kind in _AFTER:
-        return _AFTER[kind](before, planned=planned)
-    return _ALONE[kind](before)
+        return _AFTER[kind](before, held, planned=planned)
+    return _ALONE[kind](before, held)
 
 
 class _After(Protocol):
-    def __call__(self, before: datetime, *, planned: bool = False) -> Query: ...
+    def __call__(self, before: datetime, held: Held, *, planned: bool = False) -> Query: ...
 
 
 _AFTER: Mapping[str, _After] = {"scope": scope, "case": case}
-_ALONE: Mapping[str, Callable[[datetime], Query]] = {
+_ALONE: Mapping[str, Callable[[datetime, Held], Query]] = {
     "evidence": evidence,
     "contact": contact,
     "key": key,

@@ -21,6 +21,7 @@ from sqlmodel import Session, col, func, select
 from app.ledger.journal import record_retention_event
 from app.ledger.transaction import Transaction
 from app.purge import destroy, due
+from app.reconcile.holds import NOTHING, Held, held
 from app.reconcile.retention import items_digest, stored_entries
 from app.service.context import Services
 from app.steps import reached
@@ -45,12 +46,14 @@ _DESTROY: Mapping[str, Callable[[Services, Transaction, Any], str]] = {
 class RetentionRun:
     """What a run destroyed, or would destroy, by kind.
 
-    before: what had ended by then was due. log_index: of the entry that says so, which may
-    also count what an interrupted run destroyed; None where there was nothing to say.
+    held: what is due and a legal hold keeps. before: what had ended by then was due. log_index:
+    of the entry that says so, which may also count what an interrupted run destroyed; None
+    where there was nothing to say.
     """
 
     dry_run: bool
     removed: Counter[str] = field(default_factory=Counter)
+    held: Counter[str] = field(default_factory=Counter)
     before: dict[str, date] = field(default_factory=dict)
     log_index: int | None = None
 
@@ -59,6 +62,7 @@ class RetentionRun:
         return {
             "dry_run": self.dry_run,
             "removed": {kind: self.removed[kind] for kind in RETAINED},
+            "held": {kind: self.held[kind] for kind in RETAINED},
             "before": {kind: day.isoformat() for kind, day in self.before.items()},
             "log_index": self.log_index,
         }
@@ -68,8 +72,8 @@ def run(services: Services) -> RetentionRun:
     """Destroy all that is due; doing it twice is doing it once.
 
     Raises:
-        LetheError: The log may not be signed, or an artifact is missing: nothing of the
-            transaction was destroyed.
+        HoldsChangedError: Table and log disagree on legal holds: nothing more was destroyed.
+        LetheError: The log may not be signed: nothing of the transaction was destroyed.
     """
     found = RetentionRun(dry_run=False)
     while removed := services.ledger.transact(
@@ -81,32 +85,48 @@ def run(services: Services) -> RetentionRun:
     scrub(services.engine)  # what a long reader keeps of old pages: the sweep does it again
     reached("retention.unlinked")
     found.log_index = services.ledger.transact(_record)
+    with services.reading() as session:  # what a hold keeps is all that is still due
+        found.held = _count(services, session, NOTHING)
     return found
 
 
 def plan(services: Services) -> RetentionRun:
-    """Return what a run would destroy now; change nothing."""
+    """Return what a run would destroy now; change nothing.
+
+    Raises:
+        HoldsChangedError: As `run`.
+    """
     found = RetentionRun(dry_run=True)
     with services.reading() as session:
         cut_offs = due.cut_offs(services.settings, clock(session))
         found.before = {kind: before.date() for kind, before in cut_offs.items()}
-        for kind, before in cut_offs.items():
-            if kind == "key":
-                found.removed[kind] = len(due.bound(session, due.key(before)))
-                continue
-            query = due.selected(kind, before, planned=True)
-            counted = select(func.count()).select_from(query.subquery())
-            found.removed[kind] = session.exec(counted).one()
+        found.removed = _count(services, session, held(services.ledger, session))
+        found.held = _count(services, session, NOTHING) - found.removed
     return found
+
+
+def _count(services: Services, session: Session, keeps: Held) -> Counter[str]:
+    """Count what is due by kind, but for what holds keep."""
+    found = Counter[str]()
+    for kind, before in due.cut_offs(services.settings, clock(session)).items():
+        query = due.selected(kind, before, keeps, planned=True)
+        if kind == "key":
+            found[kind] = len(due.bound(session, query))
+        else:
+            counted = select(func.count()).select_from(query.subquery())
+            found[kind] = session.exec(counted).one()
+    return +found
 
 
 def _destroy(services: Services, tx: Transaction, found: RetentionRun) -> dict[str, int]:
     """Destroy up to AT_ONCE of each kind and list it; return how many of each."""
     session, removed = tx.session, dict[str, int]()
+    # Under the log's lock, like the placing of a hold: none comes in between.
+    keeps = held(services.ledger, session)
     cut_offs = due.cut_offs(services.settings, tx.now)
     found.before = {kind: before.date() for kind, before in cut_offs.items()}
     for kind, before in cut_offs.items():
-        items = _next(session, kind, before)
+        items = _next(session, kind, before, keeps)
         for one in items:
             _list(session, kind, _DESTROY[kind](services, tx, one), before, tx.now)
         session.flush()
@@ -115,8 +135,8 @@ def _destroy(services: Services, tx: Transaction, found: RetentionRun) -> dict[s
     return removed
 
 
-def _next(session: Session, kind: str, before: datetime) -> Sequence[Any]:
-    query = due.selected(kind, before)
+def _next(session: Session, kind: str, before: datetime, keeps: Held) -> Sequence[Any]:
+    query = due.selected(kind, before, keeps)
     if kind == "key":
         return due.bound(session, query)[:AT_ONCE]
     return session.exec(query.limit(AT_ONCE)).all()

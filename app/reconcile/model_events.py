@@ -24,6 +24,7 @@ from app.reconcile.paged import ModelEvents, PageCache, Pages
 from lethe.log.checkpoint import Checkpoint
 from lethe.log.entries import (
     ERASURE_EVENT,
+    HOLD_EVENT,
     KEY_EVENT,
     MODEL_EVENT,
     SERVICE_KEY_EVENT,
@@ -39,7 +40,8 @@ KIND = f'"kind":"{MODEL_EVENT}"'.encode()  # in canonical JSON, and in no string
 REQUEST = f'"kind":"{ERASURE_EVENT}"'.encode()
 KEY = f'"kind":"{KEY_EVENT}"'.encode()
 SERVICE_KEY = f'"kind":"{SERVICE_KEY_EVENT}"'.encode()
-REF = slice(-39, -3)  # the ref of a request or key in its leaf, which ends with it and `"}}`
+HOLD = f'"kind":"{HOLD_EVENT}"'.encode()
+REF = slice(-39, -3)  # the ref of a request, key or hold: its leaf ends with it and `"}}`
 AUDITS = "audit."  # the events of method audits
 CLOSED = ("certified", "failed", "refused", "withdrawn")  # states after which no job runs
 _CLOSING = tuple(f'"event":"request.{end}"'.encode() for end in CLOSED)
@@ -59,6 +61,7 @@ class _Read:
         self.found: dict[str, Pages] = {}  # by model
         self.open: dict[bytes, list[tuple[int, bytes]]] = {}  # leaves as stored
         self.keys: dict[bytes, list[tuple[int, bytes]]] = {}  # by the ref of a registration
+        self.holds: dict[bytes, list[tuple[int, bytes]]] = {}  # by the ref of a legal hold
         self.service_keys: list[tuple[int, bytes]] = []  # leaves on the service's own keys
 
 
@@ -70,6 +73,7 @@ class _New:
         self._found: dict[str, Pages] = {}
         self._open: dict[bytes, list[tuple[int, bytes]] | None] = {}  # None: closed since
         self._keys: list[tuple[int, bytes]] = []
+        self._holds: list[tuple[int, bytes]] = []
         self._service_keys: list[tuple[int, bytes]] = []
 
     def see(self, index: int, data: bytes) -> None:
@@ -80,6 +84,8 @@ class _New:
             self._see_request(index, data)
         elif KEY in data:
             self._keys.append((index, data))
+        elif HOLD in data:
+            self._holds.append((index, data))
         elif SERVICE_KEY in data:
             self._service_keys.append((index, data))
 
@@ -94,6 +100,8 @@ class _New:
                 self._read.open[ref] = leaves
         for index, data in self._keys:
             self._read.keys.setdefault(data[REF], []).append((index, data))
+        for index, data in self._holds:
+            self._read.holds.setdefault(data[REF], []).append((index, data))
         self._read.peaks = peaks
 
     def _see_model(self, index: int, data: bytes) -> None:
@@ -207,6 +215,23 @@ def key_events(ledger: Ledger, refs: Iterable[str]) -> dict[str, list[tuple[int,
         found = {ref: list(read.keys.get(ref.encode(), ())) for ref in refs}
     return {
         ref: [(index, parse_leaf(data)) for index, data in entries]
+        for ref, entries in found.items()
+    }
+
+
+def hold_events(ledger: Ledger) -> dict[str, list[tuple[int, Leaf]]]:
+    """Return (index, leaf) of every signed entry of each legal hold, by its ref.
+
+    Raises:
+        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    """
+    with _first:
+        read = _known.setdefault(ledger, _Read())
+    with read.lock:
+        _read_on(ledger, read)
+        found = {ref: list(entries) for ref, entries in read.holds.items()}
+    return {
+        ref.decode(): [(index, parse_leaf(data)) for index, data in entries]
         for ref, entries in found.items()
     }
 

@@ -4,14 +4,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from app.schemas.base import ModelRef, OpaqueId, Time, Wire
+from app.schemas.base import ModelRef, OpaqueId, Text, Time, Wire
+from app.schemas.holds import HoldView
 from app.schemas.requests import Regulation, State
 from lethe.identity import ALGORITHMS, Identity
 
 Kind = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
-Text = Annotated[
-    str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")
-]
 Outcome = Literal[
     "certified",
     "in progress",
@@ -159,7 +157,8 @@ class CaseView(Wire):
     A request that was submitted by itself is one too, of one part; its ref is the request's.
     state: open while a request is in progress, then answered, then closed by an operator.
     opened_by: an operator's token, or the key that signed. due_at: the earliest of what is in
-    progress. confirm_by: until when the CCPA has the receipt confirmed.
+    progress. confirm_by: until when the CCPA has the receipt confirmed. holds: the legal holds
+    that keep it, or a request of it.
     """
 
     ref: str
@@ -172,6 +171,7 @@ class CaseView(Wire):
     overdue: bool
     confirm_by: Time | None
     closed_at: Time | None
+    holds: list[HoldView]
     parts: list[PartView]
     timeline: list[TimelineItem]
 
@@ -181,7 +181,8 @@ class QueueQuery(Wire):
 
     state: of a request, or `answered`: cases that wait to be closed; null for all that is open.
     person: an identity by its digests, which travel in no URL. requester: a keyid, or the name
-    of an operator's token. due_within: days, what is overdue included. after: `next` of the
+    of an operator's token. due_within: days, what is overdue included. held: whether a legal
+    hold keeps it. after: `next` of the
     page before.
     """
 
@@ -191,6 +192,7 @@ class QueueQuery(Wire):
     requester: Annotated[str, StringConstraints(min_length=1, max_length=128)] | None = None
     overdue: bool | None = None
     due_within: int | None = Field(default=None, ge=0, le=3650)
+    held: bool | None = None
     after: Annotated[str, StringConstraints(max_length=200)] | None = None
     limit: int = Field(default=100, ge=1, le=1000)
 
@@ -199,7 +201,7 @@ class QueueItem(Wire):
     """A request in the queue, or a case that wants to be answered and closed.
 
     case: that it is a part of. model: null of a case. days_left: negative once it is overdue;
-    it stands still while the clock is stopped.
+    it stands still while the clock is stopped. held: whether a legal hold keeps it.
     """
 
     ref: str
@@ -213,6 +215,7 @@ class QueueItem(Wire):
     due_at: Time
     days_left: int
     overdue: bool
+    held: bool = False
 
 
 class ReasonedDecision(Wire):

@@ -38,6 +38,7 @@ QUEUE_COLUMNS = (
     "due_at",
     "days_left",
     "overdue",
+    "held",
 )
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what spreadsheets compute
 
@@ -69,6 +70,7 @@ case.add_command(verify_receipt)
 @click.option("--due-within", type=click.IntRange(0, 3650), metavar="DAYS", help="Soon due.")
 @click.option("--overdue/--not-overdue", default=None, help="Past their deadline, or not.")
 @click.option("--state", help="A request's state, or answered: cases to be closed.")
+@click.option("--held/--not-held", default=None, help="Kept by a legal hold, or not.")
 @click.option("--model", help="Reference of the model.")
 @click.option("--person", metavar="KIND=VALUE", help="Of this person; hashed here. Lists all.")
 @click.option("--requester", help="A keyid, or the name of an operator's token.")
@@ -136,7 +138,7 @@ def _write_csv(found: Sequence[Mapping[str, Any]]) -> None:
 
 def _print_queue(found: Sequence[Mapping[str, Any]]) -> None:
     print_table(
-        ("days left", "state", "model", "requester", "reference", "case"),
+        ("days left", "state", "model", "requester", "reference", "case", "hold"),
         (
             (
                 str(item["days_left"]),
@@ -145,6 +147,7 @@ def _print_queue(found: Sequence[Mapping[str, Any]]) -> None:
                 item["requester"] or "-",
                 item["ref"],
                 item["case"] if item["case"] not in (None, item["ref"]) else "",
+                "held" if item["held"] else "",
             )
             for item in found
         ),

@@ -15,6 +15,7 @@ BASE = {
     "certificate": "lethe.cli.certificate:certificate",
     "completion": "lethe.cli.login:completion",
     "drop": "lethe.cli.drop:drop",
+    "hold": "lethe.cli.hold:hold",
     "key": "lethe.cli.key:key",
     "log": "lethe.cli.log:log",
     "login": "lethe.cli.login:login",

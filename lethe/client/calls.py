@@ -269,6 +269,18 @@ def remove_callback(callback: str) -> Call:
     return Call("DELETE", path, "token", headers={"Accept": JSON})
 
 
+def place_hold(ref: str, reason: str) -> Call:
+    """POST a legal hold on a case, request or model."""
+    body = canonical.encode({"ref": ref, "reason": reason})
+    return _post("/v1/holds", body, JSON, "token", None)
+
+
+def release_hold(hold: str) -> Call:
+    """POST the release of a legal hold."""
+    path = _path("v1", "holds", hold, "release")
+    return Call("POST", path, "token", headers={"Accept": JSON})
+
+
 def delete_model(ref: str) -> Call:
     """DELETE a model."""
     return Call("DELETE", _path("v1", "models", ref), "token", headers={"Accept": JSON})

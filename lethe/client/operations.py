@@ -406,6 +406,19 @@ class Operations(Core):
         """Remove an endpoint."""
         return self.document(calls.remove_webhook(webhook))
 
+    def place_hold(self, ref: str, reason: str) -> Conversation[Document]:
+        """Keep a case, request or model from the end of its retention; returns the hold."""
+        return self.document(calls.place_hold(ref, reason))
+
+    def holds(self, *, released: bool = False) -> Listing[Document]:
+        """Iterate over the legal holds that stand; released: also those that were released."""
+        query = {"released": True if released else None}
+        return Listing(calls.operator_get("holds", query=query), as_it_is)
+
+    def release_hold(self, hold: str) -> Conversation[Document]:
+        """Release a legal hold that somebody else placed."""
+        return self.document(calls.release_hold(hold))
+
     def callback_key(self) -> Conversation[str]:
         """Return the public key with which callbacks are verified, `whpk_…`."""
         found = yield from self.document(Call("GET", "/v1/callbacks/key"))

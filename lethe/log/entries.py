@@ -33,6 +33,7 @@ MODEL_EVENT = "model-event"
 KEY_EVENT = "key-event"
 LOG_EVENT, SUCCEEDED = "log-event", "log.succeeded"  # the first entry of a log after another
 SERVICE_KEY_EVENT = "service-key-event"  # of a key that signs here; lethe/log/key_changes.py
+HOLD_EVENT = "hold-event"
 RETENTION_EVENT, RETENTION_ENDED = "retention-event", "retention.ended"
 HASHEDREKORD = "hashedrekord"  # a certificate; lethe/certificates/bundle.py writes it
 
@@ -110,6 +111,17 @@ def key_leaf(event: str, ref: str, commitment: bytes, day: date) -> bytes:
         EntryError: A field has not the shape the log allows.
     """
     return _committed(KEY_EVENT, event, ref, commitment, day)
+
+
+def hold_leaf(event: str, ref: str, commitment: bytes, day: date) -> bytes:
+    """Return the entry for an event of the legal hold `ref` (a UUID version 4).
+
+    What it keeps is in the event: nobody else is to know what a lawsuit is about.
+
+    Raises:
+        EntryError: A field has not the shape the log allows.
+    """
+    return _committed(HOLD_EVENT, event, ref, commitment, day)
 
 
 def model_leaf(event: str, ref: str, digests: Mapping[str, str], day: date) -> bytes:
@@ -313,6 +325,7 @@ _MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError)
 _PARSERS = {
     ERASURE_EVENT: _parse_event,
     KEY_EVENT: _parse_event,
+    HOLD_EVENT: _parse_event,
     MODEL_EVENT: _parse_model,
     LOG_EVENT: _parse_log,
     SERVICE_KEY_EVENT: _parse_service_key,

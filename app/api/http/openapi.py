@@ -18,6 +18,7 @@ from app.ledger.guard import GuardError
 from app.ledger.sequencer import LogMissingError
 from app.metrics import MEDIA_TYPE as METRICS_TYPE
 from app.notices.guard import TargetError
+from app.reconcile.holds import HoldsChangedError
 from app.reconcile.people import PeopleChangedError
 from app.schemas.families.manifests import MANIFESTS
 from app.schemas.requests import NewRequest
@@ -158,6 +159,9 @@ RAISED: dict[str, tuple[Problem, ...]] = {
         p.ReleaseMismatchError,
     ),
     "listReleases": (),
+    "placeHold": (p.NotFoundError, p.ConflictError),
+    "listHolds": (p.BadCursorError,),
+    "releaseHold": (p.NotFoundError, p.ConflictError, p.ForbiddenError, HoldsChangedError),
     "getCallbackKey": (),
     "listCallbacks": (p.BadCursorError,),
     "listCallbackDeliveries": (p.NotFoundError, p.BadCursorError),
@@ -202,7 +206,12 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     "registerModel": (p.ModelDeletedError, p.ConflictError, p.NotOverSilosError, p.UploadError),
     "listModels": (),
     "getModel": (p.UnknownModelError, p.UnloggedVersionError),
-    "deleteModel": (p.UnknownModelError, p.ModelInUseError),
+    "deleteModel": (
+        p.UnknownModelError,
+        p.ModelInUseError,
+        p.HeldError,
+        HoldsChangedError,
+    ),
     "listVersions": (p.UnknownModelError, p.UnloggedVersionError),
     "getVersion": (
         p.ModelDeletedError,
@@ -290,7 +299,13 @@ RAISED: dict[str, tuple[Problem, ...]] = {
         PeopleChangedError,
     ),
     "openContact": _UNKNOWN,
-    "closeCase": (p.NotFoundError, p.ConflictError, PeopleChangedError),
+    "closeCase": (
+        p.NotFoundError,
+        p.ConflictError,
+        p.HeldError,
+        HoldsChangedError,
+        PeopleChangedError,
+    ),
     "searchCases": (p.UnknownModelError, p.NotFoundError, PeopleChangedError),
     "approveCase": (*_DECIDED, p.KeyUnloggedError),
     "refuseCase": _DECIDED,

@@ -17,6 +17,7 @@ from app.reconcile.audit_rows import check_audits
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck.approvals import check_approvals
 from app.reconcile.fsck.callbacks import check_callbacks
+from app.reconcile.fsck.holds import check_holds
 from app.reconcile.fsck.intake import check_intake
 from app.reconcile.fsck.keys import check_keys
 from app.reconcile.fsck.models import check_models
@@ -69,6 +70,8 @@ def fsck(
         ended: dict[str, int] = {}
         with sealed_rows(report, "openings"):
             ended = check_openings(session, report, first)
+        with sealed_rows(report, "legal holds"):
+            check_holds(session, report)
         with sealed_rows(report, "ends of retention"):
             check_retention(session, report, first, ended)
         with sealed_rows(report, "approvals"):

@@ -14,6 +14,7 @@ from app.ledger.transaction import Transaction
 from app.problems import ConflictError, NotFoundError
 from app.reconcile.approval import keys_named
 from app.reconcile.held_out import EVENT as HELD_OUT_ROWS
+from app.reconcile.holds import among, kept_by, stored
 from app.reconcile.judgement import Event
 from app.reconcile.people import PeopleChangedError
 from app.reconcile.registrations import KeyRegistration, stored_registrations
@@ -32,11 +33,12 @@ from app.service.desk.parts import (
     logged_part,
     parts_of,
 )
+from app.service.holds import require_closable, show_all
 from app.service.requests import CLOSED, certificate_path, is_overdue
 from app.service.review import detail
 from app.witnesses.rows import Rows
 from lethe import canonical
-from models import Case, Certificate, ErasureRequest, RequestEvent
+from models import Case, Certificate, ErasureRequest, LegalHold, RequestEvent
 from models.database.clock import clock
 
 CONTACT, CLOSED_CASE = "case.contact", "case.closed"
@@ -54,6 +56,7 @@ def show(services: Services, ref: str) -> CaseView:
         issued_below = Rows(services.ledger).issued_below(session)
         views = [_view(session, part, issued_below) for part in parts]
         timeline = [item for part in parts for item in _timeline(session, case, part)]
+        holds = _holds(session, case, parts)
         now = clock(session)
         opens = [
             session.get_one(ErasureRequest, view.request)
@@ -75,10 +78,17 @@ def show(services: Services, ref: str) -> CaseView:
             "overdue": any(is_overdue(one, now) for one in opens),
             "confirm_by": confirm_by(case.received_at, case.regulation, zone),
             "closed_at": case.closed_at,
+            "holds": show_all(holds),
             "parts": views,
             "timeline": sorted(timeline, key=lambda item: item.log_index),
         }
     )
+
+
+def _holds(session: Session, case: Case, parts: Sequence[Part]) -> list[LegalHold]:
+    """Return the standing holds that keep a case, or one of its requests."""
+    refs = [case.ref, *(one.request_ref for one in parts if one.request_ref is not None)]
+    return [one for one in stored(session) if among(session, kept_by(session, [one]), refs)]
 
 
 def _view(session: Session, part: Part, issued_below: float) -> PartView:
@@ -200,6 +210,8 @@ def close(services: Services, ref: str, operator: str) -> CaseView:
     Raises:
         NotFoundError: There is none.
         ConflictError: A part is still in progress.
+        HeldError: A legal hold keeps it, and with it the contact address.
+        HoldsChangedError: Table and log disagree on legal holds.
     """
     if show(services, ref).state == "open":
         raise ConflictError("a part of the case is still in progress: see its parts")
@@ -207,6 +219,7 @@ def close(services: Services, ref: str, operator: str) -> CaseView:
     def effect(tx: Transaction) -> None:
         case = find_case(tx.session, ref)
         if case.closed_at is None:
+            require_closable(services, tx.session, case)
             said = _act(tx, case, CLOSED_CASE, operator)
             record_model_event(tx, case.parts[0]["model"], CLOSED_CASE, said)
             case.contact, case.closed_at = None, tx.now

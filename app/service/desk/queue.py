@@ -17,6 +17,7 @@ from sqlmodel import Session, col, or_, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from app.problems import NotFoundError, UnknownModelError
+from app.reconcile.holds import NOTHING, Held, among, kept_by, stored
 from app.reconcile.model_events import CLOSED
 from app.schemas.base import Page
 from app.schemas.people import QueueItem, QueueQuery
@@ -47,10 +48,14 @@ OPEN = (
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What a query names, as the tables have it. requests: of a person, None for anybody's."""
+    """What a query names, as the tables have it. requests: of a person, None for anybody's.
+
+    held: what the holds keep that the table has.
+    """
 
     model: int | None
     requests: frozenset[str] | None
+    held: Held = NOTHING
 
 
 def search(services: Services, wanted: QueueQuery) -> Page[QueueItem]:
@@ -80,9 +85,9 @@ def search(services: Services, wanted: QueueQuery) -> Page[QueueItem]:
             # Cases due later are on a later page. Without this bound, a page would ask of every
             # open case whether a request of it is open.
             until = items[-1].due_at if len(items) > wanted.limit else None
-            cases = session.exec(answered_cases(wanted, after, now, until))
+            cases = session.exec(answered_cases(wanted, after, now, until, scope.held))
             items = _first([items, [_answered(one, now) for one in cases]], wanted)
-        shown = _named(session, items[: wanted.limit])
+        shown = _marked(session, scope.held, _named(session, items[: wanted.limit]))
     last = shown[-1] if len(items) > wanted.limit else None
     cursor = None if last is None else format_cursor(*_place(last))
     return Page(items=shown, next=cursor)
@@ -99,7 +104,7 @@ def _place(item: QueueItem) -> tuple[datetime, str]:
 
 def _scope(services: Services, wanted: QueueQuery) -> _Scope:
     with services.reading() as session:
-        model = None
+        model, held = None, kept_by(session, stored(session))
         if wanted.model is not None:
             model = session.exec(select(Model.id).where(Model.ref == wanted.model)).first()
             if model is None:
@@ -112,8 +117,8 @@ def _scope(services: Services, wanted: QueueQuery) -> _Scope:
             if known is None:
                 raise NotFoundError("no key and no operator's token has this requester's name")
     if wanted.person is None:
-        return _Scope(model, None)
-    return _Scope(model, _of_person(services, wanted))
+        return _Scope(model, None, held)
+    return _Scope(model, _of_person(services, wanted), held)
 
 
 def _of_person(services: Services, wanted: QueueQuery) -> frozenset[str]:
@@ -160,6 +165,8 @@ def _requests(
         query = query.where(due < now if wanted.overdue else due >= now)
     if wanted.due_within is not None:
         query = query.where(due < now + timedelta(days=wanted.due_within))
+    if wanted.held is not None:
+        query = query.where(scope.held.request() if wanted.held else ~scope.held.request())
     if after is not None:
         query = query.where(due >= after[0], or_(due > after[0], ref > after[1]))
     return query.order_by(due, ref).limit(wanted.limit + 1)
@@ -170,10 +177,11 @@ def answered_cases(
     after: tuple[datetime, str] | None,
     now: datetime,
     until: datetime | None = None,
+    held: Held = NOTHING,
 ) -> SelectOfScalar[Case]:
     """Return the query of cases that wait to be closed: no request of theirs is open.
 
-    until: the last deadline that is wanted, None for any.
+    until: the last deadline that is wanted, None for any. held: what holds keep.
     """
     due, ref = col(Case.due_at), col(Case.ref)
     going_on = select(ErasureRequest.id).where(
@@ -188,6 +196,8 @@ def answered_cases(
         query = query.where(due < now + timedelta(days=wanted.due_within))
     if after is not None:
         query = query.where(due >= after[0], or_(due > after[0], ref > after[1]))
+    if wanted.held is not None:
+        query = query.where(held.case() if wanted.held else ~held.case())
     if until is not None:
         query = query.where(due <= until)
     return query.order_by(due, ref).limit(wanted.limit + 1)
@@ -224,6 +234,12 @@ def _answered(case: Case, now: datetime) -> QueueItem:
         days_left=days_left(case.due_at, now),
         overdue=case.due_at < now,
     )
+
+
+def _marked(session: Session, held: Held, items: Sequence[QueueItem]) -> list[QueueItem]:
+    """Return items, marked where a hold keeps them."""
+    kept = among(session, held, [one.ref for one in items])
+    return [one.model_copy(update={"held": one.ref in kept}) for one in items]
 
 
 def _named(session: Session, items: Sequence[QueueItem]) -> list[QueueItem]:

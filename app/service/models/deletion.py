@@ -11,6 +11,7 @@ from app.reconcile.deleted import EVENT
 from app.reconcile.model_events import CLOSED, model_events, requests_events
 from app.schemas.models import DeletionView
 from app.service.context import Services
+from app.service.holds import require_deletable
 from app.service.models import registry
 from app.steps import reached
 from app.vault.scrub import scrub
@@ -29,6 +30,8 @@ def delete(services: Services, ref: str) -> DeletionView:
 
     Raises:
         UnknownModelError: There is none.
+        HeldError: A legal hold keeps it, or a request to it.
+        HoldsChangedError: Table and log disagree on legal holds.
         ModelInUseError: A request, job, round, release or method audit of it is not finished,
             or another model's row names one of its files.
     """
@@ -39,6 +42,7 @@ def delete(services: Services, ref: str) -> DeletionView:
         if len(logged):
             return DeletionView(ref=ref, log_index=logged[0][0])
         _require_unused(services, tx.session, model)
+        require_deletable(services, tx.session, model)
         said = {"config": stored_digest(model), **_last(tx.session, model)}
         index = record_model_event(tx, ref, EVENT, said)
         services.journal.deleted(tx.session, ref, index)

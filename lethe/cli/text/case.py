@@ -43,6 +43,10 @@ def print_case(found: Mapping[str, Any], as_json: bool) -> None:
         ("due", f"{found['due_at']}, {_left(found)}"),
         *([("confirm by", found["confirm_by"])] if found["confirm_by"] else []),
         ("opened by", found["opened_by"]),
+        *(
+            ("legal hold", f"{one['id']} by {one['placed_by']}: {one['reason']}")
+            for one in found["holds"]
+        ),
     ]
     for part in found["parts"]:
         state = f" ({part['state']})" if part["outcome"] == "in progress" else ""

@@ -58,7 +58,7 @@ def catalogue_lines() -> Iterator[str]:
         cells = (_recheck(spec) if name in names else "" for names in CHECKS_OF.values())
         yield _row(f"`{name}`", *cells, spec.rechecked or spec.needs)
     yield from ("", "## Log events", "")
-    yield "A leaf only commits to the payload of a request; the payload of a model is"
+    yield "A leaf only commits to the payload of a request or hold; the payload of a model is"
     yield "SHA-256 digests by name, and that of a key or a retention stands in the leaf."
     yield from ("", *_table("event", "about", "meaning", "payload"))
     for event in EVENTS.values():

@@ -199,3 +199,24 @@ def test_a_case_is_opened_for_a_person_and_approved_by_another(desk: Desk) -> No
     assert unknown.status_code == 404
     assert desk.browser("auditor").http.get("/console/open").status_code == 403
     desk.installation.check()
+
+
+def test_a_legal_hold_is_on_the_case_and_in_the_queue(desk: Desk) -> None:
+    reason = "Smith v. Example"
+    answer = desk.installation.caller.operator(
+        "POST", "/v1/holds", json={"ref": desk.case, "reason": reason}
+    )
+    assert answer.status_code == 201, answer.text
+    officer, auditor = desk.browser(), desk.browser("auditor")
+    for browser, sees in ((officer, True), (auditor, False)):
+        page = browser.get(f"/console/cases/{desk.case}").text
+        assert "Legal holds" in page
+        assert answer.json()["id"] in page
+        assert (reason in page) == sees, "auditors read no reasons"
+    queue = officer.http.get("/console").text
+    assert queue.count("<strong>Under a legal hold</strong>") == 1
+    rows = {
+        held: officer.http.get(f"/console?held={held}").text.count('<th scope="row">')
+        for held in ("true", "false")
+    }
+    assert rows == {"true": 1, "false": 2}

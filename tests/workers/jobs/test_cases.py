@@ -334,3 +334,29 @@ def test_the_contact_of_another_case_is_not_opened(installation: Installation) -
     )
     answer = installation.caller.operator("POST", f"/v1/cases/{ann}/contact")
     assert answer.json()["type"] == "urn:lethe:problem:people-changed"
+
+
+def test_a_held_case_keeps_its_contact_and_is_not_closed(installation: Installation) -> None:
+    ready(installation, "one")
+    ref = opened(installation, ANN).json()["ref"]
+    installation.drain()
+    placed = installation.caller.operator(
+        "POST", "/v1/holds", json={"ref": ref, "reason": "a lawsuit"}
+    ).json()
+    assert [one["id"] for one in shown(installation, ref).json()["holds"]] == [placed["id"]]
+    # Its deadline is signed, so it cannot be moved: the contact is due before it.
+    periods = {"request_retention_days": 0, "contact_retention_days": -400}
+    late = replace(
+        installation.services, settings=installation.settings.model_copy(update=periods)
+    )
+    done = retention.run(late)
+    assert done.removed == {}
+    assert done.held == {"evidence": 1, "scope": 1, "contact": 1, "case": 1}
+    refused = installation.caller.operator("POST", f"/v1/cases/{ref}/close")
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:lethe:problem:held")
+    officer = {"authorization": f"Bearer {make_token(installation.services, 'officer')}"}
+    path = f"/v1/holds/{placed['id']}/release"
+    assert installation.caller.http.post(path, headers=officer).status_code == 200
+    ended = retention.run(late).removed
+    assert ended == {"evidence": 1, "scope": 1, "contact": 1, "case": 1}
+    installation.check()
