@@ -32,7 +32,7 @@ from workers.training.fedavg.device import choose
 from workers.training.networks.registry import network
 from workers.training.networks.weights import initial_weights
 
-WAIT = 120.0  # seconds for the processes of one measurement
+WAIT = 600.0  # seconds for the processes of one measurement
 COLOUR = {"channels": 3, "height": 32, "width": 32, "classes": 10}
 GREY = {"channels": 1, "height": 28, "width": 28, "classes": 10}
 
