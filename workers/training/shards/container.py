@@ -56,7 +56,11 @@ class ShardManifest:
         try:
             shards = tuple(ShardEntry(one["file"], one["rows"]) for one in document["shards"])
             found = cls(document["aggregate"], shards)
-            if found.document == document:
+            texts = [
+                found.aggregate,
+                *(text for one in shards for text in (one.file, one.rows)),
+            ]
+            if all(type(text) is str for text in texts) and found.document == document:
                 return found
         except MALFORMED:
             pass
