@@ -35,7 +35,7 @@ def test_a_file_predicts_the_mean_of_its_shards() -> None:
     assert np.array_equal(found, sums.argmax(axis=1))
 
 
-@pytest.mark.parametrize("number", [1, 2**60, True])
+@pytest.mark.parametrize("number", [1, 2**60, True, "\ud800"])
 @pytest.mark.parametrize("place", ["aggregate", "file", "rows"])
 def test_a_manifest_holds_texts(place: str, number: object) -> None:
     document = ShardManifest("vote", (ShardEntry("a" * 64, "b" * 64),)).document
