@@ -7,7 +7,7 @@ STAMPS := .stamps
 # The tests start hundreds of processes: without bytecode each compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo federated demo-federated test coverage test-browser screenshots test-full test-repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness benchmarks-families bench bench-check flower-check gpu-check demos-check attacks-check witness-check red-team site sbom lock clean
+.PHONY: help demo federated demo-federated test coverage test-browser screenshots test-full test-repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness benchmarks-families bench bench-check faults fuzz flower-check gpu-check demos-check attacks-check witness-check red-team site sbom lock clean
 
 demo: $(STAMPS)/demo ## the demonstration: every certificate is verified; options in ARGS
 	$(BIN)/lethe demo $(ARGS)
@@ -115,6 +115,16 @@ bench-check: $(STAMPS)/dev ## fail if a ratio of a quick run is worse than docs/
 	@mkdir -p build/bench
 	$(BIN)/python -m benchmarks.service --quick --json build/bench/fresh.json
 	$(BIN)/python -m benchmarks.service.report check docs/benchmarks/service.json build/bench/fresh.json
+
+# Thousands of planted faults, of which nothing may be lost, doubled, stuck or damaged. With
+# ARGS=--quick 10 minutes, else an hour or two.
+faults: $(STAMPS)/dev ## inject faults and count what was lost; ARGS=--quick
+	@mkdir -p build/faults
+	$(BIN)/python -m benchmarks.faults --json build/faults/faults.json $(ARGS)
+
+fuzz: $(STAMPS)/dev ## fuzz every parser of others' bytes; ARGS="--runs 1000000 note"
+	@mkdir -p build/fuzz
+	$(BIN)/python -m benchmarks.fuzz --json build/fuzz/fuzz.json --corpus build/fuzz/corpus $(ARGS)
 
 # On a machine with an NVIDIA GPU and torch's build for CUDA; DEVICE=cpu rehearses it elsewhere.
 gpu-check: $(STAMPS)/benchmarks $(STAMPS)/federated ## self-test, training, unlearning and sums on a GPU; a record in build/gpu

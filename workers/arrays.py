@@ -1,5 +1,8 @@
 """The array types of all methods."""
 
+import tokenize
+import zipfile
+import zlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +15,14 @@ IntMatrix = NDArray[np.int64]
 Codes = NDArray[np.int16]  # quantised features
 Labels = NDArray[np.int64]
 Head = NDArray[np.float32]
+
+# What `numpy.load`, and reading an array of what it returns, raise of bytes that are no .npz. A
+# member that is none of numpy's comes back as bytes, and one array as no archive.
+UNREADABLE = (
+    OSError, ValueError, EOFError, KeyError, SyntaxError, MemoryError, NotImplementedError,
+    OverflowError, RuntimeError, AttributeError, TypeError, tokenize.TokenError,
+    zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -132,7 +132,7 @@ def read_manifest(directory: Path) -> tuple[Backup, dict[str, str]]:
         raise BackupError(
             f"{directory} has no {MANIFEST}: it is no backup, or one that was not finished"
         ) from None
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise BackupError(f"{MANIFEST} is damaged: use another backup") from None
     if schema != HEAD:
         raise BackupError(

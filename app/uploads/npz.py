@@ -7,6 +7,7 @@ the headers of the wanted ones say, and only then, if that fits the model, their
 
 import io
 import struct
+import sys
 import tokenize
 import zipfile
 import zlib
@@ -307,6 +308,9 @@ def ids(array: NDArray[np.generic], name: str, rows: int) -> list[str]:
         raise UploadError(f"{name} must be one integer or string for each row")
     if array.dtype.kind in "iu":
         return list(map(str, array.tolist()))
+    # numpy makes texts of such numbers, and Python fails wherever it looks at one of them.
+    if array.dtype.kind == "U" and (_codes(array) > sys.maxunicode).any():
+        raise UploadError(f"{name} must be UTF-8")
     if array.dtype.kind == "U" and _are_plain(array):
         found: list[str] = array.tolist()
         return found
@@ -315,7 +319,7 @@ def ids(array: NDArray[np.generic], name: str, rows: int) -> list[str]:
             value.decode() if isinstance(value, bytes) else str(value)
             for value in array.tolist()
         ]
-    except (UnicodeDecodeError, SystemError):  # numpy's, of a number that is no character
+    except UnicodeDecodeError:
         raise UploadError(f"{name} must be UTF-8") from None
     for value in values:
         if any("\ud800" <= character <= "\udfff" for character in value):
@@ -327,6 +331,12 @@ def ids(array: NDArray[np.generic], name: str, rows: int) -> list[str]:
     return list(values)
 
 
+def _codes(array: NDArray[np.generic]) -> NDArray[np.uint32]:
+    """Return the numbers of the characters of texts, (rows, width)."""
+    native = array.astype(array.dtype.newbyteorder("="), copy=False)
+    return native.view(np.uint32).reshape(len(array), array.dtype.itemsize // 4)
+
+
 def _are_plain(array: NDArray[np.generic]) -> bool:
     """Return whether `ids` need not look at each of these texts: all of them at once are good.
 
@@ -336,8 +346,7 @@ def _are_plain(array: NDArray[np.generic]) -> bool:
     width = array.dtype.itemsize // 4
     if not len(array) or width > MAX_ID_LENGTH:
         return False
-    codes = array.astype(array.dtype.newbyteorder("="), copy=False).view(np.uint32)
-    codes = codes.reshape(len(array), width)
+    codes = _codes(array)
     filled = codes != 0
     strange = ((codes < 0x20) & filled) | (codes == 0x7F) | (codes >= 0xD800)
     return (

@@ -86,6 +86,7 @@ class ArtifactStore:
         # Where the looks at all files go on: who starts again looks from the beginning.
         self._turn = threading.Lock()
         self._names: Iterator[str] = iter(())
+        self._orphans: dict[str, float] = {}  # since when each was seen, by the monotonic clock
         self._seen_up_to = ""
         self._lost: set[str] = set()
 
@@ -232,8 +233,9 @@ class ArtifactStore:
 
         Call after call looks at the whole directory, and then begins again. A file without a
         row is removed once it is older than `grace`; before, its transaction may still be
-        running. A shredded artifact's file that came back, with an older copy of the directory,
-        is removed at once.
+        running. By a clock that was set ahead every new file is old, so this process must also
+        have seen it without a row for as long. A shredded artifact's file that came back, with
+        an older copy of the directory, is removed at once.
         """
         if not self._directory.is_dir():
             return 0
@@ -242,12 +244,22 @@ class ArtifactStore:
             if not names:
                 self._names = _names_in(self._directory)
                 names = list(islice(self._names, BATCH))
-        oldest_open = time.time() - grace.total_seconds()
+                self._orphans = {
+                    name: since
+                    for name, since in self._orphans.items()
+                    if (self._directory / name).exists()
+                }
+        now, wait = time.monotonic(), grace.total_seconds()
+        oldest_open = time.time() - wait
         live, shredded = _sort(engine, names)
+        with self._turn:
+            since = {name: self._orphans.setdefault(name, now) for name in set(names) - live}
+            for name in live:
+                self._orphans.pop(name, None)
         removed = 0
-        for name in set(names) - live:
+        for name, seen in since.items():
             path = self._directory / name
-            if name in shredded or _modified(path) < oldest_open:
+            if name in shredded or (now - seen >= wait and _modified(path) < oldest_open):
                 path.unlink(missing_ok=True)  # another process may sweep at the same time
                 removed += 1
         if removed:

@@ -54,7 +54,7 @@ class EventParser:
         number = self._fields.get("id", "")
         try:
             data: Any = json.loads(self._fields["data"])
-        except ValueError:
+        except (ValueError, RecursionError):
             data = None
         if not isinstance(data, dict):
             raise AnswerError("an event of the service's stream is no JSON object")

@@ -10,6 +10,7 @@ Nothing is unpacked to a disk, and a list is read line by line, each of a bounde
 
 import binascii
 import csv
+import errno
 import re
 import zipfile
 import zlib
@@ -27,6 +28,7 @@ TYPES = ("Email", "Phone", "MAID", "CTVID", "NDZ", "NameVIN")
 MAX_FILE = 256 * 2**20  # bytes of the ZIP
 MAX_LISTS = 16
 MAX_ROWS = 2_000_000  # of all lists: their work items are held in memory, 100 bytes each
+DAMAGED = "the file is not a ZIP archive, or it is damaged: download it again"
 MAX_LINE = 100  # bytes; a row has 58, and one of Removed 66 at most
 _NAME = re.compile(
     r"[0-9]{8}_[A-Za-z0-9]{1,32}_"
@@ -105,9 +107,11 @@ def _opened(file: BinaryIO) -> Iterator[zipfile.ZipFile]:
         with zipfile.ZipFile(file) as archive:
             yield archive
     except (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error):
-        raise DropError(
-            "the file is not a ZIP archive, or it is damaged: download it again"
-        ) from None
+        raise DropError(DAMAGED) from None
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a place before the file's beginning
+            raise
+        raise DropError(DAMAGED) from None
 
 
 def _types(archive: zipfile.ZipFile) -> dict[str, str]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.identity import COLUMN, HELD_OUT, WIDTH, IdentityError, check_kind, digests, pack
+from workers.arrays import UNREADABLE
 from workers.errors import DatasetError
 
 # One value for each row, "" for none: (n,) strings; or already hashed: (n, WIDTH) bytes.
@@ -146,7 +147,11 @@ def hashed_npz(path: Path) -> bytes:
             if not names(archive.files):
                 return path.read_bytes()
             arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, EOFError, AttributeError, TypeError):
+        if any(not isinstance(array, np.ndarray) for array in arrays.values()):
+            raise ValueError("a member is no array")
+    except (FileNotFoundError, PermissionError):
+        raise
+    except UNREADABLE:
         raise DatasetError("the file is not a readable .npz: save it again") from None
     rows = len(arrays["records"]) if "records" in arrays else len(next(iter(arrays.values())))
     for kind, column in columns(arrays, rows).items():

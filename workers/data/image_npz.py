@@ -4,8 +4,6 @@ Whose each row is, train_clients, train_subjects and train_identity_KIND say, an
 the test rows. Keras's names x_train, y_train, x_test, y_test are read too.
 """
 
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.identity import COLUMN
+from workers.arrays import UNREADABLE
 from workers.data import identities
 from workers.data.identities import Column, hashed
 from workers.data.images import LabelledImages, numbered
@@ -23,10 +22,6 @@ _NAMES = (
     ("x_train", "y_train", "x_test", "y_test"),
 )
 _PARTS = ("train_", "test_")
-_UNREADABLE = (
-    OSError, ValueError, EOFError, KeyError, SyntaxError, MemoryError,
-    zipfile.BadZipFile, zlib.error,
-)  # fmt: skip
 
 
 def load_image_npz(path: Path) -> LabelledImages:
@@ -43,7 +38,7 @@ def load_image_npz(path: Path) -> LabelledImages:
             columns = [name for name in archive.files if _is_of_people(name)]
             read = _KNOWN.union(columns)
             arrays = {name: archive[name] for name in archive.files if name in read}
-    except _UNREADABLE:
+    except UNREADABLE:
         raise DatasetError("the file is not a readable .npz: save it again") from None
     names = next((names for names in _NAMES if names[0] in arrays), None)
     if names is None:

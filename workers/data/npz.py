@@ -6,23 +6,19 @@ optional: records (n,) distinct ids, integers or strings · subjects (n,) intege
           identity_KIND (n,) integers or strings, or digests (n, 68) as `lethe features` writes
 """
 
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.arrays import Labels
+from workers.arrays import UNREADABLE, Labels
 from workers.data import identities
 from workers.data.federation import HELD_OUT, Federation, hold_out, record_ids
 from workers.errors import DatasetError
 
 REQUIRED = ("features", "labels", "clients")
 OPTIONAL = ("records", "subjects", "is_test", "label_names")
-_UNREADABLE = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, SyntaxError)
-
 EXACT = 1 << 53  # floats hold every integer up to here
 
 _Array = NDArray[Any]
@@ -46,7 +42,7 @@ def load_npz(
                 raise DatasetError("the file is one array: save it with numpy.savez")
             wanted = (*REQUIRED, *OPTIONAL, *identities.names(archive.files))
             arrays = {name: _read(archive, name) for name in wanted}
-    except _UNREADABLE:
+    except UNREADABLE:
         raise DatasetError("the file is not a readable .npz: save it again") from None
     if not labelled and arrays["features"] is not None:
         arrays["labels"] = np.zeros(len(np.atleast_1d(arrays["features"])), dtype=np.int64)
@@ -93,7 +89,7 @@ def _read(archive: "np.lib.npyio.NpzFile[Any]", name: str) -> _Array | None:
         return None
     try:
         array: _Array = archive[name]
-    except _UNREADABLE:
+    except UNREADABLE:
         raise DatasetError(f"{name}: unreadable, or pickled objects") from None
     if not isinstance(array, np.ndarray):
         raise DatasetError(f"{name}: not an array")

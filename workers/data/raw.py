@@ -3,8 +3,6 @@
 inputs or features (n, …) numbers · or texts (n,) strings · or images (n, h, w, 3) uint8
 """
 
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.identity import COLUMN
+from workers.arrays import UNREADABLE
 from workers.data import identities
 from workers.data.extractors.base import Kind
 from workers.data.extractors.described import Described, parse_description
@@ -30,8 +29,6 @@ KINDS: dict[str, Kind] = {
     "images": "images",
 }
 BESIDE = ("labels", "clients", "records", "subjects", "is_test", "label_names")
-_UNREADABLE = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, SyntaxError)
-
 _Array = NDArray[Any]
 
 
@@ -56,7 +53,9 @@ def load_raw(path: Path) -> Raw:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             wanted = (*KINDS, *BESIDE, *identities.names(archive.files))
             found = {name: archive[name] for name in wanted if name in archive.files}
-    except (*_UNREADABLE, AttributeError, TypeError):
+        if any(not isinstance(array, np.ndarray) for array in found.values()):
+            raise ValueError("a member is no array")
+    except UNREADABLE:
         raise DatasetError(
             "the file is not a readable .npz, or holds pickled objects: save it again"
         ) from None
@@ -109,7 +108,7 @@ def load_extractor(path: Path) -> Described | None:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             text = archive["extractor"] if "extractor" in archive.files else None
-    except (*_UNREADABLE, AttributeError, TypeError):
+    except UNREADABLE:
         raise DatasetError("the file is not a readable .npz: save it again") from None
     return None if text is None else parse_description(str(text))
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.identity import COLUMN
-from workers.arrays import Rows
+from workers.arrays import UNREADABLE, Rows
 from workers.data import identities
 from workers.data.extractors import registry
 from workers.data.extractors.base import Extractor
@@ -162,16 +162,26 @@ def parse_rows(data: bytes, *, people: bool = False) -> LocalRows:
                 for name in (*NEEDED, "subjects")
                 if name in arrays
             }
-    except (OSError, ValueError, IndexError):
+        if any(not isinstance(array, np.ndarray) for array in parts.values()):
+            raise ValueError("a member is no array")
+        labels = parts["labels"].astype(np.int64)
+        ids = {
+            name: [str(value) for value in parts[name].tolist()]
+            for name in ("clients", "records", "subjects")
+            if name in parts
+        }
+    except (
+        *UNREADABLE,
+        IndexError,
+        SystemError,
+    ):  # the last is numpy's, of odd kinds of arrays
         raise RefusedError("the rows are not a readable .npz file") from None
-    clients = [str(value) for value in parts["clients"].tolist()]
-    subjects = parts.get("subjects")
     return LocalRows(
         features=parts["features"],
-        labels=parts["labels"].astype(np.int64),
-        clients=clients,
-        records=[str(value) for value in parts["records"].tolist()],
-        subjects=clients if subjects is None else [str(value) for value in subjects.tolist()],
+        labels=labels,
+        clients=ids["clients"],
+        records=ids["records"],
+        subjects=ids.get("subjects", ids["clients"]),
         identities={
             kind: identities.hashed(kind, column[keep] if keep.shape else column)
             for kind, column in columns.items()

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from sqlmodel import Session, col, select
 
 from app import steps
+from app.backup.archive import BackupError, read_manifest
 from app.backup.reapply import ENDED
 from app.cli.backup import backup, restore
 from app.ledger.guard import RolledBackError, SigningGuard
@@ -33,6 +34,7 @@ from lethe.identity import Identity, digests
 from lethe.log.fetch import MissingFileError
 from lethe.log.follow import mirror_log
 from lethe.signing.keys import PrivateKey
+from migrations import HEAD
 from models import Artifact, ErasureRequest, LogEntry, Model, Record, Subject, Tombstone
 from models.database.sealed import seal_columns
 from models.database.session import make_engine
@@ -459,6 +461,19 @@ def test_of_a_batch_that_did_not_commit_only_what_is_executed_later_counts(
     point_at(new, monkeypatch)
     assert run(restore, str(tmp_path / "after")).exit_code == 0
     assert stored(new) == before
+
+
+@pytest.mark.parametrize(
+    "said", [b"[" * 9999, b'{"files": {"artifacts/%s": "0"}}' % (b"a" * 300)]
+)
+def test_a_manifest_that_nobody_wrote_is_refused(tmp_path: Path, said: bytes) -> None:
+    """Too deep for JSON, or a name too long for a file system: one problem, no traceback."""
+    whole = {"at": "", "origin": "", "root": "", "rows": 0, "schema": HEAD, "size": 0}
+    if said.startswith(b"{"):
+        said = json.dumps({**json.loads(said), **whole}).encode()
+    (tmp_path / "manifest.json").write_bytes(said)
+    with pytest.raises(BackupError, match="use another backup"):
+        read_manifest(tmp_path)
 
 
 def test_a_backup_whose_log_was_changed_is_not_restored(

@@ -208,8 +208,10 @@ def test_ids_are_looked_at_one_by_one_where_all_at_once_are_not_plain(strange: s
         assert npz.ids(good.astype(kind), "records", 4) == good.tolist()
 
 
-def test_an_id_that_is_no_character_is_refused() -> None:
-    array = np.array([0x110000, 0], np.uint32).view("U2")
+@pytest.mark.parametrize("code", [0x110000, 0x7FC00000, 0x80000030, 0xFFFFFFFF])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_an_id_that_is_no_character_is_refused(code: int, order: str) -> None:
+    array = np.array([ord("r"), code], f"{order}u4").view(f"{order}U2")
     with pytest.raises(UploadError, match="UTF-8"):
         npz.ids(array, "records", 1)
 

@@ -182,7 +182,7 @@ def test_what_was_never_stored_is_not_found(engine: Engine, store: ArtifactStore
 
 
 def test_a_sweep_removes_shredded_files_and_orphans_and_nothing_else(
-    engine: Engine, store: ArtifactStore, data_dir: Path
+    engine: Engine, store: ArtifactStore, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert sweep(engine, store) == 0  # before anything was ever stored
     kept, shredded = put(engine, store), put(engine, store)
@@ -198,6 +198,8 @@ def test_a_sweep_removes_shredded_files_and_orphans_and_nothing_else(
     past = time.time() - 3601
     for name in names(data_dir):
         os.utime(data_dir / "artifacts" / name, (past, past))
+    later = time.monotonic() + 3601
+    monkeypatch.setattr(time, "monotonic", lambda: later)
     assert sweep(engine, store, grace=timedelta(hours=2)) == 0
     assert sweep(engine, store) == 2
     assert names(data_dir) == {kept}
@@ -337,6 +339,34 @@ def test_a_shredded_file_that_comes_back_with_a_copy_is_removed(
     assert store.unlink_shredded(engine) == 0  # the row owes nothing
     assert store.unlink_orphans(engine) == 1
     assert names(data_dir) == set()
+
+
+def test_a_clock_that_jumps_ahead_costs_no_file_whose_row_is_to_come(
+    engine: Engine, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jumped = time.time() + 3 * 3600
+    monkeypatch.setattr(time, "time", lambda: jumped)
+    with Session(engine) as session:
+        artifact_id = store.put(session, "head", DATA).id
+        assert store.unlink_orphans(engine) == 0  # of another process
+        session.commit()
+    assert get(engine, store, artifact_id) == DATA
+
+
+def test_an_orphan_is_removed_once_it_was_seen_for_an_hour(
+    engine: Engine, store: ArtifactStore, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(engine, store)
+    orphan = data_dir / "artifacts" / "orphan"
+    orphan.touch()
+    os.utime(orphan, (0, 0))
+    now = time.monotonic()
+    removed = []
+    for minutes in (0, 30, 59, 61):
+        monkeypatch.setattr(time, "monotonic", lambda at=now + 60 * minutes: at)
+        removed.append(sum(store.unlink_orphans(engine) for _ in range(2)))
+    assert removed == [0, 0, 0, 1]
+    assert not orphan.exists()
 
 
 def test_each_look_for_orphans_is_bounded_and_together_they_see_every_file(

@@ -65,6 +65,7 @@ WRONG: list[tuple[str, Answer, type[Exception]]] = [
     ("lost", lost, UnreachableError),
     ("no JSON", lambda _: httpx2.Response(200, text="data: x\n\n"), AnswerError),
     ("no object", lambda _: httpx2.Response(200, text="data: 1\n\n"), AnswerError),
+    ("too deep", lambda _: httpx2.Response(200, text=f"data: {'[' * 9999}\n\n"), AnswerError),
     ("no end", lambda _: httpx2.Response(200, text="x" * (MOST_LINE + 1)), AnswerError),
 ]
 

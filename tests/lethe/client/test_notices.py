@@ -41,6 +41,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("no signature", {"headers": {}}, "missing"),
     ("no number", {"headers": signed({"webhook-timestamp": "now"})}, "missing"),
     ("no base64", {"headers": signed({"webhook-signature": "v1a,?"})}, "did not sign"),
+    ("no ASCII", {"headers": signed({"webhook-signature": "v1a,\xff"})}, "did not sign"),
     ("another scheme", {"headers": signed({"webhook-signature": "v1,AAAA"})}, "did not sign"),
     ("too old", {"now": NOW + timedelta(seconds=301)}, "seconds ago"),
     ("of the future", {"now": NOW - timedelta(seconds=301)}, "seconds ago"),
@@ -48,6 +49,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("no key", {"key": "whsec_AAAA"}, "whpk_"),
     ("no object", {"body": b"[]", "headers": signed(body=b"[]")}, "JSON"),
     ("no JSON", {"body": b"{", "headers": signed(body=b"{")}, "JSON"),
+    ("too deep", {"body": b"[" * 9999, "headers": signed(body=b"[" * 9999)}, "JSON"),
 ]  # fmt: skip
 
 

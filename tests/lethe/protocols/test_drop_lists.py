@@ -42,6 +42,17 @@ def test_the_published_vector_is_what_lethe_hashes() -> None:
     assert hashed("4155559317") == "vGM7y5n+hBXRSEAklhHDPCbysyNgYTmXdMcagGUOY8E="
 
 
+def test_a_directory_that_points_before_the_file_is_damage(tmp_path: Path) -> None:
+    file = archive(tmp_path / "x.zip", (EMAIL, listed("a")))
+    data = bytearray(file.read_bytes())
+    at = len(data) - 22 + 16  # where the end says that the directory begins
+    (offset,) = struct.unpack_from("<I", data, at)
+    struct.pack_into("<I", data, at, offset + 10)
+    file.write_bytes(data)
+    with pytest.raises(DropError, match="damaged"), checked(file):
+        pass
+
+
 def test_lists_are_read_and_withdrawn_items_left_out(tmp_path: Path) -> None:
     removed = f"ID,Hash,ListType\n{item(1)},{hashed('b')},Email\n".encode()
     file = archive(

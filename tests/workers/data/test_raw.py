@@ -1,16 +1,24 @@
 """What an extractor reads, from files that hold it and files that do not."""
 
+import io
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.small import pack, rows
 from workers.data.extractors.base import ExtractorError
 from workers.data.extractors.described import format_description
 from workers.data.extractors.identity import Identity
+from workers.data.identities import hashed_npz
+from workers.data.image_npz import load_image_npz
+from workers.data.npz import load_npz
 from workers.data.raw import load_extractor, load_raw
-from workers.errors import DatasetError
+from workers.errors import DatasetError, RefusedError
+from workers.secure_sum.local import parse_rows
 
 
 def saved(folder: Path, **arrays: Any) -> Path:
@@ -81,3 +89,80 @@ def test_the_extractor_of_a_file_is_read(tmp_path: Path) -> None:
     assert load_extractor(saved(tmp_path, features=np.ones((1, 1)))) is None
     with pytest.raises(ExtractorError):
         load_extractor(saved(tmp_path, extractor=np.array("{}")))
+
+
+def header_cut_off(data: bytes) -> bytes:
+    """The header of an array is no Python: a bracket is open."""
+    return data.replace(b"(40, 6)", b"(40, 6(", 1)
+
+
+def text_cut_off(data: bytes) -> bytes:
+    """What numpy takes for a header of old Python, and the tokenizer does not."""
+    return data.replace(b"(40, 6)", b"(40,'''", 1)
+
+
+def checksum_of_another(data: bytes) -> bytes:
+    at = data.index(b"(40, 6)") + 150
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+def no_array(_: bytes) -> bytes:
+    """A member has the name of an array, and is none: numpy returns its bytes."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name in (
+            "features",
+            "labels",
+            "clients",
+            "records",
+            "identity_email",
+            "train_images",
+            "train_labels",
+        ):
+            archive.writestr(f"{name}.npy", b"nothing that numpy wrote")
+    return stream.getvalue()
+
+
+def one_array(_: bytes) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, np.ones(3))
+    return stream.getvalue()
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "raw": load_raw,
+    "federation": load_npz,
+    "images": load_image_npz,
+    "local": lambda path: parse_rows(path.read_bytes(), people=True),
+    "hashed": hashed_npz,
+}
+
+
+def labels_of_words(_: bytes) -> bytes:
+    words = np.array([f"word {number}" for number in range(40)])
+    return pack(rows() | {"labels": words, "identity_email": words})
+
+
+DAMAGES = (header_cut_off, text_cut_off, checksum_of_another, no_array, one_array)
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=[one.__name__ for one in DAMAGES])
+@pytest.mark.parametrize("reader", READERS)
+def test_a_damaged_archive_is_refused_by_every_reader(
+    tmp_path: Path, reader: str, damage: Callable[[bytes], bytes]
+) -> None:
+    people = np.array([f"p{number}" for number in range(40)])
+    arrays = rows() | {"identity_email": people}
+    images = {"train_images": np.ones((40, 6), np.uint8), "train_labels": np.zeros(40, int)}
+    whole = pack(images if reader == "images" else arrays)
+    data = damage(whole)
+    assert data != whole
+    path = tmp_path / "x.npz"
+    path.write_bytes(data)
+    with pytest.raises(RefusedError):
+        READERS[reader](path)
+
+
+def test_words_are_no_labels() -> None:
+    with pytest.raises(RefusedError, match="readable"):
+        parse_rows(labels_of_words(b""))

@@ -60,7 +60,7 @@ def parse_description(text: str) -> Described:
             int(members["dimension"]),
         )
         same = format_description(found, found.dimension) == text
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
         same = False
     if not same or not _ID.fullmatch(found.id) or not _DIGEST.fullmatch(found.digest):
         raise ExtractorError("extractor: not what `lethe features extract` writes into a file")

@@ -6,7 +6,6 @@ rows that it was fitted on. The log has the manifest's digest with each version.
 """
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -56,7 +55,11 @@ class ShardManifest:
         try:
             shards = tuple(ShardEntry(one["file"], one["rows"]) for one in document["shards"])
             found = cls(document["aggregate"], shards)
-            if found.document == document:
+            texts = [
+                found.aggregate,
+                *(text for one in shards for text in (one.file, one.rows)),
+            ]
+            if all(type(text) is str for text in texts) and found.document == document:
                 return found
         except MALFORMED:
             pass
@@ -66,12 +69,10 @@ class ShardManifest:
     def from_bytes(cls, data: bytes) -> "ShardManifest":
         """Return the manifest that `to_bytes` spelled. Raises ArtifactError."""
         try:
-            found = cls.parse(json.loads(data))
-        except MALFORMED:
+            document = canonical.decode(data)  # which proves the spelling
+        except canonical.NotCanonicalError:
             raise ArtifactError("this is not the manifest of a model's shards") from None
-        if found.to_bytes() != data:
-            raise ArtifactError("this is not the manifest of a model's shards")
-        return found
+        return cls.parse(document)
 
 
 def manifest_of(aggregate: str, files: Sequence[bytes], rows: Sequence[str]) -> ShardManifest:

@@ -181,6 +181,8 @@ def test_a_description_names_the_extractor_and_passes_features_on(extractor: Ext
         ('"identity"', '"Identity Ltd"'),
         ('"digest":"', '"digest":"x'),
         ('"dimension":4', '"dimension":"4"'),
+        ('"dimension":4', '"dimension":1e999'),
+        ('"dimension":4', '"dimension":' + "[" * 9999),
         (",", ", "),
         ("{", "["),
         ('"id"', '"name"'),

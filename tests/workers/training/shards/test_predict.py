@@ -1,14 +1,19 @@
 """What shards predict in a process of its own, as each version is measured."""
 
+import json
+
 import numpy as np
+import pytest
 from sklearn.naive_bayes import GaussianNB
 
+from workers.errors import ArtifactError
 from workers.families.shards.family import READER
 from workers.training.recipes import process
 from workers.training.recipes.fit import FitRows, fit
 from workers.training.recipes.process import Limits
 from workers.training.recipes.recipe import Recipe, RecipeStep
 from workers.training.shards import container
+from workers.training.shards.container import ShardEntry, ShardManifest
 
 RECIPE = Recipe((RecipeStep("sklearn.naive_bayes.GaussianNB", {}),), 0, None)
 
@@ -28,3 +33,12 @@ def test_a_file_predicts_the_mean_of_its_shards() -> None:
     other = GaussianNB().fit(features[parts[1]], labels[parts[1]]).predict_proba(features)
     sums[:, [0, 2]] += other
     assert np.array_equal(found, sums.argmax(axis=1))
+
+
+@pytest.mark.parametrize("number", [1, 2**60, True, "\ud800"])
+@pytest.mark.parametrize("place", ["aggregate", "file", "rows"])
+def test_a_manifest_holds_texts(place: str, number: object) -> None:
+    document = ShardManifest("vote", (ShardEntry("a" * 64, "b" * 64),)).document
+    (document if place == "aggregate" else document["shards"][0])[place] = number
+    with pytest.raises(ArtifactError):
+        ShardManifest.from_bytes(json.dumps(document, separators=(",", ":")).encode())

@@ -1,0 +1,134 @@
+"""Faults in a real installation: `lethe serve` and `lethe worker --beat`, over HTTP.
+
+Slower than a fork for each fault, so there are fewer; here the schedule, the broker, the leases
+and their times are those of production. A process that died is started again, one that stands
+still goes on after its lease has ended.
+"""
+
+import base64
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+from app.ledger.startup import open_ledger
+from app.vault.master import MasterKey
+from benchmarks.faults.case import Case, Outcome
+from benchmarks.faults.judgement import Acknowledged, judge
+from benchmarks.faults.layer import MODES, Fault
+from benchmarks.faults.workloads import WORKLOADS
+from benchmarks.faults.wrapped import FAULT, TOLD
+from lethe.client.errors import ClientError
+from models.database.sealed import seal_columns
+from models.database.session import make_engine
+from tests.e2e.fork_server import MODULES
+from tests.e2e.forked import fork_server
+from tests.e2e.harness import Process, Processes, running, stopped
+from tests.small import MODEL
+
+FILES = "filesystem://"
+PATIENCE_S = 60.0
+STILL_S = 3.0  # longer than a lease (2 s)
+RECORDS = ["r1", "r2"]
+STRUCK = ("api", "worker")  # which process
+ORDER = ("killed", "persisted", "frozen", "full-for-a-while", "killed-after", "failed", "ahead")
+
+
+def cases() -> Iterator[tuple[str, Case]]:
+    """Yield which process is struck, and how; the most different ones first."""
+    for nth, mode, kind, which in product((2, 1, 4, 3, 6), ORDER, MODES, STRUCK):
+        # Whose API has a wrong clock is refused by it: nothing is acknowledged to be lost.
+        if mode in MODES[kind] and (mode, which) != ("ahead", "api"):
+            yield which, Case("erase", Fault(kind, nth, mode), beside=nth == 4)
+
+
+@contextmanager
+def fitted(place: Path) -> Iterator[Processes]:
+    """Yield an installation on files whose small model is fitted, nothing running."""
+    with ExitStack() as stack:
+        forks = stack.enter_context(fork_server([*MODULES, "benchmarks.faults.wrapped"]))
+        made = stack.enter_context(running(place / "real", "", FILES, forks))
+        made.start_api()
+        made.start_worker()
+        made.register()
+        made.kill()
+        yield made
+
+
+def run_case(fit: Processes, which: str, case: Case, place: Path) -> Outcome:
+    """Strike one process of a copy of the installation, and see to the end of a request."""
+    assert case.fault is not None
+    begun = time.monotonic()
+    folder = place / f"real-{time.monotonic_ns()}"
+    with stopped(fit.copy(folder, "", FILES)) as made, ExitStack() as stack:
+        told = folder / "told"
+        planted = case.fault.site, case.fault.nth, case.fault.mode
+        fault = {FAULT: json.dumps(planted), TOLD: str(told)}
+        made.more = fault if which == "api" else {}
+        with suppress(AssertionError):  # it may die while it starts
+            made.start_api()
+        made.more = fault if which == "worker" else {}
+        made.start_worker()
+        made.more = {}
+        if case.beside:
+            twin = stack.enter_context(stopped(replace(made, api=None, worker=None)))
+            twin.start_worker()
+        acknowledged, error = _follow(made)
+        made.kill()
+        if case.beside:
+            twin.kill()
+        engine = make_engine(made.settings.resolved_database_url)
+        seal_columns(engine, MasterKey.load(made.settings))
+        ledger = open_ledger(made.settings, engine)
+        found = judge(made.settings, ledger, WORKLOADS["erase"], acknowledged)
+        engine.dispose()
+    struck = told.exists()
+    named = replace(case, fault=replace(case.fault, site=f"{case.fault.site} {which}"))
+    errors = [] if error is None else [error]
+    return Outcome(named, "processes", struck, found, errors, time.monotonic() - begun)
+
+
+def _follow(made: Processes) -> tuple[Acknowledged, str | None]:
+    """Submit and wait for the certificate; start what died, and wake what stands still."""
+    told: Acknowledged = []
+    request_id, error = None, None
+    still: dict[int, float] = {}
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        for process in (made.api, made.worker):
+            if process is not None and process.poll() is None:
+                _wake(process, still)
+        try:
+            made.restart()
+            with made.requester() as requester:
+                if request_id is None:
+                    receipt = requester.submit_erasure(
+                        MODEL, records=RECORDS, idempotency_key="once"
+                    )
+                    request_id = receipt.id
+                    leaf = base64.b64encode(receipt.receipt.leaf).decode()
+                    told.append(("request", [request_id, receipt.receipt.log_index, leaf]))
+                if requester.status(request_id).state == "certified":
+                    requester.certificate(request_id)
+                    return told, error
+        except (ClientError, AssertionError) as caught:
+            error = repr(caught)[:300]
+        time.sleep(0.1)
+    return told, error
+
+
+def _wake(process: Process, still: dict[int, float]) -> None:
+    """Send SIGCONT to a process that has stood still for STILL_S."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        state = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        if (
+            state == "T"
+            and time.monotonic() - still.setdefault(process.pid, time.monotonic()) > STILL_S
+        ):
+            os.kill(process.pid, signal.SIGCONT)
+            del still[process.pid]

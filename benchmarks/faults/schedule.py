@@ -1,0 +1,109 @@
+"""Which faults are injected: each site in each way first, then later calls of each site."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from benchmarks.faults.case import Case
+from benchmarks.faults.layer import MODES, ROOT, Fault
+
+Calls = Mapping[str, Mapping[str, int]]  # of each workload, how often each site is called
+# What becomes durable, or public: twice as interesting with a second process beside.
+BESIDE = ("commit", "rename", "write")
+PAIRED = ("killed", "persisted", "failed", "frozen")
+LATER = 6  # calls of one site that are struck one after the other
+ALONE = ("withdraw",)  # workloads that a second process would end otherwise
+
+
+def schedule(calls: Calls) -> Iterator[Case]:
+    """Yield every case, the ones that cover most first; no two are equal.
+
+    The first call of each site in each mode; two processes at once; then the second call of
+    each site, and so on.
+    """
+    for nth in range(1, LATER + 1):
+        yield from _spread(list(_at(calls, nth, beside=False)))
+        for name in calls:
+            if nth == 1 and name not in ALONE:
+                yield Case(name, None, beside=True)
+        yield from _spread(list(_at(calls, nth, beside=True)))
+
+
+def _at(calls: Calls, nth: int, *, beside: bool) -> Iterator[Case]:
+    for workload, sites in calls.items():
+        for site, number in sites.items():
+            kind = site.split()[0]
+            if number < nth or (beside and (workload in ALONE or kind not in BESIDE)):
+                continue
+            for mode in PAIRED if beside else MODES[kind]:
+                if mode in MODES[kind]:
+                    yield Case(workload, Fault(site, nth, mode), beside)
+
+
+def _spread(cases: list[Case]) -> Iterator[Case]:
+    """Yield cases so that any first part has some of each workload, kind and mode."""
+    seen: dict[tuple[str, ...], int] = {}
+    ranked: list[tuple[int, int, Case]] = []
+    for case in cases:
+        assert case.fault is not None
+        kind = case.fault.site.split()[0]
+        keys = (case.fault.site,), (kind, case.fault.mode), (case.workload, case.fault.mode)
+        rank = max(seen.get(key, 0) for key in keys)
+        for key in keys:
+            seen[key] = seen.get(key, 0) + 1
+        ranked.append((rank, len(ranked), case))
+    yield from (case for _, _, case in sorted(ranked, key=lambda one: one[:2]))
+
+
+_CALLS = {
+    "write", "pwrite", "fsync", "fdatasync", "rename", "replace", "link", "unlink",
+    "ftruncate", "write_bytes", "write_text", "mkstemp", "commit", "write_durably",
+    "write_all_durably", "open_durably", "sync_directory",
+}  # fmt: skip
+SERVED = ("app", "models", "workers/jobs", "workers/families")
+
+
+def places() -> list[tuple[str, int, int, str]]:
+    """Return where the service's source makes something durable: file, first, last line, call.
+
+    What only command lines, demonstrations and clients write is not the service's.
+    """
+    found = []
+    for room in SERVED:
+        for path in sorted((ROOT / room).rglob("*.py")):
+            name = path.relative_to(ROOT).as_posix()
+            if name.startswith(("app/cli/", "app/console/", "app/intake/")):
+                continue
+            found += [(name, *place) for place in _places_in(path)]
+    return found
+
+
+def _places_in(path: Path) -> Iterator[tuple[int, int, str]]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.Call):
+            continue
+        function = node.func
+        name = function.attr if isinstance(function, ast.Attribute) else None
+        name = function.id if isinstance(function, ast.Name) else name
+        if name not in _CALLS:
+            continue
+        # `text.replace(old, new)` and `dataclasses.replace(…)` write nothing.
+        if name == "replace" and not _renames(node):
+            continue
+        if name == "write" and not _is_of(node, "os"):
+            continue
+        yield node.lineno, node.end_lineno or node.lineno, name
+
+
+def _renames(node: ast.Call) -> bool:
+    return _is_of(node, "os") or (
+        isinstance(node.func, ast.Attribute)
+        and len(node.args) == 1
+        and not node.keywords
+        and not isinstance(node.args[0], ast.Constant)
+    )
+
+
+def _is_of(node: ast.Call, *owners: str) -> bool:
+    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+    return isinstance(owner, ast.Name) and owner.id in owners

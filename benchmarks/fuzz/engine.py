@@ -1,0 +1,196 @@
+"""Runs one target in a process of its own, bounded in memory and time; its corpus grows.
+
+An input is kept if it makes the parser do something new: refuse at another line of the product,
+or in another way. That is a cheap measure of what was reached, and needs no tracer.
+"""
+
+import hashlib
+import os
+import random
+import resource
+import signal
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+from benchmarks.fuzz.target import Target
+
+ROOT = Path(__file__).parents[2]
+ROOMS = tuple(f"{ROOT}/{room}/" for room in ("app", "lethe", "models", "workers"))
+MEMORY_BYTES = 3 << 30  # of address space, more than the process has when it begins
+KEPT = 400  # inputs of a corpus
+HANG_S = 60  # after which a run is given up
+
+
+@dataclass
+class Found:
+    """What became of one target's runs.
+
+    crashes: what was raised beside the refusals, by where, each with the first input in hex.
+    """
+
+    name: str
+    runs: int = 0
+    read: int = 0
+    refused: int = 0
+    ways: int = 0  # that it was read or refused in: the size of the corpus beyond the seeds
+    slowest_s: float = 0.0
+    seconds: float = 0.0
+    crashes: dict[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return vars(self)
+
+
+class HangError(BaseException):
+    """One input took HANG_S seconds."""
+
+
+def fuzz(target: Target, runs: int, seed: int = 0, corpus: Path | None = None) -> Found:
+    """Run a target in a fork with bounds. corpus: where inputs are read from, and kept.
+
+    A seed that is refused is a crash too: such a target tests nothing.
+    """
+    here, there = get_context("fork").Pipe(duplex=False)
+    pid = os.fork()
+    if pid == 0:
+        _be(target, runs, seed, corpus, there)
+    there.close()
+    try:
+        kind, value = here.recv()
+    except EOFError:
+        kind, value = "died", None
+    _, status = os.waitpid(pid, 0)
+    if kind == "found":
+        found: Found = value
+        return found
+    ended = Found(target.name)
+    why = (
+        f"refuses its own seed: {value}"
+        if kind == "refused"
+        else f"the process died: status {status}"
+    )
+    ended.crashes[why] = ""
+    return ended
+
+
+def _be(target: Target, runs: int, seed: int, corpus: Path | None, there: Connection) -> None:
+    status = 1
+    try:
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for stream in (1, 2):
+            os.dup2(nowhere, stream)
+        there.send(("found", loop(target, runs, seed, corpus)))
+        status = 0
+    except RuntimeError as error:
+        there.send(("refused", str(error)))
+    except BaseException:
+        there.send(("refused", traceback.format_exc()[-600:]))
+    finally:
+        os._exit(status)
+
+
+def loop(target: Target, runs: int, seed: int = 0, corpus: Path | None = None) -> Found:
+    """Run a target in this process. Raises RuntimeError as `fuzz`."""
+    rng = random.Random(f"{target.name}:{seed}")
+    seeds = list(target.seeds())
+    for one in seeds:
+        try:
+            target.read(one)
+        except target.refusals as error:
+            raise RuntimeError(f"{error!r} for {one[:200]!r}") from error
+    kept = seeds + _stored(corpus, target.name)
+    seen: Counter[str] = Counter()
+    found = Found(target.name)
+    begun = time.monotonic()
+    with _bounds():
+        for _ in range(runs):
+            data = rng.choice(target.mutators)(rng, rng.choice(kept), kept)
+            way = _once(target, data, found)
+            if not seen[way] and len(kept) < KEPT:
+                kept.append(data)
+                _store(corpus, target.name, data)
+            seen[way] += 1
+            found.runs += 1
+    found.ways = len(seen)
+    found.seconds = round(time.monotonic() - begun, 1)
+    return found
+
+
+def _once(target: Target, data: bytes, found: Found) -> str:
+    """Give the parser one input; return in which way it took it."""
+    begun = time.monotonic()
+    signal.setitimer(signal.ITIMER_REAL, HANG_S)
+    try:
+        target.read(data)
+        way = "read"
+        found.read += 1
+    except target.refusals as error:
+        way = _where(error)
+        found.refused += 1
+    except HangError:
+        way = f"hangs for {HANG_S} s"
+        found.crashes.setdefault(way, data.hex())
+    except Exception as error:
+        way = f"{type(error).__name__} at {_where(error)}"
+        found.crashes.setdefault(way, data.hex())
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    took = time.monotonic() - begun
+    found.slowest_s = round(max(found.slowest_s, took), 3)
+    if took > target.slow_s:
+        found.crashes.setdefault(f"takes more than {target.slow_s} s", data.hex())
+    return way
+
+
+def _where(error: BaseException) -> str:
+    """Return the kind of an error, and the last line of the product that it passed."""
+    place = ""
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if name.startswith(ROOMS):
+            place = f"{name[len(str(ROOT)) + 1 :]}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return f"{type(error).__name__} {place}"
+
+
+@contextmanager
+def _bounds() -> Iterator[None]:
+    """Bound memory, and have the alarm of a run that takes HANG_S end it."""
+
+    def rang(_: int, frame: FrameType | None) -> None:
+        raise HangError
+
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * os.sysconf("SC_PAGE_SIZE") + MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
+    handler = signal.signal(signal.SIGALRM, rang)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGALRM, handler)
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def _stored(corpus: Path | None, name: str) -> list[bytes]:
+    folder = None if corpus is None else corpus / name
+    if folder is None or not folder.is_dir():
+        return []
+    return [path.read_bytes() for path in sorted(folder.iterdir())]
+
+
+def _store(corpus: Path | None, name: str, data: bytes) -> None:
+    if corpus is not None:
+        (corpus / name).mkdir(parents=True, exist_ok=True)
+        (corpus / name / hashlib.sha256(data).hexdigest()[:24]).write_bytes(data)

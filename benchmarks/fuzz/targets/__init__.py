@@ -1,0 +1,9 @@
+"""The parsers that are fuzzed, by name."""
+
+from benchmarks.fuzz.target import Target
+from benchmarks.fuzz.targets import arrays, certificates, log, wire
+
+TARGETS: dict[str, Target] = {
+    one.name: one
+    for one in (*log.TARGETS, *certificates.TARGETS, *wire.TARGETS, *arrays.TARGETS)
+}

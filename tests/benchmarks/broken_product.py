@@ -1,0 +1,67 @@
+"""A campaign against a product that was broken on purpose; prints the report as JSON.
+
+Run as a process of its own: a campaign forks one that has no other thread.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+from app.schemas.requests import Accepted, Receipt
+from app.service import acceptance
+from benchmarks.faults.campaign import Campaign, beginnings, run
+from benchmarks.faults.case import Case, calls_of, run_case
+from benchmarks.faults.layer import Fault
+from benchmarks.faults.workloads import WORKLOADS
+from workers.jobs import sweep
+
+
+def hasty() -> None:
+    """Acknowledge a request whatever became of its commit."""
+    honest: Callable[..., Any] = acceptance.submit
+
+    async def submit(*arguments: Any) -> Any:
+        try:
+            return await honest(*arguments)
+        except Exception:
+            receipt = Receipt(log_index=10**6, tree_size=1, leaf="", hashes=[], checkpoint="")
+            return Accepted(
+                id=str(uuid4()), ref=str(uuid4()), state="received", due_at=datetime.now(UTC),
+                receipt=receipt, warnings=[],
+            )  # fmt: skip
+
+    setattr(acceptance, "submit", submit)  # noqa: B010 - in the place of another
+
+
+def idle() -> None:
+    """Resume nothing that a crash left behind."""
+    setattr(sweep, "head_of_queue", lambda *_: None)  # noqa: B010 - a name that it imports
+
+
+def main() -> None:
+    """Run what the argument names."""
+    campaign = Campaign()
+    with beginnings("sqlite") as ([beginning], place):
+        if sys.argv[1] == "honest":
+            run(campaign, beginning, 12, place, names=("erase", "rotate"), said=lambda _: None)
+        else:
+            broken, kind, mode = BROKEN[sys.argv[1]]
+            counts, _ = calls_of(WORKLOADS["erase"], beginning, place)
+            sites = [site for site in counts if site.startswith(f"{kind} ")]
+            assert sites, counts
+            for site in sites:
+                case = Case("erase", Fault(site, 1, mode))
+                campaign.add(run_case(case, beginning, place, broken))
+    sys.stdout.write(json.dumps(campaign.report()))
+
+
+BROKEN = {
+    "hasty": (hasty, "commit", "failed"),
+    "idle": (idle, "commit", "killed"),
+}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""The fault campaign finds nothing in the product, and finds what is broken on purpose."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.faults.campaign import KINDS
+from benchmarks.faults.layer import MODES
+from benchmarks.faults.schedule import places, schedule
+
+ROOT = Path(__file__).parents[2]
+
+
+def campaign(which: str) -> dict[str, Any]:
+    """Return the report of a small campaign against the product, honest or broken."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.broken_product", which],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return report
+
+
+def test_the_product_survives() -> None:
+    report = campaign("honest")
+    assert report["injected"] == 12
+    assert report["findings"] == []
+    assert [report[kind] for kind in KINDS] == [0] * len(KINDS)
+
+
+def test_an_acknowledgement_before_the_commit_is_a_loss() -> None:
+    report = campaign("hasty")
+    assert report["lost"] > 0
+    assert "receipt" in str(report["findings"])
+
+
+def test_work_that_nobody_resumes_is_stuck() -> None:
+    report = campaign("idle")
+    assert report["stuck"] > 0
+    assert report["lost"] == 0
+
+
+def test_each_site_gets_each_mode_before_any_gets_one_twice() -> None:
+    calls = {"erase": {"commit a.py:1": 3, "fsync b.py:2": 1}, "withdraw": {"begin c.py:3": 2}}
+    cases = list(schedule(calls))
+    assert len(cases) == len(set(cases))
+    alone = [case for case in cases if case.fault and not case.beside]
+    first = [case for case in alone if case.fault and case.fault.nth == 1]
+    assert alone[: len(first)] == first
+    for name, sites in calls.items():
+        for site in sites:
+            modes = {
+                c.fault.mode
+                for c in first
+                if c.fault and (c.workload, c.fault.site) == (name, site)
+            }
+            assert modes == set(MODES[site.split()[0]])
+    assert not [case for case in cases if case.beside and case.workload == "withdraw"]
+
+
+@pytest.mark.parametrize(
+    "place", ["app/ledger/guard.py", "app/vault/journal.py", "app/broker.py", "app/election.py"]
+)
+def test_where_something_becomes_durable_is_known(place: str) -> None:
+    assert place in {file for file, *_ in places()}
