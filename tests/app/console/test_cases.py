@@ -111,7 +111,7 @@ def test_each_decision_of_an_officer(desk: Desk) -> None:
     resumed = officer.send(address, f"{address}/resume")
     assert "Awaits review" in read(resumed).text
     extended = officer.send(f"{address}/extend", f"{address}/extend", reason="number")
-    assert "the number of requests" in extended.text
+    assert "we have very many requests" in extended.text
     again = officer.send(f"{address}/extend", f"{address}/extend", reason="number")
     assert again.status_code == 409
     unknown = officer.send(f"{address}/refuse", f"{address}/refuse", reason="boredom")
@@ -129,7 +129,7 @@ def test_each_decision_of_an_officer(desk: Desk) -> None:
     nobody = officer.send(address, f"{address}/assign", to="nobody")
     assert nobody.status_code == 404
     refused = officer.send(f"{address}/refuse", f"{address}/refuse", reason="no-ground")
-    assert "no ground for erasure" in refused.text
+    assert "there is no legal ground for a deletion" in refused.text
     assert officer.http.get(f"{address}/cut").status_code == 404
     desk.installation.check()
 

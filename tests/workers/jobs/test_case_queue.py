@@ -235,7 +235,7 @@ def test_a_page_asks_of_no_case_that_is_due_after_its_last_request(
     honest = case_queue.answered_cases
 
     def watched(*given: Any) -> Any:
-        untils.append(given[-1])
+        untils.append(given[-2])
         return honest(*given)
 
     monkeypatch.setattr(case_queue, "answered_cases", watched)
@@ -271,7 +271,7 @@ def shell(queue: Installation, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
     def client(_: str) -> Client:
         return Client("http://testserver", token=queue.caller.token, transport=transport)
 
-    monkeypatch.setattr("lethe.cli.case._client", client)
+    monkeypatch.setattr("lethe.cli.saved.client", client)
     return CliRunner()
 
 
