@@ -159,6 +159,7 @@ PAGES = {
             "SCORES": "scores.json",
             "MODEL": "churn.safetensors",
             "MODEL_REF": "churn",
+            "LAST": "3",
             "--format pdf": "--format html" if MISSING else "--format pdf",
         },
         before={"lethe certificate recheck": verdict},
