@@ -11,7 +11,8 @@ the few entries of each key.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -143,20 +144,14 @@ def model_events(ledger: Ledger, ref: str, event: str = "") -> ModelEvents:
         LogDamagedError: One of them is missing.
         GuardError: The guard cannot be read.
     """
-    with _first:
-        read = _known.setdefault(ledger, _Read())
-    with read.lock:
-        _read_on(ledger, read)
+    with _up_to_date(ledger) as read:
         pages = read.found[ref].of(event) if ref in read.found else ()
     return ModelEvents(ledger.engine, read.cache, ref, event, pages)
 
 
 def model_refs(ledger: Ledger) -> list[str]:
     """Return the models that `model_events` knows, sorted. Raises what that raises."""
-    with _first:
-        read = _known.setdefault(ledger, _Read())
-    with read.lock:
-        _read_on(ledger, read)
+    with _up_to_date(ledger) as read:
         return sorted(ref for ref, pages in read.found.items() if pages.of(""))
 
 
@@ -171,10 +166,7 @@ class ServiceKeyEvents:
 
 def service_key_events(ledger: Ledger) -> ServiceKeyEvents:
     """Return the signed entries on the service's own keys. Raises as `model_events`."""
-    with _first:
-        read = _known.setdefault(ledger, _Read())
-    with read.lock:
-        _read_on(ledger, read)
+    with _up_to_date(ledger) as read:
         return ServiceKeyEvents(tuple(read.service_keys), read.peaks.size, read.peaks.root())
 
 
@@ -191,10 +183,7 @@ def request_events(ledger: Ledger, ref: str) -> list[tuple[int, Leaf]]:
 
 def requests_events(ledger: Ledger, refs: Sequence[str]) -> dict[str, list[tuple[int, Leaf]]]:
     """Return what `request_events` returns of each of some requests, by its ref."""
-    with _first:
-        read = _known.setdefault(ledger, _Read())
-    with read.lock:
-        _read_on(ledger, read)
+    with _up_to_date(ledger) as read:
         found = {ref: list(read.open.get(ref.encode(), ())) for ref in refs}
     return {
         ref: [(index, parse_leaf(data)) for index, data in entries]
@@ -208,10 +197,7 @@ def key_events(ledger: Ledger, refs: Iterable[str]) -> dict[str, list[tuple[int,
     Raises:
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
-    with _first:
-        read = _known.setdefault(ledger, _Read())
-    with read.lock:
-        _read_on(ledger, read)
+    with _up_to_date(ledger) as read:
         found = {ref: list(read.keys.get(ref.encode(), ())) for ref in refs}
     return {
         ref: [(index, parse_leaf(data)) for index, data in entries]
@@ -225,10 +211,7 @@ def hold_events(ledger: Ledger) -> dict[str, list[tuple[int, Leaf]]]:
     Raises:
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
-    with _first:
-        read = _known.setdefault(ledger, _Read())
-    with read.lock:
-        _read_on(ledger, read)
+    with _up_to_date(ledger) as read:
         found = {ref: list(entries) for ref, entries in read.holds.items()}
     return {
         ref.decode(): [(index, parse_leaf(data)) for index, data in entries]
@@ -278,6 +261,16 @@ def _hash(
             f"the first {signed.size} log entries in the database are not those that were "
             "signed: restore its newest backup, then run `lethe log fsck`"
         )
+
+
+@contextmanager
+def _up_to_date(ledger: Ledger) -> Iterator[_Read]:
+    """Hold what was read of a log, once it has all that is signed."""
+    with _first:
+        read = _known.setdefault(ledger, _Read())
+    with read.lock:
+        _read_on(ledger, read)
+        yield read
 
 
 def _read_on(ledger: Ledger, read: _Read) -> None:
