@@ -79,8 +79,8 @@ def arrays_of(family: str) -> dict[str, Any]:
     return small_network.rows() if family == "network" else tables.rows()
 
 
-def stored(installation: Installation) -> dict[str, object]:
-    """Return how much is stored and running: rows by table, files, the log, processes."""
+def stored(installation: Installation, earlier: list[str]) -> dict[str, object]:
+    """Return how much is stored and running: rows by table, files, the log, new processes."""
     found: dict[str, object] = {}
     with Session(installation.services.engine) as session:
         for table in SQLModel.metadata.sorted_tables:
@@ -92,7 +92,7 @@ def stored(installation: Installation) -> dict[str, object]:
     )
     found["log"] = installation.services.ledger.guard.read().size
     found["queued"] = len(installation.dispatcher.nudges)
-    found["processes"] = children()
+    found["processes"] = left_by(earlier)
     return found
 
 
@@ -105,6 +105,11 @@ def children() -> list[str]:
     own = [number for one in tasks for number in one.read_text().split()]
     started = [one for one in own if b"recipes.template" not in command(one)]
     return sorted({*started, *fits()})
+
+
+def left_by(earlier: list[str]) -> list[str]:
+    """Return the processes that began since. One of an earlier test may end meanwhile."""
+    return sorted(set(children()) - set(earlier))
 
 
 def command(process: str) -> bytes:
@@ -183,12 +188,13 @@ def bad(family: str) -> Iterator[tuple[str, Manifest, bytes, tuple[int, str]]]:
 
 
 def test_bad_input_is_named_and_leaves_nothing(installation: Installation) -> None:
-    before = stored(installation)
+    earlier = children()
+    before = stored(installation, earlier)
     wrong = []
     for family in FAMILIES:
         for name, manifest, body, (status, words) in bad(family):
             answer = send(installation, manifest, body)
-            after = stored(installation)
+            after = stored(installation, earlier)
             if answer.status_code != status or words not in answer.text or after != before:
                 differs = [key for key in before if after[key] != before[key]]
                 wrong.append((family, name, answer.status_code, answer.text[:300], differs))
@@ -208,7 +214,7 @@ def test_what_only_a_worker_finds_fails_the_model_and_keeps_no_row(
 ) -> None:
     recipe = {**TREES, "parameters": {"depth": 3}}
     manifest = {**TABLE, "family": "recipe", "recipe": recipe}
-    running = children()
+    earlier = children()
     assert send(installation, manifest, pack(tables.rows())).status_code == 201
     installation.drain()
     with Session(installation.services.engine) as session:
@@ -217,5 +223,5 @@ def test_what_only_a_worker_finds_fails_the_model_and_keeps_no_row(
         assert "depth" in str(model.failure)
         assert session.exec(select(Record)).first() is None
         assert all(one.wrapped_key is None for one in session.exec(select(Artifact)))
-    assert children() == running
+    assert left_by(earlier) == []
     installation.check()
