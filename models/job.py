@@ -21,7 +21,7 @@ class Job(SQLModel, table=True):
     seq: int | None = Field(default=None, primary_key=True)
     id: str = Field(unique=True, max_length=36)
     model_id: int = Field(foreign_key="models.id", index=True)
-    kind: str = Field(max_length=16)  # learn | erase
+    kind: str = Field(max_length=16)  # learn | erase | mend, or a family's own
     request_id: str | None = Field(
         default=None, unique=True, foreign_key="erasure_requests.id", max_length=36
     )

@@ -38,6 +38,7 @@ from app.service.context import Services
 from app.service.methods import SKETCHED
 from app.service.models import (
     deletion,
+    mending,
     registry,
 )
 from app.service.paging import parse_number
@@ -171,6 +172,12 @@ def get_model(ref: str, services: ServicesDep) -> ModelView:
 def delete_model(ref: str, services: ServicesDep) -> DeletionView:
     """Delete a model with rows, keys, files and identities; log and certificates remain."""
     return deletion.delete(services, ref)
+
+
+@router.post("/{ref}/mend", status_code=202, operation_id="mendModel", dependencies=[Operator])
+def mend_model(ref: str, services: ServicesDep) -> ModelView:
+    """Make a quarantined model anew from its rows; it becomes ready, or `failure` says why."""
+    return mending.mend(services, ref)
 
 
 @router.get("/{ref}/versions", operation_id="listVersions", dependencies=[OperatorOrAuditor])

@@ -245,7 +245,10 @@ def print_reapplied(done: Reapplied) -> None:
             "contribute them again"
         )
     for model in done.models:
-        click.echo(f"      model {model} is quarantined: register it again without them")
+        click.echo(
+            f"      model {model} is quarantined: run `lethe model mend {model}` once the log "
+            "is whole"
+        )
     for model in done.deleted:
         click.echo(f"      model {model} was deleted after the backup, and is deleted again")
     if done.certificates:

@@ -20,6 +20,9 @@ from models.database.session import read_by_id
 # A parked job waits for an answer from outside. It blocks no other job and gets no nudges.
 PARKED = "awaiting"
 
+# The kind of job that makes a quarantined model anew: the only one that runs meanwhile.
+MEND = "mend"
+
 # Nothing is held back in the last days before it is due: they are for what may go wrong.
 DEADLINE_MARGIN = timedelta(days=7)
 
@@ -127,12 +130,14 @@ def progress_of(job: Job) -> ProgressView | None:
 
 
 def training_progress(session: Session, model: Model) -> ProgressView | None:
-    """Return how far the training is that learns rows, None where none is going on.
+    """Return how far the training is that learns rows or mends, None where none is going on.
 
     Never that of an erasure: it is for whoever holds the request.
     """
     learning = select(Job).where(
-        Job.model_id == model.id, Job.kind == "learn", col(Job.done_at).is_(None)
+        Job.model_id == model.id,
+        col(Job.kind).in_(("learn", MEND)),
+        col(Job.done_at).is_(None),
     )
     found = (progress_of(job) for job in session.exec(learning.order_by(col(Job.seq))))
     return next((shown for shown in found if shown is not None), None)

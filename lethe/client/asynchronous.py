@@ -100,6 +100,7 @@ class AsyncClient:
     models = _list(Operations.models)
     model = _call(Operations.model)
     delete_model = _call(Operations.delete_model)
+    mend_model = _call(Operations.mend_model)
     add_webhook = _call(Operations.add_webhook)
     webhooks = _list(Operations.webhooks)
     webhook = _call(Operations.webhook)

@@ -286,6 +286,12 @@ def delete_model(ref: str) -> Call:
     return Call("DELETE", _path("v1", "models", ref), "token", headers={"Accept": JSON})
 
 
+def mend_model(ref: str) -> Call:
+    """POST the wish to have a quarantined model made anew."""
+    path = _path("v1", "models", ref, "mend")
+    return Call("POST", path, "token", headers={"Accept": JSON})
+
+
 def revoke_key(keyid: str) -> Call:
     """DELETE a key."""
     return Call("DELETE", _path("v1", "keys", keyid), "token")

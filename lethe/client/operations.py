@@ -374,6 +374,10 @@ class Operations(Core):
         """Delete a model with its rows, keys and files; its log and certificates remain."""
         return self.document(calls.delete_model(ref))
 
+    def mend_model(self, ref: str) -> Conversation[Document]:
+        """Have a quarantined model made anew from its rows; follow it with `model`."""
+        return self.document(calls.mend_model(ref))
+
     def add_webhook(self, wanted: Mapping[str, Any]) -> Conversation[Document]:
         """Add an endpoint for notices, the fields of NewWebhook; its secret is shown once."""
         return self.document(calls.add_webhook(wanted))

@@ -83,18 +83,26 @@ class Sending:
             self._bar = None
 
 
+def _is_made(model: Mapping[str, Any]) -> bool:
+    """Return whether a worker still makes a model: a quarantine without a reason ends so."""
+    mended = model["state"] == "quarantined" and model["failure"] is None
+    return mended or model["state"] == "registered"
+
+
 def wait_until_ready(operator: "Client", ref: str, seconds: float) -> None:
-    """Wait for a registered model's first version, and say which it is."""
+    """Wait for a registered model's first version, or a mended one's next; say which it is."""
     from lethe.client.answers import parse_progress
 
     deadline = time.monotonic() + seconds
     with Waiting(ref) as waiting:
-        while (state := operator.model(ref))["state"] == "registered":
+        while _is_made(state := operator.model(ref)):
             if time.monotonic() > deadline:
                 raise click.ClickException("not fitted yet: follow it with `lethe model list`")
             if (progress := parse_progress(state)) is not None:
-                waiting.tell("registered", progress)
+                waiting.tell(state["state"], progress)
             time.sleep(0.2)
+    if state["state"] == "quarantined":
+        raise click.ClickException(state["failure"])
     if state["state"] != "ready":
         raise click.ClickException(f"the fit failed: {state['failure']}")
     click.echo(f"{ref} is ready at version {state['current_version']}")

@@ -11,11 +11,12 @@ from app.ledger.transaction import Transaction
 from app.reconcile.judgement import is_executed
 from app.reconcile.model_events import request_events
 from app.service.context import Services
+from app.service.queue import MEND
 from app.steps import reached
 from models import ErasureRequest
 from workers.errors import RefusedError
 from workers.families import base as family
-from workers.jobs import batch, learn, publish, releases, repair
+from workers.jobs import batch, learn, mend, publish, releases, repair
 from workers.jobs.leases import (
     checkpoints,
     endings,
@@ -57,7 +58,7 @@ def run(services: Services, job_id: str) -> None:
         except RefusedError as refusal:
             if lease.kind == "erase" and isinstance(refusal, OtherModelError):
                 endings.hold(job, str(refusal))
-            elif lease.attempt > 1:
+            elif lease.kind == "erase" and lease.attempt > 1:
                 endings.give_up(job, str(refusal))
             else:
                 endings.refuse(job, str(refusal))
@@ -74,6 +75,8 @@ def _begin(job: JobContext) -> None:
     own = kind.own_jobs.get(job.lease.kind)
     if own is not None:
         own.run(job)
+    elif job.lease.kind == MEND:
+        mend.run(job)
     elif job.lease.kind != "erase":
         learn.run(job)
     elif not kind.park(job):

@@ -172,6 +172,46 @@ def test_an_older_backup_brings_nobody_back(disaster: Disaster) -> None:
     assert not {"r1", "r2"} & stored(new)
 
 
+def test_a_restored_model_is_mended_where_all_its_rows_are_left(
+    settings: Settings,
+    ledger: Ledger,
+    fitted: PrivateKey,
+    elsewhere: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client was erased since: no block is left that also held one of its rows."""
+    new = settings.model_copy(update={"database_url": elsewhere, "data_dir": tmp_path / "new"})
+    monkeypatch.setenv("LETHE_ORIGIN", settings.origin)
+    point_at(settings, monkeypatch)
+    with install(settings) as installed:
+        installed.caller.key = fitted
+        assert run(backup, "new", str(tmp_path / "b")).exit_code == 0
+        answer = installed.caller.erase({"level": "client", "client": "c1"})
+        assert answer.status_code == 202, answer.text
+        installed.drain()
+        path = f"/v1/models/{MODEL}/versions/current"
+        erased = installed.caller.operator("GET", path).json()
+        mirror(installed, tmp_path / "m")
+    shutil.copytree(settings.keys_dir, new.keys_dir)
+    point_at(new, monkeypatch)
+    assert run(restore, str(tmp_path / "b")).exit_code == 0
+    assert run(log, "recover", str(tmp_path / "m")).exit_code == 0
+    with install(new) as installed:
+        quarantined = installed.caller.operator("GET", f"/v1/models/{MODEL}").json()
+        assert quarantined["state"] == "quarantined"
+        answer = installed.caller.operator("POST", f"/v1/models/{MODEL}/mend")
+        assert answer.status_code == 202, answer.text
+        installed.drain()
+        model = installed.caller.operator("GET", f"/v1/models/{MODEL}").json()
+        assert (model["state"], model["failure"]) == ("ready", None)
+        # It comes after the version that the backup lacks, and is the same head.
+        assert model["current_version"] == erased["number"] + 1
+        mended = installed.caller.operator("GET", path).json()
+        same = ("head", "statistics", "retained_root", "retained_count")
+        assert [mended[name] for name in same] == [erased[name] for name in same]
+
+
 @pytest.mark.parametrize(("ahead", "killed"), [(True, False), (False, False), (True, True)])
 def test_whose_an_erased_record_was_does_not_come_back(
     settings: Settings,

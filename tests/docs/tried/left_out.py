@@ -63,6 +63,11 @@ LEFT_OUT = [
         "docs/operator-guide.md", "*lethe_service*", "PostgreSQL: tests/migrations", whole=True
     ),
     LeftOut(
+        "docs/models.md",
+        "lethe model mend *",
+        "a quarantined model: tests/workers/cli/test_model_mend.py",
+    ),
+    LeftOut(
         "docs/download.md", "lethe model push *", "MLflow: tests/workers/cli/test_model_push.py"
     ),
     LeftOut(

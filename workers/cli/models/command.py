@@ -12,6 +12,7 @@ from workers.cli.data_options import DATA, table_options
 from workers.cli.features import extractor_options
 from workers.cli.models.delete import delete
 from workers.cli.models.download import download
+from workers.cli.models.mend import mend
 from workers.cli.models.network import register_network
 from workers.cli.models.push import push
 from workers.cli.models.show import schema, show
@@ -27,10 +28,11 @@ ROWS = ("rows", "statistics", "masked")
 
 @click.group()
 def model() -> None:
-    """Register, list, download and delete models (needs an operator's token in LETHE_TOKEN)."""
+    """Register, list, download, mend and delete models (needs an operator's token)."""
 
 
 model.add_command(delete)
+model.add_command(mend)
 model.add_command(download)
 model.add_command(push)
 model.add_command(register_network)

@@ -10,7 +10,7 @@ from app.service import review
 from app.service.context import Services
 from app.service.decisions import AWAITING
 from app.service.ladder import last_attempt
-from app.service.queue import PARKED
+from app.service.queue import MEND, PARKED
 from app.service.releases import close_releases
 from app.service.requests import close
 from models import Contribution, ErasureRequest, Job, Model
@@ -55,6 +55,9 @@ def fail(
         own.fail(services, tx, job, reason)
         return
     job.stage, job.done_at, job.lease_until = "done", tx.now, None
+    if job.kind == MEND:
+        model.failure = f"not mended: {reason}"  # it stays in quarantine
+        return
     contribution = tx.session.get_one(Contribution, job.contribution_id)
     contribution.state, contribution.failure = "failed", reason
     services.artifacts.shred(tx.session, contribution.upload_id)

@@ -23,7 +23,7 @@ from app.ledger.transaction import Transaction
 from app.service.context import Services
 from app.service.decisions import AWAITING
 from app.service.ladder import last_attempt
-from app.service.queue import head_of_queue, is_held_back
+from app.service.queue import MEND, head_of_queue, is_held_back
 from app.steps import reached
 from app.traces import TraceSpan
 from lethe.errors import LetheError
@@ -137,7 +137,7 @@ def _whose_turn(
     head = head_of_queue(session, job.model_id, now)
     if head is None or head.id != job.id:
         return None
-    if session.get_one(Model, job.model_id).state == "quarantined":
+    if session.get_one(Model, job.model_id).state == "quarantined" and job.kind != MEND:
         return None
     return None if is_held_back(session, services.settings, job, now) else job
 
@@ -229,7 +229,7 @@ def _cool_down(
         return
     job.error = f"{name} at {lease.stage}"
     job.deaths = max(0, job.deaths - 1)  # the worker is alive
-    changed = lease.stage != "execute" or lease.attempt > 1
+    changed = lease.stage != "execute" or (lease.attempt > 1 and lease.kind != MEND)
     if job.tries >= services.settings.max_tries and not (outside or changed):
         fail(services, tx, job, f"{name} at {lease.stage}: see the service's log")
     else:

@@ -1,0 +1,43 @@
+"""Whether the log vouches for the last version of a model: by a certificate, or as learned.
+
+An erasure's version that was refuted, or that nobody judged, may be of any rows: its digests
+are what a worker said. Its entry precedes those of the requests that were executed in it, in
+one transaction, so the log alone tells which they are.
+"""
+
+from app.ledger.sequencer import Ledger
+from app.reconcile.judgement import CERTIFIED, ESCALATED, EXECUTED
+from app.reconcile.logged_versions import VERSION
+from app.reconcile.model_events import KIND, REQUEST, signed_leaves
+from lethe.log.entries import Leaf, parse_leaf
+
+# What follows a version in its transaction, where no erasure made it.
+LEARNED = ("contribution.learned", "model.released")
+
+
+def vouched_version(ledger: Ledger, ref: str) -> Leaf | None:
+    """Return the log's last version of a model, None if nothing vouches for it.
+
+    All leaves are read and hashed. Raises as `signed_leaves`.
+    """
+    entries = dict(signed_leaves(ledger, lambda data: KIND in data or REQUEST in data))
+    leaves = {index: parse_leaf(data) for index, data in entries.items()}
+    own = [index for index, leaf in leaves.items() if (leaf.event, leaf.ref) == (VERSION, ref)]
+    if not own:
+        return None
+    last = own[-1]
+    executed: set[str | None] = set()
+    index = last + 1
+    while (leaf := leaves.get(index)) is not None:
+        index += 1
+        if leaf.event == EXECUTED:
+            executed.add(leaf.ref)
+        elif leaf.event == ESCALATED or leaf.ref == ref:
+            if leaf.event in LEARNED and not executed:
+                return leaves[last]
+        else:
+            break
+    certified = {
+        leaf.ref for index, leaf in leaves.items() if index > last and leaf.event == CERTIFIED
+    }
+    return leaves[last] if executed and executed <= certified else None

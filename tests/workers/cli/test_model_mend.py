@@ -1,0 +1,77 @@
+"""`lethe model mend` waits until a worker has made the model anew, or says why it has not."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner, Result
+from sqlalchemy import delete
+from sqlmodel import Session, col, select
+
+from app.ledger.sequencer import Ledger
+from app.settings import Settings
+from lethe.client import Client
+from lethe.errors import LetheError
+from models import Model, Record
+from tests.installation import Installation, install
+from tests.small import MODEL
+from workers.cli.models import command
+from workers.jobs.mend import LOST
+
+
+@pytest.fixture
+def here(
+    settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Installation]:
+    """A quarantined model, a worker beside it, and commands that reach its service."""
+    with install(settings) as made:
+        made.ready()
+        caller = made.caller
+
+        def connect(_: str) -> Client:
+            transport = caller.http._transport
+            return Client("http://testserver", token=caller.token, transport=transport)
+
+        monkeypatch.setattr("workers.cli.service.connect", connect)
+        with Session(made.services.engine) as session:
+            model = session.exec(select(Model)).one()
+            model.state, model.failure = "quarantined", "restored from a backup"
+            session.commit()
+        yield made
+
+
+def run(at: Installation, ref: str = MODEL) -> Result:
+    """Run the command while a worker takes what is queued."""
+    ended = threading.Event()
+
+    def work() -> None:
+        while not ended.wait(0.05):
+            at.drain()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        return CliRunner().invoke(command.model, ["mend", "--url", "http://x", ref])
+    finally:
+        ended.set()
+        worker.join()
+
+
+def test_it_says_which_version_is_in_service(here: Installation) -> None:
+    answer = run(here)
+    assert (answer.exit_code, answer.stdout) == (0, f"{MODEL} is ready at version 2\n")
+
+
+def test_it_says_why_the_model_stays_in_quarantine(here: Installation) -> None:
+    with Session(here.services.engine) as session:
+        session.connection().execute(delete(Record).where(col(Record.record) == "r9"))
+        session.commit()
+    answer = run(here)
+    assert (answer.exit_code, answer.stderr) == (1, f"Error: not mended: {LOST}\n")
+
+
+def test_a_model_in_service_is_left_alone(here: Installation) -> None:
+    assert run(here).exit_code == 0
+    again = run(here)
+    assert isinstance(again.exception, LetheError)
+    assert "the model is ready" in again.exception.detail

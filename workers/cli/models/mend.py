@@ -1,0 +1,23 @@
+"""`lethe model mend`: a quarantined model, made anew from its rows."""
+
+import click
+
+from lethe.cli.options import service_url
+from workers.cli import service
+
+MEND_SECONDS = 24 * 3600.0  # of a large network
+
+
+@click.command()
+@service_url
+@click.argument("ref")
+def mend(url: str, ref: str) -> None:
+    """Make the quarantined model REF anew from its stored rows and return it to service.
+
+    Only if the log says that these are the rows of its last version: otherwise the model stays
+    quarantined, and the reason is printed. Decide on waiting requests first (`lethe request
+    decide`).
+    """
+    with service.connect(url) as operator:
+        operator.mend_model(ref)
+        service.wait_until_ready(operator, ref, MEND_SECONDS)
