@@ -212,6 +212,7 @@ RAISED: dict[str, tuple[Problem, ...]] = {
         p.HeldError,
         HoldsChangedError,
     ),
+    "mendModel": (p.UnknownModelError, p.ConflictError),
     "listVersions": (p.UnknownModelError, p.UnloggedVersionError),
     "getVersion": (
         p.ModelDeletedError,
