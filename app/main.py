@@ -31,6 +31,7 @@ from app.api import (
     webhooks,
 )
 from app.api.http import openapi, problems
+from app.api.http.attempts import Limits
 from app.api.http.calls import Calls
 from app.api.http.limits import BodyLimit, PlainTargets
 from app.api.http.parsing import Parsing
@@ -105,6 +106,7 @@ def create_app(services: Services | None = None) -> FastAPI:
     app.state.services = opened
     app.state.opendsr = load_processor(opened.settings)
     app.state.streams = Streams()
+    app.state.sign_ins = Limits()
     app.state.parsing = Parsing(opened.settings.max_parsed_at_once)
 
     def known(header: str) -> bool:
@@ -117,10 +119,10 @@ def create_app(services: Services | None = None) -> FastAPI:
     app.add_middleware(Calls)  # the outermost: what the others answer has an id too
     _route(app)
     if opened.settings.intake:
-        from app.intake.limits import Limits
+        from app.intake.limits import IntakeLimitError
         from app.intake.routes import router as intake
 
-        app.state.intake_limits = Limits()
+        app.state.intake_limits = Limits(refused=IntakeLimitError)
         app.include_router(intake)
     return app
 

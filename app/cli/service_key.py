@@ -14,7 +14,7 @@ from app.keys.trust_root import trust_root as make_trust_root
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
 from app.settings import Settings
-from lethe.cli.options import print_table
+from lethe.cli.options import each_as_json, print_json, print_table
 from lethe.files import keep_private
 from lethe.log.key_changes import REASONS
 from models.database.session import opened_engine
@@ -100,38 +100,29 @@ def revoke_log_key(reason: str) -> None:
 
 
 @service_key.command("list")
-def list_keys() -> None:
+@each_as_json
+def list_keys(as_json: bool) -> None:
     """List the keys of log and issuer, as the log has them."""
     with _ledger() as (settings, ledger):
         found = issuer_keys(settings, ledger)
         logs = logged_keys(ledger)
-    print_table(
-        ("ROLE", "KEYID", "FROM ENTRY", "REPLACED AT", "REVOKED AT", "REASON"),
-        [
-            *(
-                (
-                    "log",
-                    one.verifier.key_id.hex(),
-                    str(one.start),
-                    "",
-                    "" if one.revoked is None else str(one.revoked),
-                    one.reason or "",
-                )
-                for one in logs.keys
-            ),
-            *(
-                (
-                    "issuer",
-                    one.keyid,
-                    str(one.start),
-                    "" if one.end is None else str(one.end),
-                    "" if one.revoked is None else str(one.revoked),
-                    one.reason or "",
-                )
-                for one in found.keys
-            ),
-        ],
-    )
+    heads = ("role", "keyid", "from entry", "replaced at", "revoked at", "reason")
+    rows = [
+        *(
+            ("log", one.verifier.key_id.hex(), one.start, None, one.revoked, one.reason)
+            for one in logs.keys
+        ),
+        *(
+            ("issuer", one.keyid, one.start, one.end, one.revoked, one.reason)
+            for one in found.keys
+        ),
+    ]
+    if as_json:
+        for row in rows:
+            names = (head.replace(" ", "_") for head in heads)
+            print_json(dict(zip(names, row, strict=True)))
+        return
+    print_table(heads, [["" if cell is None else str(cell) for cell in row] for row in rows])
 
 
 @service_key.command("trust-root")

@@ -11,6 +11,7 @@ from app.ledger.startup import open_ledger, require_schema
 from app.service.access.roles import SCOPES
 from app.service.access.tokens import mint, revoke_named
 from app.settings import Settings
+from lethe.cli.options import as_json, each_as_json, print_json
 from models import BearerToken
 from models.database.session import opened_engine
 
@@ -23,23 +24,33 @@ def token() -> None:
 @token.command()
 @click.option("--scope", required=True, type=click.Choice(SCOPES))
 @click.option("--name", required=True, help="Name of the holder, as shown by `list`.")
-def new(scope: str, name: str) -> None:
+@as_json
+def new(scope: str, name: str, as_json: bool) -> None:
     """Print a new token, once: the database keeps only its hash."""
     with _session() as session:
-        click.echo(mint(session, scope, name))
+        made = mint(session, scope, name)
+    if as_json:
+        print_json({"name": name, "scope": scope, "token": made})
+        return
+    click.echo(made)
 
 
 @token.command()
 @click.argument("name")
-def revoke(name: str) -> None:
+@as_json
+def revoke(name: str, as_json: bool) -> None:
     """Revoke the token NAME."""
     with _session() as session:
         revoke_named(session, name)
+    if as_json:
+        print_json({"name": name, "revoked": True})
+        return
     click.echo(f"revoked {name}")
 
 
 @token.command("list")
-def list_() -> None:
+@each_as_json
+def list_(as_json: bool) -> None:
     """List tokens: name, scope, when made, when revoked."""
     with _session() as session:
         rows = session.exec(select(BearerToken).order_by(col(BearerToken.created_at)))
@@ -47,6 +58,12 @@ def list_() -> None:
             state = "live" if row.revoked_at is None else f"revoked {row.revoked_at:%FT%TZ}"
             if not key_rows(session).is_believed(row):
                 state = "unknown: not as `lethe token` wrote it"
+            if as_json:
+                made = f"{row.created_at:%FT%TZ}"
+                print_json(
+                    {"name": row.name, "scope": row.scope, "created_at": made, "state": state}
+                )
+                continue
             click.echo(f"{row.name}\t{row.scope}\t{row.created_at:%FT%TZ}\t{state}")
 
 

@@ -9,7 +9,7 @@ from app.witnesses.gather import end as end_witnessing
 from app.witnesses.policy import load_policy
 from app.witnesses.rows import Rows
 from app.witnesses.standing import contradictions, standings
-from lethe.cli.options import print_table
+from lethe.cli.options import as_json, print_json, print_table
 from models.database.session import opened_engine, reading
 
 
@@ -17,7 +17,8 @@ from models.database.session import opened_engine, reading
 @click.option(
     "--end", is_flag=True, help="Wait for them no longer; certificates that wait are issued."
 )
-def witnesses(end: bool) -> None:
+@as_json
+def witnesses(end: bool, as_json: bool) -> None:
     """Show what each witness cosigned last, and what keeps it from more.
 
     Exits with 1 if one holds proof that the log's key signed another tree.
@@ -32,6 +33,9 @@ def witnesses(end: bool) -> None:
                     "unset LETHE_WITNESS_POLICY for all processes first, or they begin again"
                 )
             ended = end_witnessing(ledger)
+            if as_json:
+                print_json({"ended": ended})
+                return
             click.echo("ended" if ended else "nothing to end, or no entry since: try again")
             return
         with Session(reading(engine)) as session:
@@ -39,20 +43,25 @@ def witnesses(end: bool) -> None:
             quorum = Rows(ledger).last_of(session, "quorum")
             forked = set(contradictions(session, ledger))
     seen = 0 if quorum is None else quorum.size
-    click.echo(f"{latest.size} entries, {seen} of them cosigned by a quorum")
-    print_table(
-        ("witness", "cosigned", "at", "problem", "since"),
-        [
-            (
-                row.witness,
-                str(row.size) if row.cosigned_at else "",
-                f"{row.cosigned_at:%Y-%m-%d %H:%M:%SZ}" if row.cosigned_at else "",
-                "forked" if row.witness in forked else row.problem or "",
-                f"{row.since:%Y-%m-%d %H:%M:%SZ}" if row.since else "",
-            )
-            for row in rows
-        ],
-    )
+    heads = ("witness", "cosigned", "at", "problem", "since")
+    found = [
+        (
+            row.witness,
+            str(row.size) if row.cosigned_at else "",
+            f"{row.cosigned_at:%Y-%m-%d %H:%M:%SZ}" if row.cosigned_at else "",
+            "forked" if row.witness in forked else row.problem or "",
+            f"{row.since:%Y-%m-%d %H:%M:%SZ}" if row.since else "",
+        )
+        for row in rows
+    ]
+    if as_json:
+        each = [
+            {name: cell or None for name, cell in zip(heads, row, strict=True)} for row in found
+        ]
+        print_json({"entries": latest.size, "cosigned_by_quorum": seen, "witnesses": each})
+    else:
+        click.echo(f"{latest.size} entries, {seen} of them cosigned by a quorum")
+        print_table(heads, found)
     if forked:
         raise SystemExit(1)
 

@@ -6,16 +6,18 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
+from app.api.http.attempts import AttemptsError, minutes
 from app.api.http.deps import ServicesDep, get_services
 from app.console import session as sessions
+from app.console.attempts import counted
 from app.console.forms import Posted
 from app.console.render import LANGUAGE_COOKIE, redirect, render
 from app.console.route import own_page, router
 from app.console.session import SignedIn
+from app.counters import REFUSED
 from app.problems import NotFoundError, UnauthorizedError
 from app.service.access import keys
 from app.service.access.roles import ROLES
-from lethe.errors import LetheError
 from lethe.words.texts import LANGUAGES
 
 routes = router()
@@ -50,12 +52,16 @@ def sign_in(request: Request, services: ServicesDep, form: Posted) -> Response:
     """Begin a session for the holder of a token; a wrong one gets the page again."""
     following = own_page(form.get("next", ""))
     try:
-        with services.reading() as session:
+        with counted(request, UnauthorizedError), services.reading() as session:
             row = keys.authorise(session, f"Bearer {form.get('token', '')}", ROLES)
-    except LetheError as error:
-        if not isinstance(error, UnauthorizedError):
-            raise
+    except UnauthorizedError as error:
+        REFUSED.add(error.slug)
         return _ask(request, following, error.status, "refused")
+    except AttemptsError as error:
+        REFUSED.add(error.slug)
+        response = _ask(request, following, error.status, "too_many", minutes(error))
+        response.headers["retry-after"] = str(error.wait)
+        return response
     response = redirect(request, following)
     visitor = sessions.begin(row.name, row.scope, row.digest)
     sessions.write_cookie(services, response, visitor)
@@ -63,10 +69,15 @@ def sign_in(request: Request, services: ServicesDep, form: Posted) -> Response:
 
 
 def _ask(
-    request: Request, following: str, status: int = 200, error: str | None = None
+    request: Request,
+    following: str,
+    status: int = 200,
+    error: str | None = None,
+    wait: int = 0,
 ) -> Response:
     oidc = bool(get_services(request).settings.oidc_issuer)
-    return render(request, "sign_in.html", status, following=following, error=error, oidc=oidc)
+    said = {"following": following, "error": error, "wait": wait, "oidc": oidc}
+    return render(request, "sign_in.html", status, **said)
 
 
 @routes.post("/sign-out", operation_id="consoleSignOut")

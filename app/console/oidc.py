@@ -17,6 +17,7 @@ from fastapi.responses import RedirectResponse
 from app.api.http.deps import ServicesDep
 from app.console import provider
 from app.console import session as sessions
+from app.console.attempts import counted
 from app.console.provider import ASK_AGAIN
 from app.console.render import render
 from app.console.route import own_page, router
@@ -94,21 +95,22 @@ def callback(
         SignInError: The answer is not of a sign-in that this browser started, or is not signed
             by the provider, for this client, now.
         ForbiddenError: The person has none of the roles.
+        AttemptsError: Too many sign-ins of this client failed.
     """
     settings = services.settings
-    said = _started(services, request, state)
-    known = provider.metadata(services.settings)
-    if error or not code:
-        raise SignInError(f"the provider signed nobody in: {ASK_AGAIN}")
-    if iss and iss != known["issuer"]:  # RFC 9207: a mix-up of providers
-        raise SignInError(f"the answer is another provider's: {ASK_AGAIN}")
-    own = _callback(request, services)
-    token = provider.redeem(settings, known, own, code, said["verifier"])
-    claims = provider.claims_of(settings, known, token, said["nonce"])
-    _finish(services, said)
-    visitor = sessions.begin(
-        _name(settings, claims), _role(settings, claims), issuer=settings.oidc_issuer
-    )
+    with counted(request, SignInError):
+        said = _started(services, request, state)
+        known = provider.metadata(services.settings)
+        if error or not code:
+            raise SignInError(f"the provider signed nobody in: {ASK_AGAIN}")
+        if iss and iss != known["issuer"]:  # RFC 9207: a mix-up of providers
+            raise SignInError(f"the answer is another provider's: {ASK_AGAIN}")
+        own = _callback(request, services)
+        token = provider.redeem(settings, known, own, code, said["verifier"])
+        claims = provider.claims_of(settings, known, token, said["nonce"])
+        _finish(services, said)
+        name = _name(settings, claims)
+    visitor = sessions.begin(name, _role(settings, claims), issuer=settings.oidc_issuer)
     # The first address of the session is this site's own: the cookie is not sent to one that
     # another site leads to.
     response = render(request, "signed_in.html", following=said["next"])

@@ -2,8 +2,8 @@
 
 import csv
 import io
-import json
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Annotated, Any, get_args
 from urllib.parse import urlencode
 
@@ -27,6 +27,7 @@ from models import Model
 
 routes = router()
 PAGE = 50  # rows
+AT_ONCE = 1000  # rows of an export: each piece that is sent takes a thread's turn
 MOST_MODELS = 500  # in the list that is chosen from
 STATES = (*get_args(State), queue.ANSWERED)
 COLUMNS = (
@@ -84,7 +85,7 @@ def export(
     filters = _given(
         state=state, model=model, overdue=overdue, due_within=due_within, held=held
     )
-    return _file(form, _pages(services, _query(filters, limit=1000)))
+    return _file(form, _pages(services, _query(filters, limit=AT_ONCE)))
 
 
 @routes.get("/search", operation_id="consoleSearchPage")
@@ -105,7 +106,7 @@ def search(
     person = identity(form)
     more: dict[str, Any] = {} if person is None else {"person": person}
     if (wanted := form.get("as")) in ("csv", "json"):
-        return _file(wanted, _pages(services, _query(filters, limit=1000, **more)))
+        return _file(wanted, _pages(services, _query(filters, limit=AT_ONCE, **more)))
     found = queue.search(services, _query(filters, after=form.get("after") or None, **more))
     values = {**_nothing(), "items": found.items, "chosen": filters, "following": found.next}
     return render(request, "search.html", **values | {"person": person}, **choices(services))
@@ -181,18 +182,21 @@ def _again(first: QueueItem, rest: Iterator[QueueItem]) -> Iterator[QueueItem]:
 def _csv(items: Iterator[QueueItem]) -> Iterator[str]:
     """Yield lines. A cell that a spreadsheet would compute begins with an apostrophe."""
     yield ",".join(COLUMNS) + "\n"
-    for item in items:
-        said = item.model_dump(mode="json")
-        line = io.StringIO()
-        csv.writer(line, lineterminator="\n").writerow(
-            f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
-            for value in (said[name] for name in COLUMNS)
-        )
-        yield line.getvalue()
+    while part := list(islice(items, AT_ONCE)):
+        lines = io.StringIO()
+        writer = csv.writer(lines, lineterminator="\n")
+        for item in part:
+            said = item.model_dump(mode="json")
+            writer.writerow(
+                f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+                for value in (said[name] for name in COLUMNS)
+            )
+        yield lines.getvalue()
 
 
 def _json(items: Iterator[QueueItem]) -> Iterator[str]:
-    yield "["
-    for number, item in enumerate(items):
-        yield (",\n" if number else "\n") + json.dumps(item.model_dump(mode="json"))
-    yield "\n]\n"
+    between = "[\n"
+    while part := list(islice(items, AT_ONCE)):
+        yield between + ",\n".join(item.model_dump_json() for item in part)
+        between = ",\n"
+    yield "[]\n" if between.startswith("[") else "\n]\n"

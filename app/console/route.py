@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
+from app.api.http.attempts import AttemptsError
 from app.api.http.deps import get_services
 from app.console.render import redirect, render, secure
 from app.console.session import Visitor, renew
@@ -50,8 +51,9 @@ def _refused(request: Request, error: LetheError) -> Response:
     if isinstance(error, UnauthorizedError) and request.url.path != SIGN_IN:
         return redirect(request, f"{SIGN_IN}?next={quote(own_page(request.url.path))}")
     response = render(request, "problem.html", error.status, error=error)
-    if error.retry_after is not None:
-        response.headers["retry-after"] = str(error.retry_after)
+    wait = error.wait if isinstance(error, AttemptsError) else error.retry_after
+    if wait is not None:
+        response.headers["retry-after"] = str(wait)
     return response
 
 

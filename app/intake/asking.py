@@ -2,21 +2,12 @@
 
 from fastapi import Request, Response
 
+from app.api.http.attempts import HOUR, Bound, Limits, client_of, of_client
 from app.api.http.deps import ServicesDep
 from app.intake.fields import asked_in, kinds_of, signature_in
 from app.intake.following import case_page
 from app.intake.forms import IntakeForm, Posted, address_of
-from app.intake.limits import (
-    BY_CLIENT,
-    BY_IDENTITY,
-    CODES,
-    HOUR,
-    TRIES,
-    Bound,
-    Limits,
-    client_key,
-    of_client,
-)
+from app.intake.limits import BY_CLIENT, BY_IDENTITY, CODES, TRIES
 from app.intake.render import chosen, language_of, render, words
 from app.intake.route import router
 from app.notices.mail import MailError, Message, is_configured, send
@@ -36,11 +27,6 @@ def limits_of(request: Request) -> Limits:
     """Return the counts of this process."""
     limits: Limits = request.app.state.intake_limits
     return limits
-
-
-def client_of(request: Request) -> str:
-    """Return by what the caller is counted."""
-    return client_key(request.client.host if request.client else None)
 
 
 @routes.get("", operation_id="intakePage")

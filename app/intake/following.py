@@ -11,9 +11,10 @@ from importlib.util import find_spec
 
 from fastapi import Request, Response
 
+from app.api.http.attempts import Limits, client_of, of_client
 from app.api.http.deps import ServicesDep
 from app.intake.forms import IntakeForm, Posted, address_of
-from app.intake.limits import CODES, Limits, client_key, of_client
+from app.intake.limits import CODES
 from app.intake.render import chosen, language_of, render
 from app.intake.route import router
 from app.problems import NotFoundError
@@ -119,7 +120,7 @@ def _case_of(request: Request, services: Services, form: IntakeForm) -> str:
     """Return the case of the code in a form. Raises IntakeCaseError, counted by client."""
     request.state.language = chosen(form.of("language"))
     limits: Limits = request.app.state.intake_limits
-    client = client_key(request.client.host if request.client else None)
+    client = client_of(request)
     limits.check(*of_client(CODES, client))
     try:
         return read_case_code(services.master, form.of("code"))

@@ -1,131 +1,15 @@
-"""How often the page may be used: by client, by identity, by challenge, and in total.
+"""How often the page may be used: by client, by identity, by challenge, and in total."""
 
-Counted in the memory of each API process, where nobody who writes the database can reset it:
-with four processes each bound is four times as wide, and a restart begins anew. Keys are HMACs
-under a key of the process, so that a dump of its memory lists no addresses.
-"""
-
-import hmac
-import secrets
-import time
-from collections import OrderedDict, deque
-from collections.abc import Callable
-from dataclasses import dataclass
-from ipaddress import IPv6Address, ip_address
-from math import ceil
-from threading import Lock
-
-from lethe.errors import LetheError
-
-HOUR = 3600.0
-MOST_KEYS = 20_000  # of each bound, in memory, about 300 bytes each
-NETWORK = 4  # times the bound of a client: for all clients of an IPv6 /48
+from app.api.http.attempts import AttemptsError, Bound
 
 
-class IntakeLimitError(LetheError):
-    """Too many calls; `wait` is in how many seconds the next one is accepted."""
+class IntakeLimitError(AttemptsError):
+    """Too many calls of the intake page."""
 
-    slug, title, status = "intake-limit", "Too many attempts", 429
-
-    def __init__(self, wait: float) -> None:
-        self.wait = max(1, ceil(wait))
-        super().__init__("too many attempts: try again later", wait=self.wait)
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """At most this many in so many seconds."""
-
-    name: str
-    most: int
-    seconds: float = HOUR
-    # Whether calls are refused when MOST_KEYS keys count. Otherwise the oldest is forgotten,
-    # so that strangers with made-up keys cannot close the page.
-    kept: bool = False
+    slug = "intake-limit"
 
 
 BY_CLIENT = Bound("client", 10)  # codes that are asked for
 BY_IDENTITY = Bound("identity", 3, kept=True)
 TRIES = Bound("tries", 5, 900.0)  # of one challenge
 CODES = Bound("codes", 60)  # wrong codes, of challenges and cases, by client
-
-
-class Limits:
-    """The counts of one process."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._lock = clock, Lock()
-        self._secret = secrets.token_bytes(32)
-        # A map for each bound, so that keys of one cannot push out those of another.
-        self._seen: dict[str, OrderedDict[bytes, deque[float]]] = {}
-
-    def take(self, *bounds: tuple[Bound, str]) -> None:
-        """Count one call under each bound and key, or under none if one is reached.
-
-        Raises:
-            IntakeLimitError: One is; which one is not said.
-        """
-        with self._lock:
-            now = self._clock()
-            self._refuse(bounds, now)
-            for bound, key in bounds:
-                seen, place = self._of(bound, now), self._place(bound, key)
-                if place not in seen and len(seen) >= MOST_KEYS:
-                    seen.popitem(last=False)
-                seen.setdefault(place, deque()).append(now)
-                seen.move_to_end(place)
-
-    def check(self, *bounds: tuple[Bound, str]) -> None:
-        """Raise IntakeLimitError if a bound is reached; count nothing."""
-        with self._lock:
-            self._refuse(bounds, self._clock())
-
-    def _refuse(self, bounds: tuple[tuple[Bound, str], ...], now: float) -> None:
-        waits = []
-        for bound, key in bounds:
-            seen = self._of(bound, now)
-            times = seen.get(self._place(bound, key))
-            if times is None:
-                if bound.kept and len(seen) >= MOST_KEYS:
-                    waits.append(next(iter(seen.values()))[-1] + bound.seconds - now)
-                continue
-            while times and times[0] <= now - bound.seconds:
-                times.popleft()
-            if len(times) >= bound.most:
-                waits.append(times[0] + bound.seconds - now)
-        if waits:
-            raise IntakeLimitError(max(waits))
-
-    def _of(self, bound: Bound, now: float) -> OrderedDict[bytes, deque[float]]:
-        """Return a bound's keys that count, the one last used longest ago first."""
-        seen = self._seen.setdefault(bound.name, OrderedDict())
-        while seen:
-            times = next(iter(seen.values()))
-            if times[-1] > now - bound.seconds:
-                break
-            seen.popitem(last=False)
-        return seen
-
-    def _place(self, bound: Bound, key: str) -> bytes:
-        return hmac.digest(self._secret, f"{bound.name}\0{key}".encode(), "sha256")
-
-
-def of_client(bound: Bound, client: str) -> tuple[tuple[Bound, str], ...]:
-    """Return by what a call of a client counts: its key, and of IPv6 its /48 network too."""
-    if ":" not in client:
-        return ((bound, client),)
-    wide = Bound(f"{bound.name} of a network", bound.most * NETWORK, bound.seconds)
-    return (bound, client), (wide, client[:14])
-
-
-def client_key(host: str | None) -> str:
-    """Return what a client is counted by: its address, of IPv6 the /64 network."""
-    try:
-        address = ip_address((host or "").partition("%")[0])
-    except ValueError:
-        return "unknown"
-    if isinstance(address, IPv6Address):
-        if address.ipv4_mapped is not None:
-            return str(address.ipv4_mapped)
-        return address.exploded[:19]
-    return str(address)

@@ -2,13 +2,13 @@
 
 import logging
 from collections.abc import Callable, Coroutine
-from math import ceil
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
+from app.api.http.attempts import minutes
 from app.counters import REFUSED
 from app.intake.limits import IntakeLimitError
 from app.intake.render import HEADERS, language_of, render, words
@@ -48,7 +48,7 @@ def refusal(request: Request, error: LetheError) -> Response:
     retry = error.retry_after
     if isinstance(error, IntakeLimitError):
         retry = error.wait
-        text = text.format(wait=ceil(error.wait / 60))
+        text = text.format(wait=minutes(error))
     response = render(request, "problem.html", error.status, heading=title, text=text)
     if retry is not None:
         response.headers["retry-after"] = str(retry)

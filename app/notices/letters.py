@@ -177,21 +177,38 @@ def _digest(services: Services, to: str, day: str) -> Message:
             found.append(known["more"].format(n=len(items) - LISTED))
         total += len(items)
     with services.reading() as session:
-        if undelivered := _failed(session):
-            found.append(known["undelivered"].format(n=undelivered))
+        for name, prefix in (("undelivered", "wh_"), ("uncalled", "cb_")):
+            failed = _failed(session, prefix)
+            if not failed:
+                continue
+            found.append(known[name].format(n=sum(failed.values())))
+            found += [
+                known["receiver"].format(id=one, n=n) for one, n in [*failed.items()][:LISTED]
+            ]
+            if len(failed) > LISTED:
+                found.append(known["more"].format(n=len(failed) - LISTED))
     if not found:
         raise NoNoticeError("nothing to say")
     return _message(services, to, "digest", n=total, day=day, lines="\n".join(found))
 
 
-def _failed(session: Session) -> int:
-    since = clock(session) - timedelta(days=1)
-    query = select(func.count(col(Delivery.id))).where(
-        Delivery.state == events.FAILED,
-        col(Delivery.ended_at) > since,
-        col(Delivery.receiver).startswith("wh_"),
+def _failed(session: Session, prefix: str) -> dict[str, int]:
+    """Return how many deliveries failed in the last day, by the id of their receiver.
+
+    prefix: with which the ids begin, of webhooks or of callbacks.
+    """
+    since, receiver = clock(session) - timedelta(days=1), col(Delivery.receiver)
+    query = (
+        select(receiver, func.count(col(Delivery.id)))
+        .where(
+            Delivery.state == events.FAILED,
+            col(Delivery.ended_at) > since,
+            receiver.startswith(prefix, autoescape=True),
+        )
+        .group_by(receiver)
+        .order_by(receiver)
     )
-    return session.exec(query).one()
+    return dict(session.exec(query).all())
 
 
 def _section(services: Services, name: str) -> Mapping[str, str]:

@@ -1,8 +1,9 @@
 """Erasure requests that were accepted: show, withdraw, close."""
 
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import update
+from sqlalchemy import Row, update
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event, record_request_event
@@ -192,6 +193,6 @@ def close(
     record_request_event(tx, request, f"request.{state}", payload)
 
 
-def is_overdue(request: ErasureRequest, now: datetime) -> bool:
+def is_overdue(request: ErasureRequest | Row[Any], now: datetime) -> bool:
     """Return whether an open request has passed its deadline, and its clock is not stopped."""
     return request.state not in (*CLOSED, PAUSED) and request.due_at < now

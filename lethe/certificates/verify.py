@@ -344,8 +344,10 @@ class _Run:
         predicate = self.statement.predicate
         check_evidence(self.evidence, predicate)
         before, after = predicate.retained_set.before, predicate.retained_set.after
+        number = predicate.scope.records
+        noun = "record" if number == 1 else "records"
         return (
-            f"{predicate.scope.records} records in the set of {before.count} before, "
+            f"{number} {noun} in the set of {before.count} before, "
             f"absent from the set of {after.count} after"
         )
 

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lethe.cli import saved
-from lethe.cli.options import each_as_json, print_json, print_table, service_url
+from lethe.cli.options import (
+    as_json,
+    each_as_json,
+    print_failed,
+    print_json,
+    print_table,
+    service_url,
+)
 
 if TYPE_CHECKING:
     from lethe.certificates.audits.check import Checked
@@ -67,11 +74,16 @@ def audit() -> None:
     default=0,
     help="Repeat the audit after N days.",
 )
-def start(url: str, **wanted: Any) -> None:
+@as_json
+def start(url: str, as_json: bool, **wanted: Any) -> None:
     """Start an audit and print its id."""
     fields = {name: value for name, value in wanted.items() if value is not None}
     with saved.client(url) as operator:
-        click.echo(operator.start_audit(fields)["id"])
+        started = operator.start_audit(fields)
+    if as_json:
+        print_json(started)
+        return
+    click.echo(started["id"])
 
 
 @audit.command("list")
@@ -117,10 +129,15 @@ def show(url: str, audit_id: str) -> None:
 @audit.command()
 @service_url
 @_id
-def stop(url: str, audit_id: str) -> None:
+@as_json
+def stop(url: str, audit_id: str, as_json: bool) -> None:
     """Stop a running audit and its schedule."""
     with saved.client(url) as operator:
-        click.echo(operator.stop_audit(audit_id)["state"])
+        stopped = operator.stop_audit(audit_id)
+    if as_json:
+        print_json(stopped)
+        return
+    click.echo(stopped["state"])
 
 
 @audit.command()
@@ -148,13 +165,15 @@ _PARTS = ("report", "statistics")
 @click.argument("file", type=_FILE)
 @click.option("--issuer-key", type=_FILE, required=True, help="The issuer's public key (PEM).")
 @click.option("--statistics", type=_FILE, help="The file of the pairs' numbers.")
-def verify(file: Path, issuer_key: Path, statistics: Path | None) -> None:
+@as_json
+def verify(file: Path, issuer_key: Path, statistics: Path | None, as_json: bool) -> None:
     """Verify a report offline, including its bounds, and print it.
 
     Exits with 0 if the report verifies, 1 if it does not, 2 if a file cannot be used.
     """
     from lethe.certificates.audits.check import check_report
     from lethe.certificates.keys import read_issuer
+    from lethe.certificates.shape import encode
     from lethe.errors import LetheError
 
     key = read_issuer(issuer_key)
@@ -162,8 +181,11 @@ def verify(file: Path, issuer_key: Path, statistics: Path | None) -> None:
     try:
         checked = check_report(file.read_bytes(), key, numbers)
     except LetheError as error:
-        click.echo(f"FAIL  {error.detail}")
-        sys.exit(1)
+        print_failed(error.detail, as_json)
+    if as_json:
+        said = json.loads(encode(checked.statement.predicate))
+        print_json({"result": "PASS", "digest": checked.digest, "report": said})
+        return
     click.echo("PASS  the report is the issuer's, and its bounds follow from its counts\n")
     _print(checked)
 

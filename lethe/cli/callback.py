@@ -6,7 +6,13 @@ import click
 
 from lethe.cli import saved
 from lethe.cli.options import as_json, plain, print_json, print_table, service_url
-from lethe.cli.webhook import limited, of_delivery, print_deliveries, print_replayed
+from lethe.cli.webhook import (
+    limited,
+    of_delivery,
+    print_deliveries,
+    print_removed,
+    print_replayed,
+)
 
 _id = click.argument("callback_id", metavar="ID")
 
@@ -21,12 +27,17 @@ def callback() -> None:
 
 @callback.command()
 @service_url
-def key(url: str) -> None:
+@as_json
+def key(url: str, as_json: bool) -> None:
     """Print the public key that callbacks are verified with."""
     from lethe.client import Client
 
     with Client(url) as service:
-        click.echo(plain(service.callback_key()))
+        found = service.callback_key()
+    if as_json:
+        print_json({"key": found})
+        return
+    click.echo(plain(found))
 
 
 @callback.command("list")
@@ -66,18 +77,20 @@ def show(url: str, callback_id: str, limit: int, as_json: bool) -> None:
 @service_url
 @_id
 @of_delivery
-def replay(url: str, callback_id: str, delivery: str | None) -> None:
+@as_json
+def replay(url: str, callback_id: str, delivery: str | None, as_json: bool) -> None:
     """Resend failed deliveries of the callback ID; one that was overtaken is not sent."""
     with saved.client(url) as operator:
         done = operator.replay_callback(callback_id, delivery)
-    print_replayed(done)
+    print_replayed(done, as_json)
 
 
 @callback.command()
 @service_url
 @_id
-def remove(url: str, callback_id: str) -> None:
+@as_json
+def remove(url: str, callback_id: str, as_json: bool) -> None:
     """Destroy the address of the callback ID; nothing more is sent to it."""
     with saved.client(url) as operator:
         gone = operator.remove_callback(callback_id)
-    click.echo(plain(f"removed {gone['id']}"))
+    print_removed(gone, as_json)

@@ -17,7 +17,15 @@ from click.decorators import FC
 from lethe.catalogue import EXTENSIONS, PAUSES, REFUSALS
 from lethe.cli import saved
 from lethe.cli.case_receipt import verify_receipt
-from lethe.cli.options import as_json, count, plain, print_table, service_url
+from lethe.cli.options import (
+    as_json,
+    count,
+    plain,
+    print_failed,
+    print_json,
+    print_table,
+    service_url,
+)
 from lethe.cli.text.case import count_removed, print_case
 from lethe.identity import Identity, parse
 
@@ -167,10 +175,14 @@ def show(url: str, ref: str, as_json: bool) -> None:
 @case.command()
 @service_url
 @_ref
-def contact(url: str, ref: str) -> None:
+@as_json
+def contact(url: str, ref: str, as_json: bool) -> None:
     """Print the contact address of the case REF; the log records that you read it."""
     with saved.client(url) as operator:
         opened = operator.open_contact(ref)
+    if as_json:
+        print_json(opened)
+        return
     click.echo(plain(opened["contact"]))
     click.echo(f"opened with log entry {opened['log_index']}", err=True)
 
@@ -302,7 +314,8 @@ def summary(url: str, ref: str, out: Path, folder: Path | None) -> None:
     multiple=True,
     help="A certificate that the answer must name; repeatable.",
 )
-def verify(file: Path, issuer_key: Path, certificates: tuple[Path, ...]) -> None:
+@as_json
+def verify(file: Path, issuer_key: Path, certificates: tuple[Path, ...], as_json: bool) -> None:
     """Verify the signed answer to a case offline.
 
     Verify its certificates with `lethe certificate verify` too. Exits with 0 if the
@@ -310,6 +323,7 @@ def verify(file: Path, issuer_key: Path, certificates: tuple[Path, ...]) -> None
     """
     from lethe.certificates.case_summary import check_summary
     from lethe.certificates.keys import read_issuer
+    from lethe.certificates.shape import encode
     from lethe.errors import LetheError
 
     key = read_issuer(issuer_key)
@@ -318,10 +332,12 @@ def verify(file: Path, issuer_key: Path, certificates: tuple[Path, ...]) -> None
             file.read_bytes(), key, [path.read_bytes() for path in certificates]
         )
     except LetheError as error:
-        click.echo(f"FAIL  {error.detail}")
-        sys.exit(1)
-    click.echo("PASS  signed by the issuer\n")
+        print_failed(error.detail, as_json)
     answer = statement.predicate
+    if as_json:
+        print_json({"result": "PASS", "answer": json.loads(encode(answer))})
+        return
+    click.echo("PASS  signed by the issuer\n")
     rows = [
         ("case", answer.case),
         ("received", answer.received_at.isoformat()),

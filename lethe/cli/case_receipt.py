@@ -1,12 +1,11 @@
 """`lethe case verify-receipt`: the receipt of the intake page, offline."""
 
 import hmac
-import sys
 from pathlib import Path
 
 import click
 
-from lethe.cli.options import plain
+from lethe.cli.options import as_json, plain, print_failed, print_json
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 MAX_RECEIPT = 1 << 20  # bytes
@@ -16,12 +15,17 @@ MAX_RECEIPT = 1 << 20  # bytes
 @click.argument("file", type=_FILE)
 @click.option("--log-key", type=_FILE, required=True, help="The log's verifier key (vkey).")
 @click.option("--identity", metavar="KIND=VALUE", help="Check that it is about this person.")
-def verify_receipt(file: Path, log_key: Path, identity: str | None) -> None:
+@as_json
+def verify_receipt(file: Path, log_key: Path, identity: str | None, as_json: bool) -> None:
     """Verify the receipt that a person saved on the intake page, offline.
 
     Exits with 0 if it verifies, 1 if it does not, 2 if a file cannot be used.
     """
-    from lethe.certificates.intake_receipt import check_receipt, person_digest
+    from lethe.certificates.intake_receipt import (
+        check_receipt,
+        person_digest,
+        record_document,
+    )
     from lethe.certificates.keys import read_log_key
     from lethe.errors import LetheError
     from lethe.signing.keys import fingerprint, load_public_key
@@ -35,11 +39,14 @@ def verify_receipt(file: Path, log_key: Path, identity: str | None) -> None:
             kind, _, value = identity.partition("=")
             named = person_digest(receipt.salt, kind, value)
             if not hmac.compare_digest(named, record.statement.person):
-                click.echo("FAIL  the receipt is about another person")
-                sys.exit(1)
+                print_failed("the receipt is about another person", as_json)
     except LetheError as error:
-        click.echo(f"FAIL  {error.detail}")
-        sys.exit(1)
+        print_failed(error.detail, as_json)
+    if as_json:
+        entry = {"log_index": receipt.entry.log_index, "tree_size": receipt.entry.tree_size}
+        said = {"record": record_document(record), "entry": entry}
+        print_json({"result": "PASS", "person": identity is not None, **said})
+        return
     click.echo(
         "PASS  the log that its key signed holds the entry, which commits to this record"
     )

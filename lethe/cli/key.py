@@ -10,6 +10,7 @@ from typing import Any, get_args
 import click
 
 from lethe.cli.options import (
+    as_json,
     each_as_json,
     operator_token,
     print_json,
@@ -114,6 +115,7 @@ def new(algorithm: Algorithm, out: str, keyid: str | None) -> None:
 )
 @click.option("--client", help="The only client whose data the key may erase.")
 @click.option("--subject", help="The only subject whose data the key may erase.")
+@as_json
 def register(
     url: str,
     token: str,
@@ -122,6 +124,7 @@ def register(
     role: str,
     client: str | None,
     subject: str | None,
+    as_json: bool,
 ) -> None:
     """Register a public key with a service. Prints the keyid.
 
@@ -132,9 +135,11 @@ def register(
 
     loaded = _load(public_key)
     with Client(url, token=token) as service:
-        click.echo(
-            service.register_key(loaded, role, keyid=keyid, client=client, subject=subject)
-        )
+        made = service.register_key(loaded, role, keyid=keyid, client=client, subject=subject)
+    if as_json:
+        print_json({"keyid": made})
+        return
+    click.echo(made)
 
 
 @key.command()
@@ -142,7 +147,8 @@ def register(
 @service_url
 @operator_token
 @_public_key
-def confirm(keyid: str, url: str, token: str, public_key: Path) -> None:
+@as_json
+def confirm(keyid: str, url: str, token: str, public_key: Path, as_json: bool) -> None:
     """Confirm that KEYID belongs to the client or subject that it is bound to.
 
     From then on its requests need no approval. Get the public key from its holder yourself: it
@@ -152,6 +158,9 @@ def confirm(keyid: str, url: str, token: str, public_key: Path) -> None:
 
     with Client(url, token=token) as service:
         shown = service.confirm_key(keyid, _load(public_key))
+    if as_json:
+        print_json(shown)
+        return
     click.echo(
         f"confirmed {keyid} of {_bound(shown)}, which {shown['registered_by']} registered"
     )
@@ -161,12 +170,16 @@ def confirm(keyid: str, url: str, token: str, public_key: Path) -> None:
 @click.argument("keyid")
 @service_url
 @operator_token
-def revoke(keyid: str, url: str, token: str) -> None:
+@as_json
+def revoke(keyid: str, url: str, token: str, as_json: bool) -> None:
     """Revoke the key KEYID. Requests that it signed before stay valid."""
     from lethe.client import Client
 
     with Client(url, token=token) as service:
         service.revoke_key(keyid)
+    if as_json:
+        print_json({"keyid": keyid, "revoked": True})
+        return
     click.echo(f"revoked {keyid}")
 
 

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
+from typing import NoReturn
 
 import click
 
@@ -44,6 +45,15 @@ each_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON ob
 def print_json(document: object) -> None:
     """Print a document in one line."""
     click.echo(json.dumps(document))
+
+
+def print_failed(detail: str, as_json: bool) -> NoReturn:
+    """Say why a file does not verify, and exit with 1."""
+    if as_json:
+        print_json({"result": "FAIL", "detail": detail})
+    else:
+        click.echo(plain(f"FAIL  {detail}"))
+    sys.exit(1)
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -1,13 +1,12 @@
 """`lethe report`: the requests of a period for a regulator, from the log."""
 
-import sys
 from datetime import datetime
 from pathlib import Path
 
 import click
 
 from lethe.cli import saved
-from lethe.cli.options import service_url
+from lethe.cli.options import as_json, print_failed, print_json, service_url
 from lethe.errors import LetheError
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -60,7 +59,8 @@ def period(
     metavar="URL|DIRECTORY",
     help="The log or a mirror: count the figures again from its entries.",
 )
-def verify(file: Path, log_key: Path, source: str | None) -> None:
+@as_json
+def verify(file: Path, log_key: Path, source: str | None, as_json: bool) -> None:
     """Verify a report (JSON): its range is one of the signed log, and its figures are right.
 
     Without --log, the figures are not counted again. Methods and checks come from certificates,
@@ -78,8 +78,11 @@ def verify(file: Path, log_key: Path, source: str | None) -> None:
         with file.open("rb") as opened:
             found = check(opened.read(MAX_REPORT + 1), verifier, entries)
     except LetheError as error:
-        click.echo(f"FAIL  {error.detail}")
-        sys.exit(1)
+        print_failed(error.detail, as_json)
+    if as_json:
+        counted = entries is not None
+        print_json({"result": "PASS", "counted_again": counted, "figures": found["figures"]})
+        return
     click.echo("PASS  the entries of the period are a range of the log that its key signed")
     if entries is None:
         click.echo("      figures not counted again: give --log")

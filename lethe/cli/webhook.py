@@ -1,6 +1,5 @@
 """`lethe webhook`: endpoints of notices, what was delivered to them, and replay."""
 
-import json
 import sys
 from collections.abc import Iterable, Mapping
 from itertools import islice
@@ -102,7 +101,7 @@ def show(url: str, webhook_id: str, limit: int, as_json: bool) -> None:
     if as_json:
         print_json({**found, "deliveries": sent})
         return
-    _print(found)
+    _print(found, as_json)
     print_deliveries(sent)
 
 
@@ -110,11 +109,12 @@ def show(url: str, webhook_id: str, limit: int, as_json: bool) -> None:
 @service_url
 @_id
 @of_delivery
-def replay(url: str, webhook_id: str, delivery: str | None) -> None:
+@as_json
+def replay(url: str, webhook_id: str, delivery: str | None, as_json: bool) -> None:
     """Resend failed notices to the endpoint ID; each notice keeps its webhook-id."""
     with saved.client(url) as operator:
         done = operator.replay_webhook(webhook_id, delivery)
-    print_replayed(done)
+    print_replayed(done, as_json)
 
 
 @webhook.command()
@@ -151,29 +151,32 @@ def rotate(url: str, webhook_id: str, as_json: bool) -> None:
 @webhook.command()
 @service_url
 @_id
-def disable(url: str, webhook_id: str) -> None:
+@as_json
+def disable(url: str, webhook_id: str, as_json: bool) -> None:
     """Stop sending to the endpoint ID until it is enabled; waiting deliveries fail."""
     with saved.client(url) as operator:
-        _print(operator.act_on_webhook(webhook_id, "disable"))
+        _print(operator.act_on_webhook(webhook_id, "disable"), as_json)
 
 
 @webhook.command()
 @service_url
 @_id
-def enable(url: str, webhook_id: str) -> None:
+@as_json
+def enable(url: str, webhook_id: str, as_json: bool) -> None:
     """Resume sending to the endpoint ID; `replay` resends what failed meanwhile."""
     with saved.client(url) as operator:
-        _print(operator.act_on_webhook(webhook_id, "enable"))
+        _print(operator.act_on_webhook(webhook_id, "enable"), as_json)
 
 
 @webhook.command()
 @service_url
 @_id
-def remove(url: str, webhook_id: str) -> None:
+@as_json
+def remove(url: str, webhook_id: str, as_json: bool) -> None:
     """Remove the endpoint ID and its secrets."""
     with saved.client(url) as operator:
         gone = operator.remove_webhook(webhook_id)
-    click.echo(plain(f"removed {gone['id']}"))
+    print_removed(gone, as_json)
 
 
 def print_deliveries(sent: Iterable[Mapping[str, Any]]) -> None:
@@ -194,16 +197,26 @@ def print_deliveries(sent: Iterable[Mapping[str, Any]]) -> None:
     print_table(heads, rows)
 
 
-def print_replayed(done: Mapping[str, Any]) -> None:
+def print_replayed(done: Mapping[str, Any], as_json: bool) -> None:
     """Say how many notices a replay sends again."""
+    if as_json:
+        print_json(done)
+        return
     click.echo(f"{count(done['waiting'], 'notice')} will be sent again")
 
 
-def _print_made(made: Mapping[str, Any], as_json: bool) -> None:
+def print_removed(gone: Mapping[str, Any], as_json: bool) -> None:
+    """Say what was removed."""
     if as_json:
-        click.echo(json.dumps(made))
+        print_json(gone)
         return
-    _print(made)
+    click.echo(plain(f"removed {gone['id']}"))
+
+
+def _print_made(made: Mapping[str, Any], as_json: bool) -> None:
+    _print(made, as_json)
+    if as_json:
+        return
     click.echo(plain(f"{made['secret']}"))
     what = (
         "the public key to verify with" if made["secret"].startswith("whpk_") else "the secret"
@@ -211,7 +224,10 @@ def _print_made(made: Mapping[str, Any], as_json: bool) -> None:
     click.echo(f"This is {what}. It is not shown again.", err=True)
 
 
-def _print(found: Mapping[str, Any]) -> None:
+def _print(found: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
     rows = [
         ("id", found["id"]),
         ("target", found["url"]),

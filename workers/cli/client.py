@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lethe.cli.options import service_url
+from lethe.cli.options import count, each_as_json, print_json, service_url
 from workers.cli.data_options import DATA, read_rows, table_options
 
 if TYPE_CHECKING:
@@ -161,12 +161,16 @@ def _literal(name: str) -> str:
 
 @client.command()
 @_connection
-def asked(url: str, key_file: Path, keyid: str | None) -> None:
+@each_as_json
+def asked(url: str, key_file: Path, keyid: str | None, as_json: bool) -> None:
     """List your open releases: model, records and deadline."""
     with _client(url, key_file, keyid) as service:
         for item in service.asked():
+            if as_json:
+                print_json(item)
+                continue
             click.echo(
-                f"{item['id']}  {item['model']}  {len(item['records'])} records of "
+                f"{item['id']}  {item['model']}  {count(len(item['records']), 'record')} of "
                 f"{item['subject']}, before {item['escalates_at']}"
             )
             for warning in item["warnings"]:
@@ -213,7 +217,8 @@ def release(
                 failed += 1
                 click.echo(f"{item['id']}  not answered: {error}", err=True)
             else:
-                click.echo(f"{item['id']}  released {len(item['records'])} records")
+                released = count(len(item["records"]), "record")
+                click.echo(f"{item['id']}  released {released}")
     if failed:
         raise click.ClickException(f"{failed} releases could not be answered")
 

@@ -200,6 +200,16 @@ def test_a_revoked_token_stays_listed_and_frees_its_name(environment: Settings) 
     assert run(token, *new).output != first
     states = [line.split("\t")[3].split()[0] for line in run(token, "list").output.splitlines()]
     assert sorted(states) == ["live", "revoked"]
+    told = [json.loads(line) for line in run(token, "list", "--json").output.splitlines()]
+    assert [(one["name"], one["state"].split()[0]) for one in told] == [
+        ("ann", state) for state in states
+    ]
+    other = ("new", "--scope", "officer", "--name", "bob", "--json")
+    made = json.loads(run(token, *other).output)
+    assert made.pop("token").startswith("lethe_officer_")
+    assert made == {"name": "bob", "scope": "officer"}
+    gone = json.loads(run(token, "revoke", "bob", "--json").output)
+    assert gone == {"name": "bob", "revoked": True}
 
 
 @pytest.mark.parametrize("name", ["", "x" * 81, "two\nlines", "a\tb"])

@@ -1,5 +1,6 @@
 """`lethe log witnesses`: how they stand, and the end of it."""
 
+import json
 from pathlib import Path
 
 import click
@@ -46,6 +47,11 @@ def test_each_witness_has_its_row(ledger: Ledger, settings: Settings, tmp_path: 
         gatherer.round()
     told = run()
     assert told.exit_code == 0, told.output
+    said = json.loads(run("--json").output)
+    assert (said["entries"], said["cosigned_by_quorum"]) == (2, 2)
+    assert [one["witness"].split(".")[0] for one in said["witnesses"]] == [
+        "down", "honest", "liar",
+    ]  # fmt: skip
     first, _, *rows = told.output.splitlines()
     assert first == "2 entries, 2 of them cosigned by a quorum"
     assert [(row.split(".")[0], row.split()[1]) for row in rows] == [

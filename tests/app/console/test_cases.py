@@ -47,6 +47,18 @@ def test_the_export_is_the_queue(desk: Desk) -> None:
     assert auditor.http.get("/console/queue.xml").status_code == 404
 
 
+def test_an_export_in_several_pieces_has_each_row_once(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    auditor = desk.browser("auditor")
+    whole = auditor.http.get("/console/queue.json").json()
+    assert len(whole) == 3
+    table = auditor.http.get("/console/queue.csv").text
+    monkeypatch.setattr("app.console.queue.AT_ONCE", 2)
+    assert auditor.http.get("/console/queue.json").json() == whole
+    assert auditor.http.get("/console/queue.csv").text == table
+
+
 def test_a_person_is_found_and_in_no_address(desk: Desk) -> None:
     officer = desk.browser()
     found = officer.send("/console/search", "/console/search", kind="email", value=ANN)

@@ -4,10 +4,13 @@ from datetime import timedelta
 from html import unescape
 
 import pytest
+from httpx2 import Response
 from sqlmodel import Session, select
 
+from app.api.http.attempts import Bound, Limits
 from app.console import session as sessions
 from app.console.forms import MOST_BYTES
+from app.counters import REFUSED
 from app.service.access.tokens import revoke_named
 from models import UsedNonce
 from tests.app.console.conftest import Desk
@@ -54,6 +57,38 @@ def test_a_wrong_token_signs_nobody_in(desk: Desk, token: str) -> None:
     assert page.status_code == 401
     assert "unknown or was revoked" in read(page).text
     assert nobody.http.get("/console").url.path == "/console/sign-in"
+
+
+def test_a_client_that_fails_too_often_waits(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with a right token: whoever guesses must not learn that they guessed it."""
+    now = [0.0]
+    desk.installation.caller.http.app.state.sign_ins = Limits(lambda: now[0])  # type: ignore[attr-defined]
+    monkeypatch.setattr("app.console.attempts.FAILED", Bound("failed sign-ins", 2, 900.0))
+    token = make_token(desk.installation.services, "officer")
+    nobody, counted = desk.browser(None), REFUSED.read().get("too-many-attempts", 0)
+
+    def tried(token: str) -> Response:
+        return nobody.send("/console/sign-in", "/console/sign-in", token=token)
+
+    assert [tried("x").status_code for _ in range(2)] == [401, 401]
+    now[0] = 1.0
+    for wrong in ("x", token):
+        page = tried(wrong)
+        assert page.status_code == 429
+        assert int(page.headers["retry-after"]) == 899
+        assert "Try again in 15 min." in read(page).text
+    assert nobody.http.get("/console").url.path == "/console/sign-in"
+    assert REFUSED.read()["too-many-attempts"] == counted + 2
+    now[0] = 901.0
+    assert tried(token).url.path == "/console"
+
+
+def test_who_signs_in_is_not_counted(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.console.attempts.FAILED", Bound("failed sign-ins", 1, 900.0))
+    for _ in range(3):
+        desk.browser()
 
 
 def test_signing_out_ends_the_session_wherever_its_cookie_is(desk: Desk) -> None:

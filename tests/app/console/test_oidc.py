@@ -14,6 +14,7 @@ from joserfc.jwk import ECKey
 from sqlmodel import Session
 from starlette.testclient import TestClient
 
+from app.api.http.attempts import Bound
 from app.console import oidc, provider, session
 from app.main import create_app
 from app.problems import SignInError, TokenNameError
@@ -143,7 +144,10 @@ WRONG: dict[str, dict[str, Any]] = {
 }
 
 
-def test_a_wrong_answer_signs_nobody_in(joined: Joined) -> None:
+def test_a_wrong_answer_signs_nobody_in(
+    joined: Joined, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.console.attempts.FAILED", Bound("failed sign-ins", 1000))
     made = vars(joined.provider).copy()
     for name, changes in WRONG.items():
         vars(joined.provider).update(made | changes)
@@ -269,6 +273,22 @@ def test_strangers_who_start_sign_ins_make_no_rows(joined: Joined) -> None:
     assert browser.http.get("/console/oidc/callback", params=wrong).status_code == 403
     with joined.desk.installation.services.reading() as reading:
         assert reading.get(UsedNonce, (oidc.STARTED, state)) is None
+
+
+def test_sign_ins_that_fail_at_the_provider_are_limited(
+    joined: Joined, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.console.attempts.FAILED", Bound("failed sign-ins", 2, 900.0))
+    browser = joined.browser()
+    for _ in range(2):
+        good = joined.answered(browser)
+        assert browser.http.get(f"{good}&error=access_denied").status_code == 403
+    asked = len(joined.provider.asked)
+    page = browser.http.get(good)
+    assert page.status_code == 429
+    assert "too-many-attempts" in read(page).text
+    assert 0 < int(page.headers["retry-after"]) <= 900
+    assert len(joined.provider.asked) == asked  # its code was not redeemed
 
 
 def test_a_session_ends_where_its_provider_is_no_longer_used(joined: Joined) -> None:

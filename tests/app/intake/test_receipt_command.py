@@ -1,5 +1,6 @@
 """`lethe case verify-receipt` on the receipt of a case."""
 
+import json
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -33,7 +34,12 @@ def test_the_receipt_says_whose_it_is_and_what_holds(
     assert "it is about this person" in said
     assert case_of(page).ref in said
     assert "its signature holds" in said
+    told = json.loads(verify("--json")[1])
+    assert (told["result"], told["person"]) == ("PASS", False)
+    assert told["record"]["case"] == case_of(page).ref
     assert verify("--identity", "email=bob@example.org")[0] == 1
+    status, said = verify("--identity", "email=bob@example.org", "--json")
+    assert (status, json.loads(said)["result"]) == (1, "FAIL")
     assert verify("--identity", "nonsense")[0] == 1
     file.write_bytes(data.replace(b"gdpr", b"ccpa"))
     status, said = verify()

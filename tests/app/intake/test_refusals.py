@@ -10,8 +10,15 @@ from pydantic import SecretStr
 from sqlmodel import Session, select
 from starlette.testclient import TestClient
 
+from app.api.http.attempts import (
+    MOST_KEYS,
+    AttemptsError,
+    Bound,
+    Limits,
+    client_key,
+    of_client,
+)
 from app.intake import forms
-from app.intake.limits import MOST_KEYS, Bound, IntakeLimitError, Limits, client_key, of_client
 from app.main import create_app
 from app.purge.search import search
 from app.service.intake import codes, following
@@ -313,7 +320,7 @@ def test_limits_forget_and_are_bounded() -> None:
     limits.take((bound, "x"))
     now[0] = 5.0
     limits.take((bound, "x"))
-    with pytest.raises(IntakeLimitError) as refused:
+    with pytest.raises(AttemptsError) as refused:
         limits.take((bound, "x"), (bound, "y"))
     assert refused.value.wait == 5
     limits.check((bound, "y"))  # what was refused was counted nowhere
@@ -335,13 +342,13 @@ def test_keys_of_one_limit_never_push_out_those_of_another() -> None:
     limits.take((person, "ann"))
     for number in range(MOST_KEYS + 1):
         limits.take((flood, str(number)))
-    with pytest.raises(IntakeLimitError):
+    with pytest.raises(AttemptsError):
         limits.take((person, "ann"))
     now[0] = 1.0
     for number in range(MOST_KEYS - 1):
         limits.take((person, str(number)))
     for key in ("ann", "new"):  # full of keys that count: nobody is forgotten
-        with pytest.raises(IntakeLimitError) as refused:
+        with pytest.raises(AttemptsError) as refused:
             limits.take((person, key))
         assert refused.value.wait == 9
     now[0] = 10.5
@@ -352,7 +359,7 @@ def test_networks_of_one_ipv6_site_share_a_limit() -> None:
     limits, bound = Limits(), Bound("b", 1)
     for number in range(4):
         limits.take(*of_client(bound, client_key(f"2001:db8:1:{number:x}::1")))
-    with pytest.raises(IntakeLimitError):
+    with pytest.raises(AttemptsError):
         limits.take(*of_client(bound, client_key("2001:db8:1:ff::1")))
     limits.take(*of_client(bound, client_key("2001:db8:2::1")))
     assert len(of_client(bound, client_key("192.0.2.1"))) == 1

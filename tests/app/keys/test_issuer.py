@@ -103,6 +103,11 @@ def test_certificates_of_both_keys_verify_after_a_rotation(
     assert ready.caller.http.get("/readyz").status_code == 200
     listed = run(ready, monkeypatch, "list")
     assert "issuer-2" in listed.output
+    told = [
+        json.loads(line)
+        for line in run(ready, monkeypatch, "list", "--json").output.splitlines()
+    ]
+    assert ("issuer", "issuer-2") in {(one["role"], one["keyid"]) for one in told}
     ready.check()
     assert names(ready) == []
     checked = CliRunner().invoke(log_commands, ["fsck", "--json"])

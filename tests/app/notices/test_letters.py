@@ -10,11 +10,13 @@ import pytest
 from sqlalchemy import text
 from sqlmodel import Session, select
 
-from app.notices import alarms, letters, mailings
+from app.notices import alarms, deliver, letters, mailings
 from app.notices.sender import Sender
 from app.reconcile.model_events import model_events
 from models import Case, Certificate, ErasureRequest, RequestEvent
-from tests.app.notices.conftest import rows, turn
+from tests.app.notices.callbacks.conftest import callbacks
+from tests.app.notices.conftest import ALLOWED, add, rows, turn
+from tests.app.notices.receiver import Receiver
 from tests.app.notices.test_mail import FROM, Inbox, server
 from tests.installation import Installation
 from tests.workers.jobs.test_cases import opened, shown
@@ -37,6 +39,7 @@ def mail(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, An
             "smtp_url": f"smtp+plain://127.0.0.1:{port}",
             "mail_from": FROM,
             "notice_mail": f"{OFFICER}, {SECOND}",
+            "callback_allow": ALLOWED,
         }
 
 
@@ -197,6 +200,38 @@ def test_officers_get_one_digest_a_day_if_there_is_something(
     with Session(installation.services.engine) as session:
         ref = session.exec(select(ErasureRequest.ref)).one()
     assert f"{ref}  awaiting-review, due {case['due_at'][:10]}" in said
+
+
+def test_a_digest_names_webhooks_and_callbacks_that_were_given_up(
+    installation: Installation,
+    inbox: Inbox,
+    receiver: Receiver,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    registered(installation, "one")
+    turn(installation)
+    monkeypatch.setattr(deliver, "SCHEDULE", ())
+    hook = add(installation, receiver, "request.received")["id"]
+    for _ in range(2):
+        receiver.answer(500)
+    fields = {"model": "one", "callback": receiver.url}
+    asked = installation.caller.erase_records("r1", fields=fields)
+    assert asked.status_code == 202, asked.text
+    [called] = callbacks(installation)
+    installation.drain()
+    turn(installation)
+    assert {(row.receiver, row.state) for row in rows(installation)} == {
+        (hook, "failed"),
+        (called["id"], "failed"),
+    }
+    assert callbacks(installation) == []  # its address is destroyed: only the mail names it
+    monkeypatch.setattr(mailings, "DIGEST_HOUR", 0)
+    turn(installation)
+    said = read(inbox)[0].get_content().replace("\r\n", "\n")
+    assert f"Webhook deliveries that failed in the last day: 1\n  {hook}  1\n" in said
+    assert "agents that failed in the last day: 1\n" in said
+    assert f"  {called['id']}  1\n" in said
+    assert receiver.url not in said
 
 
 def test_no_digest_of_nothing_and_none_for_who_left(

@@ -72,6 +72,7 @@ def test_audits_are_listed_shown_and_stopped(asked: list[Any]) -> None:
     assert json.loads(run("list", "--json").output) == SHOWN
     assert json.loads(run("show", ID).output) == SHOWN
     assert run("stop", ID).output == "running\n"
+    assert json.loads(run("stop", ID, "--json").output) == SHOWN
     assert asked[-1].url.path == f"/v1/audits/{ID}/stop"
 
 
@@ -93,6 +94,8 @@ def test_a_report_is_verified_and_told_offline(tmp_path: Path) -> None:
     said = ("NOTHING-FOUND", "epsilon at least 0", "without one error", "KLoM", "audit.started")
     for text in said:
         assert text in result.output
+    told = json.loads(run("verify", report, "--issuer-key", key, "--json").output)
+    assert (told["result"], told["report"]["result"]) == ("PASS", "NOTHING-FOUND")
     assert (
         "KLoM" not in run("verify", report, "--issuer-key", key).output
     )  # it needs the numbers
@@ -101,6 +104,9 @@ def test_a_report_is_verified_and_told_offline(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert result.output.startswith("FAIL")
     assert "NOTHING-FOUND" not in result.output
+    arguments = (report, "--issuer-key", key, "--statistics", numbers, "--json")
+    failed = run("verify", *arguments)
+    assert (failed.exit_code, json.loads(failed.output)["result"]) == (1, "FAIL")
 
 
 def test_a_key_of_another_kind_cannot_be_used(tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ def run(*arguments: str) -> Result:
 
 def test_callbacks_are_listed_shown_replayed_and_removed(service: Service) -> None:
     assert run("key").stdout == "whpk_AAAA\n"
+    assert json.loads(run("key", "--json").stdout) == {"key": "whpk_AAAA"}
     listed = run("list", "--ref", CALLBACK["request"]).stdout
     for text in ("cb_1", "alice", CALLBACK["request"]):
         assert text in listed
@@ -75,6 +76,8 @@ def test_callbacks_are_listed_shown_replayed_and_removed(service: Service) -> No
     assert json.loads(run("show", "cb_1", "--json").stdout) == [SENT]
     assert run("replay", "cb_1").stdout == "2 notices will be sent again\n"
     assert json.loads(service.seen[-1][2]) == {"delivery": None}
+    assert json.loads(run("replay", "cb_1", "--json").stdout) == {"waiting": 2}
+    assert json.loads(run("remove", "cb_1", "--json").stdout) == CALLBACK
     assert run("remove", "cb_1").stdout == "removed cb_1\n"
     assert service.seen[-1][:2] == ("DELETE", f"{BASE}/v1/callbacks/cb_1")
 

@@ -1,5 +1,6 @@
 """`lethe key`: files that only their owner reads, and the calls of an operator."""
 
+import json
 import os
 import stat
 from collections.abc import Iterator
@@ -122,6 +123,10 @@ def test_a_key_is_registered_and_revoked(service: FakeService, tmp_path: Path) -
     result = run("revoke", keyid, *at, token=TOKEN)
     assert (result.exit_code, result.output) == (0, f"revoked {keyid}\n")
     assert service.keys == {}
+    again = run("register", *at, "--public-key", public, "--json", token=TOKEN)
+    assert json.loads(again.output) == {"keyid": keyid}
+    gone = run("revoke", keyid, *at, "--json", token=TOKEN)
+    assert json.loads(gone.output) == {"keyid": keyid, "revoked": True}
     result = run("revoke", keyid, *at, "--token", TOKEN)
     assert isinstance(result.exception, ProblemError)
 

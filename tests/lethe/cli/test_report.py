@@ -1,5 +1,6 @@
 """`lethe report`: what is asked of the service, and a report counted again from a mirror."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +79,15 @@ def test_figures_are_counted_again_from_a_mirror(mirror: Path, tmp_path: Path) -
     done = run("verify", file, "--log-key", key, "--log", mirror)
     assert done.exit_code == 0, done.output
     assert "are those that the log's entries give" in done.output
+    done = run("verify", file, "--log-key", key, "--log", mirror, "--json")
+    said = json.loads(done.output)
+    assert (said["result"], said["counted_again"]) == ("PASS", True)
+    assert said["figures"] == json.loads(REPORT)["figures"]
     file.write_bytes(REPORT.replace(b'"received":2', b'"received":1'))
     done = run("verify", file, "--log-key", key, "--log", mirror)
     assert done.exit_code == 1
     assert "the figures are not those" in done.output
+    done = run("verify", file, "--log-key", key, "--log", mirror, "--json")
+    assert (done.exit_code, json.loads(done.output)["result"]) == (1, "FAIL")
     done = run("verify", file, "--log-key", key, "--log", tmp_path / "nowhere")
     assert done.exit_code == 1

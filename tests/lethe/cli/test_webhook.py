@@ -102,14 +102,18 @@ def test_an_endpoint_is_shown_with_its_deliveries(service: Service) -> None:
 
 def test_acts_on_an_endpoint(service: Service) -> None:
     assert "1 notice will be sent again" in run("replay", "wh_1").stdout
+    assert json.loads(run("replay", "wh_1", "--json").stdout) == {"waiting": 1}
     assert run("replay", "wh_1", "--delivery", "msg_1").exit_code == 0
-    assert [json.loads(body)["delivery"] for _, _, body in service.seen] == [None, "msg_1"]
+    sent = [json.loads(body)["delivery"] for _, _, body in service.seen]
+    assert sent == [None, None, "msg_1"]
     failed = run("test", "wh_1")
     assert (failed.exit_code, failed.stdout) == (1, "failed: 500\n")
     assert json.loads(run("test", "wh_1", "--json").stdout) == SENT
     for act in ("disable", "enable"):
         assert "wh_1" in run(act, "wh_1").stdout
+        assert json.loads(run(act, "wh_1", "--json").stdout)["id"] == "wh_1"
     assert run("remove", "wh_1").stdout == "removed wh_1\n"
+    assert json.loads(run("remove", "wh_1", "--json").stdout)["id"] == "wh_1"
     assert service.seen[-1][:2] == ("DELETE", "/v1/webhooks/wh_1")
 
 

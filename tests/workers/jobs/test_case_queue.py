@@ -28,7 +28,7 @@ from models import Case, ErasureRequest, Model
 from models.database.types import utcnow
 from tests.installation import Installation
 from tests.workers.jobs.test_cases import opened, person
-from tests.workers.jobs.test_people import ANN, BOB, named
+from tests.workers.jobs.test_people import ANN, BOB, named, write
 
 
 @pytest.fixture
@@ -102,6 +102,13 @@ def test_it_is_sorted_by_days_left_in_pages_that_overlap_nowhere(queue: Installa
     assert len(found(queue, due_within=1)) == 2
     move(queue, seen[0], state="paused", paused_at=now)
     assert found(queue, overdue=True) == []  # its clock stands still
+
+
+def test_the_list_opens_nothing_that_is_sealed(queue: Installation) -> None:
+    """A scope that nobody can open any more hides no deadline, and long lists are quick."""
+    listed = found(queue)
+    write(queue, "UPDATE erasure_requests SET scope = 'damaged'")
+    assert found(queue) == listed
 
 
 def test_an_unknown_filter_or_value_is_an_error(installation: Installation) -> None:

@@ -126,6 +126,8 @@ def test_from_an_address_to_a_verified_answer(operator: Operator, tmp_path: Path
     passed = operator.run(case, *arguments, "--certificate", str(file))
     assert passed.exit_code == 0, passed.output
     assert passed.stdout.startswith("PASS")
+    told = json.loads(operator.run(case, *arguments, "--json").stdout)
+    assert (told["result"], told["answer"]["case"]) == ("PASS", ref)
     failed = operator.run(case, *arguments, "--certificate", str(pem))
     assert (failed.exit_code, failed.stdout[:4]) == (1, "FAIL")
     closed = operator.run(case, "close", ref)

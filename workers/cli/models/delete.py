@@ -2,7 +2,7 @@
 
 import click
 
-from lethe.cli.options import service_url
+from lethe.cli.options import as_json, count, print_json, service_url
 from workers.cli import service
 
 
@@ -10,7 +10,8 @@ from workers.cli import service
 @service_url
 @click.argument("ref")
 @click.option("--yes", is_flag=True, help="Delete without asking.")
-def delete(url: str, ref: str, yes: bool) -> None:
+@as_json
+def delete(url: str, ref: str, yes: bool, as_json: bool) -> None:
     """Delete the model REF for good: all versions, rows, keys and identities.
 
     Its log entries and certificates remain and stay verifiable. REF is never used again.
@@ -20,7 +21,12 @@ def delete(url: str, ref: str, yes: bool) -> None:
         model = operator.model(ref)
         if not yes:
             versions = sum(1 for _ in operator.versions(ref))
-            click.echo(f"{ref} is {model['state']} and has {versions} versions.")
-            click.confirm("Delete it for good, with all rows, keys and files?", abort=True)
+            said = f"{ref} is {model['state']} and has {count(versions, 'version')}."
+            click.echo(said, err=as_json)
+            question = "Delete it for good, with all rows, keys and files?"
+            click.confirm(question, abort=True, err=as_json)
         deleted = operator.delete_model(ref)
+    if as_json:
+        print_json(deleted)
+        return
     click.echo(f"deleted {ref}: log entry {deleted['log_index']}")

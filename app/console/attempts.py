@@ -1,0 +1,28 @@
+"""Failed sign-ins are limited for each client: by token, and at the organisation's provider."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fastapi import Request
+
+from app.api.http.attempts import Bound, Limits, client_of, of_client
+from lethe.errors import LetheError
+
+FAILED = Bound("failed sign-ins", 20, 900.0)
+
+
+@contextmanager
+def counted(request: Request, failure: type[LetheError]) -> Iterator[None]:
+    """Refuse the block to a client that failed too often; count it if it ends in `failure`.
+
+    Raises:
+        AttemptsError: It did. Nothing of what it sent was looked at.
+    """
+    limits: Limits = request.app.state.sign_ins
+    client = of_client(FAILED, client_of(request))
+    limits.check(*client)
+    try:
+        yield
+    except failure:
+        limits.take(*client)
+        raise
