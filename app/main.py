@@ -35,6 +35,7 @@ from app.api.http.attempts import Limits
 from app.api.http.calls import Calls
 from app.api.http.limits import BodyLimit, PlainTargets
 from app.api.http.parsing import Parsing
+from app.api.http.rates import Rates
 from app.console import routes as console
 from app.notices.stream import Streams
 from app.protocols.drp import routes as drp
@@ -107,6 +108,7 @@ def create_app(services: Services | None = None) -> FastAPI:
     app.state.opendsr = load_processor(opened.settings)
     app.state.streams = Streams()
     app.state.sign_ins = Limits()
+    app.state.rates = Rates(opened.settings.calls_per_minute)
     app.state.parsing = Parsing(opened.settings.max_parsed_at_once)
 
     def known(header: str) -> bool:

@@ -362,6 +362,19 @@ class CallbackLimitError(LetheError):
     slug, title, status = "callback-limit", "Too many callbacks", 429
 
 
+class RateLimitError(LetheError):
+    """A key or token made as many calls in a minute as it may."""
+
+    slug, title, status = "rate-limit", "Too many calls", 429
+
+    def __init__(self, most: int, wait: int) -> None:
+        super().__init__(
+            f"this key or token may make {most} calls a minute: send again in {wait} s, or ask "
+            "the operator for more (LETHE_CALLS_PER_MINUTE)"
+        )
+        self.retry_after = wait
+
+
 class NotReadyError(LetheError):
     """A part of the service is not ready."""
 

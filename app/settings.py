@@ -118,6 +118,11 @@ class Settings(BaseSettings):
         default="UTC",
         description="IANA name of the time zone whose calendar deadlines are counted in.",
     )
+    calls_per_minute: int = Field(
+        default=6000,
+        ge=0,
+        description="Calls a minute of one key or token to one API process; 0: no limit.",
+    )
     max_body_bytes: int = Field(
         default=1_048_576, gt=0, description="Largest JSON request body, in bytes."
     )

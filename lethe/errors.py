@@ -18,7 +18,7 @@ class LetheError(Exception):
     slug: ClassVar[str] = "internal"
     title: ClassVar[str] = "Internal error"
     status: ClassVar[int] = 500
-    retry_after: ClassVar[int | None] = None  # seconds; the Retry-After of the answer
+    retry_after: int | None = None  # seconds; the Retry-After of the answer
 
     def __init__(self, detail: str, **members: str | int | None) -> None:
         super().__init__(detail)

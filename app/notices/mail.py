@@ -17,7 +17,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email.message import EmailMessage
 from email.utils import format_datetime, make_msgid
-from typing import ClassVar
 from urllib.parse import unquote, urlsplit
 
 from app.settings import Settings
@@ -37,7 +36,7 @@ class MailError(LetheError):
     """
 
     slug, title, status = "mail-failed", "The mail was not sent", 503
-    retry_after: ClassVar[int | None] = 60
+    retry_after = 60
 
     def __init__(self, detail: str, *, permanent: bool = False) -> None:
         super().__init__(detail)

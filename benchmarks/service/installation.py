@@ -39,6 +39,7 @@ class Installation:
             "LETHE_DATA_DIR": str(folder / "data"),
             "LETHE_ORIGIN": "localhost/benchmark",
             "LETHE_DECIDE": "at-once",  # nobody reviews here
+            "LETHE_CALLS_PER_MINUTE": "0",  # one key sends all that the service takes
             "LETHE_PUBLIC_URL": PUBLIC,
             **environment,
         }

@@ -18,6 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from app.api.http.forms import feed
+from app.api.http.rates import Rates
 from app.problems import IdempotencyKeyError
 from app.service.access import keys
 from app.service.access.roles import DECIDING, ROLES
@@ -84,14 +85,29 @@ def bearer(*scopes: str) -> Callable[..., BearerToken]:
     """Return a dependency that demands a bearer token of one of `scopes`."""
 
     def check(
+        request: Request,
         services: ServicesDep,
         _: Annotated[None, Security(BEARER)],
         authorization: Annotated[str | None, Header(include_in_schema=False)] = None,
     ) -> BearerToken:
-        with services.reading() as session:
-            return keys.authorise(session, authorization, scopes)
+        return _authorise(request, services, authorization, scopes)
 
     return check
+
+
+def _authorise(
+    request: Request, services: Services, authorization: str | None, scopes: tuple[str, ...]
+) -> BearerToken:
+    with services.reading() as session:
+        token = keys.authorise(session, authorization, scopes)
+    count_call(request, f"token {token.name}")
+    return token
+
+
+def count_call(request: Request, caller: str) -> None:
+    """Count a call of a key or token. Raises RateLimitError if it is one too many."""
+    rates: Rates = request.app.state.rates
+    rates.take(caller)
 
 
 Operator = Depends(bearer("operator"))
@@ -203,7 +219,8 @@ async def _read(
 async def _verify(request: Request, services: Services) -> tuple[SignedBy, KnownKey]:
     """Verify the head by a key in memory, or else, in a thread, by the key's row.
 
-    The key's role is the caller's to check, once the nonce cannot be used again.
+    The call counts. The key's role is the caller's to check, once the nonce cannot be used
+    again.
     """
     used: list[KnownKey] = []
 
@@ -229,6 +246,8 @@ async def _verify(request: Request, services: Services) -> tuple[SignedBy, Known
         signed = verify(services.keys.known)
     except (KeyUnknownError, SignatureInvalidError):  # not read yet, or another one since
         signed = await run_in_threadpool(verify_by_row)
+    # Before its nonce is spent: what is refused here may be sent again as it is.
+    count_call(request, f"key {signed.keyid}")
     return signed, used[0]
 
 
@@ -243,11 +262,7 @@ async def withdrawer(
     if "signature" in request.headers or authorization is None:
         return await _requester(request, services, signature)
 
-    def authorise() -> BearerToken:
-        with services.reading() as session:
-            return keys.authorise(session, authorization, DECIDING)
-
-    return await run_in_threadpool(authorise)
+    return await run_in_threadpool(_authorise, request, services, authorization, DECIDING)
 
 
 def _spend(services: Services, signed: SignedBy, role: Role) -> None:

@@ -84,8 +84,9 @@ _SIGNED: tuple[Problem, ...] = (
     s.DigestMismatchError,
     s.KeyUnknownError,
     s.KeyNotEntitledError,
+    p.RateLimitError,
 )
-_BEARER: tuple[Problem, ...] = (p.UnauthorizedError, p.ForbiddenError)
+_BEARER: tuple[Problem, ...] = (p.UnauthorizedError, p.ForbiddenError, p.RateLimitError)
 _ANY: tuple[Problem, ...] = (
     p.BadCursorError,
     p.DatabaseUnavailableError,

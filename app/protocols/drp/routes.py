@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 from uuid import UUID, uuid4
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import ValidationError
 
 from app.api.http import problems
-from app.api.http.deps import ServicesDep
+from app.api.http.deps import ServicesDep, count_call
 from app.counters import REFUSED
 from app.problems import CallbackTargetError, DrpAgentError, DrpError, NotFoundError
 from app.protocols.callbacks import check_urls, follow
@@ -69,7 +70,8 @@ def refusal(error: LetheError) -> Response:
     body: dict[str, Any] = {"code": str(error.status), "message": error.detail}
     if isinstance(error, DrpError):
         body["fatal"] = True
-    headers = {"retry-after": str(problems.RETRY_AFTER_S)} if error.status == 503 else {}
+    wait = error.retry_after or (problems.RETRY_AFTER_S if error.status == 503 else None)
+    headers = {} if wait is None else {"retry-after": str(wait)}
     return JSONResponse(body, error.status, headers={"cache-control": "no-store", **headers})
 
 
@@ -81,8 +83,19 @@ async def read_body(request: Request) -> bytes:
     return await request.body()
 
 
+def known_agent(
+    request: Request,
+    services: ServicesDep,
+    authorization: Annotated[str | None, Header()] = None,
+) -> tuple[str, Ed25519PublicKey]:
+    """Return the agent whose token came with the call, and its key; count the call."""
+    found = agents.agent_of(services, authorization)
+    count_call(request, f"token {agents.name_of(found[0])}")
+    return found
+
+
 Body = Annotated[bytes, Depends(read_body)]
-Token = Annotated[str | None, Header(alias="authorization")]
+Agent = Annotated[tuple[str, Ed25519PublicKey], Depends(known_agent)]
 
 
 @router.post("/agent/{agent_id}")
@@ -102,9 +115,9 @@ def pair(agent_id: str, body: Body, services: ServicesDep) -> Response:
 
 
 @router.get("/agent/{agent_id}")
-def know(agent_id: str, services: ServicesDep, authorization: Token = None) -> Response:
+def know(agent_id: str, agent_and_key: Agent, services: ServicesDep) -> Response:
     """Say that a token is good (section 2.06)."""
-    agent, _ = agents.agent_of(services, authorization)
+    agent, _ = agent_and_key
     if agent != agent_id:
         return Response(status_code=403)
     return _answer({})
@@ -112,12 +125,12 @@ def know(agent_id: str, services: ServicesDep, authorization: Token = None) -> R
 
 @router.post("/data-rights-request")
 @router.post("/data-rights-request/")
-def exercise(body: Body, services: ServicesDep, authorization: Token = None) -> Response:
+def exercise(body: Body, agent_and_key: Agent, services: ServicesDep) -> Response:
     """Open cases for a person's verified identities (section 2.01).
 
     The same envelope again is the same request: its id is computed from the envelope's hash.
     """
-    agent, key = agents.agent_of(services, authorization)
+    agent, key = agent_and_key
     envelope = open_envelope(body, key)
     expires = _checked(services, envelope.said, agent)
     wanted = Exercise.model_validate(envelope.said)
@@ -138,18 +151,18 @@ def exercise(body: Body, services: ServicesDep, authorization: Token = None) -> 
 
 
 @router.get("/data-rights-request/{request_id}")
-def status(request_id: str, services: ServicesDep, authorization: Token = None) -> Response:
+def status(request_id: str, agent_and_key: Agent, services: ServicesDep) -> Response:
     """Return the status of an agent's own request (section 2.02)."""
-    agent, _ = agents.agent_of(services, authorization)
+    agent, _ = agent_and_key
     return _status(services, AgentRequest(PROTOCOL, agents.name_of(agent), request_id))
 
 
 @router.delete("/data-rights-request/{request_id}")
 def revoke(
-    request_id: str, body: Body, services: ServicesDep, authorization: Token = None
+    request_id: str, body: Body, agent_and_key: Agent, services: ServicesDep
 ) -> Response:
     """Withdraw a request before a worker begins (section 2.04)."""
-    agent, key = agents.agent_of(services, authorization)
+    agent, key = agent_and_key
     envelope = open_envelope(body, key)  # its reason may name the person, and is not kept
     business = services.settings.drp_business_id
     expires = check_withdrawal(envelope.said, agent, business, datetime.now(UTC))

@@ -1,0 +1,119 @@
+"""A key or token that calls too often is told when to come back; others are not slowed down."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.api.http import rates
+from app.api.http.rates import Rates
+from app.ledger.sequencer import Ledger
+from app.problems import RateLimitError
+from app.settings import Settings
+from tests.app.api.test_requests import problem
+from tests.installation import Installation, install, make_token
+from tests.small import MODEL
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def taken(limits: Rates, caller: str = "a") -> bool:
+    try:
+        limits.take(caller)
+    except RateLimitError:
+        return False
+    return True
+
+
+def test_a_minutes_calls_may_come_at_once_and_then_one_by_one() -> None:
+    clock = Clock()
+    limits = Rates(3, clock)
+    assert [taken(limits) for _ in range(4)] == [True, True, True, False]
+    assert taken(limits, "b")
+    with pytest.raises(RateLimitError) as refused:
+        limits.take("a")
+    assert refused.value.retry_after == 20
+    clock.now += 20
+    assert [taken(limits), taken(limits)] == [True, False]
+    clock.now += 3600
+    assert [taken(limits) for _ in range(4)] == [True, True, True, False]
+
+
+@given(
+    st.integers(1, 50),
+    st.lists(st.floats(0, 30, allow_nan=False), min_size=1, max_size=200),
+)
+def test_no_minute_has_more_than_twice_the_rate(most: int, pauses: list[float]) -> None:
+    """A burst and what comes back in a minute; told to wait, the caller is let in then."""
+    clock = Clock()
+    limits, times = Rates(most, clock), []
+    for pause in pauses:
+        clock.now += pause
+        try:
+            limits.take("a")
+        except RateLimitError as error:
+            clock.now += error.retry_after or 0
+            limits.take("a")
+        times.append(clock.now)
+    for begin in times:
+        assert sum(begin <= one < begin + rates.MINUTE for one in times) <= 2 * most
+
+
+def test_no_limit_and_a_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert all(taken(Rates(0)) for _ in range(100))
+    monkeypatch.setattr(rates, "MOST_CALLERS", 2)
+    limits = Rates(1, Clock())
+    assert [taken(limits, name) for name in "abca"] == [True] * 4  # a was forgotten
+    assert not taken(limits, "c")
+
+
+@pytest.fixture
+def database_url(sqlite_url: str) -> str:
+    """One kind of database: nothing here is stored."""
+    return sqlite_url
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def slow(settings: Settings, ledger: Ledger, clock: Clock) -> Iterator[Installation]:
+    """A fitted model, at a service that then takes three calls a minute of each caller."""
+    with install(settings) as made:
+        made.ready()
+        made.caller.http.app.state.rates = Rates(3, clock)  # type: ignore[attr-defined]
+        yield made
+
+
+def test_a_key_is_told_when_to_come_back(slow: Installation, clock: Clock) -> None:
+    caller = slow.caller
+    for record in ("r1", "r2", "r3"):
+        assert caller.erase_records(record).status_code == 202
+    size = slow.services.ledger.guard.read().size
+    refused = caller.erase_records("r4", nonce="the-same-nonce-again")
+    problem(refused, 429, "rate-limit")
+    assert refused.headers["retry-after"] == "20"
+    assert slow.services.ledger.guard.read().size == size
+    # Strangers use up nobody's rate, and who operates the service is another caller.
+    assert caller.http.get(f"/v1/models/{MODEL}").status_code == 401
+    assert caller.operator("GET", f"/v1/models/{MODEL}").status_code == 200
+    clock.now += 20
+    # Its nonce was not spent: it may be sent again as it is.
+    assert caller.erase_records("r4", nonce="the-same-nonce-again").status_code == 202
+
+
+def test_a_token_is_counted_by_its_name(slow: Installation) -> None:
+    path = f"/v1/models/{MODEL}"
+    answers = [slow.caller.operator("GET", path).status_code for _ in range(4)]
+    assert answers == [200, 200, 200, 429]
+    other = {"authorization": f"Bearer {make_token(slow.services)}"}
+    assert slow.caller.http.get(path, headers=other).status_code == 200
