@@ -85,6 +85,7 @@ function facts(predicate) {
 function limits(steps) {
   const list = make("ul", null);
   const names = ["limit_keys", "limit_compute", "limit_elsewhere"];
+  if (steps[5].detail.startsWith("none required")) names.unshift("limit_witnesses");
   if (steps[8].detail.startsWith("not checked")) names.unshift("limit_file_evidence");
   if (steps[7].detail.startsWith("not checked")) names.unshift("limit_file_model");
   list.append(...names.map((name) => make("li", say(name))));
@@ -122,11 +123,11 @@ async function answer() {
   let keys;
   try {
     // A text area has no carriage returns, and what is pasted may end in spaces.
-    const [logKey, root] = ["log-key", "trust-root"].map((id) => element(id).value.trim());
-    const trustRoot = root ? new TextEncoder().encode(root) : null;
+    const [logKey, root, policy] = ["log-key", "trust-root", "policy"].map((id) => element(id).value.trim());
+    const [trustRoot, policyFile] = [root, policy && `${policy}\n`].map((text) => text ? new TextEncoder().encode(text) : null);
     // Beside a trust root the log's key may be left out: then the file itself is trusted.
     const known = trustRoot !== null && !logKey ? null : logKey;
-    keys = await readKeys(known, element("issuer-key").value, [], null, null, trustRoot);
+    keys = await readKeys(known, element("issuer-key").value, [], policyFile, null, trustRoot);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     return () => showProblem("no_keys", error.message);

@@ -18,6 +18,14 @@ from lethe.web import page as pages
 from lethe.words.texts import Language, texts
 from tests.browser.chromium import DRIVEN
 from tests.lethe.certificates.build import BEFORE, Certified, Office
+from tests.lethe.certificates.test_verify import (
+    CERTIFIED,
+    FIRST,
+    SECOND,
+    THIRD,
+    TWO_OF_THREE,
+    cosigned,
+)
 from tests.lethe.report.pdfs import needs_pdf
 
 pytestmark = DRIVEN
@@ -134,6 +142,30 @@ def test_an_authentic_certificate_of_a_failure_is_not_good(
     tab.set_input_files("#file", str(directory / "failed.json"))
     assert "NOT confirmed" in verdict(tab)
     assert tab.locator(".verdict.good").count() == 0
+
+
+def test_a_witness_policy_is_asked_of_the_certificate(opened: Open, tmp_path: Path) -> None:
+    page = pages.alone(CERTIFIED.log.vkey, public_pem(CERTIFIED.issuer))
+    (tmp_path / "verify.html").write_text(page, encoding="utf-8")
+    for name, signers in (("two.json", (FIRST, THIRD)), ("one.json", (SECOND,))):
+        (tmp_path / name).write_bytes(cosigned(*signers))
+    tab = opened(f"file://{tmp_path}/verify.html")
+    tab.set_input_files("#file", str(tmp_path / "one.json"))
+    assert verdict(tab) == "The certificate is authentic."
+    assert "no witness policy was given" in tab.inner_text("#answer")
+    tab.fill("#policy", TWO_OF_THREE)
+    tab.set_input_files("#file", str(tmp_path / "two.json"))
+    tab.wait_for_function(
+        "() => document.body.innerText.includes('2 of 3 witnesses of the policy signed')"
+    )
+    assert verdict(tab) == "The certificate is authentic."
+    assert "no witness policy was given" not in tab.inner_text("#answer")
+    tab.set_input_files("#file", str(tmp_path / "one.json"))
+    tab.wait_for_function("() => document.body.innerText.includes('which is not its quorum')")
+    assert "could not be confirmed" in verdict(tab)
+    tab.fill("#policy", "witness of nothing")
+    tab.click("button")
+    tab.wait_for_function("() => document.body.innerText.includes('keys cannot be used')")
 
 
 class _Pages(BaseHTTPRequestHandler):
