@@ -7,7 +7,7 @@ model before and after the deletion of a single record can compute that record.
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import case
+from sqlalchemy import ScalarSelect, case
 from sqlmodel import Session, and_, col, or_, select
 from sqlmodel.sql.expression import SelectOfScalar
 
@@ -36,12 +36,14 @@ _UNITS = {
 }
 
 
-def head_of_queue(session: Session, model_id: int, now: datetime | None = None) -> Job | None:
+def head_of_queue(
+    session: Session, model_id: int | ScalarSelect[int], now: datetime | None = None
+) -> Job | None:
     """Return the job whose turn it is: the oldest unfinished one that is not parked.
 
     A job that was begun precedes an older one that has returned from parking: until what
-    was executed is certified, nothing else may change the model. now: the database's time,
-    where the caller has asked for it.
+    was executed is certified, nothing else may change the model. model_id: or a query for it.
+    now: the database's time, where the caller has asked for it.
     """
     now = now or clock(session)
     begun = or_(
@@ -53,7 +55,7 @@ def head_of_queue(session: Session, model_id: int, now: datetime | None = None) 
     return session.exec(query).first()
 
 
-def _open(model_id: int) -> SelectOfScalar[Job]:
+def _open(model_id: int | ScalarSelect[int]) -> SelectOfScalar[Job]:
     return select(Job).where(
         Job.model_id == model_id,
         col(Job.done_at).is_(None),

@@ -213,8 +213,8 @@ class ArtifactStore:
         Call it outside of any transaction. A file removed before a rollback would be lost, so
         only what is committed counts. A crash before the rows are marked repeats the removal.
         """
-        unlinked = 0
-        while owed := _owed(engine):
+        unlinked, owed = 0, _owed(engine)
+        while owed:
             for artifact_id in owed:
                 # Another process may remove it at the same time.
                 self._path(artifact_id).unlink(missing_ok=True)
@@ -226,6 +226,7 @@ class ArtifactStore:
                 marked = update(Artifact).where(col(Artifact.id).in_(owed))
                 connection.execute(marked.values(unlinked_at=clock(connection)))
             unlinked += len(owed)
+            owed = _owed(engine) if len(owed) == CHUNK else []
         return unlinked
 
     def unlink_orphans(self, engine: Engine, grace: timedelta = GRACE) -> int:

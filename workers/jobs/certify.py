@@ -71,7 +71,6 @@ def run(services: Services, job_id: str) -> None:
     with leased(services, job_id, "certify") as lease:
         if lease is None:
             return
-        job = load_job(services, lease)
         key, keyid, keys = signing_issuer(services.settings, services.ledger)
 
         def sign(session: Session, judgement: Passed) -> Signed:
@@ -83,6 +82,7 @@ def run(services: Services, job_id: str) -> None:
 
         try:
             with services.reading() as session:
+                job = load_job(services, session, lease)
                 row = session.exec(select(Job).where(Job.id == lease.job_id)).one()
                 behind = queued_behind(session, lease.job_id, "certify")
                 others = behind if lease.tries == 1 else []

@@ -7,6 +7,8 @@ the model's row that was compared with the log, and by no other reading of it.
 
 from dataclasses import replace
 
+from sqlmodel import Session
+
 from app.ledger.transaction import Transaction
 from app.reconcile.judgement import is_executed
 from app.reconcile.model_events import request_events
@@ -41,12 +43,14 @@ def run(services: Services, job_id: str) -> None:
     with leased(services, job_id, "execute") as lease:
         if lease is None:
             return
-        job = load_job(services, lease)
+        executed = False
         try:
             with services.reading() as session:
-                model = as_registered(services.ledger, session, lease.model_id)
-            job = JobContext(services, lease, model)
-            if lease.kind == "erase" and lease.attempt == 1 and _is_executed(job):
+                job = load_job(services, session, lease)
+                as_registered(services.ledger, session, lease.model_id)  # the same object
+                if lease.kind == "erase" and lease.attempt == 1:
+                    executed = _is_executed(job, session)
+            if executed:
                 # Its rows are gone and what came of it may be refuted: nothing is tried on it.
                 endings.give_up(job, EXECUTED)
             elif lease.kind == "erase" and lease.attempt > 1:
@@ -83,9 +87,8 @@ def _begin(job: JobContext) -> None:
         erase(job)
 
 
-def _is_executed(job: JobContext) -> bool:
-    with job.services.reading() as session:
-        ref = session.get_one(ErasureRequest, job.lease.request_id).ref
+def _is_executed(job: JobContext, session: Session) -> bool:
+    ref = session.get_one(ErasureRequest, job.lease.request_id).ref
     return is_executed(request_events(job.services.ledger, ref))
 
 
@@ -104,11 +107,7 @@ def erase(job: JobContext) -> None:
     members = batch.collect(job)
     if not members:  # parked: a client must answer first
         return
-    assert lease.request_id is not None
-    with services.reading() as session:
-        # What goes with a block that a person decided to remove goes with it or not at all.
-        together = bool(dropped_subjects(session, lease.request_id))
-    if len(members) > 1 and not together:
+    if len(members) > 1 and not _goes_together(job):
         try:
             _execute(job, members)
             PACE.note(lease, len(members))
@@ -122,6 +121,13 @@ def erase(job: JobContext) -> None:
     except AnswerError as error:
         release = error.release
         services.ledger.transact(lambda tx: releases.ask_anew(job, tx, release))
+
+
+def _goes_together(job: JobContext) -> bool:
+    """Return whether a person decided to remove a block: what goes with it goes now or not."""
+    assert job.lease.request_id is not None
+    with job.services.reading() as session:
+        return bool(dropped_subjects(session, job.lease.request_id))
 
 
 def _execute(job: JobContext, members: list[BatchMember]) -> None:

@@ -61,9 +61,9 @@ def run(services: Services, job_id: str) -> None:
     with leased(services, job_id, "verify") as lease:
         if lease is None:
             return
-        job = load_job(services, lease)
         try:
             with services.reading() as session:
+                job = load_job(services, session, lease)
                 row = session.exec(select(Job).where(Job.id == lease.job_id)).one()
                 case = load(services, session, row)
                 kind = family.of(case.model)

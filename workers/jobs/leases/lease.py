@@ -57,10 +57,9 @@ class JobContext:
     model: Model
 
 
-def load_job(services: Services, lease: Lease) -> JobContext:
+def load_job(services: Services, session: Session, lease: Lease) -> JobContext:
     """Return a leased job with its model's row as it is stored, whatever the log says of it."""
-    with services.reading() as session:
-        return JobContext(services, lease, session.get_one(Model, lease.model_id))
+    return JobContext(services, lease, session.get_one(Model, lease.model_id))
 
 
 def held_job(tx: Transaction, lease: Lease) -> Job:

@@ -129,13 +129,11 @@ def _whose_turn(
     services: Services, session: Session, job_id: str, stage: str, now: datetime
 ) -> Job | None:
     """Return a job that may be taken at this stage now, None if it is not its turn."""
-    job = session.exec(select(Job).where(Job.id == job_id)).first()
-    if job is None or job.stage != stage or job.done_at is not None:
+    own = select(col(Job.model_id)).where(Job.id == job_id).scalar_subquery()
+    job = head_of_queue(session, own, now)
+    if job is None or (job.id, job.stage) != (job_id, stage):
         return None
     if job.lease_until is not None and job.lease_until > now:
-        return None
-    head = head_of_queue(session, job.model_id, now)
-    if head is None or head.id != job.id:
         return None
     if session.get_one(Model, job.model_id).state == "quarantined" and job.kind != MEND:
         return None
