@@ -75,7 +75,7 @@ def test_a_model_is_held_from_its_page(desk: Desk) -> None:
     ],
 )
 def test_bad_input_places_nothing(desk: Desk, fields: dict[str, str], status: int) -> None:
-    page = desk.browser().send(f"{PAGE}/place", f"{PAGE}/place", **fields)
+    page = desk.browser().send(f"{PAGE}/place", f"{PAGE}/place", None, **fields)
     assert page.status_code == status
     assert "<script>" not in page.text.partition("<main")[2]
     assert stored(desk) == []
