@@ -52,7 +52,7 @@ test-browser: $(STAMPS)/dev $(STAMPS)/browser ## the pages in a browser, axe too
 	$(BIN)/python -m pytest -n 2 $(BY_FILE) -m "full or not full" tests/browser $(ARGS)
 
 screenshots: $(STAMPS)/dev $(STAMPS)/browser ## renew the pictures of pages in docs/images
-	LETHE_TEST_SCREENSHOTS=docs/images $(BIN)/python -m pytest -n 0 -m "full or not full" tests/browser/test_desk.py -k files
+	LETHE_TEST_SCREENSHOTS=docs/images $(BIN)/python -m pytest -n 0 -m "full or not full" tests/browser/test_desk.py tests/browser/test_decisions.py -k "files or curves"
 
 test-repeats: $(STAMPS)/dev ## every case on the second database: half an hour, not in .ci/run
 	$(BIN)/python -m pytest -n 2 $(BY_FILE) -m "repeats and not slow and not redteam" $(ARGS)

@@ -16,7 +16,7 @@ WIDTH, HEIGHT = 640, 220
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 14, 34  # around the plotted area
 SPAN, SPAN_HEIGHT = 260, 28  # of one interval
 _COMPARES = re.compile(r"(below|above|between|at most|at least) ")
-_NUMBER = re.compile(r"(?<![\w.])-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_NUMBER = re.compile(r"(?<![\w.])-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?!\.?\w)")
 
 
 @dataclass(frozen=True, slots=True)

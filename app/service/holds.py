@@ -34,6 +34,7 @@ from lethe.log.entries import COMMITMENT_KEY_SIZE
 from models import Case, ErasureRequest, LegalHold, Model
 
 ENDED = "its retention has ended: there is nothing left that a hold could keep"
+UNKNOWN = "no hold has this id: see `lethe hold list`"
 UNSIGNED = (
     "the log does not have who placed this hold: run `lethe log fsck`, and restore legal_holds "
     "from a backup"
@@ -80,7 +81,7 @@ def release(services: Services, hold_id: str, by: str) -> HoldView:
     def effect(tx: Transaction) -> HoldView:
         hold = tx.session.get(LegalHold, hold_id)
         if hold is None:
-            raise NotFoundError("no hold has this id: see `lethe hold list`")
+            raise NotFoundError(UNKNOWN)
         if hold.released_at is not None:
             raise ConflictError("this hold was released before")
         logged = hold_events(services.ledger).get(hold_id, [])
@@ -107,6 +108,14 @@ def page(session: Session, after: str | None, limit: int, *, released: bool) -> 
     if not released:
         query = query.where(col(LegalHold.released_at).is_(None))
     return page_of(session, query, LegalHold.id, after, limit, show)
+
+
+def find(session: Session, hold_id: str) -> HoldView:
+    """Return a hold, also one that was released. Raises NotFoundError: there is none."""
+    hold = session.get(LegalHold, hold_id)
+    if hold is None:
+        raise NotFoundError(UNKNOWN)
+    return show(hold)
 
 
 def show(hold: LegalHold) -> HoldView:

@@ -38,6 +38,7 @@ class Office:
     waiting: str
     answered: str
     installation: Installation
+    holds: tuple[str, ...]
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +72,13 @@ def office(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> I
         approved = caller.http.post(f"/v1/cases/{refs[0]}/approve", headers=header)
         assert approved.status_code == 200, approved.text
         installation.drain()
+        held = caller.operator(
+            "POST", "/v1/holds", json={"ref": "small", "reason": "a lawsuit"}
+        )
+        assert held.status_code == 201, held.text
+        holds = (held.json()["id"],)
         with serving(caller.http.app) as address:
-            yield Office(address, tokens, refs[1], refs[0], installation)
+            yield Office(address, tokens, refs[1], refs[0], installation, holds)
 
 
 @contextmanager
@@ -130,6 +136,9 @@ def pages(tab: Any, office: Office) -> list[str]:
         "",
         "/open",
         "/search",
+        "/holds",
+        f"/holds/place?ref={office.waiting}",
+        *(f"/holds/{one}/release" for one in office.holds),
         "/models",
         "/models/small",
         "/log",

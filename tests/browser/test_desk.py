@@ -55,7 +55,7 @@ class Desk:
         tab.fill("#email", email)
         tab.check("#mail-gdpr")
         tab.check("#mail-sure")
-        shot(tab, "intake-ask")
+        shot(tab, "intake-ask", full_page=True)
         tab.click("text=Send me a code")
         tab.wait_for_selector("#code")
         until(lambda: len(self.box.codes) > before, "the code", self.service.api)
@@ -88,11 +88,14 @@ class Desk:
         return str(tab.inner_text("main"))
 
 
-def shot(tab: Any, name: str) -> None:
-    """Renew a picture of the documentation, if `make screenshots` asks for it."""
+def shot(tab: Any, name: str, **how: Any) -> None:
+    """Renew a picture of the documentation, if `make screenshots` asks for it.
+
+    tab: a page, or a part of one. how: of a page, that it is shown whole.
+    """
     if folder := os.environ.get("LETHE_TEST_SCREENSHOTS"):
         path = Path(folder) / f"{name}.png"
-        tab.screenshot(path=str(path), full_page=True)
+        tab.screenshot(path=str(path), **how)
         with Image.open(path) as whole:
             few = whole.convert("RGB").quantize(64)  # a tenth of the bytes
         few.save(path, optimize=True)
@@ -159,10 +162,10 @@ def test_from_a_mail_address_to_the_report(desk: Desk, tmp_path: Path) -> None:
 
     code = desk.ask(GONE)
     officer.goto(f"{desk.service.base_url}/console")
-    shot(officer, "console-queue")
+    shot(officer, "console-queue", full_page=True)
     desk.open_waiting()
     desk.decide("Extend the deadline", "complexity")
-    shot(officer, "console-case")
+    shot(officer, "console-case", full_page=True)
     assert "We need more time." in desk.follow(code)
     desk.decide("Approve")
 
@@ -171,7 +174,7 @@ def test_from_a_mail_address_to_the_report(desk: Desk, tmp_path: Path) -> None:
         return "confirmed by a certificate" in person.inner_text("main")
 
     until(certified, "the certificate", desk.service.worker)
-    shot(person, "intake-case")
+    shot(person, "intake-case", full_page=True)
     pdf = saved(person, "text=Save it as PDF", tmp_path / "certificate.pdf")
     assert pdf.startswith(b"%PDF-")
     bundle = saved(person, "button:has-text('Save the file')", tmp_path / "certificate.json")
@@ -185,7 +188,7 @@ def test_from_a_mail_address_to_the_report(desk: Desk, tmp_path: Path) -> None:
     officer.reload()
     officer.click("tbody a[href*=certificates]")
     officer.wait_for_selector("#checks")
-    shot(officer, "console-certificate")
+    shot(officer, "console-certificate", full_page=True)
     assert saved(officer, "a[href$=bundle]", tmp_path / "officer.json") == bundle
 
     officer.click("nav >> text=Reports")

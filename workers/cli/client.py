@@ -106,7 +106,7 @@ def contribute(
             else:
                 body = _table_body(data, columns, manifest)
             sent = service.contribute(ref, body, add_back=add_back)
-            click.echo(f"{sent['id']}  {sent['rows']} rows")
+            click.echo(f"{sent['id']}  {count(sent['rows'], 'row')}")
             return
         inputs = read_rows(data, columns, people=True)
         rows = with_features(inputs, manifest, named_extractor(data))
@@ -115,7 +115,8 @@ def contribute(
                 rows, rows.owned(*owner), manifest, form=form, rank=rank, kind=kind
             )
             sent = service.contribute(ref, message, add_back=add_back)
-            click.echo(f"{sent['id']}  {sent['rows']} rows in {len(message):,} bytes")
+            taken = count(sent["rows"], "row")
+            click.echo(f"{sent['id']}  {taken} in {len(message):,} bytes")
             for warning in sent["warnings"]:
                 click.echo(f"warning: {warning}", err=True)
 

@@ -61,6 +61,14 @@ def test_what_is_no_interval_is_not_drawn(interval: tuple[str, str] | None) -> N
     assert words.value is None
 
 
+@pytest.mark.parametrize("digest", ["87e5e799f2a91258", "2c7cbf04", "12e3", "1234abcd", "5.4f"])
+def test_a_digest_is_no_number(digest: str) -> None:
+    """`87e5e799…` begins like 87e5 and is drawn nowhere."""
+    found = plots.interval(check(f"{digest}ff (SHA-256)", ("0", "8.68E-19"), None))
+    assert found is not None
+    assert found.value is None
+
+
 def named(name: str, value: str, interval: tuple[str, str] | None) -> CheckPart:
     return CheckPart(1, name, "AUC", value, interval, None, True)
 

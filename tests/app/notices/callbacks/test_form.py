@@ -14,6 +14,7 @@ from lethe.client import NoticeError, verify_callback
 from tests.app.notices.callbacks.conftest import call_back, callbacks, erase, sent
 from tests.app.notices.conftest import pass_time, rows
 from tests.app.notices.receiver import Receiver
+from tests.docs.markdown import blocks
 from tests.installation import Installation
 from tests.workers.jobs.test_review import other
 
@@ -66,6 +67,21 @@ def test_a_requester_is_told_that_its_request_is_certified(
     call_back(ready)
     assert len(receiver.seen) == 1
     ready.check()
+
+
+def test_the_program_of_the_page_verifies_a_callback(
+    ready: Installation, receiver: Receiver, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (page,) = [one for one in blocks("docs/notices.md", "python") if "verify_callback" in one]
+    program: dict[str, Any] = {}
+    exec(page, program)
+    ref = erase(ready, receiver, "r5")["ref"]
+    ready.drain()
+    call_back(ready)
+    [(headers, body)] = receiver.seen
+    assert program["handle"](key_of(ready), headers, body) == 204
+    assert f"{ref} is now certified" in capsys.readouterr().out
+    assert program["handle"](key_of(ready), headers, body + b" ") == 401
 
 
 def test_each_state_that_lasts_is_told(installation: Installation, receiver: Receiver) -> None:
