@@ -356,13 +356,15 @@ def _explain_missing(
         raise ContributionPendingError(
             "rows contributed to this model are still being learned: try again in a minute"
         )
-    if scope.records is not None and is_bound(key):
-        missing = set(_missing(session, model, key, scope.records))
-        places = [place for place, one in enumerate(scope.records, 1) if one in missing]
+    unknown = "the scope names data that this model's training set does not hold: check the ids"
+    if scope.records is None:
+        raise UnknownRecordError(unknown)
+    missing = set(_missing(session, model, key, scope.records))
+    places = [place for place, one in enumerate(scope.records, 1) if one in missing]
+    if is_bound(key):
         raise _not_entitled(places)
-    raise UnknownRecordError(
-        "the scope names data that this model's training set does not hold: check the ids"
-    )
+    # A key that reaches every record learns of each by a preview: places tell nothing more.
+    raise UnknownRecordError(unknown, places=named_places(places))
 
 
 def _erased_by(

@@ -17,7 +17,7 @@ from lethe.cli.text.waiting import on_terminal
 if TYPE_CHECKING:
     from workers.data.opening import OpenedData, Progress
     from workers.data.raw import Raw
-    from workers.data.tables.labelled import Roles
+    from workers.data.tables.labelled import LabelledTable, Roles
     from workers.secure_sum.local import LocalRows
 
 DATA = click.Path(exists=True, path_type=Path)
@@ -142,24 +142,53 @@ def open_rows(data: Path | None, options: Mapping[str, Any]) -> "OpenedData":
         DatasetError: As `workers.data.opening.open_data` and `workers.sql.query_table`.
         click.UsageError: Neither is given, or both are.
     """
-    from workers.data.opening import open_data, open_table
+    from workers.data.opening import open_data, opened
+
+    if data is None or reads_table(data, options):
+        return opened(*open_labelled(data, options))
+    return open_data(data, roles_of(options))
+
+
+def reads_table(data: Path, options: Mapping[str, Any]) -> bool:
+    """Return whether `open_labelled` is to open DATA, or to refuse it beside a query."""
+    from workers.data.opening import is_table
+
+    return is_table(data) or options.get("query") is not None
+
+
+def open_labelled(
+    data: Path | None, options: Mapping[str, Any], **changes: Any
+) -> "tuple[LabelledTable, tuple[str, ...]]":
+    """Return the labelled rows of a table or query, and its columns that no option names.
+
+    changes: what a kind of model makes of `Roles`, such as numbers. A bar on a terminal moves
+    while rows are read.
+
+    Raises:
+        DatasetError: As `workers.data.opening.open_data` and `workers.sql.query_table`.
+        click.UsageError: Neither is given, or both are.
+    """
+    from workers.data.opening import check_installed, label_table, read_labelled
 
     sql, query = options.get("sql"), options.get("query")
     if data is not None and query is not None:
         raise click.UsageError("give DATA or --query, not both")
     if data is None and (sql is None or query is None):
         raise click.UsageError("give DATA, or --sql URL with --query SELECT")
-    roles = roles_of(options)
+    check_installed()
+    from workers.data.tables.labelled import Roles
+
+    roles = replace(roles_of(options) or Roles(), **changes)
     if data is not None:
         with reading(f"reading {data.name}") as progress:
-            return open_data(data, roles, progress=progress)
+            return read_labelled(data, roles, progress=progress)
     from workers.sql import query_table
 
     assert sql is not None
     assert query is not None
     with reading("reading rows") as progress:
         table = query_table(sql, query, progress=progress)
-    return open_table(table, roles)
+    return label_table(table, roles)
 
 
 def read_rows(data: Path, options: Mapping[str, Any], *, people: bool = False) -> "LocalRows":

@@ -27,8 +27,9 @@ class Taken:
     """What was taken of the data, for a person: names of columns and counts, no value.
 
     features, unused: columns of a table, and how many an .npz has. label: its column, empty
-    for an .npz. unlabelled: rows that were left out. held_out: rows, and by what they were
-    chosen. one_client: no column says whom a row comes from.
+    for an .npz or where rows need none; without classes it holds numbers. unlabelled: rows
+    that were left out. held_out: rows, and by what they were chosen. one_client: no column
+    says whom a row comes from.
     """
 
     rows: int
@@ -46,14 +47,25 @@ class Taken:
         if isinstance(self.features, int):
             features = counted(self.features, "feature")
         else:
-            features = f"{counted(len(self.features), 'feature')}: {_some(self.features)}"
+            features = f"{counted(len(self.features), 'feature')}: {some(self.features)}"
         found = [f"{counted(self.rows, 'row')}, {features}"]
         name = f"label {self.label}" if self.label else "label"
-        found.append(f"{name}: {len(self.classes):,} classes, {_some(self.classes)}")
+        if self.classes:
+            found.append(f"{name}: {len(self.classes):,} classes, {some(self.classes)}")
+        elif self.label:
+            found.append(f"{name}: numbers")
+        return [*found, *self.left()]
+
+    def left(self) -> list[str]:
+        """Return what of the data no model learns, and whose all of it is, if no column says.
+
+        A sentence a line.
+        """
+        found = []
         if self.one_client:
             found.append(f'client: "{ONE_CLIENT}" for every row; --client names a column')
         if self.unused:
-            found.append(f"not used: {_some(self.unused)}")
+            found.append(f"not used: {some(self.unused)}")
         if self.unlabelled:
             found.append(f"left out: {counted(self.unlabelled, 'row')} without a label")
         found.append(f"held out: {counted(self.held_out, 'row')} ({self.chosen_by})")
@@ -134,8 +146,10 @@ def read_labelled(
     return rows, tuple(name for name in names if name not in table.names)
 
 
-def open_table(table: "DataTable", roles: "Roles | None", *, seed: int = 0) -> OpenedData:
-    """Return the rows of a table in memory, such as a query's result.
+def label_table(
+    table: "DataTable", roles: "Roles | None", *, seed: int = 0
+) -> "tuple[LabelledTable, tuple[str, ...]]":
+    """Return what `read_labelled` does, of a table in memory, such as a query's result.
 
     Raises:
         DatasetError: As `open_data`.
@@ -145,13 +159,17 @@ def open_table(table: "DataTable", roles: "Roles | None", *, seed: int = 0) -> O
     wanted = roles or Roles()
     rows = labelled(table, wanted, seed)
     used = set(wanted.chosen(table.names))
-    return opened(rows, tuple(name for name in table.names if name not in used))
+    return rows, tuple(name for name in table.names if name not in used)
 
 
 def opened(rows: "LabelledTable", unused: tuple[str, ...]) -> OpenedData:
     """Return labelled rows as a federation. Raises DatasetError as `DataTable.matrix`."""
-    federation = rows.federation()
-    taken = Taken(
+    return OpenedData(rows.federation(), None, taken(rows, unused))
+
+
+def taken(rows: "LabelledTable", unused: tuple[str, ...]) -> Taken:
+    """Return what was taken of a table. unused: its columns that no role names."""
+    return Taken(
         rows=len(rows.table) + rows.unlabelled,
         label=rows.label,
         classes=rows.label_names,
@@ -162,7 +180,6 @@ def opened(rows: "LabelledTable", unused: tuple[str, ...]) -> OpenedData:
         chosen_by=rows.chosen_by,
         one_client=rows.one_client,
     )
-    return OpenedData(federation, None, taken)
 
 
 def check_installed() -> None:
@@ -181,7 +198,7 @@ def _open_npz(path: Path, roles: "Roles | None", seed: int) -> OpenedData:
         chosen_by = "by is_test"
     else:
         chosen_by = share_name(share)
-    taken = Taken(
+    found = Taken(
         rows=len(federation.labels),
         label="",
         classes=federation.label_names,
@@ -191,9 +208,10 @@ def _open_npz(path: Path, roles: "Roles | None", seed: int) -> OpenedData:
         held_out=int(federation.is_test.sum()),
         chosen_by=chosen_by,
     )
-    return OpenedData(federation, load_extractor(path), taken)
+    return OpenedData(federation, load_extractor(path), found)
 
 
-def _some(names: Sequence[str]) -> str:
+def some(names: Sequence[str]) -> str:
+    """Return names for a person, the first of many."""
     more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
     return ", ".join(names[:MOST_NAMES]) + more

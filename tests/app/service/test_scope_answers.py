@@ -54,11 +54,15 @@ def test_a_bound_key_gets_one_answer_for_all_that_is_not_its_own(
     assert {answer["places"] for answer in answers.values()} == {"2"}  # r6 is its own
 
 
-def test_whoever_may_not_know_is_told_no_place(ready: Installation) -> None:
-    answer = ready.caller.erase_records("r6", "nobody")
+def test_an_unknown_id_of_a_mixed_list_is_named_by_its_place(erased: Installation) -> None:
+    """To keys that reach every record; the id itself is in no problem."""
+    answer = erased.caller.erase_records("r6", "nobody", "r4", "none")
     assert slug(answer) == "record-unknown"
-    assert "places" not in answer.json()
+    assert answer.json()["places"] == "2, 4"
     assert "nobody" not in answer.text
+    # What was erased is no unknown id: whoever asks is told of the request that erased it.
+    assert slug(erased.caller.erase_records("r6", "nobody", "r2")) == "already-erased"
+    assert "places" not in erased.caller.erase({"level": "client", "client": "nobody"}).json()
 
 
 def test_a_bound_key_is_told_what_became_of_its_own(erased: Installation) -> None:

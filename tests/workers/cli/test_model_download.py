@@ -2,25 +2,27 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import model_signing
 import numpy as np
 import onnxruntime
 import pytest
 from click.testing import CliRunner, Result
-from safetensors.numpy import load
+from safetensors.numpy import load, save
 from sqlmodel import Session, select
 
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
 from lethe.client import Client
 from lethe.errors import LetheError
+from lethe.estimators import ExactGaussianNB
 from models import Model
 from tests.installation import Installation, install
 from tests.small import MODEL, rows
 from workers.artifacts import decode_head
 from workers.cli.models import command as model
-from workers.cli.models.download import is_tensors
+from workers.cli.models.download import is_tensors, native_suffix
 
 
 @pytest.fixture
@@ -68,6 +70,21 @@ def test_safetensors_are_the_native_file_where_it_is_one(here: Installation) -> 
     assert load(file.read_bytes())["head"].shape[0] == rows()["features"].shape[1]
     assert not is_tensors(b"\x08\x00\x00\x00\x00\x00\x00\x00ONNX model")
     assert not is_tensors(b"")
+
+
+@pytest.mark.parametrize(
+    ("config", "file", "suffix"),
+    [
+        ({"script": {"output": "onnx"}}, b"\x08\x0a\x12\x05lethe", "onnx"),
+        # Shards of a program that writes ONNX lie in a container, which is safetensors.
+        ({"script": {"output": "onnx"}, "shards": {"count": 2}}, save({}), "safetensors"),
+        ({"sums": {}}, ExactGaussianNB().fit([[0.0], [1.0]], [0, 1]).model_bytes(), "lethe"),
+    ],
+)
+def test_a_native_file_is_named_by_what_it_holds(
+    config: dict[str, Any], file: bytes, suffix: str
+) -> None:
+    assert native_suffix(config, file) == suffix
 
 
 def test_a_model_is_deleted_once_it_is_confirmed(here: Installation) -> None:

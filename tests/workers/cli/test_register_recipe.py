@@ -2,6 +2,7 @@
 
 import io
 import json
+import sqlite3
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,56 @@ def test_numbers_are_predicted_from_a_table(tmp_path: Path, service: Service) ->
     assert found.exit_code == 0, found.output
     assert "R² on 44 held-out rows: 0." in found.output
     assert service.rows["labels"].dtype == np.float64
+
+
+def test_what_was_taken_and_what_was_left_out_is_said(tmp_path: Path, service: Service) -> None:
+    data = weighted(tmp_path, kind=[None, *(("no", "yes")[row % 2] for row in range(1, 60))])
+    words = ("--label", "kind", "--features", "f_n", "--holdout", "0.2")
+    found = register(tmp_path, TREES, data, *words)
+    assert found.exit_code == 0, found.output
+    assert found.output.splitlines()[:6] == [
+        "60 rows, 1 feature: f_n",
+        "label kind: 2 classes, no, yes",
+        'client: "all" for every row; --client names a column',
+        "not used: f_region, w",
+        "left out: 1 row without a label",
+        "held out: 11 rows (0.2 of them, drawn at random)",
+    ]
+
+
+def test_a_query_is_read_as_a_table_is(tmp_path: Path, service: Service) -> None:
+    """Numbers to predict, weights, categories and holes: the same upload as from a file."""
+    data = weighted(tmp_path, n=np.arange(60) / 8)
+    rows = pq.read_table(data).to_pydict()
+    with sqlite3.connect(tmp_path / "rows.db") as database:
+        database.execute(f"CREATE TABLE t ({', '.join(rows)})")
+        places = ", ".join("?" for _ in rows)
+        database.executemany(
+            f"INSERT INTO t VALUES ({places})", zip(*rows.values(), strict=True)
+        )
+    database.close()
+    recipe = {
+        "estimator": "sklearn.ensemble.HistGradientBoostingRegressor",
+        "parameters": {"max_iter": 5},
+        "categories": {"f_region": ["south", "north", "east"]},
+    }
+    words = ("--label", "n", "--features", "f_*", "--sample-weight", "w", "--holdout", "none")
+    from_file = register(tmp_path, recipe, data, *words)
+    assert from_file.exit_code == 0, from_file.output
+    assert "label n: numbers" in from_file.output
+    known, service.rows = service.rows, {}
+    query = ("--query", "SELECT * FROM t ORDER BY rowid")
+    found = register(
+        tmp_path, recipe, "--sql", f"sqlite:///{tmp_path / 'rows.db'}", *query, *words
+    )
+    assert found.exit_code == 0, found.output
+    assert found.output == from_file.output
+    assert np.isnan(service.rows["features"]).any()
+    assert service.rows.keys() == known.keys()
+    assert all(
+        np.array_equal(service.rows[one], known[one], equal_nan=known[one].dtype.kind == "f")
+        for one in known
+    )
 
 
 def test_an_npz(tmp_path: Path, service: Service) -> None:

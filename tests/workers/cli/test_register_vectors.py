@@ -2,6 +2,7 @@
 
 import io
 import json
+import sqlite3
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -65,10 +66,10 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
     return found
 
 
-def register(folder: Path, options: Any, data: Path, *words: object) -> Result:
+def register(folder: Path, options: Any, *words: object) -> Result:
     file = folder / "index.json"
     file.write_text(options if isinstance(options, str) else json.dumps(options))
-    arguments = ["register", "--url", "http://x", "--ref", "m", "--vectors", file, data, *words]
+    arguments = ["register", "--url", "http://x", "--ref", "m", "--vectors", file, *words]
     return CliRunner().invoke(model.model, [str(word) for word in arguments])
 
 
@@ -102,6 +103,33 @@ def test_vectors_need_no_label(tmp_path: Path, service: Service, source: str) ->
     assert "own rows as queries: 1.000" in found.output
     index = decode(service.file)
     assert sorted(index.records) == sorted(IDS)
+    stored = dict(zip(index.records, index.vectors.tolist(), strict=True))
+    assert stored == dict(zip(IDS, VECTORS.tolist(), strict=True))
+
+
+def test_columns_of_a_query_are_vectors(tmp_path: Path, service: Service) -> None:
+    with sqlite3.connect(tmp_path / "texts.db") as database:
+        database.execute(
+            "CREATE TABLE t (id, a REAL, b REAL, c REAL, d REAL, e REAL, f REAL, g)"
+        )
+        database.executemany(
+            "INSERT INTO t VALUES (?, ?, ?, ?, ?, ?, ?, 'x')",
+            ([one, *row] for one, row in zip(IDS, VECTORS.tolist(), strict=True)),
+        )
+    database.close()
+    words = ("--query", "SELECT * FROM t ORDER BY rowid", "--record-id", "id")
+    source = f"sqlite:///{tmp_path / 'texts.db'}"
+    found = register(
+        tmp_path, {"index": "flat"}, "--sql", source, *words, "--features", "[a-f]"
+    )
+    assert found.exit_code == 0, (found.output, found.exception)
+    assert found.output.splitlines()[:4] == [
+        "60 vectors of 6 float32 numbers: a, b, c, d, e, f",
+        'client: "all" for every row; --client names a column',
+        "not used: g",
+        "held out: 0 rows (none, unless asked for)",
+    ]
+    index = decode(service.file)
     stored = dict(zip(index.records, index.vectors.tolist(), strict=True))
     assert stored == dict(zip(IDS, VECTORS.tolist(), strict=True))
 

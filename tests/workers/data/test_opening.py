@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from workers.data.extractors.identity import Identity
-from workers.data.opening import OpenedData, open_data, open_table
+from workers.data.opening import OpenedData, label_table, open_data, opened
 from workers.data.tables.labelled import Roles
 from workers.errors import DatasetError
 from workers.registration.ridge import prepare
@@ -83,7 +83,8 @@ def as_query(folder: Path) -> OpenedData:
         rows = zip(*COLUMNS.values(), strict=True)
         database.executemany(f"INSERT INTO rows VALUES ({marks})", rows)
     database.close()
-    return open_table(query_table(f"sqlite:///{path}", "SELECT * FROM rows ORDER BY id"), ROLES)
+    table = query_table(f"sqlite:///{path}", "SELECT * FROM rows ORDER BY id")
+    return opened(*label_table(table, ROLES))
 
 
 DOORS: dict[str, Callable[[Path], OpenedData]] = {

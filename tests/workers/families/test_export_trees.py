@@ -202,3 +202,8 @@ def test_a_file_of_another_kind_is_refused() -> None:
         exported(b"{}", ["a"], "forest")
     with pytest.raises(ArtifactError):
         exported(b"{}", ["a"])
+
+
+def test_a_forest_is_offered_in_onnx_alone() -> None:
+    """What a family inherits of formats, it must write: another's file had this name."""
+    assert base.configured({"family": "forest"}).formats == ("onnx",)

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from lethe.client import Client
 
 NATIVE, TENSORS = "native", "safetensors"
+OWN = "lethe"  # suffix of native files in Lethe's own layout (docs/download.md)
 FORMATS = {
-    NATIVE: "safetensors",
+    NATIVE: OWN,
     TENSORS: "safetensors",
     "onnx": "onnx",
     "skops": "skops",
@@ -87,7 +88,8 @@ def download(
                 known = ", ".join((NATIVE, *family.formats))
                 raise UnusableError(f"{ref} has no format {form}: choose one of {known}")
             data = family.export(file, form, registered["classes"], registered["config"])
-    out = out or Path(f"{ref}-{number}.{_suffix(registered['config'], form)}")
+    suffix = native_suffix(registered["config"], file) if native else FORMATS[form]
+    out = out or Path(f"{ref}-{number}.{suffix}")
     write_durably(out, data, mode=0o644)
     click.echo(f"{out}  version {number} of {ref}, {len(data):,} bytes")
     if registered["state"] != "ready":
@@ -106,10 +108,15 @@ def download(
     click.echo(f"  model_signing verify key --public_key issuer.pem --signature {beside} {out}")
 
 
-def _suffix(config: Mapping[str, Any], form: str) -> str:
-    """Return a format's suffix: of a program's own file, that of the form that it writes."""
-    own = config.get("script", {}).get("output")
-    return str(own) if own and form == NATIVE else FORMATS[form]
+def native_suffix(config: Mapping[str, Any], file: bytes) -> str:
+    """Return the suffix of a version's file: of what it holds, or of what its program writes.
+
+    config: of the model's registration.
+    """
+    if is_tensors(file):
+        return TENSORS
+    written = config.get("script", {}).get("output", OWN)
+    return str(written)
 
 
 def is_tensors(file: bytes) -> bool:

@@ -50,5 +50,7 @@ def register_forest(
 def _public(
     public: Path, columns: Mapping[str, Any], *, numbers: bool
 ) -> "NDArray[np.float64]":
-    click.echo(f"{public.name}: public rows, whose quantiles become the bin edges")
-    return read_rows(public, columns, numbers=numbers).features
+    options = {**columns, "sql": None, "query": None}  # of the rows that are learned
+    found = read_rows(public, options, numbers=numbers, quiet=True).features
+    click.echo(f"{public.name}: {len(found):,} public rows: their quantiles become the edges")
+    return found

@@ -23,16 +23,18 @@ def push(url: str, ref: str, tracking: str, name: str | None) -> None:
     digest of the certified statement. Fails if files of a withdrawn version are still stored.
     """
     from workers.cli.errors import UnusableError, shown
-    from workers.cli.models.download import fetch
+    from workers.cli.models.download import fetch, native_suffix
     from workers.mlflow_store import MlflowStore
 
     with service.connect(url) as operator, shown():
         version, file, signature = fetch(operator, ref, "current")
-        if (state := operator.model(ref)["state"]) != "ready":
+        model = operator.model(ref)
+        if (state := model["state"]) != "ready":
             raise UnusableError(f"{ref} is {state}: only a ready model can be pushed")
         withdrawn = [one["number"] for one in operator.versions(ref) if one["withdrawn_at"]]
         store = MlflowStore(tracking, name or ref)
-        files = {"model.safetensors": file, "model.safetensors.sig": signature}
+        native = f"model.{native_suffix(model['config'], file)}"
+        files = {native: file, f"{native}.sig": signature}
         made = store.push(ref, version, files)
         number = version["number"]
         if made is None:

@@ -160,8 +160,9 @@ def read_rows(
     *,
     numbers: bool,
     categories: Mapping[str, Sequence[str]] | None = None,
+    quiet: bool = False,
 ) -> "RecipeRows":
-    """Return the labelled rows of DATA, and say what was read.
+    """Return the labelled rows of DATA or of a query, and, unless quiet, say what was taken.
 
     categories: of columns of texts, the values in the order of their numbers.
 
@@ -171,29 +172,26 @@ def read_rows(
     """
     from dataclasses import replace
 
-    from workers.cli.data_options import open_rows, reading, roles_of
-    from workers.data.opening import is_table, read_labelled
+    from workers.cli.data_options import open_labelled, open_rows, reads_table
+    from workers.data.opening import taken
     from workers.errors import RefusedError
     from workers.registration.recipe import rows_of_federation, rows_of_table
 
-    sent = bool(columns.get("send_holdout"))
-    if data is None or not is_table(data):
+    if data is None or reads_table(data, columns):
+        table, unused = open_labelled(data, columns, numbers=numbers)
+        lines = taken(table, unused).lines()
+        rows = rows_of_table(table, categories=categories)
+    else:
         if numbers or columns.get("sample_weight") or categories:
             raise RefusedError(
                 "a model of numbers, weighted rows or categories needs a table, such as "
                 "Parquet or CSV"
             )
         opened = open_rows(data, columns)
-        for line in opened.taken.lines():
-            click.echo(line)
-        return replace(rows_of_federation(opened.federation), send_held_out=sent)
-    roles = roles_of(columns)
-    with reading(f"reading {data.name}") as progress:
-        wanted = None if roles is None else replace(roles, numbers=numbers)
-        table, unused = read_labelled(data, wanted, progress=progress)
-    features = f"{len(table.features):,} features"
-    click.echo(f"{len(table.labels):,} rows with a label, {features}, {len(unused):,} unused")
-    return replace(rows_of_table(table, categories=categories), send_held_out=sent)
+        lines, rows = opened.taken.lines(), rows_of_federation(opened.federation)
+    for line in [] if quiet else lines:
+        click.echo(line)
+    return replace(rows, send_held_out=bool(columns.get("send_holdout")))
 
 
 def measured(found: "NDArray[Any]", labels: "NDArray[Any]", *, numbers: bool) -> str:

@@ -45,40 +45,36 @@ def register_vectors(
 
 
 def _read(data: Path | None, columns: Mapping[str, Any]) -> "RecipeRows":
-    """Return the vectors of DATA, and say what was read. Raises RefusedError.
+    """Return the vectors of DATA or of a query, and say what was taken. Raises RefusedError.
 
     No row is held out unless asked for, by --holdout or --send-holdout: an index is of all.
     """
-    from workers.cli.data_options import reading, roles_of
+    from workers.cli.data_options import open_labelled, reads_table, roles_of
     from workers.data.federation import HELD_OUT
     from workers.data.npz import load_npz, names_held_out
-    from workers.data.opening import check_installed, is_table, read_labelled, refuse_roles
-    from workers.errors import RefusedError
+    from workers.data.opening import refuse_roles, some, taken
     from workers.registration.vectors import vectors_of_federation, vectors_of_table
 
     sent = bool(columns.get("send_holdout"))
-    if data is None:
-        raise RefusedError("an index needs DATA: a query's result cannot hold vectors")
-    if not is_table(data):
+    names, lines = "", []
+    if data is None or reads_table(data, columns):
+        unasked = not sent and columns.get("holdout") is None
+        changes = {"holdout": "none"} if unasked else {}
+        table, unused = open_labelled(data, columns, unlabelled=True, **changes)
+        rows = vectors_of_table(table)
+        left = taken(table, unused)
+        if unasked:
+            left = replace(left, chosen_by="none, unless asked for")
+        names, lines = f": {some(table.features)}", left.left()
+    else:
         roles = roles_of(columns)
         refuse_roles(roles)
         share = None if roles is None or names_held_out(data) else roles.npz_share()
         share = (HELD_OUT if sent else 0.0) if share is None else share
         rows = vectors_of_federation(load_npz(data, share=share, labelled=False))
-    else:
-        check_installed()
-        from workers.data.tables.labelled import Roles
-
-        roles = roles_of(columns) or Roles()
-        unasked = None if sent else "none"
-        wanted = replace(roles, unlabelled=True, holdout=roles.holdout or unasked)
-        with reading(f"reading {data.name}") as progress:
-            table, unused = read_labelled(data, wanted, progress=progress)
-            rows = vectors_of_table(table)
-        if unused:
-            click.echo(f"not used: {', '.join(unused[:8])}")
     count, width = rows.features.shape
-    click.echo(f"{count:,} vectors of {width:,} float32 numbers")
+    for line in (f"{count:,} vectors of {width:,} float32 numbers{names}", *lines):
+        click.echo(line)
     return replace(rows, send_held_out=sent)
 
 

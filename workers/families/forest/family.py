@@ -38,6 +38,8 @@ class ForestFamily(UpdatedFamily["Forest"]):
     judge_rooms: tuple[str, ...] = ("judge", *rooms)
     method = "forest-exact"
     meaning = GUARANTEE
+    # scikit-learn's trees compare float32 with their thresholds: other labels at some edges.
+    formats: tuple[str, ...] = ("onnx",)
 
     def fitted(self, model: Model, blocks: Sequence[TableBlock]) -> "Forest":
         """Return the forest of some rows. Raises RefusedError for rows that none takes."""
