@@ -89,8 +89,13 @@ def _is_made(model: Mapping[str, Any]) -> bool:
     return mended or model["state"] == "registered"
 
 
-def wait_until_ready(operator: "Client", ref: str, seconds: float) -> None:
-    """Wait for a registered model's first version, or a mended one's next; say which it is."""
+def wait_until_ready(
+    operator: "Client", ref: str, seconds: float, *, tell: bool = True
+) -> Mapping[str, Any]:
+    """Wait for a registered model's first version, or a mended one's next; return the model.
+
+    tell: whether the version is printed.
+    """
     from lethe.client.answers import parse_progress
 
     deadline = time.monotonic() + seconds
@@ -105,4 +110,6 @@ def wait_until_ready(operator: "Client", ref: str, seconds: float) -> None:
         raise click.ClickException(state["failure"])
     if state["state"] != "ready":
         raise click.ClickException(f"the fit failed: {state['failure']}")
-    click.echo(f"{ref} is ready at version {state['current_version']}")
+    if tell:
+        click.echo(f"{ref} is ready at version {state['current_version']}")
+    return state

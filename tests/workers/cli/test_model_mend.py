@@ -1,5 +1,6 @@
 """`lethe model mend` waits until a worker has made the model anew, or says why it has not."""
 
+import json
 import threading
 from collections.abc import Iterator
 
@@ -40,7 +41,7 @@ def here(
         yield made
 
 
-def run(at: Installation, ref: str = MODEL) -> Result:
+def run(at: Installation, *words: str) -> Result:
     """Run the command while a worker takes what is queued."""
     ended = threading.Event()
 
@@ -51,7 +52,7 @@ def run(at: Installation, ref: str = MODEL) -> Result:
     worker = threading.Thread(target=work)
     worker.start()
     try:
-        return CliRunner().invoke(command.model, ["mend", "--url", "http://x", ref])
+        return CliRunner().invoke(command.model, ["mend", "--url", "http://x", MODEL, *words])
     finally:
         ended.set()
         worker.join()
@@ -60,6 +61,12 @@ def run(at: Installation, ref: str = MODEL) -> Result:
 def test_it_says_which_version_is_in_service(here: Installation) -> None:
     answer = run(here)
     assert (answer.exit_code, answer.stdout) == (0, f"{MODEL} is ready at version 2\n")
+
+
+def test_a_program_reads_the_model_itself(here: Installation) -> None:
+    answer = run(here, "--json")
+    shown = json.loads(answer.stdout)
+    assert (shown["state"], shown["current_version"]) == ("ready", 2)
 
 
 def test_it_says_why_the_model_stays_in_quarantine(here: Installation) -> None:

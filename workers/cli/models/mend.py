@@ -2,7 +2,7 @@
 
 import click
 
-from lethe.cli.options import service_url
+from lethe.cli.options import as_json, print_json, service_url
 from workers.cli import service
 
 MEND_SECONDS = 24 * 3600.0  # of a large network
@@ -11,7 +11,8 @@ MEND_SECONDS = 24 * 3600.0  # of a large network
 @click.command()
 @service_url
 @click.argument("ref")
-def mend(url: str, ref: str) -> None:
+@as_json
+def mend(url: str, ref: str, as_json: bool) -> None:
     """Make the quarantined model REF anew from its stored rows and return it to service.
 
     Only if the log says that these are the rows of its last version: otherwise the model stays
@@ -20,4 +21,6 @@ def mend(url: str, ref: str) -> None:
     """
     with service.connect(url) as operator:
         operator.mend_model(ref)
-        service.wait_until_ready(operator, ref, MEND_SECONDS)
+        mended = service.wait_until_ready(operator, ref, MEND_SECONDS, tell=not as_json)
+    if as_json:
+        print_json(mended)
