@@ -18,6 +18,7 @@ from app.backup.recovery import recover_entries
 from app.backup.restore import Restored, restore
 from app.ledger.startup import open_ledger
 from app.reconcile.findings import Finding, FsckReport
+from app.reconcile.people import PENDING
 from app.settings import Settings
 from models.database.session import opened_engine
 
@@ -45,8 +46,12 @@ class Rehearsal:
 
     @property
     def losses(self) -> list[Finding]:
-        """Findings on what was written after the backup, and is lost with the database."""
-        return [one for one in self.report.findings if one not in self.damage]
+        """Findings on what was written after the backup, and is lost with the database.
+
+        Not those identities that a restore erases again, and logs: a rehearsal signs nothing.
+        """
+        lost = [one for one in self.report.findings if one not in self.damage]
+        return [one for one in lost if one.detail != PENDING]
 
 
 def rehearse(

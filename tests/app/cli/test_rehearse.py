@@ -14,11 +14,14 @@ from app.cli.backup import backup
 from app.ledger.guard import SigningGuard
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import GUARD
+from app.service.desk import people
 from app.settings import Settings
+from lethe.identity import Identity, digests
 from lethe.log.checkpoint import Checkpoint, sign_checkpoint
 from lethe.signing.keys import PrivateKey
 from tests.app.cli.test_backup import detail, erase, mirror, point_at, run
 from tests.installation import Installation, install
+from tests.small import MODEL
 
 
 @pytest.fixture
@@ -84,6 +87,19 @@ def test_what_came_after_the_backup_is_lost_and_said(
     assert {*signed} <= {held}  # a second history under the log's key would be a fork
     assert SigningGuard(running.settings.keys_dir / GUARD).read() == held
     running.check()
+
+
+def test_identities_that_are_erased_again_are_no_loss(
+    running: Installation, tmp_path: Path
+) -> None:
+    ann = Identity("email", digests("email", "ann@example.org"))
+    assert people.import_identities(running.services, MODEL, [("r2", ann)], "desk") == 1
+    assert run(backup, "new", str(tmp_path / "b")).exit_code == 0
+    erase(running, "r2")
+    mirror(running, tmp_path / "m")
+    told = rehearse(tmp_path / "b", "--mirror", str(tmp_path / "m"))
+    assert passed(told)
+    assert "restore" not in "".join(passed(told))
 
 
 def test_copies_of_the_keys_need_a_mirror(
