@@ -5,10 +5,21 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, func, select
 from sqlalchemy.engine import Engine
+from sqlalchemy.exc import DBAPIError
+
+from lethe.errors import LetheError
 
 LOCK = int.from_bytes(sha256(b"lethe migrate").digest()[:8], "big", signed=True)
+
+
+class UpgradeRefusedError(LetheError):
+    """A database cannot be brought to the newest schema; it is as it was before."""
+
+    slug, title = "schema-refused", "The database cannot be upgraded"
 
 
 def alembic_config(connection: Connection) -> Config:
@@ -25,8 +36,47 @@ def upgrade(engine: Engine) -> None:
 
     Safe to call from several processes at once: the first applies, the others wait and
     find nothing to do. SQLite's writer transaction is itself the lock.
+
+    Raises:
+        UpgradeRefusedError: A newer Lethe made the schema, or a revision cannot carry what the
+            database holds. Nothing was changed.
+        OperationalError: The database cannot be reached.
     """
     with engine.begin() as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(select(func.pg_advisory_xact_lock(LOCK)))
-        command.upgrade(alembic_config(connection), "head")
+        config = alembic_config(connection)
+        for revision in _missing(connection, ScriptDirectory.from_config(config)):
+            try:
+                command.upgrade(config, revision)
+            except DBAPIError as error:
+                raise UpgradeRefusedError(
+                    f"revision {revision} cannot be applied to what the database holds: "
+                    f"{_cause(error)}. Nothing was changed. Remove what the revision does not "
+                    "expect, such as another program's table, or restore a backup into an "
+                    "empty database"
+                ) from None
+
+
+def _missing(connection: Connection, script: ScriptDirectory) -> list[str]:
+    """Return the revisions that a database lacks, oldest first."""
+    known = [one.revision for one in script.walk_revisions()][::-1]
+    current = MigrationContext.configure(connection).get_current_revision()
+    if current is None:
+        return known
+    if current not in known:
+        raise UpgradeRefusedError(
+            f"a newer Lethe brought the database to revision {current}: upgrade this one, "
+            f"whose newest is {known[-1]}. Nothing was changed"
+        )
+    return known[known.index(current) + 1 :]
+
+
+def _cause(error: DBAPIError) -> str:
+    """Return what the database says, without the values of rows, which PostgreSQL repeats."""
+    diagnosis = getattr(error.orig, "diag", None)
+    if diagnosis is None:
+        return str(error.orig)
+    named = {"table": diagnosis.table_name, "constraint": diagnosis.constraint_name}
+    parts = [f"{kind} {name}" for kind, name in named.items() if name]
+    return ", ".join([f"SQLSTATE {diagnosis.sqlstate}", *parts])
