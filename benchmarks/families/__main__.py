@@ -16,7 +16,9 @@ from workers.errors import ModelError
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Breast cancer and two folds: for a look.")
+@click.option(
+    "--quick", is_flag=True, help="Breast cancer, diabetes and two folds: for a look."
+)
 @click.option(
     "--data",
     "files",

@@ -4,7 +4,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import load_breast_cancer, load_digits, make_classification
+from sklearn.datasets import (
+    load_breast_cancer,
+    load_diabetes,
+    load_digits,
+    make_classification,
+)
 
 from benchmarks.families.models import Numbers
 from benchmarks.forest import chosen, sample
@@ -25,6 +30,7 @@ def data_sets(
     """
     found: dict[str, DataSet] = {
         "breast_cancer": lambda: load_breast_cancer(return_X_y=True),
+        "diabetes": lambda: load_diabetes(return_X_y=True),
     }
     if not quick:
         found["digits"] = lambda: load_digits(return_X_y=True)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from statistics import mean
 
 import numpy as np
-from sklearn.base import ClassifierMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-from sklearn.linear_model import LogisticRegression, RidgeClassifier
-from sklearn.model_selection import StratifiedKFold
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
+from sklearn.metrics import r2_score
+from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.naive_bayes import GaussianNB, MultinomialNB
 from sklearn.preprocessing import StandardScaler
 
@@ -22,7 +23,8 @@ from benchmarks.families.models import (
     Program,
     Refitted,
     Sharded,
-    Summed,
+    served_forest,
+    summed,
 )
 from lethe.estimators import ExactForestClassifier
 from workers.training.recipes import prepared
@@ -38,7 +40,7 @@ class Family:
     """
 
     fit: Callable[[Numbers, Numbers], Fitted]
-    reference: Callable[[], ClassifierMixin | vector_index.Flat]
+    reference: Callable[[], ClassifierMixin | RegressorMixin | vector_index.Flat]
     scaled: bool = False
     score: Callable[[Numbers, Numbers, Numbers, Numbers], float] = (
         lambda found, known, asked, labels: float(np.mean(found == labels))
@@ -58,11 +60,20 @@ def _forest(features: Numbers, labels: Numbers) -> Fitted:
 
 FAMILIES: Mapping[str, Family] = {
     "ridge-classifier": Family(
-        lambda x, y: Summed("ridge-classifier", x, y), RidgeClassifier, scaled=True
+        lambda x, y: summed("ridge-classifier", x, y), RidgeClassifier, scaled=True
     ),
-    "gaussian-nb": Family(lambda x, y: Summed("gaussian-nb", x, y), GaussianNB),
-    "multinomial-nb": Family(lambda x, y: Summed("multinomial-nb", x, y), MultinomialNB),
+    "ridge-regressor": Family(
+        lambda x, y: summed("ridge-regressor", x, y),
+        Ridge,
+        scaled=True,
+        score=lambda found, known, asked, labels: float(r2_score(labels, found)),
+    ),
+    "gaussian-nb": Family(lambda x, y: summed("gaussian-nb", x, y), GaussianNB),
+    "multinomial-nb": Family(lambda x, y: summed("multinomial-nb", x, y), MultinomialNB),
     "forest": Family(_forest, lambda: RandomForestClassifier(100, random_state=0, n_jobs=1)),
+    "forest-service": Family(
+        served_forest, lambda: RandomForestClassifier(100, random_state=0, n_jobs=1)
+    ),
     "script": Family(Program, lambda: LogisticRegression(max_iter=1000), scaled=True),
     "recipe": Family(
         Refitted, lambda: HistGradientBoostingClassifier(max_iter=50, random_state=0)
@@ -111,7 +122,8 @@ def measure(family: Family, features: Numbers, labels: Numbers, folds: int) -> F
     verdicts: list[float] = []
     own: list[float] = []
     other: list[float] = []
-    splits = StratifiedKFold(n_splits=folds, shuffle=True, random_state=0)
+    kind = KFold if are_numbers(labels) else StratifiedKFold
+    splits = kind(n_splits=folds, shuffle=True, random_state=0)
     for train, test in splits.split(features, labels):
         known, asked = features[train], features[test]
         if family.scaled:
@@ -139,9 +151,13 @@ def measure(family: Family, features: Numbers, labels: Numbers, folds: int) -> F
     )
 
 
+def are_numbers(labels: Numbers) -> bool:
+    """Return whether labels are numbers to predict, and no classes."""
+    return labels.dtype.kind == "f"
+
+
 def fits_family(name: str, features: Numbers, labels: Numbers) -> bool:
     """Return whether a family can be measured on a data set."""
-    if name == "multinomial-nb":
-        return not (features < 0).any()  # it counts
-    # The program of the demonstration tells two classes apart.
-    return name != "script" or len(np.unique(labels)) == 2
+    if are_numbers(labels) != (name == "ridge-regressor"):
+        return False
+    return name != "multinomial-nb" or not (features < 0).any()  # it counts

@@ -7,13 +7,16 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from app.schemas.families.sums import NewSums
+from app.schemas.families.manifests import MANIFESTS
 from lethe.estimators import verify_removal
-from lethe.estimators.sums.published import read_published
+from lethe.estimators.forest.bins import Bins
 from models import Model
 from workers.demo import program
+from workers.families.forest.family import ForestFamily
 from workers.families.recipe.rows import TableBlock, all_digests, digest_of_rows
+from workers.families.recipe.updated import UpdatedFamily
 from workers.families.sums.family import SumsFamily
+from workers.registration import forest, sums
 from workers.training.programs import run
 from workers.training.recipes import process
 from workers.training.recipes.files import decode
@@ -71,25 +74,30 @@ class Estimator:
         verify_removal(self.model, self.proof, features, labels)
 
 
-class Summed:
-    """A model of the family `sums`, by its own code: open the state, subtract, solve, seal."""
+class Updated:
+    """A model of a family that updates a sealed state: open, remove, publish, seal.
 
-    def __init__(self, estimator: str, features: Numbers, labels: Numbers) -> None:
-        self.family = SumsFamily()
-        names = [f"class {number}" for number in range(int(labels.max()) + 1)]
-        manifest = NewSums.model_validate(
-            {
-                "family": "sums",
-                "ref": "m",
-                "classes": names,
-                "columns": features.shape[1],
-                "sums": {"estimator": estimator},
-            }
+    manifest: what the family registers beside the columns and the classes.
+    """
+
+    def __init__(
+        self,
+        family: UpdatedFamily[Any],
+        manifest: Mapping[str, Any],
+        features: Numbers,
+        labels: Numbers,
+    ) -> None:
+        self.family = family
+        numbers = labels.dtype.kind == "f"
+        names = [] if numbers else [f"class {one}" for one in range(int(labels.max()) + 1)]
+        wanted = MANIFESTS[manifest["family"]].model_validate(
+            {**manifest, "ref": "m", "classes": names}
         )
-        self.model = Model(ref="m", tombstone_key=b"", **manifest.pinned())
+        self.model = Model(ref="m", tombstone_key=b"", **wanted.pinned())
         records = [f"r{place}" for place in range(len(features))]
         self.salts = {one: one.encode().ljust(32, b".") for one in records}
-        self.block = TableBlock(records, features.astype(np.float64), labels.astype(np.int64))
+        targets = labels.astype(np.float64 if numbers else np.int64)
+        self.block = TableBlock(records, features.astype(np.float64), targets)
         digests = all_digests([self.block], self.salts)
         self._publish(self.family.fitted(self.model, [self.block]), digests)
 
@@ -100,7 +108,9 @@ class Summed:
 
     def predict(self, features: Numbers) -> Numbers:
         """Return the labels of rows."""
-        return read_published(self.file).predict(features.astype(np.float64))
+        if self.family.method == "forest-exact":
+            return forest.predicted(self.file, features.astype(np.float64), None)
+        return sums.predicted(self.file, features.astype(np.float64))
 
     def delete(self, row: int) -> None:
         """Subtract the first row that is left."""
@@ -116,11 +126,24 @@ class Summed:
         self.block = self.block.only(~first)
 
     def verify(self, features: Numbers, labels: Numbers) -> None:
-        """Sum anew and compare the bytes."""
+        """Fit anew and compare the bytes."""
         digest_of_rows(all_digests([self.block], self.salts).values())
-        rows = FitRows(features.astype(np.float64), labels.astype(np.int64))
+        rows = FitRows(features.astype(np.float64), labels.astype(self.block.labels.dtype))
         if self.family.fitted_file(self.model, rows) != self.file:
             raise click.ClickException("a fit has another file than the update")
+
+
+def summed(estimator: str, features: Numbers, labels: Numbers) -> Fitted:
+    """Return ridge or naive Bayes as the service updates it."""
+    options = {"columns": features.shape[1], "sums": {"estimator": estimator}}
+    return Updated(SumsFamily(), {"family": "sums", **options}, features, labels)
+
+
+def served_forest(features: Numbers, labels: Numbers) -> Fitted:
+    """Return a forest as the service updates it; its edges are of a fifth of the rows."""
+    edges = [own.tolist() for own in Bins.of_public_rows(features[::5]).edges]
+    options = {"edges": edges, "forest": {"trees": 100, "seed": 0}}
+    return Updated(ForestFamily(), {"family": "forest", **options}, features, labels)
 
 
 class Refitted:
@@ -157,7 +180,7 @@ class Program(Refitted):
     def __init__(self, features: Numbers, labels: Numbers) -> None:
         script = {"output": "safetensors", "threads": 1, "tolerance": None, "predict": None}
         self.config = {
-            "classes": 2,
+            "classes": int(labels.max()) + 1,
             "columns": features.shape[1],
             "script": {**program.document(), **script},
         }

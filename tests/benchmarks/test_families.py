@@ -21,6 +21,7 @@ def test_a_quick_run_writes_the_figures_of_families(tmp_path: Path) -> None:
     file = tmp_path / "figures.json"
     families = (
         "ridge-classifier",
+        "ridge-regressor",
         "gaussian-nb",
         "recipe",
         "vectors-ivf",
@@ -30,8 +31,9 @@ def test_a_quick_run_writes_the_figures_of_families(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     found = json.loads(file.read_text())["families"]
     assert found.keys() == set(families) < FAMILIES.keys()
-    for figures in found.values():
-        own = figures["breast_cancer"]
+    for name, figures in found.items():
+        (own,) = figures.values()
+        assert ("diabetes" in figures) == (name == "ridge-regressor")
         assert abs(own["accuracy"] - own["accuracy_reference"]) < 0.05
         assert own["fit_seconds_ratio"] > 0
         assert 0 < own["verified_delete_speedup"] < own["delete_speedup"]
