@@ -3,6 +3,8 @@
 The vault, the ledger and `lethe.signing` have errors of their own.
 """
 
+from math import ceil
+
 from lethe.errors import LetheError
 
 
@@ -173,6 +175,16 @@ class SignInError(LetheError):
     """OpenID Connect sign-in failed: the provider, or its answer, does not allow it."""
 
     slug, title, status = "sign-in-refused", "Sign-in refused", 403
+
+
+class AttemptsError(LetheError):
+    """Too many calls of a page; `wait` is in how many seconds the next one is accepted."""
+
+    slug, title, status = "too-many-attempts", "Too many attempts", 429
+
+    def __init__(self, wait: float) -> None:
+        self.wait = max(1, ceil(wait))
+        super().__init__("too many attempts: try again later", wait=self.wait)
 
 
 class OidcMissingError(LetheError):

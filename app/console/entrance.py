@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
-from app.api.http.attempts import AttemptsError, minutes
+from app.api.http.attempts import minutes
 from app.api.http.deps import ServicesDep, get_services
 from app.console import session as sessions
 from app.console.attempts import counted
@@ -15,7 +15,7 @@ from app.console.render import LANGUAGE_COOKIE, redirect, render
 from app.console.route import own_page, router
 from app.console.session import SignedIn
 from app.counters import REFUSED
-from app.problems import NotFoundError, UnauthorizedError
+from app.problems import AttemptsError, NotFoundError, UnauthorizedError
 from app.service.access import keys
 from app.service.access.roles import ROLES
 from lethe.words.texts import LANGUAGES

@@ -10,12 +10,11 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
-from app.api.http.attempts import AttemptsError
 from app.api.http.deps import get_services
 from app.console.render import redirect, render, secure
 from app.console.session import Visitor, renew
 from app.counters import REFUSED
-from app.problems import BadCursorError, UnauthorizedError
+from app.problems import AttemptsError, BadCursorError, UnauthorizedError
 from lethe.errors import LetheError
 
 SIGN_IN = "/console/sign-in"

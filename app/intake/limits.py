@@ -1,6 +1,7 @@
 """How often the page may be used: by client, by identity, by challenge, and in total."""
 
-from app.api.http.attempts import AttemptsError, Bound
+from app.api.http.attempts import Bound
+from app.problems import AttemptsError
 
 
 class IntakeLimitError(AttemptsError):

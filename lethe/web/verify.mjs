@@ -171,7 +171,7 @@ const STEPS = [
       }
     }
     return (
-      `${scope.records} ${scope.records === 1 ? "record" : "records"} in the set of ${before.count} before, ` +
+      `${scope.records} ${String(scope.records) === "1" ? "record" : "records"} in the set of ${before.count} before, ` +
       `absent from the set of ${after.count} after`
     );
   }],

@@ -17,21 +17,11 @@ from threading import Lock
 
 from fastapi import Request
 
-from lethe.errors import LetheError
+from app.problems import AttemptsError
 
 HOUR = 3600.0
 MOST_KEYS = 20_000  # of each bound, in memory, about 300 bytes each
 NETWORK = 4  # times the bound of a client: for all clients of an IPv6 /48
-
-
-class AttemptsError(LetheError):
-    """Too many calls; `wait` is in how many seconds the next one is accepted."""
-
-    slug, title, status = "too-many-attempts", "Too many attempts", 429
-
-    def __init__(self, wait: float) -> None:
-        self.wait = max(1, ceil(wait))
-        super().__init__("too many attempts: try again later", wait=self.wait)
 
 
 def minutes(error: AttemptsError) -> int:

@@ -12,7 +12,6 @@ from starlette.testclient import TestClient
 
 from app.api.http.attempts import (
     MOST_KEYS,
-    AttemptsError,
     Bound,
     Limits,
     client_key,
@@ -20,6 +19,7 @@ from app.api.http.attempts import (
 )
 from app.intake import forms
 from app.main import create_app
+from app.problems import AttemptsError
 from app.purge.search import search
 from app.service.intake import codes, following
 from lethe.identity import IdentityError

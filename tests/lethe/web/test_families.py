@@ -53,6 +53,10 @@ def test_what_was_issued_verifies_with_its_evidence(recorded: Recorded) -> None:
     verdict = verify_both(recorded.bundle, evidence=recorded.evidence, **recorded.keys)
     assert verdict.result == "PASS", verdict.failed
     assert all(not step.detail.startswith("not checked") for step in verdict.steps[8:])
+    assert verdict.statement is not None
+    number = verdict.statement.predicate.scope.records
+    noun = "record" if number == 1 else "records"
+    assert verdict.steps[8].detail.startswith(f"{number} {noun} in the set of ")
 
 
 @each

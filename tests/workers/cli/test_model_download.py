@@ -1,5 +1,6 @@
 """`lethe model download` writes what the log names, its signature, or other formats."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -94,9 +95,11 @@ def test_a_model_is_deleted_once_it_is_confirmed(here: Installation) -> None:
 
     declined = delete(answer="n\n")
     assert declined.exit_code == 1
-    assert "has 1 versions" in declined.output
+    assert "has 1 version.\n" in declined.output
     assert download(MODEL).exit_code == 0
     assert "deleted small: log entry" in delete("--yes").output
+    again = json.loads(delete("--yes", "--json").output)
+    assert again["ref"] == MODEL
     gone = download(MODEL).exception
     assert isinstance(gone, LetheError)
     assert gone.status == 410
