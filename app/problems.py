@@ -183,7 +183,7 @@ class AttemptsError(LetheError):
     slug, title, status = "too-many-attempts", "Too many attempts", 429
 
     def __init__(self, wait: float) -> None:
-        self.wait = max(1, ceil(wait))
+        self.wait = self.retry_after = max(1, ceil(wait))
         super().__init__("too many attempts: try again later", wait=self.wait)
 
 

@@ -14,7 +14,7 @@ from app.api.http.deps import get_services
 from app.console.render import redirect, render, secure
 from app.console.session import Visitor, renew
 from app.counters import REFUSED
-from app.problems import AttemptsError, BadCursorError, UnauthorizedError
+from app.problems import BadCursorError, UnauthorizedError
 from lethe.errors import LetheError
 
 SIGN_IN = "/console/sign-in"
@@ -50,9 +50,8 @@ def _refused(request: Request, error: LetheError) -> Response:
     if isinstance(error, UnauthorizedError) and request.url.path != SIGN_IN:
         return redirect(request, f"{SIGN_IN}?next={quote(own_page(request.url.path))}")
     response = render(request, "problem.html", error.status, error=error)
-    wait = error.wait if isinstance(error, AttemptsError) else error.retry_after
-    if wait is not None:
-        response.headers["retry-after"] = str(wait)
+    if error.retry_after is not None:
+        response.headers["retry-after"] = str(error.retry_after)
     return response
 
 

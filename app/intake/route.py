@@ -45,13 +45,11 @@ def refusal(request: Request, error: LetheError) -> Response:
         log.warning("the intake page could not answer: %s", slug)
     texts = words(language_of(request)).sections["errors"]
     title, text = texts.get(error.slug, texts["other"])
-    retry = error.retry_after
     if isinstance(error, IntakeLimitError):
-        retry = error.wait
         text = text.format(wait=minutes(error))
     response = render(request, "problem.html", error.status, heading=title, text=text)
-    if retry is not None:
-        response.headers["retry-after"] = str(retry)
+    if error.retry_after is not None:
+        response.headers["retry-after"] = str(error.retry_after)
     return response
 
 
