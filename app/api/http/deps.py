@@ -4,8 +4,8 @@ No dependency holds a database connection for as long as its route runs: a route
 for the log's lock would keep it, and 40 of them would keep every connection from the writer.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
@@ -26,7 +26,11 @@ from app.service.context import Services
 from app.service.signatures import KnownKey, Role, check_role, current_key
 from app.uploads.spool import Spool
 from lethe.errors import LetheError
-from lethe.signing.errors import KeyUnknownError, SignatureInvalidError
+from lethe.signing.errors import (
+    KeyUnknownError,
+    SignatureInvalidError,
+    SignatureReplayedError,
+)
 from lethe.signing.http import ArrivingBody, SignedBy, check_body, verify_head
 from lethe.signing.keys import Algorithm, PublicKey
 from models import BearerToken
@@ -106,8 +110,12 @@ def _authorise(
 
 def count_call(request: Request, caller: str) -> None:
     """Count a call of a key or token. Raises RateLimitError if it is one too many."""
+    _rates(request).take(caller)
+
+
+def _rates(request: Request) -> Rates:
     rates: Rates = request.app.state.rates
-    rates.take(caller)
+    return rates
 
 
 Operator = Depends(bearer("operator"))
@@ -149,7 +157,7 @@ async def signed_upload(
     """
     idempotency_key = _idempotency_key(request)
     signed, _key = await _verify(request, services)
-    await run_in_threadpool(_spend, services, signed, "client")
+    await run_in_threadpool(_spend, request, services, signed, "client")
     request.state.account.prove()
     arriving, body = ArrivingBody(request.headers), Spool(services.settings.data_dir)
     with closing(body):
@@ -174,7 +182,7 @@ def signed_by(role: Role) -> Callable[..., Awaitable[SignedCall]]:
         """
         idempotency_key = _idempotency_key(request)
         signed, key = await _verify(request, services)
-        await run_in_threadpool(_spend, services, signed, role)
+        await run_in_threadpool(_spend, request, services, signed, role)
         return await _read(request, signed, key, idempotency_key)
 
     return check
@@ -192,7 +200,7 @@ async def signed_submission(request: Request, services: Services) -> AsyncIterat
     """
     idempotency_key = _idempotency_key(request)
     signed, key = await _verify(request, services)
-    with services.nonces.in_use(signed):
+    with _counted(request, signed), services.nonces.in_use(signed):
         try:
             check_role(key.role, "requester")
             call = await _read(request, signed, key, idempotency_key)
@@ -207,6 +215,24 @@ async def signed_submission(request: Request, services: Services) -> AsyncIterat
             raise
 
 
+@contextmanager
+def _counted(request: Request, signed: SignedBy) -> Iterator[None]:
+    """Count the call of the block, unless its nonce was spent before.
+
+    What is refused here may be sent again as it is. Raises RateLimitError.
+    """
+    rates, caller = _rates(request), f"key {signed.keyid}"
+    rates.check(caller)
+    try:
+        yield
+    except SignatureReplayedError:
+        raise
+    except BaseException:
+        rates.count(caller)
+        raise
+    rates.count(caller)
+
+
 async def _read(
     request: Request, signed: SignedBy, key: KnownKey, idempotency_key: str | None
 ) -> SignedCall:
@@ -219,8 +245,7 @@ async def _read(
 async def _verify(request: Request, services: Services) -> tuple[SignedBy, KnownKey]:
     """Verify the head by a key in memory, or else, in a thread, by the key's row.
 
-    The call counts. The key's role is the caller's to check, once the nonce cannot be used
-    again.
+    The key's role is the caller's to check, once the nonce cannot be used again.
     """
     used: list[KnownKey] = []
 
@@ -246,8 +271,6 @@ async def _verify(request: Request, services: Services) -> tuple[SignedBy, Known
         signed = verify(services.keys.known)
     except (KeyUnknownError, SignatureInvalidError):  # not read yet, or another one since
         signed = await run_in_threadpool(verify_by_row)
-    # Before its nonce is spent: what is refused here may be sent again as it is.
-    count_call(request, f"key {signed.keyid}")
     return signed, used[0]
 
 
@@ -265,8 +288,9 @@ async def withdrawer(
     return await run_in_threadpool(_authorise, request, services, authorization, DECIDING)
 
 
-def _spend(services: Services, signed: SignedBy, role: Role) -> None:
+def _spend(request: Request, services: Services, signed: SignedBy, role: Role) -> None:
     services.nonces.spend(signed)
+    count_call(request, f"key {signed.keyid}")
     with services.reading() as session:
         current_key(session, signed, role)
 

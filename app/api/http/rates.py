@@ -1,8 +1,9 @@
 """How many calls a minute each key and token may make: one caller leaves room for the others.
 
-Counted once the caller is known: a stranger uses up nobody's rate. In the memory of each API
-process, where nobody who writes the database can reset it: with four processes the rate is four
-times as high, and a restart begins anew.
+Counted once the caller is known and the call is no repetition of one that somebody saw: a
+stranger uses up nobody's rate. In the memory of each API process, where nobody who writes the
+database can reset it: with four processes the rate is four times as high, and a restart begins
+anew.
 """
 
 import time
@@ -30,16 +31,33 @@ class Rates:
 
     def take(self, caller: str) -> None:
         """Count one call. Raises RateLimitError, and counts none, if it is one too many."""
+        with self._lock:
+            self._check(caller)
+            self._count(caller)
+
+    def check(self, caller: str) -> None:
+        """Count nothing. Raises RateLimitError if a call now were one too many."""
+        with self._lock:
+            self._check(caller)
+
+    def count(self, caller: str) -> None:
+        """Count a call that `check` let in; several at once may be more than the rate."""
+        with self._lock:
+            self._count(caller)
+
+    def _check(self, caller: str) -> None:
         if self._most == 0:
             return
-        each = MINUTE / self._most
-        with self._lock:
-            now = self._clock()
-            due = max(now, self._due.get(caller, now))
-            wait = due + each - now - MINUTE
-            if wait > 1e-9:  # of rounding
-                raise RateLimitError(self._most, ceil(wait))
-            self._due[caller] = due + each
-            self._due.move_to_end(caller)
-            if len(self._due) > MOST_CALLERS:
-                self._due.popitem(last=False)
+        now = self._clock()
+        wait = self._due.get(caller, now) + MINUTE / self._most - now - MINUTE
+        if wait > 1e-9:  # of rounding
+            raise RateLimitError(self._most, ceil(wait))
+
+    def _count(self, caller: str) -> None:
+        if self._most == 0:
+            return
+        now = self._clock()
+        self._due[caller] = max(now, self._due.get(caller, now)) + MINUTE / self._most
+        self._due.move_to_end(caller)
+        if len(self._due) > MOST_CALLERS:
+            self._due.popitem(last=False)

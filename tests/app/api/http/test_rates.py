@@ -111,6 +111,28 @@ def test_a_key_is_told_when_to_come_back(slow: Installation, clock: Clock) -> No
     assert caller.erase_records("r4", nonce="the-same-nonce-again").status_code == 202
 
 
+def test_who_repeats_a_call_that_they_saw_uses_up_nobodys_rate(slow: Installation) -> None:
+    caller = slow.caller
+    assert caller.erase_records("r1", nonce="seen-by-somebody-else").status_code == 202
+    for _ in range(9):
+        problem(
+            caller.erase_records("r1", nonce="seen-by-somebody-else"), 401, "signature-replayed"
+        )
+    assert caller.erase_records("r2").status_code == 202
+    asked = [
+        caller.signed("GET", f"/v1/models/{MODEL}/manifest", nonce="seen-once-more-and-again")
+    ]
+    asked += [
+        caller.signed("GET", f"/v1/models/{MODEL}/manifest", nonce="seen-once-more-and-again")
+        for _ in range(9)
+    ]
+    assert {one.json()["type"].rpartition(":")[2] for one in asked[1:]} == {
+        "signature-replayed"
+    }
+    # That was two calls and one of a key without the right; they count, and no other.
+    problem(caller.erase_records("r3"), 429, "rate-limit")
+
+
 def test_a_token_is_counted_by_its_name(slow: Installation) -> None:
     path = f"/v1/models/{MODEL}"
     answers = [slow.caller.operator("GET", path).status_code for _ in range(4)]
