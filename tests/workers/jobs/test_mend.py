@@ -11,9 +11,10 @@ from sqlmodel import Session, col, select
 
 from lethe.errors import LetheError
 from models import Job, LogEntry, Model, Record, Subject
-from tests import small
+from tests import small, small_network
 from tests.installation import Installation
 from tests.small import MODEL
+from tests.workers.jobs import networks
 from tests.workers.jobs import test_recipe_family as tables
 from tests.workers.jobs.test_decisions import decide, spoil, state
 from workers.families.ridge import update as ridge_update
@@ -264,3 +265,20 @@ def test_a_family_that_is_fitted_elsewhere_is_mended_too(
 def head_digest(at: Installation) -> str:
     answer = at.caller.operator("GET", "/v1/models/trees/versions/current")
     return str(answer.json()["head"])
+
+
+def test_a_network_is_trained_again_to_the_same_bits(installation: Installation) -> None:
+    networks.register(installation)
+    request = networks.erase(installation, networks.whole("c1"), method="retrain")
+    assert state(installation, request) == "certified"
+    with Session(installation.services.engine) as session:
+        model = session.exec(select(Model)).one()
+        model.state, model.failure = "quarantined", "restored from a backup"
+        session.commit()
+    assert mended(installation, small_network.MODEL)["state"] == "ready"
+    _, erased, again = networks.versions(installation)
+    assert (again.head_digest, again.statistics_digest) == (
+        erased.head_digest,
+        erased.statistics_digest,
+    )
+    installation.check()
