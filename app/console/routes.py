@@ -6,17 +6,16 @@ from app.console import (
     audits,
     cases,
     certificates,
-    entrance,
     health,
     holds,
     log,
     models,
-    oidc,
     opening,
     queue,
     reports,
 )
 from app.console.route import router as pages
+from app.console.sign_in import entrance, oidc
 from app.problems import NotFoundError
 
 anything_else = pages()

@@ -14,7 +14,6 @@ from app.console import (
     audits,
     cases,
     certificates,
-    entrance,
     health,
     log,
     models,
@@ -23,6 +22,7 @@ from app.console import (
     reports,
 )
 from app.console.render import words
+from app.console.sign_in import entrance
 from app.service.issued.retraining import last_retraining
 from lethe.certificates.attack_curve import AttackCurve, spelled
 from lethe.certificates.bundle import parse_bundle

@@ -9,11 +9,11 @@ from fastapi.responses import RedirectResponse
 from app.api.http.attempts import minutes
 from app.api.http.deps import ServicesDep, get_services
 from app.console import session as sessions
-from app.console.attempts import counted
 from app.console.forms import Posted
 from app.console.render import LANGUAGE_COOKIE, redirect, render
 from app.console.route import own_page, router
 from app.console.session import SignedIn
+from app.console.sign_in.attempts import counted
 from app.counters import REFUSED
 from app.problems import AttemptsError, NotFoundError, UnauthorizedError
 from app.service.access import keys

@@ -15,12 +15,12 @@ from fastapi import Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from app.api.http.deps import ServicesDep
-from app.console import provider
 from app.console import session as sessions
-from app.console.attempts import counted
-from app.console.provider import ASK_AGAIN
 from app.console.render import render
 from app.console.route import own_page, router
+from app.console.sign_in import provider
+from app.console.sign_in.attempts import counted
+from app.console.sign_in.provider import ASK_AGAIN
 from app.problems import ForbiddenError, SignInError
 from app.reconcile.approval import FROM_OIDC
 from app.service.access.roles import ROLES
