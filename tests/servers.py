@@ -19,8 +19,9 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,82 @@ def postgres_server(*, durable: bool = False) -> Iterator[str]:
         ready: Command = [binaries / "pg_isready", "-q", "-h", root, "-U", "postgres"]
         with _server(command, root, log, user, lambda: _succeeds(ready)):
             yield f"postgresql+psycopg://postgres@/postgres?host={root}"
+
+
+@dataclass(frozen=True)
+class ArchivedPostgres:
+    """A PostgreSQL server whose write-ahead log is archived as the operator guide says."""
+
+    url: str
+    root: Path
+    binaries: Path
+    user: str | None
+
+    def back_up(self) -> None:
+        """Copy the server's files, as they are while it runs."""
+        options = ["-U", "postgres", "-X", "none", "-c", "fast"]
+        program = self.binaries / "pg_basebackup"
+        _run_as(
+            self.user, [program, "-h", self.root, "-D", self.root / "base", *options], self.root
+        )
+
+    @contextmanager
+    def recovered(self, target: str | None = None) -> Iterator[str]:
+        """Yield another server's URL: of the copy and the archive, up to a restore point."""
+        with _directory("lethe-pg-") as home:
+            data = home / "data"
+            shutil.copytree(self.root / "base", data)
+            (data / "recovery.signal").touch()
+            if self.user is not None:
+                for path in (home, data, *data.rglob("*")):
+                    shutil.chown(path, self.user)
+            data.chmod(0o700)
+            settings = {"restore_command": f"cp {self.root}/archive/%f %p"}
+            if target is not None:
+                settings |= {
+                    "recovery_target_name": target,
+                    "recovery_target_action": "promote",
+                }
+            command = _serving(self.binaries, data, home, settings)
+            query: Command = [
+                self.binaries / "psql", "-h", home, "-U", "postgres", "-Atc",
+                "SELECT 1 / (NOT pg_is_in_recovery())::int",
+            ]  # fmt: skip
+            log = home / "postgres.log"
+            with _server(command, home, log, self.user, lambda: _succeeds(query)):
+                yield f"postgresql+psycopg://postgres@/postgres?host={home}"
+
+
+@contextmanager
+def archived_postgres() -> Iterator[ArchivedPostgres]:
+    """Yield a server of its own, also where the others are given by a URL."""
+    user = unprivileged_user()
+    with _directory("lethe-pg-") as root:
+        binaries = _reachable(postgres_binaries(), root, user)
+        options = ["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]
+        data, archive = root / "data", root / "archive"
+        archive.mkdir()
+        if user is not None:
+            shutil.chown(root, user)
+            shutil.chown(archive, user)
+        command: Command = [binaries / "initdb", *options, "--username=postgres", "-D", data]
+        _run_as(user, command, root)
+        settings = {
+            "archive_mode": "on",
+            "archive_command": f"test ! -f {archive}/%f && cp %p {archive}/%f",
+        }
+        ready: Command = [binaries / "pg_isready", "-q", "-h", root, "-U", "postgres"]
+        command = _serving(binaries, data, root, settings)
+        with _server(command, root, root / "postgres.log", user, lambda: _succeeds(ready)):
+            url = f"postgresql+psycopg://postgres@/postgres?host={root}"
+            yield ArchivedPostgres(url, root, binaries, user)
+
+
+def _serving(
+    binaries: Path, data: Path, sockets: Path, settings: Mapping[str, str]
+) -> list[str | Path]:
+    given = {"listen_addresses": "", "unix_socket_directories": str(sockets), **settings}
+    return [binaries / "postgres", "-D", data, *(f"-c{k}={v}" for k, v in given.items())]
 
 
 @contextmanager

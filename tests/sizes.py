@@ -15,6 +15,7 @@ FULL = {
     "tests/app/api/test_rounds.py::test_a_single_record_is_warned_about": "a message of a single record, in tests/workers/jobs/test_statistics_model.py",
     "tests/app/api/test_rounds.py::test_masked_inputs_that_are_not_taken": "tests/workers/secure_sum has each refusal",
     "tests/app/keys/test_restored.py": "restores with later keys; tests/app/cli/test_backup.py restores, tests/app/keys has each rotation",
+    "tests/app/cli/test_point_in_time.py": "starts three servers; test_backup.py restores older databases",
     "tests/app/cli/test_serve.py::test_a_service_that_is_terminated_ends_its_workers": "processes; tests/e2e",
     "tests/benchmarks": "benchmarks are not the product",
     "tests/docs/test_estimators_page.py::test_the_example_prints_what_the_page_says": "tests/lethe/estimators has each call of the example",
