@@ -43,6 +43,7 @@ def receipt(desk: Desk) -> None:
 
 def deletion(desk: Desk) -> None:
     learn(desk, "churn")
+    erase(desk, "churn", "record-0000001")
 
 
 def download(desk: Desk) -> None:
