@@ -1,13 +1,12 @@
 """The Celery application: a job's stages, silo tasks, method audits, and the sweep."""
 
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from time import monotonic
 
 from celery import Celery
 
-from app.dispatch import QUEUE, Dispatcher, make_celery
+from app.dispatch import make_celery
 from app.purge import retention
 from app.service.context import Services
 from app.settings import Settings
@@ -20,6 +19,7 @@ from workers.jobs import (
     sweep,
     verify,
 )
+from workers.jobs.leases.lease import Turn
 
 log = logging.getLogger(__name__)
 app: Celery = make_celery(Settings())
@@ -40,53 +40,18 @@ def quietly(run: Callable[[], object]) -> None:
         log.error("a task ended with %s; the sweep will try again", type(error).__name__)
 
 
-class Following(Dispatcher):
-    """Keeps the nudge for the next stage of one job; sends all others through `outer`."""
-
-    def __init__(self, outer: Dispatcher, job_id: str) -> None:
-        self._outer, self._job_id = outer, job_id
-        self.stage: str | None = None
-
-    def nudge(
-        self, job_id: str, stage: str = "execute", queue: str = QUEUE, *, last: bool = False
-    ) -> None:
-        """Keep it, or have a worker told to look at a job."""
-        if job_id == self._job_id and queue == QUEUE:
-            self.stage = stage
-        else:
-            self._outer.nudge(job_id, stage, queue, last=last)
-
-    def send(self) -> None:
-        """Send the nudge that was kept, if there is one."""
-        if self.stage is not None:
-            self._outer.nudge(self._job_id, self.stage)
-
-    def ask(self, silo_tasks: Mapping[str, str], *, expires: float) -> None:
-        """Send silos the ids of the rows they are to answer, as `outer` does."""
-        self._outer.ask(silo_tasks, expires=expires)
-
-
 def run_stages(services: Services, job_id: str, stage: str) -> None:
     """Run a stage of a job, and those that follow it while that is quick.
 
     Between two messages of a job those of all other jobs are handled: a request would wait for
     each of them three times. After SOON_S the next stage waits for its turn.
     """
-    begun = monotonic()
-    following: str | None = stage
-    while following is not None:
-        if routing.sent_on(services, job_id, following):
-            return
-        own = Following(services.dispatcher, job_id)
-        try:
-            STAGES[following](replace(services, dispatcher=own), job_id)
-        except Exception:
-            own.send()
-            raise
-        following = own.stage
-        if monotonic() - begun >= SOON_S:
-            own.send()
-            return
+    if routing.sent_on(services, job_id, stage):
+        return
+    turn = Turn(monotonic() + SOON_S, services.settings.lease_seconds)
+    STAGES[stage](services, job_id, turn)
+    while turn.lease is not None:
+        STAGES[turn.lease.stage](services, job_id, turn)
 
 
 @app.task(name="lethe.execute")

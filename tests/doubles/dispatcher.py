@@ -1,6 +1,7 @@
 """A dispatcher without a broker: nudges queue up and run when the test says so."""
 
 from collections import deque
+from collections.abc import Callable
 
 from app.dispatch import QUEUE, Dispatcher
 from app.service.context import Services
@@ -12,7 +13,7 @@ from workers.jobs import (
 )
 from workers.method_audits import run as audit
 
-STAGES = {
+STAGES: dict[str, Callable[[Services, str], None]] = {
     "execute": execute.run,
     "verify": verify.run,
     "certify": certify.run,

@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
+from sqlalchemy import update
 from sqlmodel import Session, col, select
 
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
-from models import Job
+from models import Job, Verification
+from models.database.types import utcnow
 from tests.installation import Installation, install
 from workers import celery_app
 
@@ -70,16 +72,83 @@ def test_the_stage_after_a_long_one_waits_for_its_turn(
     assert not one_at_a_time.dispatcher.last  # what was executed does not wait for new ones
 
 
-def test_an_error_that_escapes_a_stage_keeps_no_nudge(
+def test_a_worker_keeps_its_lease_from_stage_to_stage(
     one_at_a_time: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(celery_app, "SOON_S", 3600)
+    held: list[tuple[str, int, int, int, bool]] = []
+
+    def look(step: str) -> None:
+        if not step.endswith(".leased"):
+            return
+        with Session(one_at_a_time.services.engine) as session:
+            row = session.exec(select(Job).where(Job.id == job_id)).one()
+            is_held = row.lease_until is not None and row.lease_until > utcnow()
+            held.append((step, row.lease_token, row.tries, row.deaths, is_held))
+
+    (job_id,) = submit(one_at_a_time, "r1")
+    monkeypatch.setattr("workers.jobs.leases.leased.reached", look)
+    celery_app.run_stages(one_at_a_time.services, job_id, "execute")
+    assert held == [
+        (f"{stage}.leased", 1, 1, 1, True) for stage in ("execute", "verify", "certify")
+    ]
+    assert stages(one_at_a_time) == ["done"]
+    one_at_a_time.check()
+
+
+def test_a_worker_that_lost_its_kept_lease_commits_nothing(
+    one_at_a_time: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(celery_app, "SOON_S", 3600)
+    (job_id,) = submit(one_at_a_time, "r1")
+    engine = one_at_a_time.services.engine
+
+    def lose(step: str) -> None:
+        if step == "verify.leased":  # another worker has it now
+            with engine.begin() as connection:
+                connection.execute(update(Job).values(lease_token=Job.lease_token + 1))
+
+    monkeypatch.setattr("workers.jobs.leases.leased.reached", lose)
+    celery_app.run_stages(one_at_a_time.services, job_id, "execute")
+    assert stages(one_at_a_time) == ["verify"]
+    with Session(engine) as session:
+        assert not session.exec(select(Verification)).all()
+
+
+def test_a_stage_that_fails_under_a_kept_lease_is_tried_again(
+    one_at_a_time: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(celery_app, "SOON_S", 3600)
     (job_id,) = submit(one_at_a_time, "r1")
 
-    def dies(services: object, job: str) -> None:
-        services.dispatcher.nudge(job, "verify")  # type: ignore[attr-defined]
-        raise RuntimeError
+    def fail(step: str) -> None:
+        if step == "verify.judged":
+            raise OSError
 
-    monkeypatch.setattr(celery_app, "STAGES", {**celery_app.STAGES, "execute": dies})
-    with pytest.raises(RuntimeError):
-        celery_app.run_stages(one_at_a_time.services, job_id, "execute")
-    assert list(one_at_a_time.dispatcher.nudges) == [(job_id, "verify")]
+    monkeypatch.setattr("workers.jobs.verify.reached", fail)
+    celery_app.run_stages(one_at_a_time.services, job_id, "execute")
+    with Session(one_at_a_time.services.engine) as session:
+        row = session.exec(select(Job).where(Job.id == job_id)).one()
+        assert (row.stage, row.tries, row.deaths) == ("verify", 1, 0)
+        assert row.lease_until is not None  # it cools down
+    monkeypatch.setattr("workers.jobs.verify.reached", lambda step: None)
+    one_at_a_time.recover()
+    assert stages(one_at_a_time) == ["done"]
+
+
+def test_a_stage_that_is_committed_and_then_fails_gives_the_job_back(
+    one_at_a_time: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(celery_app, "SOON_S", 3600)
+    (job_id,) = submit(one_at_a_time, "r1")
+
+    def fail(step: str) -> None:
+        if step == "execute.applied":
+            raise OSError
+
+    monkeypatch.setattr("workers.jobs.execute.reached", fail)
+    celery_app.run_stages(one_at_a_time.services, job_id, "execute")
+    with Session(one_at_a_time.services.engine) as session:
+        row = session.exec(select(Job).where(Job.id == job_id)).one()
+        assert (row.stage, row.deaths, row.lease_until) == ("verify", 0, None)
+    assert (job_id, "verify") in one_at_a_time.dispatcher.nudges

@@ -38,12 +38,12 @@ from workers.families import base as family
 from workers.jobs.draft import Draft
 from workers.jobs.leases import endings
 from workers.jobs.leases.checkpoints import release_before
-from workers.jobs.leases.lease import JobContext, advance, load_job, queued_behind
-from workers.jobs.leases.leased import leased
+from workers.jobs.leases.lease import JobContext, Turn, advance, load_job, queued_behind
+from workers.jobs.leases.leased import leased, pass_on
 from workers.jobs.leases.pace import PACE
 from workers.jobs.logged_judgement import Passed, passed_all
 from workers.jobs.model import held_out
-from workers.jobs.sweep import clean, nudge_next
+from workers.jobs.sweep import clean
 from workers.method_audits.citation import citation
 from workers.provenance import code_digest, environment
 
@@ -58,7 +58,7 @@ class Signed:
     leaf: bytes
 
 
-def run(services: Services, job_id: str) -> None:
+def run(services: Services, job_id: str, turn: Turn | None = None) -> None:
     """Issue the certificate of a verified job, and of those behind it that wait for theirs.
 
     The envelope, its leaf, the certificate row and the closing event commit together; the
@@ -68,7 +68,7 @@ def run(services: Services, job_id: str) -> None:
     first that cannot be signed waits for its own turn. A second try goes alone: what is wrong
     with one must not keep the others.
     """
-    with leased(services, job_id, "certify") as lease:
+    with leased(services, job_id, "certify", turn) as lease:
         if lease is None:
             return
         key, keyid, keys = signing_issuer(services.settings, services.ledger)
@@ -107,7 +107,7 @@ def run(services: Services, job_id: str) -> None:
 
         services.ledger.transact(effect)
         reached("certify.committed")
-        nudge_next(services, lease.model_id)
+        pass_on(services, lease)
         clean(services)
         PACE.note(lease, len(signed))
 

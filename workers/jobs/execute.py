@@ -23,8 +23,8 @@ from workers.jobs.leases import (
     checkpoints,
     endings,
 )
-from workers.jobs.leases.lease import JobContext, advance, load_job
-from workers.jobs.leases.leased import leased
+from workers.jobs.leases.lease import JobContext, Turn, advance, load_job
+from workers.jobs.leases.leased import leased, pass_on
 from workers.jobs.leases.pace import PACE
 from workers.jobs.model import held_out, versions
 from workers.jobs.model.chain import BatchMember, Chain
@@ -32,15 +32,15 @@ from workers.jobs.model.logged import OtherModelError, as_registered
 from workers.jobs.model.retained_set import open_tree
 from workers.jobs.releases import AnswerError, dropped_subjects
 from workers.jobs.seconds import timed, with_seconds
-from workers.jobs.sweep import clean, nudge_next
+from workers.jobs.sweep import clean
 from workers.method_audits import numbers as audit_numbers
 
 EXECUTED = "the log has this request as executed already, the database as not begun"
 
 
-def run(services: Services, job_id: str) -> None:
+def run(services: Services, job_id: str, turn: Turn | None = None) -> None:
     """Execute a job if it is its turn, and nudge what follows."""
-    with leased(services, job_id, "execute") as lease:
+    with leased(services, job_id, "execute", turn) as lease:
         if lease is None:
             return
         executed = False
@@ -70,7 +70,7 @@ def run(services: Services, job_id: str) -> None:
         clean(services)
     # After the lease: the nudge's receiver must find the job free.
     if lease is not None:
-        nudge_next(services, lease.model_id)
+        pass_on(services, lease)
 
 
 def _begin(job: JobContext) -> None:

@@ -78,19 +78,6 @@ def _forget_nonces(tx: Transaction) -> None:
     tx.session.connection().execute(delete(UsedNonce).where(col(UsedNonce.expires_at) < tx.now))
 
 
-def nudge_next(services: Services, model_id: int) -> None:
-    """Nudge the job that now heads a model's queue, if there is one.
-
-    It comes after all that waits for other models: else each of fifty models with one request
-    would wait for several groups of one with a thousand. While others keep every worker busy,
-    the sweep's nudges give this model its turns: they wait only for those sent before them.
-    """
-    with services.reading() as session:
-        following = head_of_queue(session, model_id)
-    if following is not None:
-        services.dispatcher.nudge(following.id, following.stage, last=True)
-
-
 # Longer than any reader lives, so that at least one scrub comes after the last of them.
 SCRUB_FOR = timedelta(minutes=10)
 

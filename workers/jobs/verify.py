@@ -32,12 +32,11 @@ from workers.jobs.leases import (
     checkpoints,
     endings,
 )
-from workers.jobs.leases.lease import JobContext, advance, load_job
-from workers.jobs.leases.leased import leased
+from workers.jobs.leases.lease import JobContext, Turn, advance, load_job
+from workers.jobs.leases.leased import leased, pass_on
 from workers.jobs.leases.pace import PACE
 from workers.jobs.model import held_out, versions
 from workers.jobs.seconds import timed
-from workers.jobs.sweep import nudge_next
 from workers.provenance import code_digest
 
 
@@ -50,7 +49,7 @@ class Judged:
     evidence: bytes
 
 
-def run(services: Services, job_id: str) -> None:
+def run(services: Services, job_id: str, turn: Turn | None = None) -> None:
     """Judge an executed job; PASS goes on to certification, anything else to an attempt.
 
     The jobs behind it that the same update executed are judged with it, where the family can.
@@ -58,7 +57,7 @@ def run(services: Services, job_id: str) -> None:
     recorded too: it is not to be judged until it passes. Those after it get another version.
     A second try goes alone: what is wrong with one must not keep the others.
     """
-    with leased(services, job_id, "verify") as lease:
+    with leased(services, job_id, "verify", turn) as lease:
         if lease is None:
             return
         try:
@@ -105,7 +104,7 @@ def run(services: Services, job_id: str) -> None:
         PACE.note(lease, len(judged))
         reached("verify.recorded")
     if lease is not None:
-        nudge_next(services, lease.model_id)
+        pass_on(services, lease)
 
 
 def _approvals(services: Services, cases: Sequence[ExecutedJob]) -> list[dict[str, str]]:

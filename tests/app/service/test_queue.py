@@ -71,7 +71,6 @@ def test_a_parked_job_blocks_nobody_and_is_left_alone(ready: Installation) -> No
     ]
     assert head(ready) is None
     assert sweep.run(ready.services) == 0
-    sweep.nudge_next(ready.services, 1)
     assert not ready.dispatcher.nudges
     change(ready, parked, stage="execute")
     ready.dispatcher.sweep(ready.services)

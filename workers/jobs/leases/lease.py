@@ -2,19 +2,26 @@
 
 Each effect commits together with `WHERE lease_token = mine`. A worker that was thought dead
 and comes back finds its token outdated and its transaction rolled back.
+
+A worker that goes on with the next stage keeps the lease: it is not committed as given back and
+then taken again.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from time import monotonic
 
-from sqlalchemy import bindparam, tuple_, update
+from sqlalchemy import bindparam, case, null, tuple_, update
 from sqlmodel import Session, col, select
 
 from app.ledger.transaction import Transaction
 from app.service.context import Services
 from models import Job, Model
 from workers.jobs.leases import stalled
+
+# These follow execution without another message, while they are quick.
+FOLLOWING = ("verify", "certify")
 
 # Of a stage that has just begun.
 NO_PROGRESS = {"phase": None, "phase_done": None, "phase_total": None}
@@ -28,7 +35,8 @@ class LeaseLostError(Exception):
 class Lease:
     """A held job. `token` is the fencing token that every commit must still match.
 
-    begun: when it was taken, by the monotonic clock of its worker.
+    begun: when it was taken, by the monotonic clock of its worker. turn: None if the job is
+    given back after this stage, whatever follows.
     """
 
     job_id: str
@@ -42,6 +50,24 @@ class Lease:
     tries: int
     call_id: str | None
     begun: float = field(default_factory=monotonic, compare=False)
+    turn: "Turn | None" = field(default=None, compare=False)
+
+
+@dataclass(slots=True)
+class Turn:
+    """Stages of a job that one worker runs one after the other.
+
+    ends: until when another may begin, by the monotonic clock. seconds: how long each lasts
+    without being renewed. lease: for the next stage, while one is kept for it.
+    """
+
+    ends: float
+    seconds: int
+    lease: Lease | None = None
+
+    def keeps(self, stage: str) -> bool:
+        """Return whether a lease is kept by who moves its job to this stage now."""
+        return stage in FOLLOWING and monotonic() < self.ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +129,7 @@ def advance(
 ) -> None:
     """Commit the job's move to its next stage, if the lease still holds.
 
+    The lease is kept for that stage if it follows in the same turn, else given back.
     others: jobs, with their tokens, that move with it because they were executed together.
 
     Raises:
@@ -111,7 +138,20 @@ def advance(
     """
     done = {"done_at": tx.now} if stage == "done" else {}
     moved = [(lease.job_id, lease.token), *others]
-    _move(tx, moved, lease.stage, {"stage": stage, **done, **values})
+    _move(tx, moved, lease.stage, {"stage": stage, **done, **values, **_kept(tx, lease, stage)})
+
+
+def _kept(tx: Transaction, lease: Lease, stage: str) -> dict[str, object]:
+    """Return the values of a job that this worker still holds, as if it had just taken it."""
+    if lease.turn is None or not lease.turn.keeps(stage):
+        return {}
+    until = tx.now + timedelta(seconds=lease.turn.seconds)
+    own = col(Job.id) == lease.job_id
+    return {
+        "lease_until": case((own, until), else_=null()),
+        "tries": case((own, 1), else_=0),
+        "deaths": case((own, 1), else_=0),
+    }
 
 
 def follow(
@@ -150,7 +190,7 @@ def _move(
             col(Job.stage) == since,
             col(Job.done_at).is_(None),
         )
-        .values(tries=0, deaths=0, lease_until=None, **NO_PROGRESS, **values)
+        .values({"tries": 0, "deaths": 0, "lease_until": None, **NO_PROGRESS, **values})
     )
     if result.rowcount != len(moved):
         raise LeaseLostError(moved[0][0])

@@ -9,8 +9,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from time import monotonic
 
 from sqlalchemy import update
 from sqlmodel import Session, col, select
@@ -32,7 +34,7 @@ from models.database.clock import clock
 from models.database.session import unavailable
 from workers.jobs.leases import stalled
 from workers.jobs.leases.endings import fail
-from workers.jobs.leases.lease import Lease, LeaseLostError
+from workers.jobs.leases.lease import Lease, LeaseLostError, Turn
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +42,12 @@ LONGEST_COOL_DOWN_S = 60
 
 
 @contextmanager
-def leased(services: Services, job_id: str, stage: str) -> Iterator[Lease | None]:
+def leased(
+    services: Services, job_id: str, stage: str, turn: Turn | None = None
+) -> Iterator[Lease | None]:
     """Hold a job while the block runs; None if it is not this worker's turn.
+
+    turn: its lease is used if it has one; then nothing is asked of the database.
 
     If the block raises, the job cools down and the sweep tries again. A fault of the
     surroundings (disk, database, keys) is waited out however long it lasts, and so is
@@ -52,7 +58,7 @@ def leased(services: Services, job_id: str, stage: str) -> Iterator[Lease | None
     A worker that dies raises nothing. After as many of them as there are tries an erasure
     waits for a decision, and is not tried before it; any other job fails.
     """
-    lease = _take(services, job_id, stage)
+    lease = _kept(turn) or _take(services, job_id, stage)
     if lease is None:
         yield None
         return
@@ -62,7 +68,36 @@ def leased(services: Services, job_id: str, stage: str) -> Iterator[Lease | None
         traces.stage(job_id, lease.call_id, stage, lease.kind, lease.tries) as span,
     ):
         log.info("job %s: %s begins, tries %d", job_id, stage, lease.tries)
-        yield from _held(services, lease, span)
+        yield from _held(services, replace(lease, turn=turn), span)
+
+
+def _kept(turn: Turn | None) -> Lease | None:
+    """Return the lease of a turn, if it has one, and leave it without."""
+    if turn is None:
+        return None
+    lease, turn.lease = turn.lease, None
+    return lease
+
+
+def pass_on(services: Services, lease: Lease) -> None:
+    """Keep the lease for the job's next stage in the same turn, or nudge who is next.
+
+    Call it after the block: the receiver of the nudge must find the job free. Another job comes
+    after all that waits for other models: else each of fifty models with one request would wait
+    for several groups of one with a thousand. While others keep every worker busy, the sweep's
+    nudges give this model its turns: they wait only for those sent before them.
+    """
+    with services.reading() as session:
+        following = head_of_queue(session, lease.model_id)
+    if following is None:
+        return
+    stage, is_own = following.stage, following.id == lease.job_id
+    is_held = following.lease_until is not None and following.lease_token == lease.token
+    # At the same stage it cools down.
+    if lease.turn is not None and is_own and is_held and stage != lease.stage:
+        lease.turn.lease = replace(lease, stage=stage, tries=following.tries, begun=monotonic())
+    else:
+        services.dispatcher.nudge(following.id, stage, last=not is_own)
 
 
 def _held(services: Services, lease: Lease, span: TraceSpan) -> Iterator[Lease]:
@@ -223,7 +258,11 @@ def _cool_down(
     services: Services, tx: Transaction, lease: Lease, name: str, outside: bool, title: str
 ) -> None:
     job = tx.session.exec(select(Job).where(Job.id == lease.job_id)).one()
-    if job.lease_token != lease.token or job.stage != lease.stage or job.done_at is not None:
+    if job.lease_token != lease.token or job.done_at is not None:
+        return
+    if job.stage != lease.stage:  # it was committed, and what follows is nobody's yet
+        job.lease_until = None
+        job.deaths = 0
         return
     job.error = f"{name} at {lease.stage}"
     job.deaths = max(0, job.deaths - 1)  # the worker is alive
