@@ -59,7 +59,7 @@ class Installation:
         """Run fsck and insist on a clean log."""
         report = fsck(self.services.ledger)
         fsck_vault(self.services.engine, self.services.artifacts, self.services.master, report)
-        fsck_journal(self.services.engine, self.services.journal, report)
+        fsck_journal(self.services.engine, self.services.master, self.services.journal, report)
         assert report.ok, report.findings
 
 

@@ -39,5 +39,5 @@ def fsck_installation(
         artifacts = ArtifactStore(settings.data_dir / "artifacts", master)
         fsck_vault(ledger.engine, artifacts, master, report, held)
         journal = ErasureJournal(settings.keys_dir / JOURNAL, master)
-        fsck_journal(ledger.engine, journal, report)
+        fsck_journal(ledger.engine, master, journal, report)
     return report

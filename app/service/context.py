@@ -87,7 +87,7 @@ def _open(settings: Settings, engine: Engine) -> Services:
     warn_if_shared(settings.data_dir)
     master = MasterKey.load(settings)
     journal = ErasureJournal(settings.keys_dir / JOURNAL, master)
-    require_applied(engine, master, journal)
+    require_applied(engine, journal)
     begin(ledger, policy := load_policy(settings, ledger.keys))
     return Services(
         settings=settings,

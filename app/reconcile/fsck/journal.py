@@ -1,4 +1,4 @@
-"""fsck of the erasure journal: what it has as erased is what the database has tombstones of.
+"""fsck of the erasure journal: what it has as erased has a tombstone, and no record is stored.
 
 It needs the master key, by which the journal is opened, and names models and numbers only.
 """
@@ -9,11 +9,20 @@ from sqlmodel import Session, col, select
 from app.reconcile.deleted import deleted_in
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck.run import sealed_rows
-from app.reconcile.journal import LEARNED, added_back, of_models, read_beside, unjournaled
+from app.reconcile.journal import (
+    LEARNED,
+    added_back,
+    of_models,
+    read_beside,
+    stored_erased,
+    unjournaled,
+    without_tombstone,
+)
 from app.vault.journal import Erased, ErasureJournal, JournalError
+from app.vault.master import MasterKey
 from app.vault.model_key import ADD_BACK, tags_digest
 from lethe.log.entries import MODEL_EVENT
-from models import LogEntry, Tombstone
+from models import LogEntry
 from models.database.session import reading
 
 CHECK = "journal"
@@ -25,7 +34,9 @@ BACK = (
 AGAIN = "restore its newest copy"
 
 
-def fsck_journal(engine: Engine, journal: ErasureJournal, report: FsckReport) -> None:
+def fsck_journal(
+    engine: Engine, master: MasterKey, journal: ErasureJournal, report: FsckReport
+) -> None:
     """Add where journal, tombstones and the log's contributions differ to a report of `fsck`.
 
     It may run beside a working service: what the database's snapshot has was in the journal
@@ -43,13 +54,18 @@ def fsck_journal(engine: Engine, journal: ErasureJournal, report: FsckReport) ->
                 f"the erasure journal lacks {len(stones)} tombstones of model {model.ref}: "
                 "restore its newest copy, or run `lethe restore --journal-only`",
             )
+        for model, missing in without_tombstone(session, counted):
+            report.add(
+                CHECK,
+                f"{len(missing)} records of model {model.ref} that the erasure journal has as "
+                "erased have no tombstone: run `lethe restore --journal-only`",
+            )
         for model, tags in of_models(session, counted):
-            held = select(Tombstone.tag).where(Tombstone.model_id == model.id)
-            if missing := tags.keys() - {bytes(tag) for tag in session.exec(held)}:
+            if stored := sum(1 for _ in stored_erased(session, master, model, tags)):
                 report.add(
                     CHECK,
-                    f"{len(missing)} records of model {model.ref} that the erasure journal has "
-                    "as erased have no tombstone: run `lethe restore --journal-only`",
+                    f"{stored} records of model {model.ref} are stored that the erasure "
+                    "journal has as erased: run `lethe restore --journal-only`",
                 )
         _check_added_back(session, counted, report)
         for ref in sorted(deleted_in(session) - counted.deleted):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from sqlalchemy import delete
 from sqlmodel import Session, col, select
 
 from app import steps
@@ -283,15 +284,21 @@ def test_without_the_journal_they_would_be_back(disaster: Disaster) -> None:
         assert session.exec(select(Model.state)).one() == "quarantined"
 
 
-def test_a_record_of_the_journal_in_the_database_stops_the_service(disaster: Disaster) -> None:
-    """Rows alone were put back, under a log that is whole."""
-    old = disaster.old
+def put_back(old: Settings, *, tombstone: bool) -> None:
+    """Put a row back under a log that is whole, beside its tombstone or in its place."""
     with rows(old) as session:
         record = session.exec(select(Record)).first()
         assert record is not None
         values = record.model_dump(exclude={"id", "record"})
         session.add(Record(record="r1", **values))
+        if not tombstone:
+            session.connection().execute(delete(Tombstone))
         session.commit()
+
+
+def test_a_database_from_before_an_erasure_stops_the_service(disaster: Disaster) -> None:
+    old = disaster.old
+    put_back(old, tombstone=False)
     with pytest.raises(JournalError, match="--journal-only"):
         open_services(old)
     with pytest.MonkeyPatch.context() as patch:
@@ -300,6 +307,20 @@ def test_a_record_of_the_journal_in_the_database_stops_the_service(disaster: Dis
     assert told.exit_code == 0, (told.output, told.exception)
     assert "r1" not in stored(old)
     open_services(old).close()
+
+
+def test_a_record_put_back_beside_its_tombstone_is_found_and_erased(disaster: Disaster) -> None:
+    old = disaster.old
+    put_back(old, tombstone=True)
+    with pytest.MonkeyPatch.context() as patch:
+        point_at(old, patch)
+        found = run(log, "fsck")
+        assert found.exit_code == 1
+        assert "1 records of model small are stored that the erasure journal" in found.output
+        told = run(restore, "--journal-only")
+        assert told.exit_code == 0, (told.output, told.exception)
+        assert "r1" not in stored(old)
+        assert "that the erasure journal" not in run(log, "fsck").output
 
 
 def flip(path: Path) -> None:

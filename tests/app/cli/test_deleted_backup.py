@@ -65,7 +65,12 @@ def test_it_is_deleted_again(
         assert answer.status_code == 410
         assert installed.caller.register_model().status_code == 410
         report = FsckReport()
-        fsck_journal(installed.services.engine, installed.services.journal, report)
+        fsck_journal(
+            installed.services.engine,
+            installed.services.master,
+            installed.services.journal,
+            report,
+        )
         lacks = [one.detail for one in report.findings]
         if journal == "of now":
             installed.check()

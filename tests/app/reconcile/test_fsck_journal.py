@@ -5,20 +5,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import delete
+from sqlalchemy import delete, event
 from sqlmodel import Session, select
 
 from app.reconcile.findings import Finding, FsckReport
 from app.reconcile.fsck.journal import BACK, fsck_journal
+from app.reconcile.journal import require_applied
 from app.vault.journal import FILE, Line
-from models import LogEntry, Tombstone
+from models import LogEntry, Record, Tombstone
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack, rows
 
 
 def found(ready: Installation) -> list[Finding]:
     report = FsckReport()
-    fsck_journal(ready.services.engine, ready.services.journal, report)
+    fsck_journal(ready.services.engine, ready.services.master, ready.services.journal, report)
     assert {finding.check for finding in report.findings} <= {"journal"}
     return report.findings
 
@@ -77,7 +78,18 @@ def rewrite(ready: Installation) -> None:
     journal.append([other if line is back else line for line in lines])
 
 
+def put_back(ready: Installation) -> None:
+    """A row from before its erasure, and nothing else: the tombstone stays."""
+    with Session(ready.services.engine) as session:
+        one = session.exec(select(Record)).first()
+        assert one is not None
+        values = {**one.model_dump(exclude={"id"}), "record": "r2", "commitment": b"c" * 32}
+        session.add(Record(**values))
+        session.commit()
+
+
 LACKS, STONES = "the erasure journal lacks", "have no tombstone"
+STORED = "are stored that the erasure journal has as erased"
 PLANTED: dict[str, tuple[Callable[[Installation], None], list[str]]] = {
     "tombstones that are not in it": (plant, [f"{LACKS} 2 tombstones of model {MODEL}"]),
     "lines without a tombstone": (write_tombstones, [f"1 records of model {MODEL}", STONES]),
@@ -85,6 +97,7 @@ PLANTED: dict[str, tuple[Callable[[Installation], None], list[str]]] = {
     "no journal": (remove, ["is missing"]),
     "a damaged journal": (damage, ["is damaged at line"]),
     "another return": (rewrite, [STONES, BACK]),
+    "an erased record": (put_back, [f"1 records of model {MODEL} {STORED}"]),
 }
 
 
@@ -103,3 +116,16 @@ def test_a_return_that_the_journal_lacks_is_named_by_its_entry(returned: Install
         query = select(LogEntry.index).where(LogEntry.event == "contribution.learned")
         last = max(session.exec(query).all())
     assert [one.log_index for one in found(returned) if one.detail == BACK] == [last]
+
+
+def test_a_start_reads_no_records(returned: Installation) -> None:
+    services, read = returned.services, list[str]()
+
+    def note(_: object, __: object, statement: str, *___: object) -> None:
+        read.append(statement)
+
+    event.listen(services.engine, "before_cursor_execute", note)
+    require_applied(services.engine, services.journal)
+    event.remove(services.engine, "before_cursor_execute", note)
+    assert any("FROM tombstones" in one for one in read)
+    assert not any("FROM records" in one for one in read)

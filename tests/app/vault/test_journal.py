@@ -195,12 +195,12 @@ def test_a_journal_ahead_of_a_request_that_was_not_executed_is_no_restore(
             steps.install(None)
         services = made.services
         assert services.journal.read().lines
-        require_applied(services.engine, services.master, services.journal)
+        require_applied(services.engine, services.journal)
         with Session(services.engine) as session:  # also if it then ends without an execution
             request = session.exec(select(ErasureRequest)).one()
             request.state = "withdrawn"
             session.commit()
-            require_applied(services.engine, services.master, services.journal)
+            require_applied(services.engine, services.journal)
             request.state = "received"
             session.add(request)
             session.commit()

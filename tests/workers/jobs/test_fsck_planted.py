@@ -39,7 +39,7 @@ def found(installation: Installation) -> list[str]:
     services = installation.services
     report: FsckReport = fsck(services.ledger)
     fsck_vault(services.engine, services.artifacts, services.master, report)
-    fsck_journal(services.engine, services.journal, report)
+    fsck_journal(services.engine, services.master, services.journal, report)
     with Session(services.engine) as session:
         secret = [*session.exec(select(Certificate.request_id)), "r1", "r2", "r3"]
     words = {word for finding in report.findings for word in finding.detail.split()}
