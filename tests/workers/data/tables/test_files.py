@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import pickle
 import resource
 import struct
 import tempfile
@@ -177,6 +178,28 @@ def test_odd_arrays_are_named(changes: dict[str, Any], message: str, tmp_path: P
     np.savez(path, **{**arrays(TABLE), **changes})
     with pytest.raises(DatasetError, match=message):
         read_table(path)
+
+
+class Planted:
+    """Runs as it is unpickled, and leaves a file."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return Path.touch, (self.trace,)
+
+
+def test_nothing_in_a_file_is_run(tmp_path: Path) -> None:
+    trace, path = tmp_path / "trace", tmp_path / "rows.npz"
+    planted = Planted(trace)
+    path.write_bytes(pickle.dumps(planted))
+    with pytest.raises(DatasetError, match=r"not a readable \.npz file"):
+        read_table(path)
+    np.savez(path, x=np.array([planted], dtype=object))
+    with pytest.raises(DatasetError, match="x: pickled objects"):
+        read_table(path)
+    assert not trace.exists()
 
 
 def test_one_array_is_no_table_and_what_is_not_chosen_is_not_unpacked(tmp_path: Path) -> None:
