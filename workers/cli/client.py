@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lethe.cli.options import count, each_as_json, print_json, service_url
-from workers.cli.data_options import DATA, read_rows, table_options
+from workers.cli.data_options import DATA, read_rows, reads_table, table_options
 
 if TYPE_CHECKING:
     from lethe.client import Client
@@ -90,7 +90,7 @@ def contribute(
     """Send rows, or one message of statistics for each client and subject in DATA."""
     from workers.cli.errors import shown
     from workers.data.identities import hashed_npz
-    from workers.data.opening import is_table, named_extractor
+    from workers.data.opening import named_extractor
     from workers.secure_sum.local import message_of, pack_rows, with_features
 
     with shown(), _client(url, key_file, keyid) as service:
@@ -98,7 +98,7 @@ def contribute(
         if manifest["data"] == "masked":
             raise click.ClickException("this model is masked: see `lethe round`")
         if manifest["data"] == "rows":
-            if not is_table(data):
+            if not reads_table(data, columns):
                 body = hashed_npz(data)
             elif manifest["family"] == "ridge":
                 own = read_rows(data, columns, people=True)
@@ -128,7 +128,9 @@ def _table_body(data: Path, columns: Mapping[str, Any], manifest: Mapping[str, A
     from workers.registration import recipe, sums
 
     if manifest["columns"] is None or manifest["family"] == "vectors":
-        raise RefusedError(f"rows of the family {manifest['family']} are an .npz")
+        raise RefusedError(
+            f"rows of the family {manifest['family']} are an .npz: name no columns"
+        )
     missing = [
         option
         for option, name in (("--record-id", "record_id"), ("--client", "client"))

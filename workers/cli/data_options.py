@@ -153,7 +153,7 @@ def reads_table(data: Path, options: Mapping[str, Any]) -> bool:
     """Return whether `open_labelled` is to open DATA, or to refuse it beside a query."""
     from workers.data.opening import is_table
 
-    return is_table(data) or options.get("query") is not None
+    return is_table(data, roles_of(options)) or options.get("query") is not None
 
 
 def open_labelled(
@@ -214,15 +214,12 @@ def read_raw(data: Path, options: Mapping[str, Any], text: str | None) -> "Raw":
     Raises:
         DatasetError: As `workers.data.raw.load_raw` and `workers.data.opening.open_data`.
     """
-    from workers.data.opening import is_table, read_labelled, refuse_roles
+    from workers.data.opening import is_table, read_labelled
     from workers.data.raw import load_raw, raw_of
     from workers.errors import DatasetError
 
     roles = roles_of(options)
-    if not is_table(data):
-        refuse_roles(roles)
-        if text is not None:
-            raise DatasetError("an .npz names its arrays itself: omit --text")
+    if text is None and not is_table(data, roles):
         return load_raw(data)
     if roles is not None and roles.holdout is None:
         roles = replace(roles, holdout="none")  # whoever registers the features draws them

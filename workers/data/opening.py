@@ -91,20 +91,13 @@ def open_data(
     """Return the rows of an .npz, or of a table whose columns have these roles.
 
     Raises:
-        DatasetError: The file is unreadable or too large, a column is unknown or holds what
-            its role does not allow, or roles are named for an .npz, whose arrays have names.
+        DatasetError: The file is unreadable or too large, or a column is unknown or holds what
+            its role does not allow.
     """
-    if not is_table(path):
+    if not is_table(path, roles):
         return _open_npz(path, roles, seed)
     found, unused = read_labelled(path, roles, seed=seed, progress=progress)
     return opened(found, unused)
-
-
-def refuse_roles(roles: "Roles | None") -> None:
-    """Raise DatasetError where columns are named for an .npz."""
-    named = [] if roles is None else roles.option_names()
-    if named:
-        raise DatasetError(f"an .npz names its arrays itself: omit {', '.join(named)}")
 
 
 def named_extractor(path: Path) -> Described | None:
@@ -112,9 +105,13 @@ def named_extractor(path: Path) -> Described | None:
     return None if is_table(path) else load_extractor(path)
 
 
-def is_table(path: Path) -> bool:
-    """Return whether a path is read as a table: it is a folder, or does not end in .npz."""
-    return path.is_dir() or path.suffix.lower() != NPZ
+def is_table(path: Path, roles: "Roles | None" = None) -> bool:
+    """Return whether a path is read as a table, and not as an .npz of known arrays.
+
+    It is a folder, does not end in .npz, or its arrays are columns whose `roles` are named.
+    """
+    named = roles is not None and bool(roles.option_names())
+    return named or path.is_dir() or path.suffix.lower() != NPZ
 
 
 def read_labelled(
@@ -189,7 +186,6 @@ def check_installed() -> None:
 
 
 def _open_npz(path: Path, roles: "Roles | None", seed: int) -> OpenedData:
-    refuse_roles(roles)
     share = None if roles is None else roles.npz_share()
     federation = load_npz(path, seed, *([] if share is None else [share]))
     if names_held_out(path):

@@ -15,7 +15,7 @@ from workers.data import identities
 from workers.data.image_npz import load_image_npz
 from workers.data.images import numbered
 from workers.data.masks import load_masks
-from workers.data.opening import Progress, is_table, open_data, refuse_roles
+from workers.data.opening import Progress, is_table, open_data
 from workers.data.owners import AS_NAMED, Ownership, assign
 from workers.errors import DatasetError, RefusedError
 from workers.registration.network import (
@@ -68,7 +68,7 @@ def prepare(source: Source, *, ref: str, options: NetworkOptions) -> NetworkRegi
         raise DatasetError("the grey of a class is for --format masks: leave --mask-value out")
     if form == "table":
         return _table(source, ref, options)
-    refuse_roles(source.roles)
+    _refuse_columns(source.roles)
     if form == "masks":
         return _masks(source, ref, options)
     if "inputs" in _names(source.path):
@@ -157,7 +157,13 @@ def _form(source: Source) -> Format:
     # Masks alone have no names of classes beside them.
     if any(folder.is_dir() for folder in folders) or (source.path.is_dir() and source.classes):
         return "masks"
-    return "table" if is_table(source.path) else "npz"
+    return "table" if is_table(source.path, source.roles) else "npz"
+
+
+def _refuse_columns(roles: "Roles | None") -> None:
+    """Raise DatasetError where columns are named for what is read as no table."""
+    if roles is not None and (named := roles.option_names()):
+        raise DatasetError(f"only a table has columns to name: omit {', '.join(named)}")
 
 
 def _table(source: Source, ref: str, options: NetworkOptions) -> NetworkRegistration:

@@ -16,7 +16,7 @@ from workers.data.extractors import registry
 from workers.data.extractors.base import Extractor
 from workers.data.extractors.described import Described
 from workers.data.extractors.identity import Identity
-from workers.data.opening import Progress, is_table, open_data, refuse_roles
+from workers.data.opening import Progress, is_table, open_data
 from workers.errors import ExactnessError, RefusedError
 from workers.methods.ridge.sketches.message import compress
 from workers.methods.ridge.statistics.message import Message, summarise, with_factor
@@ -74,9 +74,8 @@ def load_rows(
     Raises:
         RefusedError: Any other file, or a table without columns of clients and records.
     """
-    if is_table(path):
+    if is_table(path, roles):
         return _table_rows(path, roles, people, progress)
-    refuse_roles(roles)
     try:
         return parse_rows(path.read_bytes(), people=people)
     except OSError:

@@ -53,6 +53,7 @@ from workers.training.shards.container import ShardManifest
 
 SHM = "/dev/shm"
 ZIP: tuple[Mutator, ...] = (as_zip, as_zip, plain)
+LINES: tuple[Mutator, ...] = (as_lines, plain)
 TENSORS: tuple[Mutator, ...] = (as_tensors, as_tensors, plain)
 JSON: tuple[Mutator, ...] = (as_json, as_json, plain)
 
@@ -223,9 +224,9 @@ TARGETS = (
             _file(suffix, _table),
             _written(suffix),
             NPZ_REFUSED,
-            (as_lines, plain) if suffix in (".csv", ".tsv") else (plain,),
+            {".csv": LINES, ".tsv": LINES, ".npz": ZIP}.get(suffix, (plain,)),
         )
-        for suffix in (".parquet", ".feather", ".ipc", ".csv", ".tsv")
+        for suffix in (".parquet", ".feather", ".ipc", ".csv", ".tsv", ".npz")
     ),
     Target(
         "features-description",
@@ -258,7 +259,7 @@ TARGETS = (
         decode_message,
         lambda: [encode_message("a job", "a row", 1, 7, (0, 3), SENT)],
         (MessageError,),
-        (as_lines, plain),
+        LINES,
     ),
     Target("score-task", score_task.decode_task, lambda: [MESSAGE], (MessageError,), JSON),
     Target("score-answer", _scores, lambda: [ANSWER], (MessageError,), TENSORS),
@@ -283,6 +284,6 @@ TARGETS = (
         text(lambda file: parse_lock(file, "x")),
         lambda: [b"numpy==2.4.0 \\\n --hash=sha256:00\nScikit_Learn==1.9.0 # x\n"],
         (RefusedError, UnicodeDecodeError),
-        (as_lines, plain),
+        LINES,
     ),
 )

@@ -125,6 +125,28 @@ def test_numbers_are_predicted(tmp_path: Path, service: Service) -> None:
     assert share(found) > 0.1
 
 
+def test_numbers_and_holes_of_an_npz_make_the_forest_of_the_same_table(
+    tmp_path: Path, service: Service
+) -> None:
+    features, labels = load_diabetes(return_X_y=True)
+    features = features[:, :2].copy()
+    features[::5, 1] = np.nan
+    pq.write_table(
+        pa.table({"f_0": features[:, 0], "f_1": features[:, 1], "kind": labels}),
+        tmp_path / "rows.parquet",
+    )
+    np.savez(tmp_path / "rows.npz", f=features, kind=labels)
+    options = {**SMALL, "numbers": True, "step": 0.5, "missing": True}
+    found = []
+    for path in (tmp_path / "rows.parquet", tmp_path / "rows.npz"):
+        words = ("--public", path)  # an .npz, too
+        result = register(tmp_path, options, path, *COLUMNS, *words)
+        assert result.exit_code == 0, (result.output, result.exception)
+        output = result.output.replace(path.name, "rows")
+        found.append((output, service.manifest, service.file))
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize(
     ("options", "words", "problem"),
     [

@@ -177,7 +177,51 @@ def test_an_npz(tmp_path: Path, service: Service) -> None:
     assert found.exit_code == 0, found.output
     assert "held-out rows only measure the model; they are not sent" in found.output
     refused = register(tmp_path, LINE, path)
-    assert "needs a table" in said(refused)
+    assert "name the arrays of an .npz as columns: --label" in said(refused)
+
+
+def as_npz(table: Path) -> Path:
+    """Save the columns of a Parquet file as arrays; None of a text is empty."""
+    columns = pq.read_table(table).to_pydict()
+    texts = {name for name in columns if any(isinstance(one, str) for one in columns[name])}
+    path = table.with_suffix(".npz")
+    arrays = {
+        name: np.array([one or "" for one in column] if name in texts else column)
+        for name, column in columns.items()
+    }
+    np.savez(path, allow_pickle=False, **arrays)
+    return path
+
+
+def test_an_npz_has_numbers_to_predict_weights_categories_and_holes(
+    tmp_path: Path, service: Service
+) -> None:
+    """The same manifest, rows and model as of the same columns in Parquet, byte for byte."""
+    numbers = np.random.default_rng(1).normal(size=60)
+    numbers[::7] = np.nan
+    data = weighted(tmp_path, n=np.arange(60) / 8, f_n=numbers)
+    recipe = {
+        "estimator": "sklearn.ensemble.HistGradientBoostingRegressor",
+        "parameters": {"max_iter": 5},
+        "categories": {"f_region": ["south", "north", "east"]},
+    }
+    words = ("--label", "n", "--features", "f_*", "--sample-weight", "w", "--send-holdout")
+    found = []
+    for path in (data, as_npz(data)):
+        result = register(tmp_path, recipe, path, *words)
+        assert result.exit_code == 0, (result.output, result.exception)
+        rows = {name: array.tobytes() for name, array in service.rows.items()}
+        found.append((result.output, service.manifest, rows, service.file))
+    assert np.isnan(service.rows["features"]).any(axis=0).all()
+    assert "weights" in rows
+    assert found[0] == found[1]
+    for features, problem in (("w", "w: is the weight"), ("kind", "kind: text (string)")):
+        refusals = [
+            said(register(tmp_path, LINE, path, *words[:3], features, *words[4:]))
+            for path in (data, data.with_suffix(".npz"))
+        ]
+        assert refusals[0] == refusals[1]
+        assert problem in refusals[0]
 
 
 def weighted(folder: Path, **changes: Any) -> Path:

@@ -279,12 +279,40 @@ def test_texts_are_for_extractors_that_read_them(
     assert message in said(extract(table, tmp_path / "out.npz", *words))
 
 
-def test_an_npz_needs_no_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrays_with_named_columns_are_the_same_table(
+    table: Path, tmp_path: Path, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "rows.npz"
-    np.savez(path, features=np.zeros((2, 2)), labels=np.zeros(2, dtype=int))
-    for result in (
-        contribute(monkeypatch, Provider("statistics"), path, "--label", "kind"),
-        extract(path, tmp_path / "o.npz", "--extractor", "identity", "--label", "kind"),
-        register(path, "--label", "kind"),
-    ):
-        assert "an .npz names its arrays itself: omit --label" in said(result)
+    np.savez(path, allow_pickle=False, **{name: np.array(COLUMNS[name]) for name in COLUMNS})
+    for provider in (Provider("rows"), Provider("statistics")):
+        for data in (table, path):
+            result = contribute(monkeypatch, provider, data, *WORDS)
+            assert result.exit_code == 0, result.exception
+        assert provider.sent[0] == provider.sent[1]
+    found = []
+    for data in (table, path):
+        assert register(data, "--network", "logistic", *WORDS).exit_code == 0
+        found.append((service.manifest, {k: v.tolist() for k, v in service.rows.items()}))
+    assert found[0] == found[1]
+    out = [tmp_path / "a.npz", tmp_path / "b.npz"]
+    for data, one in zip((table, path), out, strict=True):
+        words = ("--extractor", "random-relu", "--parameter", "outputs=5", *WORDS)
+        assert extract(data, one, *words).exit_code == 0
+    assert out[0].read_bytes() == out[1].read_bytes()
+    texts = ("--extractor", "identity", "--parameter", "dimension=1", "--label", "kind")
+    assert "identity reads features: the file holds texts" in said(
+        extract(path, out[0], *texts, "--text", "note")
+    )
+
+
+def test_columns_of_an_npz_that_has_none_are_refused(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tmp_path / "made.npz"
+    words = ("--extractor", "random-relu", "--parameter", "outputs=5", *WORDS)
+    assert extract(table, made, *words).exit_code == 0
+    named = ("--label", "labels", "--record-id", "records", "--client", "clients")
+    refused = contribute(monkeypatch, Provider("statistics"), made, *named)
+    assert "which a table would not name: omit the options that name columns" in said(refused)
+    refused = register(made, "--format", "npz", "--label", "labels")
+    assert "only a table has columns to name: omit --label" in said(refused)

@@ -67,6 +67,21 @@ def as_file(suffix: str, write: Callable[[pa.Table, str], Any]) -> Callable[[Pat
     return opened
 
 
+def as_arrays(folder: Path) -> OpenedData:
+    path = folder / "columns.npz"
+    np.savez(path, allow_pickle=False, **{name: np.array(COLUMNS[name]) for name in COLUMNS})
+    return open_data(path, ROLES)
+
+
+def as_matrix(folder: Path) -> OpenedData:
+    """Save the features as a matrix in Fortran's order, in bytes of the other order."""
+    names = [name for name in COLUMNS if name.startswith("f_")]
+    columns = {name: np.array(COLUMNS[name]) for name in COLUMNS if name not in names}
+    features = np.array([COLUMNS[name] for name in names]).T.astype(">f8")
+    np.savez_compressed(folder / "m.npz", allow_pickle=False, **columns, f=features)
+    return open_data(folder / "m.npz", ROLES)
+
+
 def as_folder(folder: Path) -> OpenedData:
     (folder / "parts").mkdir()
     for start in range(0, ROWS, 25):
@@ -91,6 +106,8 @@ DOORS: dict[str, Callable[[Path], OpenedData]] = {
     "parquet": as_file(".parquet", pq.write_table),
     "csv": as_file(".csv", pa_csv.write_csv),
     "feather": as_file(".feather", feather.write_feather),
+    "arrays": as_arrays,
+    "matrix": as_matrix,
     "folder": as_folder,
     "sql": as_query,
 }
@@ -157,12 +174,25 @@ def test_identities_are_hashed_where_they_are_read(tmp_path: Path) -> None:
     assert "a\tb" not in str(error.value)
 
 
-def test_an_npz_has_names_of_its_own(tmp_path: Path) -> None:
-    as_npz(tmp_path)
+def test_an_npz_has_names_of_its_own_or_columns(tmp_path: Path) -> None:
+    by_its_own = as_npz(tmp_path)
     path = tmp_path / "rows.npz"
-    with pytest.raises(DatasetError, match="omit --label, --features"):
+    roles = Roles("labels", client="clients", record_id="records", features=("features_*",))
+    by_columns = open_data(path, roles)
+    first, second = (
+        prepare(one.federation, Identity(3), ref="m").manifest
+        for one in (by_its_own, by_columns)
+    )
+    assert {**first, "classes": ["0", "1", "2"]} == second  # nothing reads label_names here
+    assert by_columns.taken.lines() == [
+        "60 rows, 3 features: features_0, features_1, features_2",
+        "label labels: 3 classes, 0, 1, 2",
+        "not used: label_names, subjects, identity_email",
+        "held out: 6 rows (a tenth, drawn at random)",
+    ]
+    with pytest.raises(DatasetError, match="churned: no such column; the table has features_0"):
         open_data(path, Roles("churned", features=("f_*",)))
-    with pytest.raises(DatasetError, match="omit --holdout COLUMN"):
+    with pytest.raises(DatasetError, match="name the column of the classes with --label"):
         open_data(path, Roles(holdout="test"))
     half = open_data(path, Roles(holdout=0.5))
     assert half.federation.is_test.sum() == 30

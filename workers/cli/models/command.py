@@ -183,7 +183,8 @@ def register(
 
     DATA is a .parquet, .csv, .tsv, .feather or .arrow file, a folder of files of one format,
     or an .npz with features, labels and clients, optionally records, subjects, is_test,
-    label_names and identity_KIND. Tables need --label, but for --vectors.
+    label_names and identity_KIND. Tables need --label, but for --vectors. Where an option
+    names a column, the arrays of an .npz are columns, a matrix x those named x_0, x_1, ….
 
     A ridge head also registers the digest of the extractor named by DATA or --extractor.
     """

@@ -167,7 +167,7 @@ def read_rows(
     categories: of columns of texts, the values in the order of their numbers.
 
     Raises:
-        RefusedError: As `open_rows`; an .npz has no numbers to predict, weights or categories.
+        RefusedError: As `open_rows`; numbers to predict or categories, and no columns named.
         DatasetError: As `rows_of_table`.
     """
     from dataclasses import replace
@@ -182,10 +182,10 @@ def read_rows(
         lines = taken(table, unused).lines()
         rows = rows_of_table(table, categories=categories)
     else:
-        if numbers or columns.get("sample_weight") or categories:
+        if numbers or categories:
             raise RefusedError(
-                "a model of numbers, weighted rows or categories needs a table, such as "
-                "Parquet or CSV"
+                "for numbers to predict or categories name the arrays of an .npz as columns: "
+                "--label, --client, --record-id, --features"
             )
         opened = open_rows(data, columns)
         lines, rows = opened.taken.lines(), rows_of_federation(opened.federation)

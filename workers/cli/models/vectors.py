@@ -52,7 +52,7 @@ def _read(data: Path | None, columns: Mapping[str, Any]) -> "RecipeRows":
     from workers.cli.data_options import open_labelled, reads_table, roles_of
     from workers.data.federation import HELD_OUT
     from workers.data.npz import load_npz, names_held_out
-    from workers.data.opening import refuse_roles, some, taken
+    from workers.data.opening import some, taken
     from workers.registration.vectors import vectors_of_federation, vectors_of_table
 
     sent = bool(columns.get("send_holdout"))
@@ -68,7 +68,6 @@ def _read(data: Path | None, columns: Mapping[str, Any]) -> "RecipeRows":
         names, lines = f": {some(table.features)}", left.left()
     else:
         roles = roles_of(columns)
-        refuse_roles(roles)
         share = None if roles is None or names_held_out(data) else roles.npz_share()
         share = (HELD_OUT if sent else 0.0) if share is None else share
         rows = vectors_of_federation(load_npz(data, share=share, labelled=False))

@@ -1,4 +1,4 @@
-"""Parquet, CSV and Arrow files, and folders of one of them, read within a bound.
+"""Parquet, CSV, Arrow and .npz files, and folders of one of them, read within a bound.
 
 The columns are chosen before any data are read, and what the file says of its size is compared
 with the bound first. What it says may be wrong, so the bound holds while reading as well.
@@ -13,6 +13,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 
+from workers.data.tables.arrays import read_arrays
 from workers.data.tables.kinds import kind_of
 from workers.data.tables.memory import bounded, too_large
 from workers.data.tables.table import DataTable, check_names
@@ -25,7 +26,8 @@ BLOCK = 1 << 22  # bytes of a CSV read at a time, and its longest row
 PARQUET = (".parquet", ".pq")
 ARROW = (".feather", ".arrow", ".ipc")
 CSV = (".csv", ".tsv")
-SUFFIXES = (*PARQUET, *CSV, *ARROW)
+NPZ = ".npz"
+SUFFIXES = (*PARQUET, *CSV, *ARROW, NPZ)
 _ARROW_MAGIC = b"ARROW1"
 
 # The names of a file's columns in, those that are read out.
@@ -99,8 +101,7 @@ def _suffix(path: Path) -> str:
     suffix = path.suffix.lower()
     if suffix not in _READERS:
         raise DatasetError(
-            f"{path.suffix or 'no suffix'}: no known format; tables end in "
-            f"{', '.join(SUFFIXES)}, arrays in .npz"
+            f"{path.suffix or 'no suffix'}: no known format; data end in {', '.join(SUFFIXES)}"
         )
     return suffix
 
@@ -159,6 +160,10 @@ def _arrow(path: Path, choose: Choose, most: int, progress: Progress) -> pa.Tabl
         reader = ipc.open_file(source, options=options)
         batches = (reader.get_batch(number) for number in range(reader.num_record_batches))
         return _collected(batches, chosen, 0, most, progress)
+
+
+def _npz(path: Path, choose: Choose, most: int, progress: Progress) -> pa.Table:
+    return read_arrays(path, lambda names: _choose(names, choose), most, progress)
 
 
 def _csv(path: Path, choose: Choose, most: int, progress: Progress) -> pa.Table:
@@ -278,4 +283,5 @@ _READERS: dict[str, Callable[[Path, Choose, int, Progress], pa.Table]] = {
     **dict.fromkeys(PARQUET, _parquet),
     **dict.fromkeys(CSV, _csv),
     **dict.fromkeys(ARROW, _arrow),
+    NPZ: _npz,
 }

@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import pickle
 import resource
 import struct
 import tempfile
@@ -42,7 +43,13 @@ WRITERS: dict[str, Callable[[pa.Table, Path], Any]] = {
     ".tsv": lambda table, path: pa_csv.write_csv(
         table, path, pa_csv.WriteOptions(delimiter="\t")
     ),
+    ".npz": lambda table, path: np.savez(path, allow_pickle=False, **arrays(table)),
 }
+
+
+def arrays(table: pa.Table) -> dict[str, Any]:
+    """Return the columns of a table as numpy's arrays, written by no code of Lethe."""
+    return {name: np.array(table.column(name).to_pylist()) for name in table.column_names}
 
 
 def contents(table: DataTable) -> dict[str, list[Any]]:
@@ -148,6 +155,64 @@ def test_other_folders_are_refused(names: list[str], message: str, tmp_path: Pat
         pq.write_table(TABLE, path)
     with pytest.raises(DatasetError, match=message):
         read_table(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"x": np.zeros(2)}, "x: 2 rows, id has 3"),
+        ({"x": np.array([1, None, "a"], dtype=object)}, "x: pickled objects"),
+        ({"x": np.zeros((3, 2, 2))}, "x: no column, which has a number"),
+        ({"x": np.float64(1)}, "x: no column"),
+        ({"x": np.zeros(3, complex)}, "x: no column"),
+        ({"x": np.zeros(3, np.longdouble)}, "x: no column"),
+        ({"x": np.zeros(3, [("a", "f8")])}, "x: no column"),
+        ({"x": np.zeros((3, 1 << 17), np.uint8)}, "x: a matrix of more than 65,536 columns"),
+        ({"x_0": np.zeros(3), "x": np.zeros((3, 2))}, "x_0: two columns have this name"),
+        ({"id": np.zeros(0), "x": np.zeros(0), "n": np.zeros(0)}, "the table has no rows"),
+        ({"extractor": np.array("{}")}, "the features come from an extractor"),
+    ],
+)
+def test_odd_arrays_are_named(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.npz"
+    np.savez(path, **{**arrays(TABLE), **changes})
+    with pytest.raises(DatasetError, match=message):
+        read_table(path)
+
+
+class Planted:
+    """Runs as it is unpickled, and leaves a file."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return Path.touch, (self.trace,)
+
+
+def test_nothing_in_a_file_is_run(tmp_path: Path) -> None:
+    trace, path = tmp_path / "trace", tmp_path / "rows.npz"
+    planted = Planted(trace)
+    path.write_bytes(pickle.dumps(planted))
+    with pytest.raises(DatasetError, match=r"not a readable \.npz file"):
+        read_table(path)
+    np.savez(path, x=np.array([planted], dtype=object))
+    with pytest.raises(DatasetError, match="x: pickled objects"):
+        read_table(path)
+    assert not trace.exists()
+
+
+def test_one_array_is_no_table_and_what_is_not_chosen_is_not_unpacked(tmp_path: Path) -> None:
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    (tmp_path / "one.npy").rename(tmp_path / "one.npz")
+    with pytest.raises(DatasetError, match=r"save it with numpy\.savez"):
+        read_table(tmp_path / "one.npz")
+    path = tmp_path / "rows.npz"
+    objects = np.array([{}], dtype=object)
+    np.savez(path, x=np.array([1.5, np.nan]), t=np.array(["", "a"]), objects=objects)
+    table = read_table(path, lambda names: [name for name in names if name != "objects"])
+    assert [column.nulls for column in table.columns] == [1, 1]
+    assert table.categories("t") == ("a",)
 
 
 @pytest.mark.parametrize("suffix", [*WRITERS, ".xlsx", ""])
@@ -329,7 +394,7 @@ def test_what_is_written_is_read(columns: dict[str, list[Any]]) -> None:
 
 
 @fuzz(150, suppress_health_check=list(HealthCheck))
-@given(st.sampled_from([".parquet", ".feather", ".ipc", ".csv"]), st.data())
+@given(st.sampled_from([".parquet", ".feather", ".ipc", ".csv", ".npz"]), st.data())
 def test_a_damaged_file_is_a_problem_or_a_table(suffix: str, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"rows{suffix}"
