@@ -5,11 +5,18 @@ LARGE in a quick run: seconds from the first byte to the first version, seconds 
 answer, and by how much the peaks of the API's and of the worker's resident memory rise (VmHWM
 of proc(5), reset before). The body is made before.
 
+    python -m benchmarks.service.sizes 5000000
+
+registers a model of so many rows and erases one of them with a worker that did nothing before:
+what both take at most, in mebibytes, and the seconds.
+
 Of an erasure it is the whole, and what execution alone takes. Times are the log's own, between
 the events of one request: `request.received` to `request.certified`, and `request.executing`
 to `request.executed`. The worker's peak rises by what grows with n, if anything does.
 """
 
+import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -109,3 +116,32 @@ def _erase(
         (at["request.certified"] - at["request.received"]).total_seconds(),
         (at["request.executed"] - at["request.executing"]).total_seconds(),
     )
+
+
+def once(folder: Path, rows: int) -> dict[str, float]:
+    """Return seconds and the worker's largest memory of a registration and of one erasure."""
+    size = 8 * COLUMNS * rows
+    limits = {"LETHE_MAX_UPLOAD_BYTES": str(size), "LETHE_MAX_HELD_BYTES": str(2 * size)}
+    patient = {"LETHE_BODY_TIMEOUT_SECONDS": "3600", "LETHE_PUBLIC_URL": ""}
+    installation = Installation(folder / "once", {**limits, **patient})
+    with installation.serving(workers=1) as (port,):
+        start = time.perf_counter()
+        record = installation.register(port, "rows", rows, COLUMNS)[0]
+        registered = time.perf_counter() - start
+        _, learning = (_memory(Path(f"/proc/{pid}"), "VmHWM") for pid in installation.pids)
+    with installation.serving(workers=1) as (port,), installation.client(port) as client:
+        whole, execute = _erase(installation, client, "rows", record)
+        _, erasing = (_memory(Path(f"/proc/{pid}"), "VmHWM") for pid in installation.pids)
+    return {
+        "register_seconds": registered,
+        "register_worker_mib": learning,
+        "erasure_seconds": whole,
+        "execute_seconds": execute,
+        "erasure_worker_mib": erasing,
+    }
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        for name, value in once(Path(made), int(sys.argv[1])).items():
+            print(f"{name:24} {value:10.1f}")

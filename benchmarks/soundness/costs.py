@@ -24,6 +24,7 @@ from workers.judge.ridge.claim import (
     RemovalClaim,
     RidgeClaim,
 )
+from workers.judge.ridge.leaves import LeafSort
 from workers.judge.ridge.row_digests import leaves_of
 from workers.judge.ridge.verdict import EXACT as VERIFIER
 from workers.methods.ridge.ridge_exact import METHOD
@@ -144,7 +145,7 @@ def _contenders(problem: Problem, size: Size) -> dict[str, Callable[[], object]]
     return {
         "full verdict": lambda: verdict("full"),
         "Freivalds verdict": lambda: verdict("freivalds"),
-        "digests of rows": lambda: sets_of(told.chain, leaves_of(stored)),
+        "digests of rows": lambda: sets_of(told.chain, LeafSort(leaves_of(stored))),
         "published refit": publish,
         "exact refit": lambda: METHOD.refit(config, [rest]),
         "scikit-learn refit": problem.refit_without_first,

@@ -14,20 +14,22 @@ about 15 bytes for each leaf.
 """
 
 import struct
-from bisect import bisect_left
-from collections.abc import Collection, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
 import numpy as np
 from numpy.typing import NDArray
 
+MISSING = "a leaf to leave out is not in the set"
 TAG = b"lethe/retained-set/v2\0"
 EMPTY = sha256(b"\x02" + TAG).digest()
 NO_CONTENT = bytes(32)
 LEAF, INNER = b"\x00" + TAG, b"\x01" + TAG
 SMALL = 32  # to hash so many leaves again takes 0.1 ms
 CHUNK = 4096  # leaves written out at a time
+KEY = "S32"  # compared as bytes; zeros at the end, which it leaves out, are as many in all
 _NUMBERS = struct.Struct(">HQ")
 
 NONE: frozenset[int] = frozenset()
@@ -62,23 +64,43 @@ class Tree:
 
         Raises ValueError for other shapes, and for leaves that do not ascend.
         """
-        if leaves.shape != contents.shape or leaves.shape[1:] != (32,):
-            raise ValueError("a leaf has 32 bytes, and a content of 32 bytes")
-        self._leaves, self._contents = np.ascontiguousarray(leaves), contents
-        self._bits = _divides(self._leaves)
+        self._begin([(leaves, contents)])
+
+    @classmethod
+    def of_parts(cls, parts: Iterable[tuple[Digests, Digests]]) -> "Tree":
+        """Return the tree of leaves and contents that come in parts, hashed one by one.
+
+        Raises ValueError as for a whole one, and for parts that are divided below a bit that
+        divides one of them.
+        """
+        tree = cls.__new__(cls)
+        tree._begin(parts)
+        return tree
+
+    def _begin(self, parts: Iterable[tuple[Digests, Digests]]) -> None:
+        self._parts: list[_Part] = []
+        self._count = 0
+        for leaves, contents in parts:
+            if leaves.shape != contents.shape or leaves.shape[1:] != (32,):
+                raise ValueError("a leaf has 32 bytes, and a content of 32 bytes")
+            if len(leaves):
+                self._parts.append(_Part(self._count, leaves, contents, _divides(leaves)))
+                self._count += len(leaves)
         self.whole = self._hashed()
 
     def __len__(self) -> int:
-        return len(self._leaves)
+        return self._count
 
     def places(self, commitments: Collection[bytes]) -> list[int]:
         """Return where these leaves are, ascending. Raises ValueError where one is not."""
         wanted = sorted(set(commitments))
-        keys = self._leaves.view("S32").ravel()
-        found: list[int] = np.searchsorted(keys, np.array(wanted, dtype="S32")).tolist()
-        for one, place in zip(wanted, found, strict=True):
-            if place == len(self) or self._leaves[place].tobytes() != one:
-                raise ValueError("a leaf to leave out is not in the set")
+        found: list[int] = []
+        for part in self._parts:
+            last = part.leaves[-1].tobytes()
+            inside = wanted[len(found) : bisect_right(wanted, last, lo=len(found))]
+            found += part.places(inside)
+        if len(found) < len(wanted):
+            raise ValueError(MISSING)
         return found
 
     def without(self, subtree: Subtree | None, places: Sequence[int]) -> Subtree | None:
@@ -89,7 +111,7 @@ class Tree:
         if not places:
             return subtree
         if subtree is None:
-            raise ValueError("a leaf to leave out is not in the set")
+            raise ValueError(MISSING)
         if subtree.left is None or subtree.right is None:
             return self._small_without(subtree, places)
         split = bisect_left(places, subtree.right.low)
@@ -109,13 +131,16 @@ class Tree:
     def _small_without(self, subtree: Subtree, places: Sequence[int]) -> Subtree | None:
         inside = range(subtree.low, subtree.high)
         if any(place not in inside or place in subtree.gone for place in places):
-            raise ValueError("a leaf to leave out is not in the set")
+            raise ValueError(MISSING)
         gone = subtree.gone.union(places)
         kept = [place for place in inside if place not in gone]
         if not kept:
             return None
-        hashes = self._leaf_hashes(subtree.low, subtree.high)
-        bits = self._bits[subtree.low : subtree.high].tolist()
+        number = bisect_right(self._parts, subtree.low, key=lambda one: one.low) - 1
+        part = self._parts[number]  # all of it: between parts a subtree has its children
+        low, high = subtree.low - part.low, subtree.high - part.low
+        hashes = part.leaf_hashes(low, high)
+        bits = part.bits[low:high].tolist()
         open_: list[tuple[int, int, bytes]] = []  # subtrees that lack their right side
         total, node = 0, b""
         for here, after in zip(kept, [*kept[1:], None], strict=True):
@@ -129,37 +154,85 @@ class Tree:
         return Subtree(subtree.low, subtree.high, total, node, gone)
 
     def _hashed(self) -> Subtree | None:
-        """Return the whole tree; of each subtree with more than SMALL leaves its children.
+        """Return the whole tree, from those of its parts."""
+        if not self._parts:
+            return None
+        open_: list[tuple[int, Subtree]] = []  # subtrees that lack their right side
+        for part, after in zip(self._parts, [*self._parts[1:], None], strict=True):
+            node = part.hashed()
+            bit = -1 if after is None else part.bit_before(after)
+            while open_ and open_[-1][0] > bit:
+                at, left = open_.pop()
+                node = _joined(at, left, node)
+            open_.append((bit, node))
+        [(_, whole)] = open_
+        return whole
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """Leaves that are neighbours in a tree, the first of them at the place `low`.
+
+    bits (n - 1,): the first bit in which each leaf differs from the next.
+    """
+
+    low: int
+    leaves: Digests
+    contents: Digests
+    bits: NDArray[np.int16]
+
+    def bit_before(self, after: "_Part") -> int:
+        """Return the bit that divides it from the next part, above those that divide either."""
+        (bit,) = _divides(np.stack([self.leaves[-1], after.leaves[0]])).tolist()
+        if any((part.bits <= bit).any() for part in (self, after)):
+            raise ValueError("a part of the leaves is no subtree")
+        return int(bit)
+
+    def places(self, wanted: Sequence[bytes]) -> list[int]:
+        """Return where these leaves, which ascend, are in the tree."""
+        if not wanted:
+            return []
+        keys = np.ascontiguousarray(self.leaves).view(KEY).ravel()
+        found: list[int] = np.searchsorted(keys, np.array(wanted, dtype=KEY)).tolist()
+        for one, place in zip(wanted, found, strict=True):
+            if place == len(keys) or self.leaves[place].tobytes() != one:
+                raise ValueError(MISSING)
+        return [self.low + place for place in found]
+
+    def hashed(self) -> Subtree:
+        """Return its tree; of each subtree with more than SMALL leaves its children.
 
         Those that divide at the same bit are apart from each other, so they are hashed
         together, from the last bit to the first.
         """
-        if not len(self):
-            return None
+        size = len(self.leaves)
         # By the place where a subtree begins: its hash, and where it ends; and the other way.
         hashes = np.concatenate(
-            [table(self._leaf_hashes(low, low + CHUNK)) for low in range(0, len(self), CHUNK)]
+            [table(self.leaf_hashes(low, low + CHUNK)) for low in range(0, size, CHUNK)]
         )
-        last, first = np.arange(len(self)), np.arange(len(self))
+        last, first = np.arange(size), np.arange(size)
         large: dict[int, Subtree] = {}
 
         def part(low: int, high: int) -> Subtree:
             found = large.pop(low, None)
-            return found or Subtree(low, high, high - low, hashes[low].tobytes())
+            begin, end = self.low + low, self.low + high
+            return found or Subtree(begin, end, high - low, hashes[low].tobytes())
 
-        for bit in np.unique(self._bits)[::-1].tolist():
-            right = np.flatnonzero(self._bits == bit) + 1
+        for bit in np.unique(self.bits)[::-1].tolist():
+            right = np.flatnonzero(self.bits == bit) + 1
             left, end = first[right - 1], last[right]
             above = _inner_hashes(bit, end + 1 - left, hashes[left], hashes[right])
             for place in np.flatnonzero(end + 1 - left > SMALL).tolist():
                 low, middle, high = int(left[place]), int(right[place]), int(end[place]) + 1
                 node, sides = above[place].tobytes(), (part(low, middle), part(middle, high))
-                large[low] = Subtree(low, high, high - low, node, NONE, bit, *sides)
+                begin, stop = self.low + low, self.low + high
+                large[low] = Subtree(begin, stop, high - low, node, NONE, bit, *sides)
             hashes[left], last[left], first[end] = above, end, left
-        return part(0, len(self))
+        return part(0, size)
 
-    def _leaf_hashes(self, low: int, high: int) -> list[bytes]:
-        leaves, contents = self._leaves[low:high], self._contents[low:high]
+    def leaf_hashes(self, low: int, high: int) -> list[bytes]:
+        """Return the hashes of its leaves from `low` to `high` - 1, counted from its first."""
+        leaves, contents = self.leaves[low:high], self.contents[low:high]
         start = np.broadcast_to(np.frombuffer(LEAF, np.uint8), (len(leaves), len(LEAF)))
         return _sha256(np.concatenate([start, leaves, contents], axis=1))
 

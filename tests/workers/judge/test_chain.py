@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from tests.lethe.certificates.tree_oracle import oracle_root
 from workers.judge.base import Judgement
 from workers.judge.merkle import Tree, table
-from workers.judge.ridge.chain import Leaves, check_links, sets_of
+from workers.judge.ridge.chain import check_links, sets_of
 from workers.judge.ridge.claim import ChainClaim, LinkClaim, RemovedLeaf
+from workers.judge.ridge.leaves import LeafSort, Leaves
 
 
 def salt(row: int) -> bytes:
@@ -80,7 +81,7 @@ def judge(of: Update) -> list[Judgement]:
         table([content(row) for row in of.stored]),
         np.ones(len(of.stored), dtype=np.int64),
     )
-    sets = cache(lambda: sets_of(of.chain, known))
+    sets = cache(lambda: sets_of(of.chain, LeafSort(known)))
     return check_links(of.chain, of.links, sets, len(of.stored))
 
 

@@ -15,7 +15,7 @@ from workers.arrays import Rows
 from workers.families.ridge import rows as ridge_rows
 from workers.families.ridge.blocks import RowBlock
 from workers.judge.base import Judgement
-from workers.judge.ridge.chain import Leaves, Sets, sets_of
+from workers.judge.ridge.chain import Sets, sets_of
 from workers.judge.ridge.claim import (
     BlockClaim,
     ChainClaim,
@@ -23,6 +23,7 @@ from workers.judge.ridge.claim import (
     ExactClaim,
     RemovedLeaf,
 )
+from workers.judge.ridge.leaves import LeafSort
 from workers.judge.ridge.room import Judging
 from workers.judge.ridge.row_digests import CHUNK, check_contents, leaves_of
 
@@ -105,7 +106,7 @@ def judge(told: Claim) -> list[Judgement]:
     nothing = ChainClaim(b"", 0, b"", 0, told.gone)
 
     def sets() -> Sets:
-        return sets_of(nothing, Leaves.joined(map(leaves_of, told.blocks)))
+        return sets_of(nothing, LeafSort(*map(leaves_of, told.blocks)))
 
     whole = ExactClaim(None, told.blocks, nothing, [], contents=told.logged)  # type: ignore[arg-type]
     return [*check_contents(Judging(whole, None, sets))]
@@ -146,10 +147,16 @@ def test_the_service_publishes_what_the_verifier_and_these_tests_compute() -> No
 
 
 def test_a_stored_row_is_known_by_its_record_and_version() -> None:
-    found = Leaves.joined(map(leaves_of, claim().blocks))
-    leaves = zip(
-        map(bytes, found.commitments), map(bytes, found.contents), found.learned, strict=True
-    )
+    leaves = [
+        leaf
+        for found in map(leaves_of, claim().blocks)
+        for leaf in zip(
+            map(bytes, found.commitments),
+            map(bytes, found.contents),
+            found.learned,
+            strict=True,
+        )
+    ]
     assert sorted(leaves) == sorted(
         (LEAVES[row], DIGESTS[row], LEARNED[row]) for row in (0, 2, 3, 4, 5)
     )

@@ -11,7 +11,7 @@ leaves a step out would have two requests begin at the same set, and the log has
 """
 
 import hmac
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,36 +23,13 @@ from workers.judge.base import Judgement
 from workers.judge.checks import ODD_INPUT, guarded, judged
 from workers.judge.merkle import Digests, Subtree, Tree, root_of, table
 from workers.judge.ridge.claim import ChainClaim, LinkClaim
+from workers.judge.ridge.leaves import LeafSort, Leaves
 
 SPEC = CHECKS["retained-set"]
-KEY = "S32"  # compared as bytes; zeros at the end, which it leaves out, are as many in all
 
 
 class ChainError(ValueError):
     """Sets that no update can have had. The message has nothing of a claim in it."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Leaves:
-    """What is stored: commitments and contents (n, 32) uint8, in any order.
-
-    learned (n,) int64: the version that each row came with.
-    """
-
-    commitments: Digests
-    contents: Digests
-    learned: NDArray[np.int64]
-
-    @classmethod
-    def joined(cls, parts: Iterable["Leaves"]) -> "Leaves":
-        """Return the leaves of all parts."""
-        none = cls(np.empty((0, 32), np.uint8), np.empty((0, 32), np.uint8), np.empty(0, int))
-        every = [none, *parts]
-        return cls(
-            np.concatenate([one.commitments for one in every]),
-            np.concatenate([one.contents for one in every]),
-            np.concatenate([one.learned for one in every]),
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,19 +46,32 @@ class Sets:
     after: Subtree | None
 
 
-def sets_of(claim: ChainClaim, stored: Leaves) -> Sets:
-    """Return the sets of an update. Raises ChainError where a record is in them twice."""
+def sets_of(claim: ChainClaim, stored: LeafSort) -> Sets:
+    """Return the sets of an update. Raises ChainError where a record is in them twice.
+
+    stored: handed over; it is left empty.
+    """
     gone = [leaf.commitment for leaf in claim.removed]
     if not _are_commitments(gone):
         raise ChainError("a commitment that the update removed is not 32 bytes")
     if len(set(gone)) != len(gone):
         raise ChainError("a record is erased twice in one update")
-    every = Leaves.joined([stored, _leaves(claim)])
-    keys = np.ascontiguousarray(every.commitments).view(KEY).ravel()
-    order = np.argsort(keys)
-    keys = keys[order]
-    commitments = keys.view(np.uint8).reshape(-1, 32)
-    twice = np.flatnonzero(keys[1:] == keys[:-1])
+    stored.add(_leaves(claim))
+    parts = list(stored.parts())
+    for part in parts:
+        _require_once(part["commitment"], gone)
+    tree = Tree.of_parts([(part["commitment"], part["content"]) for part in parts])
+    places = tree.places(gone)
+    return Sets(
+        tree,
+        np.concatenate([np.empty(0, np.int64), *(part["learned"] for part in parts)]),
+        dict(zip(sorted(gone), places, strict=True)),
+        tree.without(tree.whole, places),
+    )
+
+
+def _require_once(commitments: Digests, gone: Collection[bytes]) -> None:
+    twice = np.flatnonzero((commitments[1:] == commitments[:-1]).all(axis=1))
     if len(twice):
         among = {commitments[place].tobytes() for place in twice}
         raise ChainError(
@@ -89,15 +79,6 @@ def sets_of(claim: ChainClaim, stored: Leaves) -> Sets:
             if among.isdisjoint(gone)
             else "an erased record is still stored"
         )
-    contents = np.take(every.contents, order, axis=0)
-    tree = Tree(commitments, contents)
-    places = tree.places(gone)
-    return Sets(
-        tree,
-        every.learned[order],
-        dict(zip(sorted(gone), places, strict=True)),
-        tree.without(tree.whole, places),
-    )
 
 
 def _leaves(claim: ChainClaim) -> Leaves:

@@ -9,9 +9,9 @@ from contextlib import ExitStack
 
 from workers.judge.base import Judgement
 from workers.judge.checks import ODD_INPUT
-from workers.judge.ridge.chain import Leaves
 from workers.judge.ridge.claim import BlockClaim, ExactClaim
 from workers.judge.ridge.freivalds import Testing
+from workers.judge.ridge.leaves import LeafSort
 from workers.judge.ridge.row_digests import leaves_of
 from workers.judge.ridge.statistics import Recomputed, Recomputing
 
@@ -28,7 +28,7 @@ class Reading:
         """Read all rows. Raises nothing for what a claim may contain."""
         self.rows, self.stored = 0, set[str]()
         self._wanted = frozenset(wanted)
-        self._leaves: list[Leaves] = []
+        self._leaves = LeafSort()
         self._test: Recomputing | Testing | None = None
         self._vouched: Vouched | None = None
         self._errors: dict[str, Exception] = {}
@@ -49,12 +49,12 @@ class Reading:
         assert self._vouched is not None
         return self._vouched
 
-    def leaves(self) -> Leaves:
+    def leaves(self) -> LeafSort:
         """Hand over the leaves of all rows: they are not kept here."""
         if "leaves" in self._errors:
             raise self._errors["leaves"]
-        parts, self._leaves = self._leaves, []
-        return Leaves.joined(parts)
+        leaves, self._leaves = self._leaves, LeafSort()
+        return leaves
 
     def _begin(self, claim: ExactClaim, stack: ExitStack) -> None:
         if claim.ridge.mode == "freivalds":
@@ -68,7 +68,7 @@ class Reading:
         self.stored |= self._wanted.intersection(block.records)
         if test is not None:
             self._try("statistics", lambda: test.take(rows))
-        self._try("leaves", lambda: self._leaves.append(leaves_of(block)))
+        self._try("leaves", lambda: self._leaves.add(leaves_of(block)))
 
     def _end(self) -> None:
         if self._test is not None:

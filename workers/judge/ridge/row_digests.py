@@ -23,8 +23,9 @@ from workers.judge.base import Judgement
 from workers.judge.checks import guarded, judged
 from workers.judge.digests import check_digests
 from workers.judge.merkle import Digests, root_of, table
-from workers.judge.ridge.chain import Leaves, Sets
+from workers.judge.ridge.chain import Sets
 from workers.judge.ridge.claim import BlockClaim, ContentsClaim
+from workers.judge.ridge.leaves import Leaves
 from workers.judge.ridge.room import FURTHER, Judging
 
 BEFORE, AFTER = CHECKS["rows-before"], CHECKS["rows-after"]

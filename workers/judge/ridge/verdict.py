@@ -25,8 +25,9 @@ from workers.judge.ridge import (
     resummed,
     statistics,
 )
-from workers.judge.ridge.chain import Leaves, Sets, check_links, sets_of
+from workers.judge.ridge.chain import Sets, check_links, sets_of
 from workers.judge.ridge.claim import ExactClaim, RidgeClaim
+from workers.judge.ridge.leaves import LeafSort, Leaves
 from workers.judge.ridge.reading import Reading, Vouched
 from workers.judge.ridge.room import FURTHER, Judging
 from workers.judge.ridge.statistics import Recomputed, UnusableRowsError
@@ -112,7 +113,8 @@ def _sets(claim: ExactClaim, reading: Reading) -> Sets:
         return sets_of(claim.chain, reading.leaves())
     commitments = table(list(claim.unseen.values()))
     never = np.zeros(len(commitments), dtype=np.int64)
-    return sets_of(claim.chain, Leaves(commitments, np.zeros_like(commitments), never))
+    leaves = Leaves(commitments, np.zeros_like(commitments), never)
+    return sets_of(claim.chain, LeafSort(leaves))
 
 
 def _rows(claim: ExactClaim, found: Recomputed | None, reading: Reading) -> int:
