@@ -73,6 +73,7 @@ def measure(folder: Path, count: int, extension: timedelta) -> dict[str, tuple[f
             "queue, second page": f"/console?after={after}",
             "queue, one state": "/console?state=awaiting-review",
             "queue, answered": "/console?state=answered",
+            "queue, held": "/console?held=true",
             "queue, one model": f"/console?model={MODEL}",
             "queue, overdue": "/console?overdue=true",
             "queue, 30 days": "/console?due_within=30",

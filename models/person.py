@@ -3,13 +3,14 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Column, Index, LargeBinary
+from sqlalchemy import Column, Index, LargeBinary, column, false, true
 from sqlmodel import Field, SQLModel
 
 from models.database.sealed import SealedBytes, SealedJSON, SealedName, SealedText
 from models.database.types import LogNumber, UTCDateTime
 
 LEARNED, HELD_OUT, ERASED = "learned", "held-out", "erased"
+_LISTED = column("closed_at").is_(None) & column("answered").is_(true())
 
 
 class Person(SQLModel, table=True):
@@ -59,11 +60,17 @@ class Case(SQLModel, table=True):
 
     parts: for each model what was found, the request if there is one, and the log entry that
     commits to both under `key`. `contact` is destroyed when the case is closed; `key`, `ticket`
-    and `checked` at the end of the retention of its requests.
+    and `checked` at the end of the retention of its requests. answered: no request of it is
+    open; the triggers of revision 0011 store it, nothing else does.
     """
 
     __tablename__ = "cases"
-    __table_args__ = (Index("ix_cases_closed_at_due_at_ref", "closed_at", "due_at", "ref"),)
+    __table_args__ = (
+        # The queue's answered cases, by days left.
+        Index(
+            "ix_cases_answered", "due_at", "ref", sqlite_where=_LISTED, postgresql_where=_LISTED
+        ),
+    )
 
     ref: str = Field(primary_key=True, max_length=36)
     opened_by: str = Field(max_length=80)  # the name of an operator's token
@@ -78,3 +85,4 @@ class Case(SQLModel, table=True):
     received_at: datetime = Field(sa_type=UTCDateTime, index=True)
     due_at: datetime = Field(sa_type=UTCDateTime)
     closed_at: datetime | None = Field(default=None, sa_type=UTCDateTime)
+    answered: bool = Field(default=False, sa_column_kwargs={"server_default": false()})

@@ -157,7 +157,7 @@ def _why(services: Services, case: Case, row: RequestEvent) -> dict[str, str]:
 def _digest(services: Services, to: str, day: str) -> Message:
     known = _section(services, "digest")
     found: list[str] = []
-    total = 0
+    total = undelivered = 0
     for name, query in (
         ("overdue", QueueQuery(overdue=True, limit=1000)),
         ("soon", QueueQuery(overdue=False, due_within=REMIND_DAYS[0], limit=1000)),
@@ -181,6 +181,7 @@ def _digest(services: Services, to: str, day: str) -> Message:
             failed = _failed(session, prefix)
             if not failed:
                 continue
+            undelivered += sum(failed.values())
             found.append(known[name].format(n=sum(failed.values())))
             found += [
                 known["receiver"].format(id=one, n=n) for one, n in [*failed.items()][:LISTED]
@@ -189,7 +190,9 @@ def _digest(services: Services, to: str, day: str) -> Message:
                 found.append(known["more"].format(n=len(failed) - LISTED))
     if not found:
         raise NoNoticeError("nothing to say")
-    return _message(services, to, "digest", n=total, day=day, lines="\n".join(found))
+    counts = {"attention": total, "failed": undelivered}
+    what = "; ".join(known[name].format(n=n) for name, n in counts.items() if n)
+    return _message(services, to, "digest", what=what, day=day, lines="\n".join(found))
 
 
 def _failed(session: Session, prefix: str) -> dict[str, int]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, or_
+from sqlalchemy import ColumnElement, false, or_
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import opening
@@ -44,21 +44,28 @@ class Held:
 
     def request(self) -> ColumnElement[bool]:
         """Return the condition of requests that a hold of their own, case or model keeps."""
-        return or_(
-            col(ErasureRequest.ref).in_(self.requests),
-            col(ErasureRequest.id).in_(self.parts),
-            col(ErasureRequest.model_id).in_(self.models),
+        kept: list[ColumnElement[bool]] = [
+            column.in_(named)
+            for column, named in (
+                (col(ErasureRequest.ref), self.requests),
+                (col(ErasureRequest.id), self.parts),
+                (col(ErasureRequest.model_id), self.models),
+            )
+            if named  # what names nothing would still be asked of each row
+        ]
+        if self.cases:
             # NULL of a request without a case: its negation would be NULL too.
-            col(ErasureRequest.case_ref).is_not(None)
-            & col(ErasureRequest.case_ref).in_(self.cases),
-        )
+            case = col(ErasureRequest.case_ref)
+            kept.append(case.is_not(None) & case.in_(self.cases))
+        return or_(false(), *kept)
 
     def case(self) -> ColumnElement[bool]:
         """Return the condition of cases that a hold of their own or of a request keeps."""
-        own = select(ErasureRequest.case_ref).where(
-            col(ErasureRequest.case_ref).is_not(None), self.request()
+        # For each case that is asked about: a held model may have a hundred thousand requests.
+        own = select(ErasureRequest.id).where(
+            ErasureRequest.case_ref == Case.ref, self.request()
         )
-        return or_(col(Case.ref).in_(self.cases), col(Case.ref).in_(own))
+        return or_(col(Case.ref).in_(self.cases), own.correlate(Case).exists())
 
 
 NOTHING = Held()

@@ -9,15 +9,21 @@ from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import MetaData, select
 from sqlalchemy.engine import Engine
+from sqlmodel import Session
+from sqlmodel import select as select_rows
 
 import migrations
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
 from lethe.signing.keys import PrivateKey
 from migrations.runner import alembic_config, upgrade
+from models import Case
 from tests.installation import Installation, install
+from tests.workers.jobs.test_cases import opened
+from tests.workers.jobs.test_people import ANN, named
 
 KEYS_LOGGED = "0008"  # what opens the log's entries about keys goes with its table
+BEFORE_ANSWERED = "0010"
 FIRST = "0002"  # tables, and what lets nobody change the log: no database was begun without
 REVISIONS = sorted(
     path.name.partition("_")[0]
@@ -88,4 +94,21 @@ def test_a_filled_database_is_upgraded(filled: Installation, revision: str) -> N
     filled.drain()
     shown = filled.caller.http.get(f"/v1/requests/{request}").json()
     assert shown["state"] == "certified"
+    filled.check()
+
+
+def test_whether_cases_of_before_are_answered_is_known_after_the_upgrade(
+    filled: Installation,
+) -> None:
+    answer = filled.caller.register_model(named(), ref="named", decide="review")
+    assert answer.status_code == 201, answer.text
+    filled.drain()
+    asked, nothing = opened(filled, ANN).json()["ref"], opened(filled, "x@y.z").json()["ref"]
+    engine = filled.services.engine
+    with engine.begin() as connection:
+        command.downgrade(alembic_config(connection), BEFORE_ANSWERED)
+    upgrade(engine)
+    with Session(engine) as session:
+        stored = {one.ref: one.answered for one in session.exec(select_rows(Case))}
+    assert stored == {asked: False, nothing: True}
     filled.check()

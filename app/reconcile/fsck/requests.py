@@ -1,4 +1,4 @@
-"""fsck of what the log commits to: openings of events, requests, certificates."""
+"""fsck of what the log commits to: openings of events, requests and cases, certificates."""
 
 from collections.abc import Collection, Mapping
 
@@ -14,6 +14,7 @@ from app.reconcile.findings import FsckReport
 from app.reconcile.fsck.audits import citation_problem
 from app.reconcile.fsck.evidence import evidence_problem
 from app.reconcile.judgement import CERTIFIED, RECEIVED, Event, contradiction
+from app.reconcile.model_events import CLOSED
 from app.reconcile.retention import ended_refs
 from lethe import canonical
 from lethe.certificates.bundle import hashedrekord_leaf, spki_of
@@ -23,7 +24,7 @@ from lethe.certificates.statement import Predicate, parse_statement
 from lethe.errors import LetheError
 from lethe.log.entries import ERASURE_EVENT, HASHEDREKORD, check_commitment, parse_leaf
 from lethe.log.spelling import parse_base64
-from models import Certificate, ErasureRequest, LogEntry, RequestEvent
+from models import Case, Certificate, ErasureRequest, LogEntry, RequestEvent
 
 FETCH = 500  # rows in memory at once
 
@@ -115,6 +116,17 @@ def check_requests(session: Session, report: FsckReport) -> None:
         .having(func.count() > 1)
     )
     report.add_all("certificate", "a request was certified more than once", session.exec(twice))
+
+
+def check_answered(session: Session, report: FsckReport) -> None:
+    """Each case is stored as answered if no request of it is open: others the queue hides."""
+    open_ = select(ErasureRequest.id).where(
+        ErasureRequest.case_ref == Case.ref, col(ErasureRequest.state).not_in(CLOSED)
+    )
+    wrong = select(Case).where(col(Case.answered).is_(True) == open_.exists())
+    for case in session.exec(wrong):
+        index = case.parts[0]["log_index"] if case.parts else None
+        report.add("case", "whether a case is answered is stored otherwise than it is", index)
 
 
 def check_certificates(

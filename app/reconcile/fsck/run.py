@@ -22,7 +22,12 @@ from app.reconcile.fsck.intake import check_intake
 from app.reconcile.fsck.keys import check_keys
 from app.reconcile.fsck.models import check_models
 from app.reconcile.fsck.registrations import check_registrations
-from app.reconcile.fsck.requests import check_certificates, check_openings, check_requests
+from app.reconcile.fsck.requests import (
+    check_answered,
+    check_certificates,
+    check_openings,
+    check_requests,
+)
 from app.reconcile.fsck.retention import check_retention
 from app.reconcile.fsck.state import Verified
 from app.reconcile.fsck.tree import check_guard, check_tree
@@ -78,6 +83,8 @@ def fsck(
             check_approvals(session, report, first)
         with sealed_rows(report, "certificates"):
             check_certificates(session, issuers or {}, report, first, keys)
+        with sealed_rows(report, "cases"):
+            check_answered(session, report)
         with sealed_rows(report, "cases of the intake page"):
             check_intake(session, report)
         with sealed_rows(report, "audits"):

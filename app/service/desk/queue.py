@@ -2,9 +2,8 @@
 
 An item is a request, whichever way it was submitted, and names the case that it is part of; or
 a case whose requests have all ended and that nobody has closed. Each state is read by itself,
-by an index of state and deadline: a page reads as many rows of each as it shows. Whether a case
-is answered is no column: a page asks it of those cases alone that are due before its last
-request is.
+by an index of state and deadline: a page reads as many rows of each as it shows. Cases are read
+by an index of the stored column `answered`, and their requests are looked at again.
 """
 
 from collections.abc import Sequence
@@ -96,22 +95,14 @@ def search(services: Services, wanted: QueueQuery) -> Page[QueueItem]:
             # What has ended, or whose clock stands still, is not overdue.
             if one != ANSWERED and not (wanted.overdue and one in (*ENDED, PAUSED))
         ]
-        items = _first(found, wanted)
         if ANSWERED in states and scope.model is None and scope.requests is None:
-            # Cases due later are on a later page. Without this bound, a page would ask of every
-            # open case whether a request of it is open.
-            until = items[-1].due_at if len(items) > wanted.limit else None
-            cases = session.exec(answered_cases(wanted, after, now, until, scope.held))
-            items = _first([items, [_answered(one, now) for one in cases]], wanted)
+            cases = session.exec(_answered_cases(wanted, scope, after, now))
+            found.append([_answered(one, now) for one in cases])
+        items = list(islice(merge(*found, key=_place), wanted.limit + 1))
         shown = _completed(session, scope.held, items[: wanted.limit])
     last = shown[-1] if len(items) > wanted.limit else None
     cursor = None if last is None else format_cursor(*_place(last))
     return Page(items=shown, next=cursor)
-
-
-def _first(found: Sequence[Sequence[QueueItem]], wanted: QueueQuery) -> list[QueueItem]:
-    """Return the items of a page in their order, and one more if there is one."""
-    return list(islice(merge(*found, key=_place), wanted.limit + 1))
 
 
 def _place(item: QueueItem) -> tuple[datetime, str]:
@@ -188,22 +179,20 @@ def _requests(
     return query.order_by(due, ref).limit(wanted.limit + 1)
 
 
-def answered_cases(
-    wanted: QueueQuery,
-    after: tuple[datetime, str] | None,
-    now: datetime,
-    until: datetime | None = None,
-    held: Held = NOTHING,
+def _answered_cases(
+    wanted: QueueQuery, scope: _Scope, after: tuple[datetime, str] | None, now: datetime
 ) -> SelectOfScalar[Case]:
     """Return the query of cases that wait to be closed: no request of theirs is open.
 
-    until: the last deadline that is wanted, None for any. held: what holds keep.
+    The stored column only says which to look at: whoever writes it lists no open case.
     """
     due, ref = col(Case.due_at), col(Case.ref)
     going_on = select(ErasureRequest.id).where(
         ErasureRequest.case_ref == Case.ref, col(ErasureRequest.state).not_in(CLOSED)
     )
-    query = select(Case).where(col(Case.closed_at).is_(None), ~going_on.exists())
+    query = select(Case).where(
+        col(Case.closed_at).is_(None), col(Case.answered).is_(True), ~going_on.exists()
+    )
     if wanted.requester is not None:
         query = query.where(Case.opened_by == wanted.requester)
     if wanted.overdue is not None:
@@ -213,9 +202,7 @@ def answered_cases(
     if after is not None:
         query = query.where(due >= after[0], or_(due > after[0], ref > after[1]))
     if wanted.held is not None:
-        query = query.where(held.case() if wanted.held else ~held.case())
-    if until is not None:
-        query = query.where(due <= until)
+        query = query.where(scope.held.case() if wanted.held else ~scope.held.case())
     return query.order_by(due, ref).limit(wanted.limit + 1)
 
 

@@ -195,6 +195,7 @@ def test_officers_get_one_digest_a_day_if_there_is_something(
     found = read(inbox)
     assert {one["To"] for one in found} == {OFFICER, SECOND}
     assert len(found) == 2
+    assert found[0]["Subject"] == "Lethe: requests that need attention: 1"
     said = found[0].get_content()
     assert "Awaiting review: 1" in said
     with Session(installation.services.engine) as session:
@@ -227,7 +228,9 @@ def test_a_digest_names_webhooks_and_callbacks_that_were_given_up(
     assert callbacks(installation) == []  # its address is destroyed: only the mail names it
     monkeypatch.setattr(mailings, "DIGEST_HOUR", 0)
     turn(installation)
-    said = read(inbox)[0].get_content().replace("\r\n", "\n")
+    mailed = read(inbox)[0]
+    assert mailed["Subject"] == "Lethe: deliveries that failed: 2"
+    said = mailed.get_content().replace("\r\n", "\n")
     assert f"Webhook deliveries that failed in the last day: 1\n  {hook}  1\n" in said
     assert "agents that failed in the last day: 1\n" in said
     assert f"  {called['id']}  1\n" in said

@@ -7,14 +7,16 @@ import random
 import uuid
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from click.testing import CliRunner
 from sqlalchemy import insert, text
 from sqlmodel import Session, select
 
+from app.reconcile.fsck.run import fsck
 from app.schemas.people import QueueQuery
+from app.schemas.requests import State
 from app.service.desk import (
     queue as case_queue,
 )
@@ -233,23 +235,82 @@ def test_pages_list_answered_cases_in_their_places_and_miss_none(
     assert seen == expected
 
 
-def test_a_page_asks_of_no_case_that_is_due_after_its_last_request(
-    queue: Installation, monkeypatch: pytest.MonkeyPatch
+def test_whether_a_case_is_answered_follows_its_requests(queue: Installation) -> None:
+    """Also of many requests that one statement changes."""
+    (on_behalf,) = (one for one in found(queue) if one["case"] is not None)
+    ref = on_behalf["case"]
+    for state in get_args(State):
+        move(queue, on_behalf["ref"], state=state)
+        listed = [one["ref"] for one in found(queue, state="answered")]
+        assert listed == ([ref] if state in ENDED else []), state
+        assert stored_as_answered(queue) == {ref: state in ENDED}
+    write(queue, f"UPDATE erasure_requests SET case_ref = '{ref}'")
+    for state in ("certified", "verifying", "failed"):
+        write(queue, f"UPDATE erasure_requests SET state = '{state}'")
+        assert stored_as_answered(queue) == {ref: state in ENDED}
+    move(queue, on_behalf["ref"], state="awaiting-review")  # one of the four
+    assert stored_as_answered(queue) == {ref: False}
+
+
+@pytest.mark.parametrize("planted", [True, False])
+def test_a_case_that_only_the_column_calls_answered_is_not_listed(
+    queue: Installation, planted: bool
 ) -> None:
-    """Of 100,000 open cases, to ask each whether it is answered took most of a page's time."""
-    scattered(queue, 0)
-    untils: list[Any] = []
-    honest = case_queue.answered_cases
+    """What the column hides, fsck finds."""
+    if not planted:
+        nothing = opened(queue, "x@y.z").json()  # of whom there is nothing
+        assert [one["ref"] for one in found(queue, state="answered")] == [nothing["ref"]]
+    queue.check()
+    write(queue, f"UPDATE cases SET answered = {planted}")
+    assert found(queue, state="answered") == []
+    report = fsck(queue.services.ledger)
+    assert [one.check for one in report.findings] == ["case"]
+    assert report.findings[0].log_index is not None
 
-    def watched(*given: Any) -> Any:
-        untils.append(given[-2])
-        return honest(*given)
 
-    monkeypatch.setattr(case_queue, "answered_cases", watched)
-    everything = case_queue.search(queue.services, QueueQuery(limit=1000))
-    requests = [one for one in everything.items if one.model is not None]
-    case_queue.search(queue.services, QueueQuery(limit=5))
-    assert untils == [None, requests[5].due_at]
+def test_the_answered_are_read_by_an_index_in_their_order(queue: Installation) -> None:
+    """Of 100,000 open cases, to ask each whether it is answered took 0.3 s of a processor."""
+    explain = {"sqlite": "EXPLAIN QUERY PLAN ", "postgresql": "EXPLAIN "}
+    with Session(queue.services.engine) as session:
+        like = session.exec(select(ErasureRequest)).first()
+        assert like is not None
+        cases, requests = [], []
+        for number in range(2000):
+            ref, due = str(uuid.uuid4()), utcnow() + timedelta(minutes=number)
+            fields = {"ref": ref, "opened_by": "somebody", "regulation": "gdpr", "parts": []}
+            cases.append(fields | {"received_at": utcnow(), "due_at": due})
+            fields = like.model_dump() | {"id": str(uuid.uuid4()), "ref": str(uuid.uuid4())}
+            state = "verifying" if number % 9 else "certified"
+            requests.append(fields | {"case_ref": ref, "state": state, "due_at": due})
+        session.connection().execute(insert(Case), cases)
+        session.connection().execute(insert(ErasureRequest), requests)
+        session.commit()
+        session.connection().execute(text("ANALYZE"))
+        wanted = QueueQuery(state="answered", limit=50)
+        scope = case_queue._scope(queue.services, wanted)
+        query = case_queue._answered_cases(wanted, scope, None, utcnow())
+        if queue.services.engine.dialect.name == "postgresql":  # so few it would read and sort
+            for way in ("seqscan", "sort", "bitmapscan"):
+                session.connection().execute(text(f"SET LOCAL enable_{way} = off"))
+        compiled = query.compile(session.connection(), compile_kwargs={"literal_binds": True})
+        plan = " ".join(
+            str(row)
+            for row in session.connection().execute(
+                text(explain[queue.services.engine.dialect.name] + str(compiled))
+            )
+        )
+    assert "ix_cases_answered" in plan, plan
+    assert "TEMP B-TREE" not in plan, plan
+    assert "Sort" not in plan, plan
+    page = case_queue.search(queue.services, wanted)
+    assert len(page.items) == 50
+    assert page.next is not None
+
+
+def stored_as_answered(queue: Installation) -> dict[str, bool]:
+    """Return the column of each case."""
+    with Session(queue.services.engine) as session:
+        return {one.ref: one.answered for one in session.exec(select(Case))}
 
 
 def test_officers_are_reminded_once_of_each_threshold(
