@@ -25,7 +25,7 @@ from workers.registration.ridge import RidgeRegistration, prepare
 
 KEYID = "load"
 PUBLIC = "http://lethe.test"  # what signatures cover, whichever process a request reaches
-START_S = 60.0
+START_S = 600.0  # SQLite first copies what a registration of millions of rows wrote ahead
 
 
 class Installation:
