@@ -41,7 +41,8 @@ def query_table(
 
     from workers.data.tables.files import MOST_BYTES
     from workers.data.tables.memory import too_large
-    from workers.data.tables.table import DataTable, check_names
+    from workers.data.tables.names import check_names
+    from workers.data.tables.table import DataTable
 
     most = MOST_BYTES if most_bytes is None else most_bytes
     try:

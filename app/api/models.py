@@ -37,6 +37,7 @@ from app.service import registration
 from app.service.context import Services
 from app.service.methods import SKETCHED
 from app.service.models import (
+    contributions,
     deletion,
     mending,
     registry,
@@ -298,7 +299,7 @@ async def contribute(
         lambda: parse_contribution(services, model, "upload", signed.body)
     )
     shown = await run_in_threadpool(
-        registry.contribute,
+        contributions.contribute,
         services,
         signed.by,
         ref,
@@ -314,4 +315,4 @@ async def contribute(
 def get_contribution(ref: str, contribution_id: str, services: ServicesDep) -> ContributionView:
     """Show a contribution to whoever holds its id."""
     with services.reading() as session:
-        return registry.contribution(session, ref, contribution_id)
+        return contributions.contribution(session, ref, contribution_id)

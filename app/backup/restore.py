@@ -15,7 +15,7 @@ from sqlmodel import Session
 from app.backup import rows
 from app.backup.archive import ARTIFACTS, DATABASE, Backup, BackupError, read_manifest
 from app.backup.reapply import Reapplied, reapply
-from app.ledger import storage
+from app.ledger import lock, storage
 from app.ledger.guard import ForkedError, SigningGuard
 from app.ledger.log_files import read_log_keys
 from app.ledger.startup import GUARD, load_entry_key
@@ -75,7 +75,7 @@ def restore(
     journal.read()  # before anything is written
     upgrade(engine)
     with Session(engine, expire_on_commit=False) as session:
-        storage.take_lock(session)
+        lock.take_lock(session)
         connection = session.connection()
         if not rows.is_empty(connection):
             raise BackupError("the database is not empty: restore into a new one")

@@ -27,7 +27,7 @@ from sqlmodel import Session
 
 from app import traces
 from app.counters import LOCK_WAIT
-from app.ledger import storage
+from app.ledger import lock, storage
 from app.ledger.cose_receipt import sign_receipt
 from app.ledger.entry_macs import EntryKey, KeyMissingError
 from app.ledger.guard import (
@@ -37,6 +37,7 @@ from app.ledger.guard import (
     SigningGuard,
     require_extends,
 )
+from app.ledger.lock import LogState
 from app.ledger.receipt import (
     Appended,
     EntryReceipt,
@@ -45,7 +46,7 @@ from app.ledger.receipt import (
     read_receipt,
 )
 from app.ledger.signers import LogSigners, Signers
-from app.ledger.storage import LogState, NodeCache, NodeTable
+from app.ledger.storage import NodeCache, NodeTable
 from app.ledger.tail import Tail, read_on, read_tail
 from app.ledger.transaction import Transaction
 from app.steps import reached
@@ -265,7 +266,7 @@ class Ledger:
         For `app.ledger.recover`, which proves what it writes against the guard.
         """
         with self._turn(), Session(self.engine, expire_on_commit=False) as session:
-            storage.take_lock(session)
+            lock.take_lock(session)
             yield session
 
     def sign(self, checkpoint: Checkpoint) -> str:
@@ -532,8 +533,8 @@ class Ledger:
             begun = perf_counter()
             size = None if known is None else known.peaks.size
             if alone := self._contended:
-                self._contended = storage.lock_alone(session)
-            state = storage.lock_log(session, size, opening(), locked=alone)
+                self._contended = lock.lock_alone(session)
+            state = lock.lock_log(session, size, opening(), locked=alone)
             self._contended |= state.contended
             LOCK_WAIT.observe(self._waited + perf_counter() - begun)
             self._waited = 0.0  # of a turn's second transaction

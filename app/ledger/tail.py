@@ -12,7 +12,8 @@ from sqlmodel import Session
 from app.ledger import storage
 from app.ledger.entry_macs import EntryKey, EntryRow
 from app.ledger.guard import ForkedError
-from app.ledger.storage import MOST_ABOVE, Above, NodeTable
+from app.ledger.lock import MOST_ABOVE, Above
+from app.ledger.storage import NodeTable
 from lethe.log.checkpoint import Checkpoint
 from lethe.log.peaks import Peaks
 from lethe.log.tree import leaf_hash

@@ -10,8 +10,8 @@ from sqlmodel import Session, SQLModel
 from app.ledger import storage
 from app.ledger.entry_macs import EntryKey, EntryRow
 from app.ledger.guard import ForkedError
+from app.ledger.lock import LogState
 from app.ledger.receipt import Appended
-from app.ledger.storage import LogState
 from app.ledger.tail import REMEDY, Tail
 from app.steps import reached
 from lethe.log.entries import Leaf

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from sqlalchemy import text
 
 from app.keys.issuer import signing_issuer
-from app.ledger import storage
+from app.ledger import lock, storage
 from app.ledger.entry_macs import KeyMissingError
 from app.ledger.guard import GuardError, require_extends
 from app.ledger.startup import ISSUER_PEM, load_issuer, open_ledger
@@ -51,7 +51,7 @@ def ready(services: Services) -> dict[str, str]:
 
     checks: dict[str, tuple[float, Callable[[Services], object]]] = {
         "database": (FRESH_S, _database),
-        "lock": (FRESH_S, lambda s: storage.require_lock_moves(s.engine, _patience(s))),
+        "lock": (FRESH_S, lambda s: lock.require_lock_moves(s.engine, _patience(s))),
         "log": (FRESH_S, public_log.check_published),
         "checkpoint": (FRESH_S, _checkpoint),
         "guard": (FRESH_S, _guard),

@@ -20,6 +20,7 @@ from app.service.access import silo_keys
 from app.service.context import Services
 from app.service.desk import people
 from app.service.models import (
+    contributions,
     held_out,
     registry,
 )
@@ -53,7 +54,7 @@ def register(
     upload = sent if isinstance(sent, CheckedUpload) else None
     rows = sent if isinstance(sent, CheckedHeldOut) else None
     measured_on = None if rows is None else HeldOutRows.of(rows.features, rows.labels, rows.ids)
-    with registry.discarding(services, upload):
+    with contributions.discarding(services, upload):
         require_present(services.ledger, wanted.ref)
         _check_trainable(services, wanted)
     pinned = {
@@ -105,10 +106,10 @@ def register(
             held_out.replace(services, tx, model, None, measured_on)
         if upload is None:
             return registry.show(model), None
-        _, job = registry.queue(services, tx, model, upload, index)
+        _, job = contributions.queue(services, tx, model, upload, index)
         return registry.show(model), job.id
 
-    with registry.discarding(services, upload):
+    with contributions.discarding(services, upload):
         shown, job_id = services.committer.submit(effect)
     if job_id is not None:
         traces.queued(job_id, "learn")

@@ -14,7 +14,7 @@ from app.problems import NotFoundError, ReleaseClosedError, ReleaseMismatchError
 from app.schemas.base import Page
 from app.schemas.releases import ReleaseSummary, ReleaseView
 from app.service.context import Services
-from app.service.models.registry import SINGLE, discarding
+from app.service.models.contributions import SINGLE, discarding
 from app.service.paging import page_of
 from app.service.queue import PARKED
 from app.service.signatures import current_key

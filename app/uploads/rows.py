@@ -5,7 +5,6 @@ exactness bound, of distinct record ids.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -21,6 +20,19 @@ from app.uploads.evaluation import FLOATS32, Evaluation
 from app.uploads.npz import Archive, Header, Headers, check_exactness, opened
 from app.uploads.owned import HELD_OUT_RECORDS, OWNERS, Packed, add_owners, check_owners
 from app.uploads.spool import Spool
+from app.uploads.values import (
+    LARGEST,
+    Within,
+    bounded_features,
+    bounded_inputs,
+    categorised,
+    classes_below,
+    finite,
+    shares,
+    sixteenths,
+    targets,
+    without_infinity,
+)
 from app.vault.artifacts import StagedArtifact
 from lethe.identity import COLUMN, HELD_OUT
 
@@ -63,7 +75,7 @@ def parse_rows(
         if "sums" in config:
             more["within"] = Within(*bounds(config), config["weighted"])
         elif config.get("weighted"):
-            more["weights"] = _shares
+            more["weights"] = shares
         names = config.get("features", [])
         known = config.get("categories", {})
         more["categories"] = {names.index(name): len(own) for name, own in known.items()}
@@ -119,25 +131,11 @@ def parse_upload(
         Packed(file) as packed,
     ):
         features = sent.headers["features"]
-        packed.add("features", features.dtype, features, _finite(sent))
-        packed.add("labels", np.int64, sent.headers["labels"], _labels(sent, classes))
+        packed.add("features", features.dtype, features, finite(sent))
+        packed.add("labels", np.int64, sent.headers["labels"], classes_below(sent, classes))
         held_out.add(packed, sent)
         rows = features.shape[0]
         return add_owners(packed, sent, rows, records_required=records_required)
-
-
-def _finite(sent: Archive) -> Iterator[NDArray[np.generic]]:
-    for block in sent.blocks("features"):
-        if not np.isfinite(block).all():
-            raise UploadError("features hold a NaN or an infinity: clean the rows")
-        yield block
-
-
-def _labels(sent: Archive, classes: int) -> Iterator[NDArray[np.generic]]:
-    for block in sent.blocks("labels"):
-        if int(block.min()) < 0 or int(block.max()) >= classes:
-            raise UploadError(f"labels must lie between 0 and {classes - 1}")
-        yield block
 
 
 def parse_held_out(
@@ -165,9 +163,6 @@ def parse_held_out(
 
     with opened(body, max_bytes, ("features", *COMMON), (), fit) as sent:
         return held_out.read(sent)
-
-
-LARGEST = 1e6  # beyond it float32 gradients overflow, and the client's rows teach nothing
 
 
 def parse_inputs(
@@ -227,35 +222,11 @@ def parse_inputs(
         Packed(file) as packed,
     ):
         inputs = sent.headers["inputs"]
-        packed.add("inputs", inputs.dtype, inputs, _bounded(sent))
-        packed.add("labels", np.int64, sent.headers["labels"], _labels(sent, classes))
+        packed.add("inputs", inputs.dtype, inputs, bounded_inputs(sent))
+        packed.add("labels", np.int64, sent.headers["labels"], classes_below(sent, classes))
         held_out.add(packed, sent)
         rows = inputs.shape[0]
         return add_owners(packed, sent, rows, records_required=records_required)
-
-
-def _bounded(sent: Archive) -> Iterator[NDArray[np.generic]]:
-    for block in sent.blocks("inputs"):
-        # NaN is not at most anything.
-        if block.dtype != np.uint8 and not (np.abs(block) <= LARGEST).all():
-            raise UploadError(
-                f"inputs hold a NaN, an infinity or more than {LARGEST:g}: clean or scale them"
-            )
-        yield block
-
-
-@dataclass(frozen=True, slots=True)
-class Within:
-    """What numbers of a table are summed as integers: others are refused.
-
-    low, high: of features. target: the largest of numbers to predict. weighted: whether there
-    is an array `weights`, in sixteenths up to 256; if not, there may be none.
-    """
-
-    low: float
-    high: float
-    target: float
-    weighted: bool
 
 
 def parse_table(
@@ -288,7 +259,7 @@ def parse_table(
         OSError: The disk is full or failing.
     """
     if within is not None and within.weighted:
-        weights = _weights
+        weights = sixteenths
     needed = () if weights is None else ("weights",)
     optional = () if within is None and weights is None else ("weights",)
     numbers = (np.float16, np.float32, np.float64)
@@ -323,16 +294,16 @@ def parse_table(
         Packed(file) as packed,
     ):
         features, labels = sent.headers["features"], sent.headers["labels"]
-        values = _without_infinity(sent, "features") if missing else _finite(sent)
+        values = without_infinity(sent, "features") if missing else finite(sent)
         if within is not None:
-            values = _bounded_features(values, features, within)
+            values = bounded_features(values, features, within)
         if categories:
-            values = _categorised(values, features, categories)
+            values = categorised(values, features, categories)
         packed.add("features", np.float64, features, values)
         if classes:
-            packed.add("labels", np.int64, labels, _labels(sent, classes))
+            packed.add("labels", np.int64, labels, classes_below(sent, classes))
         else:
-            packed.add("labels", np.float64, labels, _targets(sent, within))
+            packed.add("labels", np.float64, labels, targets(sent, within))
         if weights is not None:
             packed.add("weights", np.float64, sent.headers["weights"], weights(sent))
         held_out.add(packed, sent)
@@ -381,90 +352,8 @@ def parse_vectors(
     ):
         features = sent.headers["features"]
         rows = features.shape[0]
-        packed.add("features", np.float32, features, _finite(sent))
+        packed.add("features", np.float32, features, finite(sent))
         none = Header((rows,), np.dtype(np.float64), False, 0)
         packed.add("labels", np.float64, none, [np.zeros(rows)])
         held_out.add(packed, sent)
         return add_owners(packed, sent, rows, records_required=records_required)
-
-
-def _without_infinity(sent: Archive, name: str) -> Iterator[NDArray[np.generic]]:
-    for block in sent.blocks(name):
-        if np.isinf(block).any():
-            raise UploadError(f"{name} hold an infinite value: correct or remove these rows")
-        yield block
-
-
-def _targets(sent: Archive, within: Within | None) -> Iterator[NDArray[np.generic]]:
-    for block in _without_infinity(sent, "labels"):
-        if np.isnan(block).any():
-            raise UploadError("labels hold a NaN: leave out rows without a label")
-        if within is not None and (np.abs(block) > within.target).any():
-            raise UploadError(
-                f"labels: one is beyond {within.target:g}: rescale them by a factor that no "
-                "row decided, or register a larger target_exponent"
-            )
-        yield block
-
-
-def _bounded_features(
-    blocks: Iterator[NDArray[np.generic]], header: Header, within: Within
-) -> Iterator[NDArray[np.generic]]:
-    start = 0
-    for block in blocks:
-        values = block.astype(np.float64, copy=False)
-        outside = (values < within.low) | (values > within.high)
-        if outside.any():
-            place = start + int(outside.argmax())
-            column = place // header.shape[0] if header.fortran else place % header.shape[1]
-            if within.low == 0 and values[outside.argmax()] < 0:
-                raise UploadError(
-                    f"features: column {column}, counted from 0, is negative in a row: counts "
-                    "are at least 0"
-                )
-            raise UploadError(
-                f"features: column {column}, counted from 0, is beyond {within.high:g} in a "
-                "row: rescale it by a factor that no row decided, or register a larger exponent"
-            )
-        start += len(block)
-        yield block
-
-
-def _weights(sent: Archive) -> Iterator[NDArray[np.generic]]:
-    for block in sent.blocks("weights"):
-        steps = block.astype(np.float64) * 16
-        if not ((steps >= 0) & (steps <= 4096) & (steps == np.rint(steps))).all():
-            raise UploadError("weights must be multiples of 1/16 from 0 to 256")
-        yield block
-
-
-def _shares(sent: Archive) -> Iterator[NDArray[np.generic]]:
-    for block in sent.blocks("weights"):
-        shares = block.astype(np.float64, copy=False)
-        if not (np.isfinite(shares) & (shares >= 0)).all():
-            raise UploadError("weights must be finite numbers of at least 0")
-        yield block
-
-
-def _categorised(
-    blocks: Iterator[NDArray[np.generic]], header: Header, categories: Mapping[int, int]
-) -> Iterator[NDArray[np.generic]]:
-    rows, width = header.shape
-    counts = np.full(width, np.inf)
-    counts[list(categories)] = list(categories.values())
-    start = 0
-    for block in blocks:
-        places = np.arange(start, start + len(block))
-        columns = places // rows if header.fortran else places % width
-        most = counts[columns]
-        values = block.astype(np.float64, copy=False)
-        declared = np.isfinite(most) & ~np.isnan(values)
-        wrong = declared & ((values < 0) | (values >= most) | (values != np.rint(values)))
-        if wrong.any():
-            column = int(columns[wrong.argmax()])
-            raise UploadError(
-                f"features: column {column}, counted from 0, has numbers of categories from 0 "
-                f"to {categories[column] - 1}: encode its values as the manifest names them"
-            )
-        start += len(block)
-        yield block

@@ -9,7 +9,7 @@ import pytest
 from httpx2 import Response
 from sqlmodel import Session, select
 
-from app.ledger import storage
+from app.ledger import lock
 from app.service import admission
 from lethe.signing.errors import SignatureReplayedError
 from lethe.signing.http import MAX_WINDOW, SignedBy, sign_request
@@ -209,15 +209,15 @@ def test_a_refused_call_stays_spent_while_the_databases_clock_is_ahead(
         body = ERASE.replace(b"r1", b"nobody")
         return caller.http.post("/v1/requests", content=body, headers=headers)
 
-    lock_log = storage.lock_log
+    lock_log = lock.lock_log
 
-    def later(state: storage.LogState, by: timedelta) -> storage.LogState:
+    def later(state: lock.LogState, by: timedelta) -> lock.LogState:
         return replace(state, now=state.now + by)
 
     def sweep_ahead(by: timedelta) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(sweep, "clock", lambda at: clock(at) + by)
-            patch.setattr(storage, "lock_log", lambda *a, **k: later(lock_log(*a, **k), by))
+            patch.setattr(lock, "lock_log", lambda *a, **k: later(lock_log(*a, **k), by))
             sweep.run(ready.services)
 
     problem(send(), 404, "record-unknown")

@@ -16,13 +16,13 @@ from sqlmodel import Session
 
 from app import steps
 from app.ledger import guard as guards
-from app.ledger import sequencer, storage
+from app.ledger import lock, sequencer, storage
 from app.ledger.group_commit import GroupCommitter
 from app.ledger.guard import GuardBusyError
+from app.ledger.lock import LockStuckError
 from app.ledger.receipt import UnpublishedError
 from app.ledger.sequencer import Ledger, LogBusyError
 from app.ledger.startup import load_ledger
-from app.ledger.storage import LockStuckError
 from app.ledger.transaction import Transaction
 from app.reconcile.fsck.run import fsck
 from app.settings import Settings
@@ -62,8 +62,8 @@ def append(number: int) -> Callable[[Transaction], int]:
 def test_a_writer_that_stands_still_loses_the_lock(bounded: Callable[[], Ledger]) -> None:
     frozen, other = bounded(), bounded()
     with Session(frozen.engine) as session:
-        storage.take_lock(session)
-        storage.require_lock_moves(other.engine, 60)
+        lock.take_lock(session)
+        lock.require_lock_moves(other.engine, 60)
         began = time.monotonic()
         assert other.transact(append(1)) == 0
         assert time.monotonic() - began < sessions.WAIT_S
@@ -153,15 +153,15 @@ def test_a_lock_that_is_not_given_back_is_waited_for_only_so_long(
     monkeypatch.setattr(sessions, "WAIT_S", 0.5)
     waiting = bounded()
     with Session(ledger.engine) as holder:  # of no limit: a migration, or another's session
-        storage.take_lock(holder)
+        lock.take_lock(holder)
         holder.connection().execute(text("SELECT 1"))
         with pytest.raises(Exception, match=r"(?i)lock") as refused:
             waiting.transact(append(1))
         assert unavailable(refused.value)
         time.sleep(0.5)
         with pytest.raises(LockStuckError):
-            storage.require_lock_moves(waiting.engine, 0.4)
-    storage.require_lock_moves(waiting.engine, 0.4)
+            lock.require_lock_moves(waiting.engine, 0.4)
+    lock.require_lock_moves(waiting.engine, 0.4)
     assert waiting.transact(append(1)) == 0
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from app.ledger import storage
+from app.ledger import lock
 from app.ledger.guard import GuardBusyError, SigningGuard
+from app.ledger.lock import LockStuckError
 from app.ledger.sequencer import Ledger
-from app.ledger.storage import LockStuckError
 from app.problems import NotReadyError
 from app.service import health
 from app.service.context import Services
@@ -126,7 +126,7 @@ def test_locks_and_a_full_disk_are_named(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "require_lock_moves", raising(LockStuckError("held")))
+        patch.setattr(lock, "require_lock_moves", raising(LockStuckError("held")))
         patch.setattr(SigningGuard, "require_free", raising(GuardBusyError("held")))
         patch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
         assert failed(services) == "lock, guard, space"

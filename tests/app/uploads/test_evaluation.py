@@ -12,8 +12,9 @@ import pytest
 
 from app.problems import BodyTooLargeError, UploadError
 from app.uploads.checked import CheckedHeldOut
-from app.uploads.rows import LARGEST, UNMEASURED, parse_held_out, parse_inputs, parse_rows
+from app.uploads.rows import UNMEASURED, parse_held_out, parse_inputs, parse_rows
 from app.uploads.spool import Spool
+from app.uploads.values import LARGEST
 from lethe.identity import digests
 from lethe.identity import pack as packed_identity
 from tests.small import pack

@@ -14,7 +14,8 @@ from sklearn.datasets import load_diabetes, load_iris
 from sklearn.linear_model import Ridge
 
 from app.schemas.families.sums import LARGEST_CODE, NewSums, bounds
-from app.uploads.rows import Within, parse_table
+from app.uploads.rows import parse_table
+from app.uploads.values import Within
 from lethe.estimators.sums.fixed_point import MAX_CODE, WEIGHT_BITS
 from lethe.estimators.sums.published import PublishedRidge, read_published
 from models import Model

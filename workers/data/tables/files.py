@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 from workers.data.tables.arrays import read_arrays
 from workers.data.tables.kinds import kind_of
 from workers.data.tables.memory import bounded, too_large
-from workers.data.tables.table import DataTable, check_names
+from workers.data.tables.names import check_names
+from workers.data.tables.table import DataTable
 from workers.errors import DatasetError
 
 MOST_BYTES = 4 << 30  # of the chosen columns, in memory

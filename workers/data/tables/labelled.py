@@ -16,7 +16,8 @@ from workers.data.federation import (
     record_ids,
     share_name,
 )
-from workers.data.tables.table import DataTable, matching, shown_names, unknown_column
+from workers.data.tables.names import matching, shown_names, unknown_column
+from workers.data.tables.table import DataTable
 from workers.errors import DatasetError
 
 NO_LABEL = "label: name the column of the classes with --label"

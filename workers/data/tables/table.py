@@ -1,9 +1,7 @@
 """A table in memory: columns by name, each asked for as what its reader needs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
-from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,6 @@ from numpy.typing import NDArray
 
 from lethe.identity import MAX_LENGTH, WIDTH, IdentityError, digests, pack
 from workers.arrays import Labels
-from workers.data.npz import EXACT
 from workers.data.tables.kinds import (
     Kind,
     first_text,
@@ -22,13 +19,25 @@ from workers.data.tables.kinds import (
     parsed,
     spelled_kind,
 )
+from workers.data.tables.names import check_names, unknown_column
+from workers.data.tables.values import (
+    are_whole,
+    as_floats,
+    as_texts,
+    check_exact,
+    check_lengths,
+    distinct_values,
+    kind_words,
+    missing_words,
+    plain_values,
+    texts_of,
+    type_name,
+)
 from workers.errors import DatasetError
 
-LONGEST = 200  # characters of an id or a class, as the service takes them
 MOST_CLASSES = 10_000
 MOST_CATEGORIES = 1 << 16
 MOST_STRINGS = 4 << 30  # bytes of texts, each as wide as the longest
-MOST_SHOWN = 20  # names of columns in a problem
 
 _AS_ID = "ids are integers or texts: write the column as one of them"
 _AS_NUMBER = {
@@ -83,8 +92,8 @@ class DataTable:
             values, kind = self._values(name)
             nulls = values.null_count
             if pa.types.is_floating(values.type):
-                nulls += int(pc.sum(pc.is_nan(_plain(values))).as_py() or 0)
-            found = "csv" if self._untyped else _type_name(self._arrow.column(name).type)
+                nulls += int(pc.sum(pc.is_nan(plain_values(values))).as_py() or 0)
+            found = "csv" if self._untyped else type_name(self._arrow.column(name).type)
             self._known[name] = Column(name, kind, nulls, found)
         return self._known[name]
 
@@ -105,13 +114,15 @@ class DataTable:
         kind = kind_of(values.type)
         if kind not in ("integer", "text"):
             raise DatasetError(
-                f"{name}: {_article(kind)} ({_type_name(values.type)}); {_AS_ID}"
+                f"{name}: {kind_words(kind)} ({type_name(values.type)}); {_AS_ID}"
             )
         if values.null_count:
-            raise DatasetError(f"{name}: {_missing(values.null_count, len(self))}, as an id")
+            raise DatasetError(
+                f"{name}: {missing_words(values.null_count, len(self))}, as an id"
+            )
         if kind == "integer":
             return np.array([str(int(value)) for value in values.to_pylist()], dtype=np.str_)
-        return _texts(name, values)
+        return as_texts(name, values)
 
     def strings(self, name: str) -> NDArray[np.str_]:
         """Return a column (n,) of texts of any length, such as an extractor reads.
@@ -122,19 +133,19 @@ class DataTable:
         """
         values = self._raw(name)
         if kind_of(values.type) != "text":
-            found = _article(kind_of(values.type))
-            raise DatasetError(f"{name}: {found} ({_type_name(values.type)}), not text")
+            found = kind_words(kind_of(values.type))
+            raise DatasetError(f"{name}: {found} ({type_name(values.type)}), not text")
         if values.null_count:
-            raise DatasetError(f"{name}: {_missing(values.null_count, len(self))}")
+            raise DatasetError(f"{name}: {missing_words(values.null_count, len(self))}")
         longest = max(
-            pc.max(pc.utf8_length(_spelled(chunk))).as_py() or 0 for chunk in values.chunks
+            pc.max(pc.utf8_length(texts_of(chunk))).as_py() or 0 for chunk in values.chunks
         )
         if longest * 4 * len(self) > MOST_STRINGS:
             raise DatasetError(
                 f"{name}: {len(self):,} texts of up to {longest:,} characters need more than "
                 f"{MOST_STRINGS / 2**30:.3g} GiB: shorten them, or extract them in parts"
             )
-        return np.array(_plain(values).to_pylist(), dtype=np.str_)
+        return np.array(plain_values(values).to_pylist(), dtype=np.str_)
 
     def digests(self, name: str, kind: str) -> NDArray[np.uint8]:
         """Return a column of identities (n, WIDTH) as `lethe.identity.pack` writes them.
@@ -149,12 +160,12 @@ class DataTable:
         found = kind_of(values.type)
         if found not in ("integer", "text"):
             raise DatasetError(
-                f"{name}: {_article(found)} ({_type_name(values.type)}); {_AS_ID}"
+                f"{name}: {kind_words(found)} ({type_name(values.type)}); {_AS_ID}"
             )
         if found == "integer":
-            values = pc.cast(_plain(values), pa.string())
-        _check_lengths(name, values, MAX_LENGTH)
-        encoded = _plain(values).combine_chunks().dictionary_encode()
+            values = pc.cast(plain_values(values), pa.string())
+        check_lengths(name, values, MAX_LENGTH)
+        encoded = plain_values(values).combine_chunks().dictionary_encode()
         packed = np.zeros((len(encoded.dictionary) + 1, WIDTH), dtype=np.uint8)
         for place, value in enumerate(encoded.dictionary.to_pylist()):
             if value.strip():
@@ -170,7 +181,7 @@ class DataTable:
     def holes(self, name: str) -> NDArray[np.bool_]:
         """Return where a column (n,) has no value."""
         values, _ = self._values(name)
-        found: NDArray[np.bool_] = pc.is_null(_plain(values), nan_is_null=True).to_numpy()
+        found: NDArray[np.bool_] = pc.is_null(plain_values(values), nan_is_null=True).to_numpy()
         return found
 
     def classes(self, name: str) -> tuple[Labels, tuple[str, ...]]:
@@ -184,21 +195,23 @@ class DataTable:
                 or has fewer than two or more than 10,000 values.
         """
         values, kind = self._values(name)
-        if kind == "real" and _are_whole(values):
+        if kind == "real" and are_whole(values):
             # As pandas writes integers where some are missing.
-            values, kind = pc.cast(_plain(values), pa.int64()), "integer"
+            values, kind = pc.cast(plain_values(values), pa.int64()), "integer"
         if kind not in ("boolean", "integer", "text"):
-            what = "numbers with fractions" if kind == "real" else f"{_article(kind)} values"
+            what = "numbers with fractions" if kind == "real" else f"{kind_words(kind)} values"
             raise DatasetError(
                 f"{name}: holds {what}: the classes of a label are texts, integers or booleans"
             )
         if values.null_count:
-            raise DatasetError(f"{name}: {_missing(values.null_count, len(self))}")
-        distinct = _distinct(name, values, MOST_CLASSES, "classes: is it an id?")
+            raise DatasetError(f"{name}: {missing_words(values.null_count, len(self))}")
+        distinct = distinct_values(name, values, MOST_CLASSES, "classes: is it an id?")
         if len(distinct) < 2:
             raise DatasetError(f"{name}: has one value only: a label needs two or more")
         ordered = sorted(distinct)
-        numbers = pc.index_in(_plain(values), value_set=pa.array(ordered, _plain(values).type))
+        numbers = pc.index_in(
+            plain_values(values), value_set=pa.array(ordered, plain_values(values).type)
+        )
         spelled = [str(one).lower() if kind == "boolean" else str(one) for one in ordered]
         return numbers.to_numpy().astype(np.int64), tuple(spelled)
 
@@ -210,12 +223,12 @@ class DataTable:
         """
         values, kind = self._values(name)
         if values.null_count:
-            raise DatasetError(f"{name}: {_missing(values.null_count, len(self))}")
-        if kind == "integer" and set(pc.unique(_plain(values)).to_pylist()) <= {0, 1}:
-            values, kind = pc.cast(_plain(values), pa.bool_()), "boolean"
+            raise DatasetError(f"{name}: {missing_words(values.null_count, len(self))}")
+        if kind == "integer" and set(pc.unique(plain_values(values)).to_pylist()) <= {0, 1}:
+            values, kind = pc.cast(plain_values(values), pa.bool_()), "boolean"
         if kind != "boolean":
             raise DatasetError(f"{name}: must hold true and false, or 0 and 1")
-        found: NDArray[np.bool_] = _plain(values).to_numpy()
+        found: NDArray[np.bool_] = plain_values(values).to_numpy()
         return found
 
     def numbers(self, name: str, *, allow_missing: bool = False) -> NDArray[np.float64]:
@@ -234,9 +247,9 @@ class DataTable:
         """
         values = self._raw(name)
         if kind_of(values.type) != "text":
-            found = _article(kind_of(values.type))
+            found = kind_words(kind_of(values.type))
             raise DatasetError(f"{name}: {found}: categories are texts")
-        return tuple(sorted(_distinct(name, values, MOST_CATEGORIES, "categories")))
+        return tuple(sorted(distinct_values(name, values, MOST_CATEGORIES, "categories")))
 
     def matrix(
         self,
@@ -270,7 +283,7 @@ class DataTable:
             if name in known:
                 found[:, place] = self._numbered(name, known[name])
             else:
-                found[:, place] = _floats(self._values(name)[0])
+                found[:, place] = as_floats(self._values(name)[0])
             if np.isinf(found[:, place]).any():
                 raise DatasetError(f"{name}: holds an infinity: repair the column")
         return found
@@ -295,14 +308,14 @@ class DataTable:
         if not pa.types.is_floating(values.type.value_type):
             raise DatasetError(f"{name}: lists of {values.type.value_type}: vectors are floats")
         if values.null_count:
-            raise DatasetError(f"{name}: {_missing(values.null_count, len(self))}")
+            raise DatasetError(f"{name}: {missing_words(values.null_count, len(self))}")
         lengths = sorted(pc.unique(pc.list_value_length(values)).to_pylist())
         if len(lengths) != 1 or lengths[0] == 0:
             some = ", ".join(map(str, lengths[:4]))
             raise DatasetError(f"{name}: lists of different lengths or empty ones ({some})")
         flat = pc.list_flatten(values)
         with np.errstate(over="ignore"):
-            found = _floats(flat).astype(np.float32).reshape(-1, lengths[0])
+            found = as_floats(flat).astype(np.float32).reshape(-1, lengths[0])
         wrong = int((~np.isfinite(found)).any(axis=1).sum())
         if flat.null_count or wrong:
             raise DatasetError(
@@ -317,19 +330,19 @@ class DataTable:
         column = self.column(name)
         if name in known:
             if kind_of(self._raw(name).type) != "text":
-                raise DatasetError(f"{name}: {_article(column.kind)}: categories are texts")
+                raise DatasetError(f"{name}: {kind_words(column.kind)}: categories are texts")
         elif column.kind in _AS_NUMBER:
             raise DatasetError(
-                f"{name}: {_article(column.kind)}{self._where(name, column)}, not a number: "
+                f"{name}: {kind_words(column.kind)}{self._where(name, column)}, not a number: "
                 f"{_AS_NUMBER[column.kind]}"
             )
         if column.nulls and not allow_missing:
             raise DatasetError(
-                f"{name}: {_missing(column.nulls, len(self))}: fill the column, leave it out "
-                "of --features, or leave these rows out"
+                f"{name}: {missing_words(column.nulls, len(self))}: fill the column, leave it "
+                "out of --features, or leave these rows out"
             )
         if column.kind == "integer" and name not in known:
-            _check_exact(name, self._values(name)[0])
+            check_exact(name, self._values(name)[0])
 
     def _where(self, name: str, column: Column) -> str:
         if not self._untyped:
@@ -338,7 +351,7 @@ class DataTable:
         return "" if row is None else f" (as in row {row + 1:,} after the header)"
 
     def _numbered(self, name: str, known: Sequence[str]) -> NDArray[np.floating[Any]]:
-        values = _plain(self._raw(name))
+        values = plain_values(self._raw(name))
         places = pc.index_in(values, value_set=pa.array(list(known), values.type))
         places = pc.if_else(pc.is_null(values), pa.scalar(None, pa.int32()), places)
         unknown = places.null_count - values.null_count
@@ -347,7 +360,7 @@ class DataTable:
                 f"{name}: {unknown:,} of {len(self):,} values are not among its categories: "
                 "declare them, or leave these rows out"
             )
-        return _floats(places)
+        return as_floats(places)
 
     def _values(self, name: str) -> tuple[pa.ChunkedArray, Kind]:
         """Return a column with its type, and the kind."""
@@ -362,140 +375,3 @@ class DataTable:
         if name not in self.names:
             raise DatasetError(unknown_column(name, self.names))
         return self._arrow.column(name)
-
-
-def check_names(names: Iterable[str]) -> None:
-    """Raise DatasetError for columns of one name, or of none."""
-    seen: set[str] = set()
-    for name in names:
-        if not name:
-            raise DatasetError("a column has no name: name each of them")
-        if name in seen:
-            raise DatasetError(f"{name}: two columns have this name: rename one of them")
-        seen.add(name)
-
-
-def unknown_column(name: str, names: Sequence[str]) -> str:
-    """Return the problem of a column that a table does not have."""
-    close = get_close_matches(name, names, n=1)
-    if close:
-        return f"{name}: no such column; did you mean {close[0]}?"
-    return f"{name}: no such column; the table has {shown_names(names)}"
-
-
-def shown_names(names: Sequence[str]) -> str:
-    """Return names of columns for a person, the first of many."""
-    more = f" and {len(names) - MOST_SHOWN:,} more" if len(names) > MOST_SHOWN else ""
-    return ", ".join(names[:MOST_SHOWN]) + more
-
-
-def matching(pattern: str, names: Sequence[str]) -> list[str]:
-    """Return the columns that a name or a glob means; a name that exists is no glob.
-
-    Raises:
-        DatasetError: There is none.
-    """
-    if pattern in names:
-        return [pattern]
-    found = [name for name in names if fnmatchcase(name, pattern)]
-    if not found:
-        raise DatasetError(unknown_column(pattern, names))
-    return found
-
-
-def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return values without a dictionary, half floats as floats, which Arrow computes with."""
-    if pa.types.is_dictionary(values.type):
-        return pc.cast(values, values.type.value_type)
-    return pc.cast(values, pa.float32()) if pa.types.is_float16(values.type) else values
-
-
-def _are_whole(values: pa.ChunkedArray) -> bool:
-    plain = _plain(values)
-    if not pa.types.is_floating(plain.type):
-        return False
-    rounded = pc.equal(pc.round(plain), plain)
-    small = pc.less_equal(pc.abs(plain), pa.scalar(float(EXACT), plain.type))
-    return bool(pc.all(pc.and_(rounded, small), min_count=0).as_py())
-
-
-def _distinct(name: str, values: pa.ChunkedArray, most: int, what: str) -> list[Any]:
-    unique = pc.unique(_plain_unique(name, values)).drop_null()
-    if len(unique) > most:
-        raise DatasetError(f"{name}: has {len(unique):,} values, more than {most:,} {what}")
-    found: list[Any] = unique.to_pylist()
-    return found
-
-
-def _plain_unique(name: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the distinct values of a column without writing out what a dictionary repeats."""
-    _check_lengths(name, values)
-    return _plain(pc.unique(values))
-
-
-def _texts(name: str, values: pa.ChunkedArray) -> NDArray[np.str_]:
-    _check_lengths(name, values)
-    return np.array(_plain(values).to_pylist(), dtype=np.str_)
-
-
-def _spelled(chunk: pa.Array) -> pa.Array:
-    """Return the distinct texts of a dictionary, or the texts themselves."""
-    return chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
-
-
-def _check_lengths(name: str, values: pa.ChunkedArray, most: int = LONGEST) -> None:
-    """Raise for a text that is empty or too long, before any is written out for each row."""
-    for chunk in values.chunks:
-        texts = _spelled(chunk)
-        if kind_of(texts.type) != "text" or not len(texts):
-            continue
-        span = pc.min_max(pc.utf8_length(texts)).as_py()
-        if span["max"] is not None and span["max"] > most:
-            raise DatasetError(f"{name}: a value is longer than {most:,} characters")
-        if most > LONGEST:
-            continue  # of identities; what else they may be, their kind says
-        if span["max"] is not None and span["min"] < 1:
-            raise DatasetError(f"{name}: a value is empty")
-        if pc.any(pc.match_substring_regex(texts, r"[\x00-\x1f\x7f]")).as_py():
-            raise DatasetError(f"{name}: a value holds a tab, a new line or the like")
-
-
-def _check_exact(name: str, values: pa.ChunkedArray) -> None:
-    span = pc.min_max(_plain(values)).as_py()
-    if span["max"] is not None and max(-span["min"], span["max"]) > EXACT:
-        raise DatasetError(
-            f"{name}: holds an integer above 2**53, which a float cannot hold exactly: write "
-            "smaller numbers, or leave it out of --features if it is an id"
-        )
-
-
-def _floats(values: pa.ChunkedArray) -> NDArray[np.floating[Any]]:
-    """Return numbers (n,) as floats that hold them, NaN for missing ones."""
-    plain = _plain(values)
-    if pa.types.is_decimal(plain.type):
-        # Arrow's own conversion rounds twice; that of a text is the nearest double.
-        plain = pc.cast(pc.cast(plain, pa.string()), pa.float64())
-    elif not pa.types.is_floating(plain.type):
-        plain = pc.cast(plain, pa.float64())
-    found: NDArray[np.floating[Any]] = plain.to_numpy()
-    return found
-
-
-def _type_name(kind: pa.DataType) -> str:
-    """Return an Arrow type for a person; a dictionary is how it is kept."""
-    return str(kind.value_type if pa.types.is_dictionary(kind) else kind)
-
-
-def _article(kind: Kind) -> str:
-    return {
-        "integer": "integers",
-        "real": "numbers with fractions",
-        "boolean": "booleans",
-        "text": "text",
-        "time": "a date or time",
-        "other": "nested or binary",
-    }[kind]
-
-
-def _missing(nulls: int, rows: int) -> str:
-    return f"{nulls:,} of {rows:,} values are missing"

@@ -1,0 +1,144 @@
+"""Values of uploaded arrays, checked block by block as they are read.
+
+A problem names an array or a column, and no value.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.problems import UploadError
+from app.uploads.npz import Archive, Header
+
+LARGEST = 1e6  # beyond it float32 gradients overflow, and the client's rows teach nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """What numbers of a table are summed as integers: others are refused.
+
+    low, high: of features. target: the largest of numbers to predict. weighted: whether there
+    is an array `weights`, in sixteenths up to 256; if not, there may be none.
+    """
+
+    low: float
+    high: float
+    target: float
+    weighted: bool
+
+
+def finite(sent: Archive) -> Iterator[NDArray[np.generic]]:
+    """Yield the features. Raises UploadError for a NaN or an infinity."""
+    for block in sent.blocks("features"):
+        if not np.isfinite(block).all():
+            raise UploadError("features hold a NaN or an infinity: clean the rows")
+        yield block
+
+
+def classes_below(sent: Archive, classes: int) -> Iterator[NDArray[np.generic]]:
+    """Yield the labels. Raises UploadError for one that is no class."""
+    for block in sent.blocks("labels"):
+        if int(block.min()) < 0 or int(block.max()) >= classes:
+            raise UploadError(f"labels must lie between 0 and {classes - 1}")
+        yield block
+
+
+def bounded_inputs(sent: Archive) -> Iterator[NDArray[np.generic]]:
+    """Yield the inputs. Raises UploadError for floats beyond LARGEST, or NaN."""
+    for block in sent.blocks("inputs"):
+        # NaN is not at most anything.
+        if block.dtype != np.uint8 and not (np.abs(block) <= LARGEST).all():
+            raise UploadError(
+                f"inputs hold a NaN, an infinity or more than {LARGEST:g}: clean or scale them"
+            )
+        yield block
+
+
+def without_infinity(sent: Archive, name: str) -> Iterator[NDArray[np.generic]]:
+    """Yield an array, in which NaN is a missing value. Raises UploadError for an infinity."""
+    for block in sent.blocks(name):
+        if np.isinf(block).any():
+            raise UploadError(f"{name} hold an infinite value: correct or remove these rows")
+        yield block
+
+
+def targets(sent: Archive, within: Within | None) -> Iterator[NDArray[np.generic]]:
+    """Yield numbers to predict. Raises UploadError for one that is missing or not `within`."""
+    for block in without_infinity(sent, "labels"):
+        if np.isnan(block).any():
+            raise UploadError("labels hold a NaN: leave out rows without a label")
+        if within is not None and (np.abs(block) > within.target).any():
+            raise UploadError(
+                f"labels: one is beyond {within.target:g}: rescale them by a factor that no "
+                "row decided, or register a larger target_exponent"
+            )
+        yield block
+
+
+def bounded_features(
+    blocks: Iterator[NDArray[np.generic]], header: Header, within: Within
+) -> Iterator[NDArray[np.generic]]:
+    """Yield features. Raises UploadError for one that is not `within`."""
+    start = 0
+    for block in blocks:
+        values = block.astype(np.float64, copy=False)
+        outside = (values < within.low) | (values > within.high)
+        if outside.any():
+            place = start + int(outside.argmax())
+            column = place // header.shape[0] if header.fortran else place % header.shape[1]
+            if within.low == 0 and values[outside.argmax()] < 0:
+                raise UploadError(
+                    f"features: column {column}, counted from 0, is negative in a row: counts "
+                    "are at least 0"
+                )
+            raise UploadError(
+                f"features: column {column}, counted from 0, is beyond {within.high:g} in a "
+                "row: rescale it by a factor that no row decided, or register a larger exponent"
+            )
+        start += len(block)
+        yield block
+
+
+def sixteenths(sent: Archive) -> Iterator[NDArray[np.generic]]:
+    """Yield weights that are summed as integers. Raises UploadError for others."""
+    for block in sent.blocks("weights"):
+        steps = block.astype(np.float64) * 16
+        if not ((steps >= 0) & (steps <= 4096) & (steps == np.rint(steps))).all():
+            raise UploadError("weights must be multiples of 1/16 from 0 to 256")
+        yield block
+
+
+def shares(sent: Archive) -> Iterator[NDArray[np.generic]]:
+    """Yield weights. Raises UploadError for one that is negative or not finite."""
+    for block in sent.blocks("weights"):
+        shares = block.astype(np.float64, copy=False)
+        if not (np.isfinite(shares) & (shares >= 0)).all():
+            raise UploadError("weights must be finite numbers of at least 0")
+        yield block
+
+
+def categorised(
+    blocks: Iterator[NDArray[np.generic]], header: Header, categories: Mapping[int, int]
+) -> Iterator[NDArray[np.generic]]:
+    """Yield features. Raises UploadError for a number of no category of its column."""
+    rows, width = header.shape
+    counts = np.full(width, np.inf)
+    counts[list(categories)] = list(categories.values())
+    start = 0
+    for block in blocks:
+        places = np.arange(start, start + len(block))
+        columns = places // rows if header.fortran else places % width
+        most = counts[columns]
+        values = block.astype(np.float64, copy=False)
+        declared = np.isfinite(most) & ~np.isnan(values)
+        wrong = declared & ((values < 0) | (values >= most) | (values != np.rint(values)))
+        if wrong.any():
+            column = int(columns[wrong.argmax()])
+            raise UploadError(
+                f"features: column {column}, counted from 0, has numbers of categories from 0 "
+                f"to {categories[column] - 1}: encode its values as the manifest names them"
+            )
+        start += len(block)
+        yield block

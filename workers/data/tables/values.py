@@ -1,0 +1,118 @@
+"""Values of a column as Arrow has them, and as numpy arrays of what a reader needs."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from workers.data.npz import EXACT
+from workers.data.tables.kinds import Kind, kind_of
+from workers.errors import DatasetError
+
+LONGEST = 200  # characters of an id or a class, as the service takes them
+
+
+def plain_values(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return values without a dictionary, half floats as floats, which Arrow computes with."""
+    if pa.types.is_dictionary(values.type):
+        return pc.cast(values, values.type.value_type)
+    return pc.cast(values, pa.float32()) if pa.types.is_float16(values.type) else values
+
+
+def are_whole(values: pa.ChunkedArray) -> bool:
+    """Return whether all are whole numbers, or missing, that a float holds exactly."""
+    plain = plain_values(values)
+    if not pa.types.is_floating(plain.type):
+        return False
+    rounded = pc.equal(pc.round(plain), plain)
+    small = pc.less_equal(pc.abs(plain), pa.scalar(float(EXACT), plain.type))
+    return bool(pc.all(pc.and_(rounded, small), min_count=0).as_py())
+
+
+def distinct_values(name: str, values: pa.ChunkedArray, most: int, what: str) -> list[Any]:
+    """Return the distinct values, without missing ones; DatasetError for more than `most`."""
+    unique = pc.unique(_plain_unique(name, values)).drop_null()
+    if len(unique) > most:
+        raise DatasetError(f"{name}: has {len(unique):,} values, more than {most:,} {what}")
+    found: list[Any] = unique.to_pylist()
+    return found
+
+
+def _plain_unique(name: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the distinct values of a column without writing out what a dictionary repeats."""
+    check_lengths(name, values)
+    return plain_values(pc.unique(values))
+
+
+def as_texts(name: str, values: pa.ChunkedArray) -> NDArray[np.str_]:
+    """Return texts (n,) as ids. Raises DatasetError for one that is empty or too long."""
+    check_lengths(name, values)
+    return np.array(plain_values(values).to_pylist(), dtype=np.str_)
+
+
+def texts_of(chunk: pa.Array) -> pa.Array:
+    """Return the distinct texts of a dictionary, or the texts themselves."""
+    return chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
+
+
+def check_lengths(name: str, values: pa.ChunkedArray, most: int = LONGEST) -> None:
+    """Raise for a text that is empty or too long, before any is written out for each row."""
+    for chunk in values.chunks:
+        texts = texts_of(chunk)
+        if kind_of(texts.type) != "text" or not len(texts):
+            continue
+        span = pc.min_max(pc.utf8_length(texts)).as_py()
+        if span["max"] is not None and span["max"] > most:
+            raise DatasetError(f"{name}: a value is longer than {most:,} characters")
+        if most > LONGEST:
+            continue  # of identities; what else they may be, their kind says
+        if span["max"] is not None and span["min"] < 1:
+            raise DatasetError(f"{name}: a value is empty")
+        if pc.any(pc.match_substring_regex(texts, r"[\x00-\x1f\x7f]")).as_py():
+            raise DatasetError(f"{name}: a value holds a tab, a new line or the like")
+
+
+def check_exact(name: str, values: pa.ChunkedArray) -> None:
+    """Raise DatasetError for an integer that a float cannot hold."""
+    span = pc.min_max(plain_values(values)).as_py()
+    if span["max"] is not None and max(-span["min"], span["max"]) > EXACT:
+        raise DatasetError(
+            f"{name}: holds an integer above 2**53, which a float cannot hold exactly: write "
+            "smaller numbers, or leave it out of --features if it is an id"
+        )
+
+
+def as_floats(values: pa.ChunkedArray) -> NDArray[np.floating[Any]]:
+    """Return numbers (n,) as floats that hold them, NaN for missing ones."""
+    plain = plain_values(values)
+    if pa.types.is_decimal(plain.type):
+        # Arrow's own conversion rounds twice; that of a text is the nearest double.
+        plain = pc.cast(pc.cast(plain, pa.string()), pa.float64())
+    elif not pa.types.is_floating(plain.type):
+        plain = pc.cast(plain, pa.float64())
+    found: NDArray[np.floating[Any]] = plain.to_numpy()
+    return found
+
+
+def type_name(kind: pa.DataType) -> str:
+    """Return an Arrow type for a person; a dictionary is how it is kept."""
+    return str(kind.value_type if pa.types.is_dictionary(kind) else kind)
+
+
+def kind_words(kind: Kind) -> str:
+    """Return what a problem calls values of a kind."""
+    return {
+        "integer": "integers",
+        "real": "numbers with fractions",
+        "boolean": "booleans",
+        "text": "text",
+        "time": "a date or time",
+        "other": "nested or binary",
+    }[kind]
+
+
+def missing_words(nulls: int, rows: int) -> str:
+    """Return what a problem says of missing values."""
+    return f"{nulls:,} of {rows:,} values are missing"
