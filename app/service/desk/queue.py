@@ -96,7 +96,7 @@ def search(services: Services, wanted: QueueQuery) -> Page[QueueItem]:
             if one != ANSWERED and not (wanted.overdue and one in (*ENDED, PAUSED))
         ]
         if ANSWERED in states and scope.model is None and scope.requests is None:
-            cases = session.exec(_answered_cases(wanted, scope, after, now))
+            cases = _answered_page(session, wanted, scope, after, now)
             found.append([_answered(one, now) for one in cases])
         items = list(islice(merge(*found, key=_place), wanted.limit + 1))
         shown = _completed(session, scope.held, items[: wanted.limit])
@@ -204,6 +204,35 @@ def _answered_cases(
     if wanted.held is not None:
         query = query.where(scope.held.case() if wanted.held else ~scope.held.case())
     return query.order_by(due, ref).limit(wanted.limit + 1)
+
+
+def _answered_page(
+    session: Session,
+    wanted: QueueQuery,
+    scope: _Scope,
+    after: tuple[datetime, str] | None,
+    now: datetime,
+) -> list[Case]:
+    """Return as many of these cases as a page shows, and one more if there are more."""
+    found: list[Case] = []
+    while True:
+        cases = session.exec(_answered_cases(wanted, scope, after, now)).all()
+        found += _without_followers(session, cases)
+        if len(cases) <= wanted.limit or len(found) > wanted.limit:
+            return found[: wanted.limit + 1]
+        after = cases[-1].due_at, cases[-1].ref
+
+
+def _without_followers(session: Session, cases: Sequence[Case]) -> list[Case]:
+    """Leave out cases that follow an open request of an earlier case, and have none."""
+    followed = {one.ref: {part["request"] for part in one.parts} - {None} for one in cases}
+    going_on: set[str] = set()
+    for chunk in chunks(sorted({one for requests in followed.values() for one in requests})):
+        query = select(ErasureRequest.id).where(
+            col(ErasureRequest.id).in_(chunk), col(ErasureRequest.state).not_in(CLOSED)
+        )
+        going_on.update(session.exec(query))
+    return [one for one in cases if going_on.isdisjoint(followed[one.ref])]
 
 
 def _item(request: Row[Any], now: datetime) -> QueueItem:

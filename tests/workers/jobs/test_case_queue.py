@@ -252,6 +252,20 @@ def test_whether_a_case_is_answered_follows_its_requests(queue: Installation) ->
     assert stored_as_answered(queue) == {ref: False}
 
 
+def test_a_case_that_follows_an_earlier_request_is_answered_with_it(
+    queue: Installation,
+) -> None:
+    followers = {opened(queue, ANN).json()["ref"] for _ in range(3)}
+    (request,) = (one for one in found(queue, state="awaiting-review") if one["case"])
+    # Their only request is that of the first case.
+    nothing = opened(queue, "x@y.z").json()["ref"]
+    assert [one["ref"] for one in found(queue, state="answered", limit=1)] == [nothing]
+    assert search(queue, state="answered", limit=1).json()["next"] is None
+    move(queue, request["ref"], state="refused")
+    listed = {one["ref"] for one in found(queue, state="answered")}
+    assert listed == {request["case"], nothing, *followers}
+
+
 @pytest.mark.parametrize("planted", [True, False])
 def test_a_case_that_only_the_column_calls_answered_is_not_listed(
     queue: Installation, planted: bool
