@@ -18,6 +18,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,28 @@ _NUMBERS = struct.Struct(">HQ")
 
 NONE: frozenset[int] = frozenset()
 Digests = NDArray[np.uint8]  # (n, 32)
+
+
+class Readable(Protocol):
+    """Leaves in ascending order, of which any may be read."""
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+
+    def read(self, low: int, high: int) -> tuple[Digests, Digests]:
+        """Return commitments and contents (m, 32) of those from `low` to `high` - 1."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Arrays:
+    leaves: Digests
+    contents: Digests
+
+    def __len__(self) -> int:
+        return len(self.leaves)
+
+    def read(self, low: int, high: int) -> tuple[Digests, Digests]:
+        return self.leaves[low:high], self.contents[low:high]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +87,13 @@ class Tree:
 
         Raises ValueError for other shapes, and for leaves that do not ascend.
         """
-        self._begin([(leaves, contents)])
+        if leaves.shape != contents.shape or leaves.shape[1:] != (32,):
+            raise ValueError("a leaf has 32 bytes, and a content of 32 bytes")
+        self._begin([_Arrays(leaves, contents)])
 
     @classmethod
-    def of_parts(cls, parts: Iterable[tuple[Digests, Digests]]) -> "Tree":
-        """Return the tree of leaves and contents that come in parts, hashed one by one.
+    def of_parts(cls, parts: Iterable[Readable]) -> "Tree":
+        """Return the tree of leaves that come in parts, which are hashed one by one.
 
         Raises ValueError as for a whole one, and for parts that are divided below a bit that
         divides one of them.
@@ -77,14 +102,14 @@ class Tree:
         tree._begin(parts)
         return tree
 
-    def _begin(self, parts: Iterable[tuple[Digests, Digests]]) -> None:
+    def _begin(self, parts: Iterable[Readable]) -> None:
         self._parts: list[_Part] = []
         self._count = 0
-        for leaves, contents in parts:
-            if leaves.shape != contents.shape or leaves.shape[1:] != (32,):
-                raise ValueError("a leaf has 32 bytes, and a content of 32 bytes")
+        for leaves in parts:
             if len(leaves):
-                self._parts.append(_Part(self._count, leaves, contents, _divides(leaves)))
+                commitments, _ = leaves.read(0, len(leaves))
+                bits, last = _divides(commitments), commitments[-1].tobytes()
+                self._parts.append(_Part(self._count, leaves, bits, last))
                 self._count += len(leaves)
         self.whole = self._hashed()
 
@@ -96,8 +121,7 @@ class Tree:
         wanted = sorted(set(commitments))
         found: list[int] = []
         for part in self._parts:
-            last = part.leaves[-1].tobytes()
-            inside = wanted[len(found) : bisect_right(wanted, last, lo=len(found))]
+            inside = wanted[len(found) : bisect_right(wanted, part.last, lo=len(found))]
             found += part.places(inside)
         if len(found) < len(wanted):
             raise ValueError(MISSING)
@@ -173,17 +197,18 @@ class Tree:
 class _Part:
     """Leaves that are neighbours in a tree, the first of them at the place `low`.
 
-    bits (n - 1,): the first bit in which each leaf differs from the next.
+    bits (n - 1,): the first bit in which each leaf differs from the next. last: the last one.
     """
 
     low: int
-    leaves: Digests
-    contents: Digests
+    leaves: Readable
     bits: NDArray[np.int16]
+    last: bytes
 
     def bit_before(self, after: "_Part") -> int:
         """Return the bit that divides it from the next part, above those that divide either."""
-        (bit,) = _divides(np.stack([self.leaves[-1], after.leaves[0]])).tolist()
+        following, _ = after.leaves.read(0, 1)
+        (bit,) = _divides(table([self.last, following.tobytes()])).tolist()
         if any((part.bits <= bit).any() for part in (self, after)):
             raise ValueError("a part of the leaves is no subtree")
         return int(bit)
@@ -192,10 +217,11 @@ class _Part:
         """Return where these leaves, which ascend, are in the tree."""
         if not wanted:
             return []
-        keys = np.ascontiguousarray(self.leaves).view(KEY).ravel()
+        leaves, _ = self.leaves.read(0, len(self.leaves))
+        keys = np.ascontiguousarray(leaves).view(KEY).ravel()
         found: list[int] = np.searchsorted(keys, np.array(wanted, dtype=KEY)).tolist()
         for one, place in zip(wanted, found, strict=True):
-            if place == len(keys) or self.leaves[place].tobytes() != one:
+            if place == len(keys) or leaves[place].tobytes() != one:
                 raise ValueError(MISSING)
         return [self.low + place for place in found]
 
@@ -232,7 +258,7 @@ class _Part:
 
     def leaf_hashes(self, low: int, high: int) -> list[bytes]:
         """Return the hashes of its leaves from `low` to `high` - 1, counted from its first."""
-        leaves, contents = self.leaves[low:high], self.contents[low:high]
+        leaves, contents = self.leaves.read(low, high)
         start = np.broadcast_to(np.frombuffer(LEAF, np.uint8), (len(leaves), len(LEAF)))
         return _sha256(np.concatenate([start, leaves, contents], axis=1))
 

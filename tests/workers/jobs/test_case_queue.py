@@ -252,6 +252,18 @@ def test_whether_a_case_is_answered_follows_its_requests(queue: Installation) ->
     assert stored_as_answered(queue) == {ref: False}
 
 
+@pytest.mark.parametrize("few", [0, case_queue.FEW])
+def test_a_requester_is_found_by_the_cases_they_opened(
+    queue: Installation, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    """However many they are."""
+    monkeypatch.setattr(case_queue, "FEW", few)
+    (own,) = (one for one in found(queue) if one["case"] is not None)
+    assert found(queue, requester=own["requester"]) == [own]
+    write(queue, "UPDATE cases SET opened_by = 'somebody else'")
+    assert found(queue, requester=own["requester"]) == []
+
+
 def test_a_case_that_follows_an_earlier_request_is_answered_with_it(
     queue: Installation,
 ) -> None:

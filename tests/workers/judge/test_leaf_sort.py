@@ -1,6 +1,7 @@
 """Leaves sorted in parts are those sorted at once, and their tree is the same."""
 
 import random
+from dataclasses import replace
 from hashlib import sha256
 
 import numpy as np
@@ -42,13 +43,14 @@ def test_parts_are_all_leaves_in_ascending_order(count: int, at_once: int) -> No
     parts = list(sort.parts())
     assert list(sort.parts()) == []  # they were handed over
     found = [
-        (bytes(one["commitment"]), bytes(one["content"]), int(one["learned"]))
+        (bytes(one), bytes(kept), int(version))
         for part in parts
-        for one in part
+        for one, kept, version in zip(*part.read(0, len(part)), part.learned, strict=True)
     ]
     assert found == sorted((leaf(one), content(one), one) for one in numbers)
     if count > 40:
-        assert all(len({*part["commitment"][:, 0].tolist()}) == 1 for part in parts)
+        firsts = [{*part.read(0, len(part))[0][:, 0].tolist()} for part in parts]
+        assert all(len(one) == 1 for one in firsts)
     else:
         assert len(parts) <= 1
 
@@ -60,7 +62,7 @@ def test_the_tree_of_parts_is_the_tree_of_all(count: int) -> None:
     numbers = sorted(rng.sample(range(10_000), count), key=leaf)
     one = Tree(table([leaf(n) for n in numbers]), table([content(n) for n in numbers]))
     parts = LeafSort(leaves(numbers)).parts()
-    many = Tree.of_parts([(part["commitment"], part["content"]) for part in parts])
+    many = Tree.of_parts(parts)
     assert len(many) == len(one) == count
     assert many.whole is not None
     assert one.whole is not None
@@ -77,22 +79,21 @@ def test_the_tree_of_parts_is_the_tree_of_all(count: int) -> None:
 
 
 def test_parts_that_are_no_subtrees_are_refused() -> None:
-    numbers = sorted(range(100), key=leaf)
-    pairs = [(table([leaf(n)]), table([content(n)])) for n in numbers]
-    two = [np.concatenate([pair[side] for pair in pairs[:37]]) for side in (0, 1)]
-    rest = [np.concatenate([pair[side] for pair in pairs[37:]]) for side in (0, 1)]
+    (whole,) = LeafSort(leaves(list(range(100)))).parts()
+    low, high = (
+        replace(whole, places=whole.places[:37]),
+        replace(whole, places=whole.places[37:]),
+    )
     with pytest.raises(ValueError, match="no subtree"):
-        Tree.of_parts([(two[0], two[1]), (rest[0], rest[1])])
+        Tree.of_parts([low, high])
     with pytest.raises(ValueError, match="sorted"):
-        Tree.of_parts([(rest[0], rest[1]), (two[0], two[1])])
+        Tree.of_parts([high, low])
 
 
 @pytest.mark.usefixtures("few")
 def test_a_leaf_of_no_part_is_missing() -> None:
     numbers = list(range(300))
-    tree = Tree.of_parts(
-        [(part["commitment"], part["content"]) for part in LeafSort(leaves(numbers)).parts()]
-    )
+    tree = Tree.of_parts(LeafSort(leaves(numbers)).parts())
     for absent in (bytes(32), b"\xff" * 32, leaf(301), leaf(302), leaf(303)):
         with pytest.raises(ValueError, match="not in the set"):
             tree.places([leaf(5), absent])

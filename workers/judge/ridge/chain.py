@@ -59,12 +59,12 @@ def sets_of(claim: ChainClaim, stored: LeafSort) -> Sets:
     stored.add(_leaves(claim))
     parts = list(stored.parts())
     for part in parts:
-        _require_once(part["commitment"], gone)
-    tree = Tree.of_parts([(part["commitment"], part["content"]) for part in parts])
+        _require_once(part.read(0, len(part))[0], gone)
+    tree = Tree.of_parts(parts)
     places = tree.places(gone)
     return Sets(
         tree,
-        np.concatenate([np.empty(0, np.int64), *(part["learned"] for part in parts)]),
+        np.concatenate([np.empty(0, np.int64), *(part.learned for part in parts)]),
         dict(zip(sorted(gone), places, strict=True)),
         tree.without(tree.whole, places),
     )

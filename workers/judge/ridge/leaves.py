@@ -1,10 +1,10 @@
-"""The leaves of a retained set, sorted in parts: 72 bytes of memory for each record.
+"""The leaves of a retained set in the order of their commitments: 80 bytes of memory for each.
 
-Of millions of records a sort of all at once would hold several copies of them. Those whose
-commitments begin with the same byte are sorted apart from the others, each part in its place.
+They are kept in the order of their arrival, and only their places are sorted: a sort of
+millions of leaves would hold several copies of them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from workers.judge.merkle import KEY, Digests
 
 ROW = np.dtype([("commitment", "u1", 32), ("content", "u1", 32), ("learned", "<i8")])
-MANY = 1 << 17  # so many are one part, and so many are divided at a time
+MANY = 1 << 17  # so many are one part; if there are more, there is one for each first byte
+
+STEP = 4096  # rows that there is room for more, at least
 
 Rows = NDArray[Any]  # (n,) ROW
 
@@ -31,63 +33,71 @@ class Leaves:
     learned: NDArray[np.int64]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SortedLeaves:
+    """Leaves in ascending order of their commitments, of which any may be read.
+
+    rows: of all parts. places (n,): of these leaves among them, in order.
+    """
+
+    rows: Rows
+    places: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def read(self, low: int, high: int) -> tuple[Digests, Digests]:
+        """Return commitments and contents of the leaves from `low` to `high` - 1."""
+        rows = self.rows[self.places[low:high]]
+        return rows["commitment"], rows["content"]
+
+    @property
+    def learned(self) -> NDArray[np.int64]:
+        """The version that each came with (n,)."""
+        found: NDArray[np.int64] = self.rows["learned"][self.places]
+        return found
+
+
 class LeafSort:
     """Leaves that are added in any order and handed over in that of their commitments."""
 
-    def __init__(self, *parts: Leaves) -> None:
+    def __init__(self, *leaves: Leaves) -> None:
         """Begin with some leaves."""
-        self._waiting: list[Leaves] = []
+        self._rows: Rows = np.empty(0, ROW)
         self._count = 0
-        self._parts: list[bytearray] = []
-        for leaves in parts:
-            self.add(leaves)
+        for some in leaves:
+            self.add(some)
 
     def add(self, leaves: Leaves) -> None:
         """Take more leaves."""
-        self._waiting.append(leaves)
-        self._count += len(leaves.commitments)
-        if self._count > MANY:
-            self._divide()
+        low, self._count = self._count, self._count + len(leaves.commitments)
+        if self._count > (room := len(self._rows)):
+            # Where it is large the system moves it without a copy.
+            self._rows.resize(max(self._count, room + max(STEP, room // 16)), refcheck=False)
+        rows = self._rows[low : self._count]
+        rows["commitment"], rows["content"] = leaves.commitments, leaves.contents
+        rows["learned"] = leaves.learned
 
-    def parts(self) -> Iterator[Rows]:
+    def parts(self) -> Iterator[SortedLeaves]:
         """Yield the leaves, which are not kept here, in parts that ascend and are sorted.
 
         If there are several, each has the commitments with one first byte.
         """
-        if self._parts:
-            self._divide()
-        elif self._count:
-            yield _sorted(self._taken())
-        parts, self._parts = self._parts, []
-        for part in parts:
-            if part:
-                yield _sorted(np.frombuffer(part, ROW))
-
-    def _taken(self) -> Rows:
-        waiting, self._waiting, self._count = self._waiting, [], 0
-        return _rows(waiting)
-
-    def _divide(self) -> None:
-        rows = self._taken()
+        rows, self._rows = self._rows[: self._count], np.empty(0, ROW)
+        self._count = 0
+        if not len(rows):
+            return
+        if len(rows) <= MANY:
+            yield _sorted(rows, np.arange(len(rows)))
+            return
         first = rows["commitment"][:, 0]
-        rows = rows[np.argsort(first, kind="stable")]
+        places = np.argsort(first, kind="stable")
         ends = np.cumsum(np.bincount(first, minlength=256)).tolist()
-        self._parts = self._parts or [bytearray() for _ in ends]
-        for part, low, high in zip(self._parts, [0, *ends], ends, strict=False):
-            part += rows[low:high].tobytes()
+        for low, high in zip([0, *ends], ends, strict=False):
+            if low < high:
+                yield _sorted(rows, places[low:high])
 
 
-def _rows(leaves: Sequence[Leaves]) -> Rows:
-    rows = np.empty(sum(len(one.commitments) for one in leaves), ROW)
-    low = 0
-    for one in leaves:
-        part = rows[low : (low := low + len(one.commitments))]
-        part["commitment"], part["content"] = one.commitments, one.contents
-        part["learned"] = one.learned
-    return rows
-
-
-def _sorted(rows: Rows) -> Rows:
-    keys = np.ascontiguousarray(rows["commitment"]).view(KEY).ravel()
-    rows[:] = rows[np.argsort(keys)]
-    return rows
+def _sorted(rows: Rows, places: NDArray[np.int64]) -> SortedLeaves:
+    keys = np.ascontiguousarray(rows["commitment"][places]).view(KEY).ravel()
+    return SortedLeaves(rows, places[np.argsort(keys)])
