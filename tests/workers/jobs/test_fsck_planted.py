@@ -134,7 +134,7 @@ PLANTED: dict[str, tuple[list[str], list[str]]] = {
     "a record removed": ([f"delete from records where id = {SOME}"], ["record"]),
     "a record renamed": (
         [f"update records set record = {SEALED} where id = {SOME}"],
-        ["record", "tombstone"],
+        ["journal", "record", "tombstone"],
     ),
     "a record renamed without the key": (
         [f"update records set record = 'another' where id = {SOME}"],
@@ -158,7 +158,7 @@ PLANTED: dict[str, tuple[list[str], list[str]]] = {
             f"select model_id, subject_id, {SEALED}, salt, zeroblob(32), content from records "
             f"where id = {SOME}",
         ],
-        ["record", "tombstone"],
+        ["journal", "record", "tombstone"],
     ),
     "a record claimed by a closed request": (
         [
