@@ -1,5 +1,6 @@
 """The operator guide: an installation from its first start to a restore and a successor."""
 
+import json
 import sqlite3
 
 import numpy as np
@@ -35,6 +36,7 @@ def prepare(desk: Desk) -> None:
     mine["clients"] = np.array(["ward-7"] * 8)
     (desk.directory / "calibration.npz").write_bytes(pack(calibration))
     (desk.directory / "rows.npz").write_bytes(pack(mine))
+    loans(desk)
     table = pq.read_table(desk.directory / "customers.parquet")
     some = table.select(["id", "churned", "f_age", "f_income"]).to_pylist()
     with sqlite3.connect(desk.directory / "shop.db") as database:
@@ -43,6 +45,28 @@ def prepare(desk: Desk) -> None:
             "INSERT INTO customers VALUES (:id, :churned, :f_age, :f_income)", some
         )
     database.close()
+
+
+def loans(desk: Desk) -> None:
+    """Write the arrays that are named as columns, and a recipe that predicts one of them."""
+    count, rng = 120, np.random.default_rng(0)
+    income = rng.normal(size=count)
+    income[::9] = np.nan
+    arrays = {
+        "x": rng.normal(size=(count, 2)),
+        "income": income,
+        "region": np.array(["north", "south", ""] * (count // 3)),
+        "rate": rng.random(count),
+        "weight": rng.integers(1, 5, count).astype(float),
+        "id": np.array([f"loan-{row}" for row in range(count)]),
+    }
+    np.savez(desk.directory / "loans.npz", allow_pickle=False, **arrays)
+    recipe = {
+        "estimator": "sklearn.ensemble.HistGradientBoostingRegressor",
+        "parameters": {"max_iter": 5},
+        "categories": {"region": ["north", "south"]},
+    }
+    (desk.directory / "recipe.json").write_text(json.dumps(recipe))
 
 
 def erase(desk: Desk, address: str) -> None:
