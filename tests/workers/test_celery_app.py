@@ -1,9 +1,11 @@
 """Tasks keep what a driver quotes out of the log, and a job's quick stages need one message."""
 
+from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import event, update
 from sqlmodel import Session, col, select
 
 from app.ledger.sequencer import Ledger
@@ -94,6 +96,32 @@ def test_a_worker_keeps_its_lease_from_stage_to_stage(
     ]
     assert stages(one_at_a_time) == ["done"]
     one_at_a_time.check()
+
+
+def test_a_lone_erasure_takes_11_commits_and_at_most_140_statements(
+    one_at_a_time: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The figures of docs/benchmarks/service.md; what begins a transaction is not counted."""
+    monkeypatch.setattr(celery_app, "SOON_S", 3600)
+    engine, counts = one_at_a_time.services.engine, Counter[str]()
+
+    def note(*arguments: Any) -> None:
+        counts["statements"] += not arguments[2].startswith(("PRAGMA", "BEGIN"))
+
+    def commit(_: object) -> None:
+        counts["commits"] += 1
+
+    submit(one_at_a_time, "r1")
+    one_at_a_time.recover()  # what a process does only once
+    (*_, job_id) = submit(one_at_a_time, "r2")
+    event.listen(engine, "before_cursor_execute", note)
+    event.listen(engine, "commit", commit)
+    celery_app.run_stages(one_at_a_time.services, job_id, "execute")
+    event.remove(engine, "before_cursor_execute", note)
+    event.remove(engine, "commit", commit)
+    assert stages(one_at_a_time) == ["done", "done"]
+    assert counts["commits"] <= 11
+    assert 0 < counts["statements"] <= 140
 
 
 def test_a_worker_that_lost_its_kept_lease_commits_nothing(

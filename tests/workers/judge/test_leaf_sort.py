@@ -78,6 +78,13 @@ def test_the_tree_of_parts_is_the_tree_of_all(count: int) -> None:
     assert root_of(many.without(left, further)) == root_of(one.without(rest, further))
 
 
+@pytest.mark.parametrize("part", ["commitments", "contents", "learned"])
+def test_a_part_of_one_leaf_does_not_stand_for_all(part: str) -> None:
+    three = leaves([1, 2, 3])
+    with pytest.raises(ValueError, match="a leaf has"):
+        LeafSort().add(replace(three, **{part: getattr(three, part)[:1]}))
+
+
 def test_parts_that_are_no_subtrees_are_refused() -> None:
     (whole,) = LeafSort(leaves(list(range(100)))).parts()
     low, high = (

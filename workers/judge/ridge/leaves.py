@@ -15,7 +15,6 @@ from workers.judge.merkle import KEY, Digests
 
 ROW = np.dtype([("commitment", "u1", 32), ("content", "u1", 32), ("learned", "<i8")])
 MANY = 1 << 17  # so many are one part; if there are more, there is one for each first byte
-
 STEP = 4096  # rows that there is room for more, at least
 
 Rows = NDArray[Any]  # (n,) ROW
@@ -69,8 +68,13 @@ class LeafSort:
             self.add(some)
 
     def add(self, leaves: Leaves) -> None:
-        """Take more leaves."""
-        low, self._count = self._count, self._count + len(leaves.commitments)
+        """Take more leaves. Raises ValueError where one lacks a part of it."""
+        count = len(leaves.commitments)
+        shapes = {leaves.commitments.shape, leaves.contents.shape}
+        if shapes != {(count, 32)} or leaves.learned.shape != (count,):
+            # An assignment would repeat a single one for all.
+            raise ValueError("a leaf has 32 bytes, a content of 32 bytes and a version")
+        low, self._count = self._count, self._count + count
         if self._count > (room := len(self._rows)):
             # Where it is large the system moves it without a copy.
             self._rows.resize(max(self._count, room + max(STEP, room // 16)), refcheck=False)
