@@ -7,9 +7,10 @@ GET /<origin hash>/checkpoint   the last cosigned checkpoint
 import logging
 import re
 import threading
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socket import SHUT_RDWR, socket
+from socket import SHUT_RDWR, SHUT_WR, socket
 from typing import Any
 
 from lethe.errors import LetheError
@@ -19,6 +20,7 @@ from lethe.witness.witness import OldSizeError, Witness
 log = logging.getLogger(__name__)
 
 IDLE_S = 10.0  # longest wait for bytes of a request
+LINGER_S = 1.0  # longest wait for the next bytes of a body that is not wanted
 CONNECTION_S = 60.0  # longest connection, whatever it sends
 MOST_CONNECTIONS = 64
 TEXT = "text/plain; charset=utf-8"
@@ -74,17 +76,14 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Cosign a checkpoint."""
         if self.path != f"/{PATH}":
-            self.close_connection = True  # the body stays unread
-            self._answer(404, b"the one path to post to is /add-checkpoint\n")
+            self._refuse_unread(404, b"the one path to post to is /add-checkpoint\n")
             return
         length = self.headers.get("content-length", "")
-        if not re.fullmatch("[0-9]{1,9}", length):
-            self.close_connection = True
-            self._answer(411, b"a Content-Length is required\n")
+        if "transfer-encoding" in self.headers or not re.fullmatch("[0-9]{1,9}", length):
+            self._refuse_unread(411, b"a Content-Length is required\n")
             return
         if int(length) > MAX_BODY:
-            self.close_connection = True
-            self._answer(413, b"the body is larger than any such request\n")
+            self._refuse_unread(413, b"the body is larger than any such request\n")
             return
         body = self.rfile.read(int(length))
         if len(body) < int(length):
@@ -111,10 +110,27 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self._answer(200, note)
 
+    def _refuse_unread(self, status: int, body: bytes) -> None:
+        """Answer without the body of the request, and end the connection.
+
+        Saying `close` keeps the client from sending its next request into it; and what
+        still comes is taken, because a socket closed with bytes unread is reset, which
+        may cost the client the answer (RFC 9112, section 9.6).
+        """
+        self.close_connection = True
+        self._answer(status, body)
+        with suppress(OSError):  # the client is silent, or gone
+            self.connection.shutdown(SHUT_WR)
+            self.connection.settimeout(LINGER_S)
+            while self.rfile.read1():
+                pass
+
     def _answer(self, status: int, body: bytes, kind: str = TEXT) -> None:
         self.send_response(HTTPStatus(status))
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(body)
 

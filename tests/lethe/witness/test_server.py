@@ -57,6 +57,30 @@ def test_other_calls_and_other_paths(client: httpx2.Client) -> None:
         assert huge.recv(100).startswith(b"HTTP/1.1 413 ")
 
 
+def test_a_refused_body_ends_the_connection_and_the_client_knows(client: httpx2.Client) -> None:
+    for path, body in (("/other", b"x"), ("/add-checkpoint", iter([b"x"]))):
+        assert client.post(path, content=body).headers["connection"] == "close"
+    assert "connection" not in client.get(PLACE).headers
+
+
+def test_a_body_that_comes_after_its_refusal_does_not_cost_the_answer(
+    client: httpx2.Client,
+) -> None:
+    address = (client.base_url.host, client.base_url.port)
+    with socket.create_connection(address, timeout=10) as late:
+        late.sendall(b"POST /other HTTP/1.1\r\ncontent-length: 200000\r\n\r\n")
+        late.recv(1, socket.MSG_PEEK)  # it has answered
+        for _ in range(20):
+            late.sendall(b"x" * 10_000)
+        assert late.recv(100).startswith(b"HTTP/1.1 404 ")
+
+
+def test_two_ways_to_measure_a_body_are_refused(client: httpx2.Client) -> None:
+    both = {"content-length": "3", "transfer-encoding": "chunked"}
+    answer = client.post("/add-checkpoint", content=iter([b"old"]), headers=both)
+    assert answer.status_code == 411
+
+
 def test_a_full_disk_is_said(client: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Heads, "write", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
     assert client.post("/add-checkpoint", content=LOG.request(0, 5)).status_code == 503
