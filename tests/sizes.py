@@ -257,6 +257,16 @@ SAME_STATEMENTS = (
     ),
 )
 
+# Of a witnessed file the verifier in JavaScript flips every bit of the witness's line, and of the
+# rest a sample: a file without a witness has that rest, and each of its bits flipped.
+REPEATS = tuple(
+    f"tests/lethe/web/test_tampering.py::{name}[every]"
+    for name in (
+        "test_every_single_bit_of_a_witnessed_file_is_noticed",
+        "test_bits_go_unnoticed_only_in_lines_of_keys_that_were_not_given",
+    )
+)
+
 # Here a difference between databases is the point: locks, leases, triggers, grants. `make test`
 # runs the first case of each test on both.
 BOTH_DATABASES = ("tests/app/ledger", "tests/migrations", "tests/models")
@@ -283,9 +293,12 @@ def assign(items: Iterable[pytest.Item]) -> None:
         second = any(isinstance(one, str) and one == "postgresql" for one in given)
         further = (function, second) in seen
         seen.add((function, second))
-        if second and (
-            name.startswith(SAME_STATEMENTS)
-            or (further and not name.startswith(EVERY_CASE_ON_BOTH))
+        if name in REPEATS or (
+            second
+            and (
+                name.startswith(SAME_STATEMENTS)
+                or (further and not name.startswith(EVERY_CASE_ON_BOTH))
+            )
         ):
             item.add_marker(pytest.mark.repeats)
         if name.startswith(COMPILED):
