@@ -2,11 +2,9 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, TypedDict
+from typing import TypedDict
 
 import click
 
@@ -22,14 +20,18 @@ from lethe.cli.options import (
     print_table,
     service_url,
 )
+from lethe.cli.signer import find_signer, signing_client
 from lethe.cli.text.case import SETTLED, print_case, wait_for_case
-from lethe.cli.text.waiting import Waiting
-from lethe.client import Client, Preview, ProblemError, Receipt, RequestStatus
-from lethe.client.errors import AnswerError, UnreachableError
-from lethe.client.keyids import derived_keyid
+from lethe.cli.text.request import (
+    print_preview,
+    print_receipt,
+    print_rows,
+    print_status,
+    watch_request,
+)
+from lethe.client import Client, ProblemError
 from lethe.identity import parse
 from lethe.log.note import NoteVerifier, parse_log_vkey
-from lethe.signing.keys import load_private_key
 
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 _key = click.option(
@@ -155,17 +157,17 @@ def submit(
         raise click.UsageError("--ticket, --checked and --contact need --person")
     if model is None:
         raise click.UsageError("give the --model")
-    signer = _signer(url, key_file, keyid)
+    signer = find_signer(url, key_file, keyid)
     if signer is None:
         raise click.UsageError("give your --key, or save it with `lethe login --key`")
     log_file = log_key or signer.log_key
     log = None if log_file is None else _read_vkey(log_file)
-    with _signing_client(url, signer, log) as service:
+    with signing_client(url, signer, log) as service:
         scope: _Scope = {"records": records or None, "client": client, "subject": subject}
         try:
             if only_preview:
                 preview = service.preview_erasure(model, method=method, **scope)
-                _print_preview(preview, as_json)
+                print_preview(preview, as_json)
                 return
             if method is not None and not allow_escalation:
                 _stop_if_uncertifiable(service, model, method, scope)
@@ -184,9 +186,9 @@ def submit(
         if as_json:
             print_json(receipt.document)
         else:
-            _print_receipt(receipt, verified=log is not None)
+            print_receipt(receipt, verified=log is not None)
         if watching:
-            _watch(service, receipt.id, timeout, as_json)
+            watch_request(service, receipt.id, timeout, as_json)
 
 
 @request.command()
@@ -207,7 +209,7 @@ def status(request_id: str, url: str, as_json: bool) -> None:
     if as_json:
         print_json(shown.document)
     else:
-        _print_status(shown)
+        print_status(shown)
 
 
 @request.command("list")
@@ -271,7 +273,7 @@ def watch(request_id: str, url: str, as_json: bool, timeout: float | None) -> No
     Exits with 0 once it is certified, with 1 if it ends otherwise, with 2 after the time-out.
     """
     with Client(url) as service:
-        _watch(service, request_id, timeout, as_json)
+        watch_request(service, request_id, timeout, as_json)
 
 
 @request.command()
@@ -288,9 +290,9 @@ def withdraw(
     Without --key: a request that you submitted on behalf of a person, with LETHE_TOKEN.
     """
     as_operator = key_file is None and "LETHE_TOKEN" in os.environ
-    signer = None if as_operator else _signer(url, key_file, keyid)
+    signer = None if as_operator else find_signer(url, key_file, keyid)
     if signer is not None:
-        with _signing_client(url, signer, None) as service:
+        with signing_client(url, signer, None) as service:
             shown = service.withdraw(request_id)
     else:
         token = saved.token_for(url)
@@ -301,7 +303,7 @@ def withdraw(
     if as_json:
         print_json(shown.document)
     else:
-        _print_status(shown)
+        print_status(shown)
 
 
 def _id_of(service: Client, token: str | None, ref: str) -> str | None:
@@ -315,38 +317,6 @@ def _id_of(service: Client, token: str | None, ref: str) -> str | None:
         if part["request_ref"] == ref:
             return str(part["request"])
     return None
-
-
-class _Signer(NamedTuple):
-    """Whose key signs, and by which log key receipts are verified: None where none is known."""
-
-    key: Path
-    keyid: str | None
-    log_key: Path | None
-
-
-def _signer(url: str, key_file: Path | None, keyid: str | None) -> _Signer | None:
-    """Return the key that was given, or that of `lethe login` for this service."""
-    if key_file is not None:
-        return _Signer(key_file, keyid, None)
-    login = saved.of(url)
-    if login is None or login.key is None:
-        return None
-    log_key = None if login.log_key is None else Path(login.log_key)
-    return _Signer(Path(login.key), keyid or login.keyid, log_key)
-
-
-@contextmanager
-def _signing_client(url: str, signer: _Signer, log: NoteVerifier | None) -> Iterator[Client]:
-    try:
-        pem = signer.key.read_bytes()
-    except OSError as error:
-        raise click.ClickException(
-            f"{signer.key} cannot be read: {error.strerror}; give --key, or `lethe login` again"
-        ) from None
-    key = load_private_key(pem)
-    with derived_keyid(signer.keyid, key) as name, Client(url, name, key, log=log) as service:
-        yield service
 
 
 def _naming_records(error: ProblemError, records: tuple[str, ...]) -> ProblemError:
@@ -392,55 +362,12 @@ def decide(
     if as_json:
         print_json(dict(shown))
     else:
-        _print_rows(("request", request_id), ("state", str(shown["state"])))
+        print_rows(("request", request_id), ("state", str(shown["state"])))
 
 
 def _read_vkey(path: Path) -> NoteVerifier:
     # A byte that is not UTF-8 is not base64 either: parse_log_vkey names the remedy.
     return parse_log_vkey(path.read_bytes().decode("utf-8", "replace").strip())
-
-
-def _watch(service: Client, request_id: str, timeout: float | None, as_json: bool) -> None:
-    said: list[str] = []
-
-    def show(shown: RequestStatus) -> None:
-        if said[-1:] == [shown.state]:  # the stream said so before
-            return
-        said.append(shown.state)
-        waiting.clear()
-        if as_json:
-            print_json(shown.document)
-        else:
-            at = shown.history[-1].at if shown.history else datetime.now(UTC)
-            click.echo(f"{_format_time(at)}  {plain(shown.state)}")
-
-    def go_on(shown: RequestStatus) -> None:
-        # In a file the states' lines are enough.
-        if waiting.live and not shown.final:
-            waiting.tell(plain(shown.state), shown.progress)
-
-    with Waiting("request") as waiting:
-        if timeout is None:
-            _stream(service, request_id, show, go_on)
-        ended = service.wait(request_id, timeout, show, go_on)
-    if ended.state != "certified":
-        sys.exit(1)
-
-
-def _stream(service: Client, request_id: str, *tell: Callable[[RequestStatus], object]) -> None:
-    """Tell the request's status at each event of its stream; return when there is no more.
-
-    A service without streams, or with too many, is asked again and again by the caller.
-    """
-    try:
-        for _ in service.events(request_id):
-            shown = service.status(request_id)
-            for one in tell:
-                one(shown)
-            if shown.final:
-                return
-    except (ProblemError, UnreachableError, AnswerError):
-        return
 
 
 def _stop_if_uncertifiable(service: Client, model: str, method: str, scope: _Scope) -> None:
@@ -453,60 +380,3 @@ def _stop_if_uncertifiable(service: Client, model: str, method: str, scope: _Sco
         raise click.ClickException(
             f"not sent: {plain(preview.warnings[0])} --allow-escalation sends it all the same."
         )
-
-
-def _print_preview(preview: Preview, as_json: bool) -> None:
-    if as_json:
-        print_json(preview.document)
-        return
-    _print_rows(("records", str(preview.records)), ("method", preview.method))
-    for warning in preview.warnings:
-        click.echo(f"warning: {plain(warning)}", err=True)
-
-
-def _print_receipt(receipt: Receipt, *, verified: bool) -> None:
-    proof = receipt.receipt
-    proven = "inclusion verified" if verified else "not verified: give --log-key"
-    _print_rows(
-        ("request", receipt.id),
-        ("reference", receipt.ref),
-        ("state", receipt.state),
-        ("due", _format_time(receipt.due_at)),
-        ("log entry", f"{proof.log_index} of {proof.tree_size}, {proven}"),
-    )
-
-
-def _print_status(shown: RequestStatus) -> None:
-    reason = shown.document.get("reason")  # of a refusal or failure
-    _print_rows(
-        ("request", shown.id),
-        ("model", shown.model),
-        ("state", shown.state),
-        ("due", _format_time(shown.due_at)),
-        *([("reason", reason)] if isinstance(reason, str) else []),
-        *_attempt(shown.document.get("attempt")),
-        *([] if shown.progress is None else [("progress", str(shown.progress))]),
-        ("certificate", shown.certificate or "none yet"),
-        *(
-            ("", f"{_format_time(event.at)}  {event.event}, log entry {event.log_index}")
-            for event in shown.history
-        ),
-    )
-
-
-def _attempt(attempt: object) -> list[tuple[str, str]]:
-    """Return the line on the attempt, none while the first one is under way."""
-    if not isinstance(attempt, dict) or attempt.get("number", 1) == 1:
-        return []
-    ahead = [str(name) for name in attempt.get("ahead", [])]
-    then = f", then {', then '.join(ahead)}" if ahead else ""
-    return [("attempt", f"{attempt['number']}: {attempt.get('method')}{then}")]
-
-
-def _print_rows(*rows: tuple[str, str]) -> None:
-    for label, text in rows:
-        click.echo(f"{label:12} {plain(text)}")
-
-
-def _format_time(at: datetime) -> str:
-    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
