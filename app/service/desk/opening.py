@@ -199,7 +199,8 @@ def _remove_held_out(
 ) -> tuple[int, int | None]:
     """Remove the person's held-out rows; return how many were stored, and the log index.
 
-    No model was fitted on them: nothing is left to do but to measure later versions without.
+    Trees and weights were not fitted on them: later versions are measured without. Those that
+    the bins of a forest come from are records too, and the request erases them.
     """
     if not seen.held_out:
         return 0, None
