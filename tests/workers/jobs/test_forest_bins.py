@@ -136,6 +136,7 @@ def test_without_held_out_rows_the_registered_edges_are_the_bins(
     assert forests.published(installation) == expected({*HELD_OUT, "r1"})
 
 
+@pytest.mark.full
 def test_many_held_out_rows_are_cut_at_their_quantiles(installation: Installation) -> None:
     arrays = {**rows(), "bins": np.arange(ROWS) >= 15}
     register(installation, arrays)
