@@ -66,12 +66,18 @@ class Packed:
 
 
 def add_owners(
-    packed: Packed, archive: Archive, rows: int, *, records_required: bool
+    packed: Packed,
+    archive: Archive,
+    rows: int,
+    learned: NDArray[np.bool_] | None = None,
+    *,
+    records_required: bool,
 ) -> CheckedUpload:
     """Add whose each row is.
 
     `subjects` defaults to the clients and, unless `records_required`, `records` to the row
-    numbers, which are distinct within one upload only.
+    numbers, which are distinct within one upload only. learned (n,): false for rows that may be
+    sent as held-out ones too; by default all are learned.
 
     Raises:
         UploadError: An array of ids is missing, has a wrong shape or type, or ids repeat.
@@ -89,7 +95,8 @@ def add_owners(
         raise UploadError("record ids repeat: give each record its own id")
     for name, values in (("clients", clients), ("records", records), ("subjects", subjects)):
         packed.add_ids(name, values)
-    add_identities(packed, archive, set(records))
+    known = records if learned is None else np.array(records)[learned].tolist()
+    add_identities(packed, archive, set(known))
     return CheckedUpload(packed.file, rows, records, clients, subjects)
 
 

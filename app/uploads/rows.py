@@ -21,6 +21,7 @@ from app.uploads.npz import Archive, Header, Headers, check_exactness, opened
 from app.uploads.owned import HELD_OUT_RECORDS, OWNERS, Packed, add_owners, check_owners
 from app.uploads.spool import Spool
 from app.uploads.values import (
+    BINS,
     LARGEST,
     Within,
     bounded_features,
@@ -31,6 +32,7 @@ from app.uploads.values import (
     shares,
     sixteenths,
     targets,
+    unmarked,
     without_infinity,
 )
 from app.vault.artifacts import StagedArtifact
@@ -76,6 +78,7 @@ def parse_rows(
             more["within"] = Within(*bounds(config), config["weighted"])
         elif config.get("weighted"):
             more["weights"] = shares
+        more["marks_bins"] = "bins" in config
         names = config.get("features", [])
         known = config.get("categories", {})
         more["categories"] = {names.index(name): len(own) for name, own in known.items()}
@@ -239,6 +242,7 @@ def parse_table(
     missing: bool = True,
     within: Within | None = None,
     weights: Callable[[Archive], Iterator[NDArray[np.generic]]] | None = None,
+    marks_bins: bool = False,
     categories: Mapping[int, int] = MappingProxyType({}),
     unmeasured: str = "",
     records_required: bool = False,
@@ -247,7 +251,9 @@ def parse_table(
 
     features are (n, columns) and packed as float64; NaN is a value if it may be `missing`.
     labels are places in the classes, or finite numbers where there are none. The ids are as for
-    `parse_upload`. weights: reads an array `weights`, which the upload must have. categories:
+    `parse_upload`. weights: reads an array `weights`, which the upload must have. marks_bins:
+    a registration marks the rows that make the bins of a forest in an array `bins`, which are
+    packed with the weight 0, and may be sent as held-out rows too. categories:
     by columns, how many numbers from 0 on they can have. unmeasured: why the model takes no
     held-out rows.
 
@@ -262,6 +268,8 @@ def parse_table(
         weights = sixteenths
     needed = () if weights is None else ("weights",)
     optional = () if within is None and weights is None else ("weights",)
+    if marks_bins:
+        optional = (*optional, BINS)
     numbers = (np.float16, np.float32, np.float64)
 
     def fit(headers: Headers) -> None:
@@ -284,6 +292,11 @@ def parse_table(
                 raise UploadError("weights: the model is registered without: leave them out")
             if headers["weights"].shape != (rows,) or headers["weights"].dtype not in numbers:
                 raise UploadError("weights must be one floating-point number for each row")
+        if marks_bins and records_required and BINS in headers:
+            raise UploadError(f"{BINS}: only a registration marks rows: leave the array out")
+        marks = headers.get(BINS)
+        if marks is not None and (marks.shape != (rows,) or marks.dtype.kind != "b"):
+            raise UploadError(f"{BINS} must be one boolean for each row")
         check_owners(headers, rows, max_bytes, evaluated=not records_required)
         held_out.check(headers, max_bytes)
 
@@ -306,9 +319,13 @@ def parse_table(
             packed.add("labels", np.float64, labels, targets(sent, within))
         if weights is not None:
             packed.add("weights", np.float64, sent.headers["weights"], weights(sent))
+        rows, learned = features.shape[0], None
+        if marks_bins:
+            learned = np.ones(rows, bool) if records_required else unmarked(sent, rows)
+            like = Header((rows,), np.dtype(np.float64), False, 0)
+            packed.add("weights", np.float64, like, [learned])
         held_out.add(packed, sent)
-        rows = features.shape[0]
-        return add_owners(packed, sent, rows, records_required=records_required)
+        return add_owners(packed, sent, rows, learned, records_required=records_required)
 
 
 def parse_vectors(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from app.problems import UploadError
 from app.uploads.npz import Archive, Header
 
+BINS = "bins"  # an array: which rows make the bins of a forest
 LARGEST = 1e6  # beyond it float32 gradients overflow, and the client's rows teach nothing
 
 
@@ -108,6 +109,24 @@ def sixteenths(sent: Archive) -> Iterator[NDArray[np.generic]]:
         if not ((steps >= 0) & (steps <= 4096) & (steps == np.rint(steps))).all():
             raise UploadError("weights must be multiples of 1/16 from 0 to 256")
         yield block
+
+
+def unmarked(sent: Archive, rows: int) -> NDArray[np.bool_]:
+    """Return which rows the trees of a forest learn, (n,): those that make no bins.
+
+    Raises UploadError unless some rows make the bins and some are left to learn.
+    """
+    learned = np.ones(rows, bool)
+    if BINS in sent.headers:
+        learned = ~sent.array(BINS).astype(bool)
+    if learned.all():
+        raise UploadError(
+            f"the bins come from held-out rows and no row is one: mark some in an array {BINS}"
+            ", or register declared edges"
+        )
+    if not learned.any():
+        raise UploadError(f"{BINS} mark all rows: leave some for the trees to learn")
+    return learned
 
 
 def shares(sent: Archive) -> Iterator[NDArray[np.generic]]:

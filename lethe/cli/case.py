@@ -26,7 +26,7 @@ from lethe.cli.options import (
     print_table,
     service_url,
 )
-from lethe.cli.text.case import count_removed, print_case
+from lethe.cli.text.case import HELD_OUT_ONLY, count_removed, print_case
 from lethe.identity import Identity, parse
 
 if TYPE_CHECKING:
@@ -348,7 +348,9 @@ def verify(file: Path, issuer_key: Path, certificates: tuple[Path, ...], as_json
         if part.certificate is not None:
             rows.append(("", f"certificate sha256:{part.certificate}"))
         if part.held_out_removed:
-            rows.append(("", count_removed(part.held_out_removed, part.removal_log_index)))
+            only = part.outcome == HELD_OUT_ONLY
+            index = part.removal_log_index
+            rows.append(("", count_removed(part.held_out_removed, index, only=only)))
         for one in part.decisions:
             said = [f"{one.at.isoformat()}  {one.decision}, log entry {one.log_index}"]
             said += [text for text in (one.reason, one.notice) if text is not None]

@@ -65,8 +65,14 @@ def _print_found(one: Mapping[str, Any]) -> None:
         number = count(len(one["records"]), "record")
         parts.append(f"{number}: {', '.join(one['records'])}")
     if one["held_out"]:
-        names = ", ".join(one["held_out"])
-        parts.append(f"{len(one['held_out'])} held out, never learned: {names}")
+        records = set(one["records"])
+        # A forest's bins are made from rows that are both.
+        of_bins = [record for record in one["held_out"] if record in records]
+        others = [record for record in one["held_out"] if record not in records]
+        if of_bins:
+            parts.append(f"of these {len(of_bins)} held out for bins: {', '.join(of_bins)}")
+        if others:
+            parts.append(f"{len(others)} held out, never learned: {', '.join(others)}")
     if one["erased"]:
         parts.append(f"{one['erased']} erased before")
     click.echo(plain(f"{one['model']:24} {'; '.join(parts) or 'nothing found'}"))
@@ -136,7 +142,7 @@ def remove_held_out(url: str, model: str, records: tuple[str, ...]) -> None:
     """
     with saved.client(url) as operator:
         done = operator.remove_held_out(model, records)
-    click.echo(count_removed(done["removed"], done["log_index"]))
+    click.echo(count_removed(done["removed"], done["log_index"], only=True))
 
 
 def _send(

@@ -18,15 +18,23 @@ def prepare_forest(
     *,
     ref: str,
     public: NDArray[np.float64] | None = None,
+    held_out_bins: bool = False,
 ) -> RecipeRegistration:
     """Pack the rows that are not held out, with the manifest for them.
 
     options: of the file, see docs/forests.md. public: rows (n, d) that are never erased; their
-    quantiles become the edges of the bins where the options declare none.
+    quantiles become the edges of the bins where the options declare none. held_out_bins: the
+    held-out rows are packed too, as records of the model: the worker computes the edges from
+    them, and those of the manifest are for features of which none of them has a value.
 
     Raises:
-        RefusedError: The public rows make no bins.
+        RefusedError: The public rows make no bins, or no row is held out to make them.
     """
+    if held_out_bins and not rows.is_test.any():
+        raise RefusedError(
+            "--bins held-out: no row is held out: hold some out with --holdout, or with "
+            "is_test in an .npz, or leave the option out"
+        )
     edges = options.get("edges")
     if edges is None:
         edges = _edges(rows.features.shape[1], options, public)
@@ -38,7 +46,9 @@ def prepare_forest(
         "missing": options.get("missing", False),
         "forest": {name: value for name, value in options.items() if name not in OWN},
     }
-    return pack(rows, manifest)
+    if held_out_bins:
+        manifest["bins"] = "held-out"
+    return pack(rows, manifest, bins=held_out_bins)
 
 
 def predict(file: bytes, registration: RecipeRegistration) -> NDArray[Any]:

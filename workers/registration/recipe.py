@@ -44,7 +44,8 @@ class RecipeRegistration:
 
     features (h, d) and labels (h,) are held out; records, clients and subjects (n,) are
     fitted on. names_held_out: ids and hashed identities of held-out rows are sent;
-    sends_held_out: so are the rows.
+    sends_held_out: so are the rows. bins: so many of the records are held-out rows that make
+    the bins of a forest.
     """
 
     manifest: dict[str, Any]
@@ -56,14 +57,25 @@ class RecipeRegistration:
     subjects: list[str]
     names_held_out: bool
     sends_held_out: bool
+    bins: int = 0
 
     def summary(self) -> str:
         """Return one sentence for a person: what is sent, and what is held out."""
+        held_out = "held-out rows only measure the model"
+        if self.bins:
+            held_out = (
+                f"{self.bins:,} of the records are held-out rows, whose quantiles are the bin "
+                "edges and which no tree learns"
+            )
+            if self.sends_held_out:
+                held_out += ", and every version is measured on them"
+        else:
+            sent = sent_of_held_out(self.names_held_out, rows=self.sends_held_out)
+            held_out = f"held-out rows only measure the model; {sent}"
         return (
             f"{counted(len(self.records), 'record')} of "
             f"{counted(len(set(self.subjects)), 'subject')} and "
-            f"{counted(len(set(self.clients)), 'client')}; held-out rows only measure the "
-            f"model; {sent_of_held_out(self.names_held_out, rows=self.sends_held_out)}"
+            f"{counted(len(set(self.clients)), 'client')}; {held_out}"
         )
 
 
@@ -175,9 +187,14 @@ def contributed(rows: RecipeRows, manifest: Mapping[str, Any]) -> bytes:
     return pack(replace(rows, labels=labels.astype(np.int64)), {}).npz
 
 
-def pack(rows: RecipeRows, manifest: dict[str, Any]) -> RecipeRegistration:
-    """Pack the rows that are not held out, for a manifest."""
-    train = ~rows.is_test
+def pack(
+    rows: RecipeRows, manifest: dict[str, Any], *, bins: bool = False
+) -> RecipeRegistration:
+    """Pack the rows that are not held out, for a manifest.
+
+    bins: all rows, with an array `bins` that marks the held-out ones.
+    """
+    train = np.ones(len(rows.records), bool) if bins else ~rows.is_test
     everyone = {
         name: column.astype(np.str_)
         for name, column in (
@@ -191,6 +208,11 @@ def pack(rows: RecipeRows, manifest: dict[str, Any]) -> RecipeRegistration:
     if rows.send_held_out:
         evaluation = rows_to_send(rows.features, rows.labels, everyone, rows.is_test)
     weights = {} if rows.weights is None else {"weights": rows.weights[train]}
+    people = to_send(rows.identities, rows.records, rows.is_test)
+    if bins:
+        held_out = people if rows.send_held_out else {}
+        people = {**held_out, **to_send(rows.identities, rows.records)}
+        weights["bins"] = rows.is_test
     packed = io.BytesIO()
     np.savez(
         packed,
@@ -199,7 +221,7 @@ def pack(rows: RecipeRows, manifest: dict[str, Any]) -> RecipeRegistration:
         labels=rows.labels[train],
         **owners,
         **weights,
-        **{**to_send(rows.identities, rows.records, rows.is_test), **evaluation},
+        **{**people, **evaluation},
     )
     return RecipeRegistration(
         manifest,
@@ -211,4 +233,5 @@ def pack(rows: RecipeRows, manifest: dict[str, Any]) -> RecipeRegistration:
         owners["subjects"].tolist(),
         bool(rows.identities) and bool(rows.is_test.any()),
         bool(evaluation),
+        int(rows.is_test.sum()) if bins else 0,
     )

@@ -37,14 +37,17 @@ class NewForest(FamilyManifest):
 
     classes: names, or none of a forest that predicts numbers. edges: of each feature's bins,
     ascending; they are published with the model and stay when rows go, so they come from public
-    data or from knowledge of the feature, never from rows that may be erased. missing: whether
-    NaN is a value; else rows with NaN are refused.
+    data or from knowledge of the feature, never from rows that may be erased. bins: held-out:
+    quantiles of the registered rows that an array `bins` marks; no tree learns these, and the
+    edges change when one is erased. `edges` then are those of a feature of which none of them
+    has a value. missing: whether NaN is a value; else rows with NaN are refused.
     """
 
     family: Literal["forest"]
     method: ForestMethod = "forest-exact"
     classes: list[Name] = Field(default_factory=list, max_length=10_000)
     edges: list[Edges] = Field(min_length=1, max_length=10_000)
+    bins: Literal["declared", "held-out"] = "declared"
     missing: bool = False
     forest: ForestOptions = ForestOptions()
 
@@ -63,7 +66,7 @@ class NewForest(FamilyManifest):
         """Return what the log holds the model to, by its digest."""
         options = self.forest.model_dump()
         group = options["group"] or max(1, round(len(self.edges) ** 0.5))
-        config = {
+        config: dict[str, Any] = {
             "family": self.family,
             "data": "rows",
             "columns": len(self.edges),
@@ -72,6 +75,8 @@ class NewForest(FamilyManifest):
             "missing": self.missing,
             "forest": {**options, "group": group, "step": self.forest.step.hex()},
         }
+        if self.bins != "declared":
+            config["bins"] = self.bins
         return {
             "config": config,
             "classes": self.classes,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlmodel import select
+from sqlmodel import Session, col, select
 
 from app import traces
 from app.ledger.journal import record_model_event
@@ -41,7 +41,8 @@ from app.service.models import held_out, registry
 from app.service.queue import PARKED
 from app.service.scope import changed, check_size, named_places
 from lethe.identity import Identity
-from models import Case, Contribution, ErasureRequest, Model
+from models import Case, Contribution, ErasureRequest, Model, Record
+from models.database.session import chunks
 
 
 def find(services: Services, wanted: PersonQuery) -> FoundPage:
@@ -198,7 +199,8 @@ def _remove_held_out(
 ) -> tuple[int, int | None]:
     """Remove the person's held-out rows; return how many were stored, and the log index.
 
-    No model was fitted on them: nothing is left to do but to measure later versions without.
+    Trees and weights were not fitted on them: later versions are measured without. Those that
+    the bins of a forest come from are records too, and the request erases them.
     """
     if not seen.held_out:
         return 0, None
@@ -207,18 +209,33 @@ def _remove_held_out(
     return len(gone), index
 
 
+def _refuse_records(session: Session, model: Model, held_out: Sequence[str]) -> None:
+    """Refuse held-out rows that the bins of a forest come from: its version would stay."""
+    for chunk in chunks(held_out) if "bins" in model.config else ():
+        query = select(Record.id).where(
+            Record.model_id == model.id, col(Record.record).in_(chunk)
+        )
+        if session.exec(query.limit(1)).first() is not None:
+            raise ConflictError(
+                "the bin edges of the model come from some of these rows: erase them by a "
+                "request, with `lethe request submit`"
+            )
+
+
 def remove_held_out(services: Services, wanted: HeldOutRemoval) -> HeldOutRemoved:
     """Remove stored held-out rows by their ids, all of them or none.
 
     Raises:
         UnknownModelError: There is no such model.
         UnknownRecordError: Some are of no stored held-out row; the problem has their places.
+        ConflictError: The model is made from some: only a request erases these.
         HeldOutChangedError: The rows are not stored as they were logged.
     """
 
     def effect(tx: Transaction) -> HeldOutRemoved:
         model = registry.find(tx.session, wanted.model)
         records = wanted.records
+        _refuse_records(tx.session, model, records)
         gone, index = held_out.remove(services, tx, model, records)
         known = set(gone)
         unknown = [place for place, one in enumerate(records, 1) if one not in known]

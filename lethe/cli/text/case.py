@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 POLL_S = 0.5
 # What a part of a case may come to without anybody having to look after it.
-SETTLED = ("certified", "held out only", "erased before", "nothing found")
+HELD_OUT_ONLY = "held out only"
+SETTLED = ("certified", HELD_OUT_ONLY, "erased before", "nothing found")
 
 
 def wait_for_case(
@@ -60,9 +61,9 @@ def print_case(found: Mapping[str, Any], as_json: bool) -> None:
         if part["certificate"] is not None:
             rows.append(("", f"certificate {part['certificate']}"))
         if part["held_out_removed"]:
-            rows.append(
-                ("", count_removed(part["held_out_removed"], part["removal_log_index"]))
-            )
+            only = part["outcome"] == HELD_OUT_ONLY
+            index = part["removal_log_index"]
+            rows.append(("", count_removed(part["held_out_removed"], index, only=only)))
     for item in found["timeline"]:
         text = f"{item['at']}  {item['model']}: {item['event']}, log entry {item['log_index']}"
         rows.append(("", text))
@@ -78,9 +79,11 @@ def _left(found: Mapping[str, Any]) -> str:
     return f"{count(found['days_left'], 'day')} left"
 
 
-def count_removed(rows: int, index: int | None) -> str:
-    """Return what became of stored held-out rows, in words."""
-    return (
-        f"{count(rows, 'held-out row')} removed from the evaluation set, log entry {index}: "
-        "no version was fitted on them"
-    )
+def count_removed(rows: int, index: int | None, *, only: bool) -> str:
+    """Return what became of stored held-out rows, in words.
+
+    only: no version was made from them; else they may be records too, which make the bins of
+    a forest, and a request erases these.
+    """
+    said = f"{count(rows, 'held-out row')} removed from the evaluation set, log entry {index}"
+    return f"{said}: no version was fitted on them" if only else said

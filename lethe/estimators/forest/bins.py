@@ -1,7 +1,8 @@
-"""Features as codes of 6 bits: the bins are declared, or come from public rows.
+"""Features as codes of 6 bits: the bins are declared, or come from rows.
 
 Bins are part of the model. A bin whose edge was chosen from a row that is erased later leaves
-a trace of it: so edges are declared, or computed from rows that the caller says are public.
+a trace of it: so edges are declared, computed from rows that the caller says are public, or
+computed anew whenever one of the rows they come from is erased.
 """
 
 from collections.abc import Sequence
@@ -64,6 +65,25 @@ class Bins:
             raise EstimatorInputError("public rows: NaN or infinity: repair or drop the rows")
         return cls(tuple(_quantiles(column) for column in rows.T), missing)
 
+    @classmethod
+    def of_rows(
+        cls, rows: Floats, otherwise: Sequence[Sequence[float]], *, missing: bool = False
+    ) -> "Bins":
+        """Return the same of rows (n, features) that may leave: in any order, and of no row.
+
+        otherwise: the edges of a feature of which no row has a value.
+
+        Raises:
+            EstimatorInputError: Another number of features, or the edges are none.
+        """
+        if rows.ndim != 2 or rows.shape[1] != len(otherwise):
+            raise EstimatorInputError(f"rows must have {len(otherwise)} features, as the bins")
+        edges = [
+            np.array(own, np.float64) if np.isnan(column).all() else _quantiles(column)
+            for column, own in zip(rows.T, otherwise, strict=True)
+        ]
+        return cls(tuple(edges), missing)
+
     @property
     def widest(self) -> NDArray[np.int32]:
         """The lowest and the highest code of each feature, (features, 2)."""
@@ -95,7 +115,8 @@ class Bins:
 
 
 def _quantiles(column: Floats) -> Floats:
-    known = np.sort(column[~np.isnan(column)])
+    # -0.0 becomes 0.0: they are equal, so the order of the rows would say which is an edge.
+    known = np.sort(column[~np.isnan(column)] + 0.0)
     values = np.unique(known)
     if len(values) <= MAX_EDGES + 1:
         middles = values[:-1] / 2 + values[1:] / 2

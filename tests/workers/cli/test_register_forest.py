@@ -16,6 +16,7 @@ from sklearn.datasets import load_diabetes, load_iris
 from app.schemas.families.forests import NewForest
 from app.uploads.rows import parse_table
 from lethe.estimators.forest.bins import DEFAULT_EDGES
+from lethe.estimators.forest.published import PublishedForest
 from models import Model
 from tests.uploads import parsed
 from workers.cli.models import command as model
@@ -30,6 +31,7 @@ class Service:
 
     def __init__(self) -> None:
         self.manifest: dict[str, Any] = {}
+        self.rows: dict[str, Any] = {}
         self.file = b""
 
     def __enter__(self) -> "Service":
@@ -41,13 +43,20 @@ class Service:
     def register_model(self, manifest: dict[str, Any], data: bytes) -> None:
         wanted = NewForest.model_validate(manifest)
         columns, classes = len(wanted.edges), len(wanted.classes)
-        parse = partial(parse_table, columns=columns, classes=classes, max_bytes=1 << 24)
+        parse = partial(
+            parse_table,
+            columns=columns,
+            classes=classes,
+            max_bytes=1 << 24,
+            marks_bins=wanted.bins == "held-out",
+        )
         parsed(data, parse)
         with np.load(io.BytesIO(data)) as arrays:
             rows = {name: arrays[name] for name in arrays.files}
         row = Model(ref="m", tombstone_key=b"", **wanted.pinned())
-        block = TableBlock(rows["records"].tolist(), rows["features"], rows["labels"])
-        self.manifest = manifest
+        weights = 1.0 - rows["bins"] if "bins" in rows else None
+        block = TableBlock(rows["records"].tolist(), rows["features"], rows["labels"], weights)
+        self.manifest, self.rows = manifest, rows
         self.file = fitted(row, [block]).published().to_bytes()
 
     def model(self, ref: str) -> dict[str, Any]:
@@ -97,6 +106,24 @@ def test_public_rows_are_the_edges_and_are_not_sent(tmp_path: Path, service: Ser
     values = np.unique(load_iris().data[::3, 0])
     assert min(service.manifest["edges"][0]) >= values[0]
     assert "default edges" not in found.output
+
+
+def test_held_out_rows_are_records_that_make_the_edges(
+    tmp_path: Path, service: Service
+) -> None:
+    words = ("--bins", "held-out", "--holdout", "0.2", "--send-holdout")
+    found = register(tmp_path, SMALL, table(tmp_path), *COLUMNS, *words)
+    assert found.exit_code == 0, found.output
+    assert "registered 150 records" in found.output
+    assert "30 of the records are held-out rows, whose quantiles are the bin" in found.output
+    assert "default edges" not in found.output
+    assert share(found) > 0.8
+    marked = service.rows["features"][service.rows["bins"]]
+    values = np.unique(marked[:, 0])
+    edges = PublishedForest.from_bytes(service.file).config.bins.edges[0]
+    assert np.array_equal(edges, values[:-1] / 2 + values[1:] / 2)
+    held_out = set(service.rows["held_out_records"].tolist())
+    assert held_out == set(service.rows["records"][service.rows["bins"]].tolist())
 
 
 def test_edges_are_declared_or_the_default(tmp_path: Path, service: Service) -> None:
@@ -154,6 +181,7 @@ def test_numbers_and_holes_of_an_npz_make_the_forest_of_the_same_table(
         ({"edges": [[1.0]]}, (), "4"),
         ({}, ("--recipe", "forest.json"), "one of --recipe, --forest"),
         ({}, ("--penalty", "2"), "only for ridge heads"),
+        ({}, ("--bins", "held-out", "--holdout", "none"), "no row is held out"),
     ],
 )
 def test_what_is_wrong_is_named_and_not_sent(

@@ -9,8 +9,9 @@ from click.testing import CliRunner, Result
 
 from app.service.issued import certificates
 from lethe.cli.case import case
-from lethe.cli.person import person
+from lethe.cli.person import _print_found, person
 from lethe.cli.request import request
+from lethe.cli.text.case import count_removed
 from lethe.client import Client
 from tests.installation import Installation
 from tests.workers.jobs.test_people import ANN, EVE, ready
@@ -64,6 +65,16 @@ def test_a_person_is_found_in_every_model(operator: Operator) -> None:
     assert nobody.exit_code == 1
     assert nobody.stdout.splitlines()[0] == "one                      nothing found"
     assert operator.run(person, "find", ANN).exit_code != 0
+
+
+def test_rows_that_make_bins_are_records_and_held_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _print_found({"model": "m", "records": ["r1", "r2"], "held_out": ["r2", "r9"], "erased": 0})
+    said = "2 records: r1, r2; of these 1 held out for bins: r2; 1 held out, never learned: r9"
+    assert capsys.readouterr().out.split(maxsplit=1) == ["m", f"{said}\n"]
+    assert "no version" in count_removed(1, 5, only=True)
+    assert "no version" not in count_removed(1, 5, only=False)
 
 
 def test_a_list_is_imported_and_its_unknown_record_named(

@@ -86,6 +86,12 @@ model.add_command(show)
     type=click.Path(exists=True, path_type=Path),
     help="With --forest: rows that are never erased; their quantiles become the bin edges.",
 )
+@click.option(
+    "--bins",
+    type=click.Choice(["declared", "held-out"]),
+    help="With --forest. held-out: quantiles of the held-out rows become the bin edges, and "
+    "change when one is erased. declared (default): edges of the JSON file, or of --public.",
+)
 @sums_options
 @click.option(
     "--vectors",
@@ -160,6 +166,7 @@ def register(
     script: Path | None,
     weights: Path | None,
     public: Path | None,
+    bins: str | None,
     vectors: Path | None,
     penalty: float,
     bits: int,
@@ -207,6 +214,8 @@ def register(
         )
     if public is not None and forest is None:
         raise click.UsageError("--public needs --forest")
+    if bins is not None and forest is None:
+        raise click.UsageError("--bins needs --forest")
     if weights is not None and script is None:
         raise click.UsageError("--weights needs --script")
     if shards is not None and recipe is None and script is None:
@@ -229,7 +238,7 @@ def register(
         register_recipe(url, ref, data, recipe, columns)
         return
     if forest is not None:
-        register_forest(url, ref, data, forest, public, columns)
+        register_forest(url, ref, data, forest, public, bins or "declared", columns)
         return
     if vectors is not None:
         register_vectors(url, ref, data, vectors, columns)

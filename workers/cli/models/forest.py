@@ -24,6 +24,7 @@ def register_forest(
     data: Path | None,
     file: Path,
     public: Path | None,
+    bins: str,
     columns: Mapping[str, Any],
 ) -> None:
     """Register a forest over the rows in DATA, wait until it is fitted, and measure it."""
@@ -37,12 +38,15 @@ def register_forest(
         numbers = bool(options.get("numbers", False))
         rows = read_rows(data, columns, numbers=numbers)
         known = None if public is None else _public(public, columns, numbers=numbers)
-        prepared = forest.prepare_forest(rows, options, ref=ref, public=known)
+        held_out = bins == "held-out"
+        prepared = forest.prepare_forest(
+            rows, options, ref=ref, public=known, held_out_bins=held_out
+        )
         check_manifest(prepared)
-    if public is None and "edges" not in options:
+    if public is None and "edges" not in options and not held_out:
         click.echo(
             "bins: the default edges, dense near 0 and ending at ±1,000; for features on other "
-            "scales declare edges or give --public"
+            "scales declare edges, or give --public or --bins held-out"
         )
     send(url, prepared, lambda found: forest.predict(found, prepared), numbers=numbers)
 

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 GUARANTEE = (
     "The forest is, byte for byte, the one that is fitted to the retained records alone: the "
-    "judge fitted it anew. Its splits depend on the registered seed and edges and on integer "
-    "sums over the retained records. Not tested: copies of the data or of earlier forests "
-    "elsewhere, and what was chosen outside with the erased rows at hand (features, edges, "
-    "parameters)."
+    "judge fitted it anew. Its splits depend on the registered seed, on integer sums over the "
+    "retained records, and on bin edges that are registered or computed from retained records "
+    "alone, as the parameter bins says. Not tested: copies of the data or of earlier forests "
+    "elsewhere, and what was chosen outside with the erased rows at hand (features, registered "
+    "edges, parameters)."
 )
 
 
@@ -58,8 +59,12 @@ class ForestFamily(UpdatedFamily["Forest"]):
 
     def remove(self, state: "Forest", blocks: Sequence[TableBlock]) -> "Forest":
         """Return the forest without rows that it has."""
-        state.remove(sorted(record for block in blocks for record in block.records))
+        update.remove(state, blocks)
         return state
+
+    def serves(self, model: Model, state: "Forest", blocks: Sequence[TableBlock]) -> bool:
+        """Return whether the edges of the forest are those of these rows."""
+        return "bins" not in model.config or update.serves(state, model, blocks)
 
     def published(self, model: Model, state: "Forest") -> bytes:
         """Return the file that predicts."""
@@ -70,9 +75,10 @@ class ForestFamily(UpdatedFamily["Forest"]):
         return state.seal()
 
     def parameters(self, model: Model) -> dict[str, str]:
-        """Return the digest of the options, and the seed and number of trees."""
+        """Return the digest of the options, the seed, the number of trees, and whose bins."""
         options = model.config["forest"]
         return {
+            "bins": model.config.get("bins", "declared"),
             "forest": sha256_hex(canonical.encode(options)),
             "seed": str(options["seed"]),
             "trees": str(options["trees"]),

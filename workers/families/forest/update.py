@@ -1,4 +1,9 @@
-"""Forests of stored rows."""
+"""Forests of stored rows.
+
+Where the bins come from rows, these have the weight 0: trees learn the others. All are stored,
+retained and erased alike, for the published edges are made from the one as the leaves are from
+the other.
+"""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -15,8 +20,11 @@ if TYPE_CHECKING:  # numba takes a second to import
     from lethe.estimators.forest.published import ForestConfig
 
 
-def config_of(model: Model) -> "ForestConfig":
-    """Return what a model's forest is a function of. Raises RefusedError."""
+def config_of(model: Model, blocks: Iterable[TableBlock]) -> "ForestConfig":
+    """Return what a model's forest is a function of, apart from the rows that trees learn.
+
+    blocks: all rows. Raises RefusedError.
+    """
     from lethe.estimators.forest.bins import Bins
     from lethe.estimators.forest.published import ForestConfig
 
@@ -24,7 +32,10 @@ def config_of(model: Model) -> "ForestConfig":
     options.pop("step")
     edges = [[float.fromhex(edge) for edge in own] for own in model.config["edges"]]
     with refusing():
-        bins = Bins.declared(edges, missing=model.config["missing"])
+        if "bins" in model.config:
+            bins = Bins.of_rows(_of_bins(model, blocks), edges, missing=model.config["missing"])
+        else:
+            bins = Bins.declared(edges, missing=model.config["missing"])
         return ForestConfig(bins=bins, classes=len(model.classes), **options)
 
 
@@ -32,8 +43,9 @@ def fitted(model: Model, blocks: Iterable[TableBlock]) -> "Forest":
     """Return the forest of some rows. Raises RefusedError for rows that no forest takes."""
     from lethe.estimators.forest.forest import Forest
 
-    forest = Forest(config_of(model))
-    add(forest, model, blocks)
+    parts = list(blocks)
+    forest = Forest(config_of(model, parts))
+    add(forest, model, parts)
     return forest
 
 
@@ -42,15 +54,21 @@ def opened(model: Model, state: bytes, blocks: Iterable[TableBlock]) -> "Forest 
     from lethe.estimators.errors import EstimatorInputError
     from lethe.estimators.forest.forest import Forest
 
-    wanted = config_of(model)
+    parts = list(blocks)
     try:
         forest = Forest.open(state)
     except EstimatorInputError:
         return None
-    same = forest.config.header() == wanted.header() and all(
+    same = serves(forest, model, parts) and _has_rows(forest, model, parts)
+    return forest if same else None
+
+
+def serves(forest: "Forest", model: Model, blocks: Iterable[TableBlock]) -> bool:
+    """Return whether a forest has the options and the edges that one of these rows has."""
+    wanted = config_of(model, blocks)
+    return forest.config.header() == wanted.header() and all(
         map(np.array_equal, forest.config.edge_arrays(), wanted.edge_arrays())
     )
-    return forest if same and _has_rows(forest, model, blocks) else None
 
 
 def add(forest: "Forest", model: Model, blocks: Iterable[TableBlock]) -> None:
@@ -59,6 +77,24 @@ def add(forest: "Forest", model: Model, blocks: Iterable[TableBlock]) -> None:
     with refusing():
         if records:
             forest.add(records, features, targets)
+
+
+def remove(forest: "Forest", blocks: Iterable[TableBlock]) -> None:
+    """Remove those of some rows that the trees have learned."""
+    ids = sorted(record for block in map(_learned, blocks) for record in block.records)
+    if ids:
+        forest.remove(ids)
+
+
+def _learned(block: TableBlock) -> TableBlock:
+    return block if block.weights is None else block.only(block.weights > 0)
+
+
+def _of_bins(model: Model, blocks: Iterable[TableBlock]) -> NDArray[np.float64]:
+    """Return the features (n, columns) of the rows that make the bins."""
+    none = np.zeros((0, model.config["columns"]))
+    marked = [one.features[one.weights == 0] for one in blocks if one.weights is not None]
+    return np.concatenate([none, *marked])
 
 
 def _has_rows(forest: "Forest", model: Model, blocks: Iterable[TableBlock]) -> bool:
@@ -81,8 +117,8 @@ def _has_rows(forest: "Forest", model: Model, blocks: Iterable[TableBlock]) -> b
 def _rows(
     model: Model, blocks: Iterable[TableBlock]
 ) -> tuple[list[str], NDArray[np.float64], NDArray[np.int64]]:
-    """Return ids, features (n, columns) and targets (n,) as a forest takes them."""
-    parts = list(blocks)
+    """Return ids, features (n, columns) and targets (n,) of what trees learn."""
+    parts = list(map(_learned, blocks))
     records = [record for block in parts for record in block.records]
     none = np.zeros((0, model.config["columns"]))
     features = np.concatenate([none, *(block.features for block in parts)])

@@ -33,7 +33,8 @@ ROW, WEIGHTED = b"lethe/recipe-row/1\0", b"lethe/weighted-row/1\0"
 class TableBlock:
     """One owner's rows: features (m, d) float; labels (m,) int64 of classes, or float64.
 
-    `records[i]` is the id of row i. weights (m,) float64, of models that are registered so.
+    `records[i]` is the id of row i. weights (m,) float64, of models that are registered so; of
+    a forest whose bins come from rows 0 for such a row, which no tree learns, else 1.
     """
 
     records: list[str]
@@ -117,7 +118,7 @@ def read(model: Model, upload: BinaryIO) -> ParsedUpload:
     try:
         with np.load(upload, allow_pickle=False) as arrays:
             features, labels = arrays["features"], arrays["labels"]
-            weights = arrays["weights"] if model.config.get("weighted") else None
+            weights = arrays["weights"] if _has_weights(model) else None
             records = arrays["records"].tolist()
             owners = list(
                 zip(arrays["clients"].tolist(), arrays["subjects"].tolist(), strict=True)
@@ -167,7 +168,7 @@ def table(blocks: Iterable[TableBlock], salts: Mapping[str, bytes], model: Model
     ]
     order = sorted(range(len(records)), key=lambda place: (commitments[place], place))
     weights = None
-    if model.config.get("weighted"):
+    if _has_weights(model):
         found = [one.weights for one in parts if one.weights is not None]
         weights = np.concatenate([np.empty(0), *found])[order]
     return FitRows(
@@ -176,6 +177,10 @@ def table(blocks: Iterable[TableBlock], salts: Mapping[str, bytes], model: Model
         weights,
         [records[place] for place in order],
     )
+
+
+def _has_weights(model: Model) -> bool:
+    return bool(model.config.get("weighted")) or "bins" in model.config
 
 
 @dataclass(frozen=True, slots=True, eq=False)

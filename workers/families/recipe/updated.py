@@ -96,6 +96,13 @@ class UpdatedFamily(RecipeFamily, Generic[State]):
     def remove(self, state: State, blocks: Sequence[TableBlock]) -> State:
         """Return the model without rows that it has."""
 
+    def serves(self, model: Model, state: State, blocks: Sequence[TableBlock]) -> bool:
+        """Return whether these rows are learned by what the state has beside its own rows.
+
+        Where they are not, as where bins come from rows, an update fits anew.
+        """
+        return True
+
     @abstractmethod
     def published(self, model: Model, state: State) -> bytes:
         """Return the file that predicts. Raises RefusedError."""
@@ -131,7 +138,7 @@ class UpdatedFamily(RecipeFamily, Generic[State]):
         known |= zip(upload.records, split(salts), strict=True)
         digests = all_digests(blocks, known)
         state = None if before is None else self._opened(job, before, blocks, digests)
-        if state is None:
+        if state is None or not self.serves(model, state, [*blocks, *new]):
             state = self.fitted(model, [*blocks, *new])
         else:
             state = self.add(model, state, new)
@@ -144,7 +151,7 @@ class UpdatedFamily(RecipeFamily, Generic[State]):
         self.check_here()
         found = departure(job, members)
         state = self._opened(job, before, list(found.blocks.values()), found.digests)
-        if state is None:
+        if state is None or not self.serves(job.model, state, found.retained):
             state = self.fitted(job.model, found.retained)
         else:
             state = self.remove(state, found.leaving)

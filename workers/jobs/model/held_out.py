@@ -57,7 +57,8 @@ def of_upload(job: JobContext, file: bytes, rows: HeldOutRows | None) -> Version
 def measure(job: JobContext, file: bytes, members: Sequence[BatchMember] = ()) -> VersionFigure:
     """Measure the file of a version to be published.
 
-    members: whose clients' and subjects' held-out rows leave with it.
+    members: whose records, and clients' and subjects' held-out rows, leave with it. A record
+    is a held-out row too where the bins of a forest come from it.
 
     Raises:
         HeldOutChangedError: The rows are not stored as they were logged.
@@ -69,8 +70,12 @@ def measure(job: JobContext, file: bytes, members: Sequence[BatchMember] = ()) -
     if before is None:
         return VersionFigure()
     by: dict[str, str] = {}
+    erased = {record: one.request_id for one in members for record in one.salts}
 
     def leaves(record: str, client: str, subject: str) -> bool:
+        if record in erased:
+            by[record] = erased[record]
+            return True
         for request_id, scope in owners:
             if scope.client in (None, client) and scope.subject in (None, subject):
                 by[record] = request_id

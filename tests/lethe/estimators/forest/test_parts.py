@@ -132,6 +132,25 @@ def test_edges_of_public_rows() -> None:
     assert all(map(np.array_equal, edges, Bins.of_public_rows(shuffled).edges))
 
 
+def test_edges_of_rows_that_may_leave_say_nothing_of_their_order() -> None:
+    """Zeros of both signs are equal: which of them is an edge must not be told by the order."""
+    zeros = np.array([[0.0], [-0.0]] * 40 + [[float(number)] for number in range(1, 80)])
+    found = Bins.of_rows(zeros, [[1.0]]).edges[0]
+    assert found.tolist()[0] == 0.0
+    for rows in (zeros[::-1], np.random.default_rng(0).permutation(zeros)):
+        assert Bins.of_rows(rows, [[1.0]]).edges[0].tobytes() == found.tobytes()
+
+
+def test_a_feature_of_which_no_row_has_a_value_keeps_its_edges() -> None:
+    rows = np.array([[1.0, np.nan], [3.0, np.nan]])
+    edges = Bins.of_rows(rows, [[9.0], [0.25]], missing=True).edges
+    assert [own.tolist() for own in edges] == [[2.0], [0.25]]
+    none = Bins.of_rows(np.zeros((0, 2)), [[9.0], [0.25]])
+    assert [own.tolist() for own in none.edges] == [[9.0], [0.25]]
+    with pytest.raises(EstimatorInputError, match="2 features"):
+        Bins.of_rows(np.zeros((3, 1)), [[9.0], [0.25]])
+
+
 def test_edges_of_numbers_whose_sum_is_too_large() -> None:
     edges = Bins.of_public_rows(np.array([[1e308], [1.7e308]])).edges
     assert np.isfinite(edges[0]).all()
