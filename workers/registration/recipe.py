@@ -61,7 +61,6 @@ class RecipeRegistration:
 
     def summary(self) -> str:
         """Return one sentence for a person: what is sent, and what is held out."""
-        held_out = "held-out rows only measure the model"
         if self.bins:
             held_out = (
                 f"{self.bins:,} of the records are held-out rows, whose quantiles are the bin "
