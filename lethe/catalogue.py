@@ -709,7 +709,7 @@ COMPLAINT: Final[Mapping[str, str]] = MappingProxyType(
 
 
 # --- events of the log ---------------------------------------------------------------------
-About = Literal["request", "model", "key", "service-key", "retention", "hold"]
+About = Literal["request", "model", "key", "service-key", "master-key", "retention", "hold"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -966,6 +966,18 @@ _EVENTS = (
     ),
     _service_key(
         "revoked", "a key whose signatures from here on are refused", *_SERVICE_KEY, "reason"
+    ),
+    Event(
+        "master-key.rotated",
+        "master-key",
+        "a master key that opens what is stored beside the last one; names, which are random",
+        {"keyid": str, "replaces": str},
+    ),
+    Event(
+        "master-key.revoked",
+        "master-key",
+        "a master key that opens nothing any more",
+        {"keyid": str, "reason": str},
     ),
 )
 EVENTS: Final[Mapping[str, Event]] = MappingProxyType({event.name: event for event in _EVENTS})
