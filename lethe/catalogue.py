@@ -881,6 +881,7 @@ _EVENTS = (
         "canary",
         "noise",
         "silo-*",
+        "previous-silo-*",
     ),
     _model(
         "model.version",
@@ -897,7 +898,12 @@ _EVENTS = (
     _model("model.repeated", "a training was repeated, bit for bit", "head", "statistics"),
     _model("model.people", "identities of records were added or erased", "people", "nonce"),
     _model("model.judging", "a judgement by samples started", "head", "seed"),
-    _model("model.silos", "the public keys of silos changed", "silo-*"),
+    _model(
+        "model.silos",
+        "the public keys of silos changed, or one before no longer counts",
+        "silo-*",
+        "previous-silo-*",
+    ),
     _model("model.quarantined", "the model went out of service"),
     _model("model.released", "the model went back into service"),
     _model(

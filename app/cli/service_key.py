@@ -15,6 +15,7 @@ from app.keys.rotate_master import revoke_master, rotate_master
 from app.keys.trust_root import trust_root as make_trust_root
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
+from app.service.access import rotate_silo as silo_rotation
 from app.settings import Settings
 from app.vault.root import read_roots
 from lethe.cli.options import each_as_json, print_json, print_table
@@ -80,6 +81,21 @@ def rotate_master_key() -> None:
     click.echo("end the overlap: lethe service-key revoke master", err=True)
 
 
+@rotate.command("silo")
+@click.argument("silo", type=click.IntRange(min=0))
+def rotate_silo_key(silo: int) -> None:
+    """Have the silo SILO sign with a fresh key, beside which the old one counts too.
+
+    Runs where LETHE_SILO_KEY_DIR has the silo's private key. Copy silo-SILO.next.key to its
+    other machines, then end the overlap with `lethe service-key revoke silo`. If it was
+    interrupted, run it again.
+    """
+    with _ledger() as (settings, ledger):
+        digest = silo_rotation.rotate_silo(settings, ledger, silo)
+    click.echo(f"silo {silo} signs with {digest}, beside the old key")
+    click.echo(f"end the overlap: lethe service-key revoke silo {silo}", err=True)
+
+
 @service_key.group()
 def revoke() -> None:
     """Have what a key signs from now on be refused."""
@@ -128,6 +144,18 @@ def revoke_master_key(reason: str) -> None:
     if done.finished:
         click.echo("finished the revocation that was interrupted")
     click.echo(f"{done.key.keyid} opens nothing any more: log entry {done.key.revoked}")
+
+
+@revoke.command("silo")
+@click.argument("silo", type=click.IntRange(min=0))
+def revoke_silo_key(silo: int) -> None:
+    """Refuse what the silo SILO signed with its older key, from now on.
+
+    If it was interrupted, run it again.
+    """
+    with _ledger() as (settings, ledger):
+        digest = silo_rotation.revoke_silo(settings, ledger, silo)
+    click.echo(f"signatures of silo {silo} with {digest} are refused")
 
 
 @service_key.command("list")
