@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from app.backup import archive
 from app.backup.check import fsck_installation
 from app.cli.backup import backup, restore
 from app.cli.migrate import migrate
@@ -310,6 +311,28 @@ def test_a_backup_from_before_needs_the_master_key_of_then(
         assert again.caller.erase_records("r1").status_code == 202
         again.drain()
         again.check()
+
+
+def test_keys_that_are_copied_while_a_rotation_ends_open(
+    ready: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rotation ends between the copies of the two files, whichever comes first."""
+    settings, copy, copied = ready.settings, archive._copy, list[str]()
+    rotate_master(settings, ready.services.ledger)
+
+    def interrupted(source: Path, target: Path) -> bool:
+        done = copy(source, target)
+        copied.extend({source.name} & {FILE, ROOT})
+        if copied and source.name == copied[0]:
+            revoke_master(settings, ready.services.ledger, "superseded")
+        return done
+
+    monkeypatch.setattr(archive, "_copy", interrupted)
+    engine = ready.services.engine
+    archive.write_backup(settings, engine, tmp_path / "b", tmp_path / "k")
+    assert set(copied) == {FILE, ROOT}
+    assert len(read_roots(settings.keys_dir)) == 1  # it has ended
+    assert open_root(read_key(tmp_path / "k" / FILE), read_roots(tmp_path / "k")) is not None
 
 
 def test_an_installation_from_before_the_root_secret_keeps_its_tags(
