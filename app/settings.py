@@ -82,7 +82,11 @@ class Settings(BaseSettings):
     )
     master_key: SecretStr = Field(
         default=SecretStr(""),
-        description="Base64 of 32 bytes sealing all data keys; empty: keys/master.key.",
+        description="Base64 of 32 bytes; it opens all that is sealed. Empty: keys/master.key.",
+    )
+    master_key_next: SecretStr = Field(
+        default=SecretStr(""),
+        description="The next master key, for `lethe service-key rotate master` alone.",
     )
     database_password: SecretStr = Field(
         default=SecretStr(""),
@@ -434,6 +438,7 @@ class Settings(BaseSettings):
             return self
         secrets = {
             "LETHE_MASTER_KEY": self.master_key.get_secret_value(),
+            "LETHE_MASTER_KEY_NEXT": self.master_key_next.get_secret_value(),
             "LETHE_DATABASE_PASSWORD": self.database_password.get_secret_value(),
             "LETHE_OIDC_CLIENT_SECRET": self.oidc_client_secret.get_secret_value(),
             "the password in LETHE_DATABASE_URL": _password(self.database_url),

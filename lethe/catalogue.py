@@ -709,7 +709,7 @@ COMPLAINT: Final[Mapping[str, str]] = MappingProxyType(
 
 
 # --- events of the log ---------------------------------------------------------------------
-About = Literal["request", "model", "key", "service-key", "retention", "hold"]
+About = Literal["request", "model", "key", "service-key", "master-key", "retention", "hold"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -881,6 +881,7 @@ _EVENTS = (
         "canary",
         "noise",
         "silo-*",
+        "previous-silo-*",
     ),
     _model(
         "model.version",
@@ -897,7 +898,12 @@ _EVENTS = (
     _model("model.repeated", "a training was repeated, bit for bit", "head", "statistics"),
     _model("model.people", "identities of records were added or erased", "people", "nonce"),
     _model("model.judging", "a judgement by samples started", "head", "seed"),
-    _model("model.silos", "the public keys of silos changed", "silo-*"),
+    _model(
+        "model.silos",
+        "the public keys of silos changed, or one before no longer counts",
+        "silo-*",
+        "previous-silo-*",
+    ),
     _model("model.quarantined", "the model went out of service"),
     _model("model.released", "the model went back into service"),
     _model(
@@ -966,6 +972,18 @@ _EVENTS = (
     ),
     _service_key(
         "revoked", "a key whose signatures from here on are refused", *_SERVICE_KEY, "reason"
+    ),
+    Event(
+        "master-key.rotated",
+        "master-key",
+        "a master key that opens what is stored beside the last one; names, which are random",
+        {"keyid": str, "replaces": str},
+    ),
+    Event(
+        "master-key.revoked",
+        "master-key",
+        "a master key that opens nothing any more",
+        {"keyid": str, "reason": str},
     ),
 )
 EVENTS: Final[Mapping[str, Event]] = MappingProxyType({event.name: event for event in _EVENTS})

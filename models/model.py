@@ -26,7 +26,7 @@ class Model(SQLModel, table=True):
     state: str = Field(default="registered", max_length=16)
     failure: str | None = None
     current_version: int | None = None
-    # Sealed under the master key; tags erased record ids, and gives the key of noise.
+    # Sealed under the root secret; tags erased record ids, and gives the key of noise.
     tombstone_key: bytes
     created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
 

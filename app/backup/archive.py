@@ -29,6 +29,7 @@ from app.ledger.startup import GUARD, require_schema
 from app.ledger.storage import NodeTable
 from app.settings import Settings
 from app.vault.journal import FILE as JOURNAL
+from app.vault.root import FILE as ROOT
 from lethe import canonical
 from lethe.errors import LetheError
 from lethe.files import PARTIAL, sync_directory, write_durably
@@ -151,7 +152,10 @@ def read_manifest(directory: Path) -> tuple[Backup, dict[str, str]]:
 
 
 def _copy_keys(source: Path, keys: Path) -> None:
-    for path in sorted(source.iterdir()):
+    # Before the master key: at the end of a rotation the new key is in its place before
+    # root.sealed is for that alone, so this copy is opened by whichever key is copied next.
+    by_name = sorted(source.iterdir(), key=lambda path: (path.name != ROOT, path.name))
+    for path in by_name:
         if path.is_file() and path.name not in (GUARD, JOURNAL):
             _copy(path, keys / path.name)
     _copy(source / JOURNAL, keys / JOURNAL)

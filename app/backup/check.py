@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from app.keys.fsck import fsck_keys
+from app.keys.fsck import fsck_keys, fsck_master
 from app.keys.issuer import issuer_keys
 from app.ledger.guard import GuardError
 from app.ledger.sequencer import Ledger
@@ -34,6 +34,7 @@ def fsck_installation(
     report = fsck(ledger, known, held, keys)
     if keys is not None:
         fsck_keys(settings, ledger, report)
+        fsck_master(settings, ledger, report)
     with suppress(MasterKeyError):
         master = MasterKey.load(settings)
         artifacts = ArtifactStore(settings.data_dir / "artifacts", master)

@@ -1,10 +1,14 @@
 """`lethe migrate`: create the database or bring it to this version's schema."""
 
+from contextlib import suppress
+
 import click
 from sqlalchemy.exc import OperationalError
 
+from app.keys.adopt import adopt_root
 from app.ledger.startup import UnreachableDatabaseError
 from app.settings import Settings
+from app.vault.errors import MasterKeyError
 from lethe.errors import LetheError
 from lethe.files import keep_private
 from migrations import HEAD
@@ -36,6 +40,8 @@ def migrate(role: str | None) -> None:
     try:
         with opened_engine(settings.resolved_database_url) as engine:
             upgrade(engine)
+            with suppress(MasterKeyError):  # not here, or none: whoever needs it is told
+                adopt_root(settings, engine)
             if role is not None:
                 grant(engine, role)
     except OperationalError:  # its text may repeat the URL's user and host

@@ -9,11 +9,15 @@ import click
 from app.keys import rotate as keys_of
 from app.keys.issuer import issuer_keys
 from app.keys.log import logged_keys
+from app.keys.master import master_keys
 from app.keys.rotate_log import revoke_log, rotate_log
+from app.keys.rotate_master import revoke_master, rotate_master
 from app.keys.trust_root import trust_root as make_trust_root
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
+from app.service.access import rotate_silo as silo_rotation
 from app.settings import Settings
+from app.vault.root import read_roots
 from lethe.cli.options import each_as_json, print_json, print_table
 from lethe.files import keep_private
 from lethe.log.key_changes import REASONS
@@ -64,6 +68,34 @@ def rotate_log_key() -> None:
     click.echo(done.key.verifier.vkey)
 
 
+@rotate.command("master")
+def rotate_master_key() -> None:
+    """Have another master key open all that is sealed, beside the one in use.
+
+    The next key is LETHE_MASTER_KEY_NEXT, or a new master.next.key where master.key is in use.
+    Give it to each process, then end the overlap with `lethe service-key revoke master`.
+    """
+    with _ledger() as (settings, ledger):
+        key = rotate_master(settings, ledger)
+    click.echo(f"{key.keyid} opens what is sealed, beside the old key: log entry {key.start}")
+    click.echo("end the overlap: lethe service-key revoke master", err=True)
+
+
+@rotate.command("silo")
+@click.argument("silo", type=click.IntRange(min=0))
+def rotate_silo_key(silo: int) -> None:
+    """Have the silo SILO sign with a fresh key, beside which the old one counts too.
+
+    Runs where LETHE_SILO_KEY_DIR has the silo's private key. Copy silo-SILO.next.key to its
+    other machines, then end the overlap with `lethe service-key revoke silo`. If it was
+    interrupted, run it again.
+    """
+    with _ledger() as (settings, ledger):
+        digest = silo_rotation.rotate_silo(settings, ledger, silo)
+    click.echo(f"silo {silo} signs with {digest}, beside the old key")
+    click.echo(f"end the overlap: lethe service-key revoke silo {silo}", err=True)
+
+
 @service_key.group()
 def revoke() -> None:
     """Have what a key signs from now on be refused."""
@@ -99,13 +131,41 @@ def revoke_log_key(reason: str) -> None:
     click.echo("publish the trust root: lethe service-key trust-root", err=True)
 
 
+@revoke.command("master")
+@click.option("--reason", type=click.Choice(REASONS), default="superseded", show_default=True)
+def revoke_master_key(reason: str) -> None:
+    """End the overlap of the master keys: the old one opens nothing any more.
+
+    Copies of the keys directory from before are opened by the old one. If it was interrupted,
+    run it again.
+    """
+    with _ledger() as (settings, ledger):
+        done = revoke_master(settings, ledger, reason)
+    if done.finished:
+        click.echo("finished the revocation that was interrupted")
+    click.echo(f"{done.key.keyid} opens nothing any more: log entry {done.key.revoked}")
+
+
+@revoke.command("silo")
+@click.argument("silo", type=click.IntRange(min=0))
+def revoke_silo_key(silo: int) -> None:
+    """Refuse what the silo SILO signed with its older key, from now on.
+
+    If it was interrupted, run it again.
+    """
+    with _ledger() as (settings, ledger):
+        digest = silo_rotation.revoke_silo(settings, ledger, silo)
+    click.echo(f"signatures of silo {silo} with {digest} are refused")
+
+
 @service_key.command("list")
 @each_as_json
 def list_keys(as_json: bool) -> None:
-    """List the keys of log and issuer, as the log has them."""
+    """List the keys of log and issuer and the master keys, as the log has them."""
     with _ledger() as (settings, ledger):
         found = issuer_keys(settings, ledger)
         logs = logged_keys(ledger)
+        masters = master_keys(ledger).of(read_roots(settings.keys_dir))
     heads = ("role", "keyid", "from entry", "replaced at", "revoked at", "reason")
     rows = [
         *(
@@ -115,6 +175,10 @@ def list_keys(as_json: bool) -> None:
         *(
             ("issuer", one.keyid, one.start, one.end, one.revoked, one.reason)
             for one in found.keys
+        ),
+        *(
+            ("master", one.keyid, one.start, one.end, one.revoked, one.reason)
+            for one in masters
         ),
     ]
     if as_json:

@@ -20,11 +20,12 @@ from lethe.log.entries import (
     event_leaf,
     hold_leaf,
     key_leaf,
+    master_key_leaf,
     model_leaf,
     retention_leaf,
     service_key_leaf,
 )
-from lethe.log.key_changes import KeyChange
+from lethe.log.key_changes import KeyChange, MasterKeyChange
 from models import ErasureRequest, KeyEvent, RequestEvent
 
 
@@ -127,6 +128,19 @@ def record_service_key_event(tx: Transaction, event: str, change: KeyChange) -> 
     leaf = service_key_leaf(change, tx.now.date())
     payload = change.members()
     check_event("service-key", payload.pop("event"), payload)
+    assert change.event == event
+    return tx.append(leaf)
+
+
+def record_master_key_event(tx: Transaction, event: str, change: MasterKeyChange) -> int:
+    """Append what happened to a master key to the log and return the log index.
+
+    Raises:
+        EntryError: The change is not one of `event`, or malformed.
+    """
+    leaf = master_key_leaf(change, tx.now.date())
+    payload = change.members()
+    check_event("master-key", payload.pop("event"), payload)
     assert change.event == event
     return tx.append(leaf)
 

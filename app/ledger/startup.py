@@ -2,7 +2,8 @@
 
 <data_dir>/keys/  log.key     Ed25519, signs checkpoints      log.vkey    its public half
                   issuer.key  ECDSA P-256, certificates       issuer.pem  its public half
-                  master.key  wraps all data keys             log.guard.json
+                  master.key  opens root.sealed, the secret that all is sealed under
+                  log.guard.json
                   log-mldsa.key  ML-DSA-44, signs checkpoints too, where `lethe log ml-dsa`
                               made it                         log-mldsa.vkey
                   entries.key authenticates stored log entries (`app.ledger.entry_macs`),
@@ -44,6 +45,7 @@ from app.vault.errors import MasterKeyError
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
+from app.vault.root import create_root
 from lethe.errors import LetheError
 from lethe.files import write_durably
 from lethe.log.checkpoint import sign_checkpoint
@@ -239,11 +241,15 @@ def create_keys(settings: Settings) -> None:
     """Create the keys that are missing, readable by their owner only; keep the others.
 
     Raises:
-        KeyMissingError: An existing key file is not what its name says.
+        KeyMissingError, MasterKeyError: An existing key is not what its name says.
     """
     folder = settings.keys_dir
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
+    if not settings.master_key.get_secret_value():
+        with suppress(FileExistsError):
+            master.create_key(folder / master.FILE)
+    create_root(folder, master.given(settings))  # before log.key: `adopt_root` goes by that
     log_key = _ensure(folder / LOG_KEY, generate_key("ed25519"))
     issuer = _ensure(folder / ISSUER_KEY, generate_key("ecdsa-p256-sha256"))
     if isinstance(log_key, Ed25519PrivateKey):  # `open_ledger` refuses any other
@@ -254,9 +260,6 @@ def create_keys(settings: Settings) -> None:
         write_durably(folder / ENTRIES_KEY, new_entry_key(), replace=False)
     ErasureJournal.create(folder / JOURNAL)
     KeyRows.create(folder / REVOKED)
-    if not settings.master_key.get_secret_value():
-        with suppress(FileExistsError):
-            MasterKey.create(folder / master.FILE)
 
 
 def require_schema(engine: Engine) -> None:

@@ -27,6 +27,7 @@ from lethe.log.entries import (
     ERASURE_EVENT,
     HOLD_EVENT,
     KEY_EVENT,
+    MASTER_KEY_EVENT,
     MODEL_EVENT,
     SERVICE_KEY_EVENT,
     Leaf,
@@ -41,6 +42,7 @@ KIND = f'"kind":"{MODEL_EVENT}"'.encode()  # in canonical JSON, and in no string
 REQUEST = f'"kind":"{ERASURE_EVENT}"'.encode()
 KEY = f'"kind":"{KEY_EVENT}"'.encode()
 SERVICE_KEY = f'"kind":"{SERVICE_KEY_EVENT}"'.encode()
+MASTER_KEY = f'"kind":"{MASTER_KEY_EVENT}"'.encode()
 HOLD = f'"kind":"{HOLD_EVENT}"'.encode()
 REF = slice(-39, -3)  # the ref of a request, key or hold: its leaf ends with it and `"}}`
 AUDITS = "audit."  # the events of method audits
@@ -64,6 +66,7 @@ class _Read:
         self.keys: dict[bytes, list[tuple[int, bytes]]] = {}  # by the ref of a registration
         self.holds: dict[bytes, list[tuple[int, bytes]]] = {}  # by the ref of a legal hold
         self.service_keys: list[tuple[int, bytes]] = []  # leaves on the service's own keys
+        self.master_keys: list[tuple[int, bytes]] = []  # and on its master keys
 
 
 class _New:
@@ -76,6 +79,7 @@ class _New:
         self._keys: list[tuple[int, bytes]] = []
         self._holds: list[tuple[int, bytes]] = []
         self._service_keys: list[tuple[int, bytes]] = []
+        self._master_keys: list[tuple[int, bytes]] = []
 
     def see(self, index: int, data: bytes) -> None:
         """Take one leaf into account."""
@@ -89,11 +93,14 @@ class _New:
             self._holds.append((index, data))
         elif SERVICE_KEY in data:
             self._service_keys.append((index, data))
+        elif MASTER_KEY in data:
+            self._master_keys.append((index, data))
 
     def commit(self, peaks: Peaks) -> None:
         """Make it part of what was read."""
         self._read.found.update(self._found)
         self._read.service_keys += self._service_keys
+        self._read.master_keys += self._master_keys
         for ref, leaves in self._open.items():
             if leaves is None:
                 self._read.open.pop(ref, None)
@@ -157,7 +164,7 @@ def model_refs(ledger: Ledger) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ServiceKeyEvents:
-    """The signed entries on the service's keys of the log's first `size`, with their root."""
+    """Signed entries on keys of the service among the log's first `size`, with their root."""
 
     entries: tuple[tuple[int, bytes], ...]
     size: int
@@ -168,6 +175,12 @@ def service_key_events(ledger: Ledger) -> ServiceKeyEvents:
     """Return the signed entries on the service's own keys. Raises as `model_events`."""
     with _up_to_date(ledger) as read:
         return ServiceKeyEvents(tuple(read.service_keys), read.peaks.size, read.peaks.root())
+
+
+def master_key_events(ledger: Ledger) -> ServiceKeyEvents:
+    """Return the signed entries on the service's master keys. Raises as `model_events`."""
+    with _up_to_date(ledger) as read:
+        return ServiceKeyEvents(tuple(read.master_keys), read.peaks.size, read.peaks.root())
 
 
 def request_events(ledger: Ledger, ref: str) -> list[tuple[int, Leaf]]:

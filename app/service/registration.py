@@ -70,6 +70,9 @@ def register(
         policy = {"policy": hashlib.sha256(spelling).hexdigest()}
         if "canary" in pinned["config"]:
             policy["canary"] = digest_of(pinned["config"]["canary"])
+    silos: dict[str, str] = {}
+    if isinstance(wanted, NewNetwork):
+        silos = silo_keys.registered(services.settings, services.ledger)
     tombstone_key = services.master.seal(
         secrets.token_bytes(32), aad=f"tombstone|{wanted.ref}".encode()
     )
@@ -98,8 +101,7 @@ def register(
         tx.session.add(model)
         tx.session.flush()
         noise = noise_commitment(services.master, model)
-        silos = silo_keys.stored(services.settings) if isinstance(wanted, NewNetwork) else {}
-        digests = {"config": digest, **policy, **noise, **silo_keys.entries(silos)}
+        digests = {"config": digest, **policy, **noise, **silos}
         index = record_model_event(tx, wanted.ref, "model.registered", digests)
         if rows is not None:
             people.add(services, tx, model, _identities(rows))

@@ -1,4 +1,4 @@
-"""The master key: it wraps every data key, and whoever lacks it opens nothing at rest."""
+"""The master key opens the root secret, under which all else is sealed and tagged."""
 
 import base64
 import binascii
@@ -10,77 +10,46 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 from app.settings import Settings
 from app.vault.errors import MasterKeyError, SealError
+from app.vault.root import open_root, read_roots
 from app.vault.seal import KEY_SIZE, new_key, open_sealed, seal
 from lethe.files import write_durably
 
 FILE = "master.key"
+NEXT_FILE = "master.next.key"  # of a rotation
 
 
 class MasterKey:
-    """32 bytes, from LETHE_MASTER_KEY or a file. Never printed, logged or compared."""
+    """What a process does with the master key once that has opened the root secret.
 
-    def __init__(self, key: bytes) -> None:
-        if len(key) != KEY_SIZE:
-            raise MasterKeyError(f"a master key has exactly {KEY_SIZE} bytes")
-        self._key = key
+    root: the secret's 32 bytes. Never printed, logged or compared.
+    """
+
+    def __init__(self, root: bytes) -> None:
+        if len(root) != KEY_SIZE:
+            raise MasterKeyError(f"a root secret has exactly {KEY_SIZE} bytes")
+        self._key = root
         self._names = AESSIV(self.derive("names/mac") + self.derive("names/cipher"))
 
     @classmethod
     def load(cls, settings: Settings) -> "MasterKey":
-        """Return the key that `settings` names: LETHE_MASTER_KEY, or else the file.
+        """Open the root secret with the key that `settings` names.
 
         Raises:
-            MasterKeyError: Neither is there, or it is not base64 of 32 bytes.
-        """
-        if text := settings.master_key.get_secret_value():
-            return cls.parse(text, "LETHE_MASTER_KEY")
-        return cls.read(settings.keys_dir / FILE)
-
-    @classmethod
-    def read(cls, path: Path) -> "MasterKey":
-        """Return the key in a file that `create` wrote.
-
-        Raises:
-            MasterKeyError: There is no such file, or it holds something else.
+            MasterKeyError: As `given`; or root.sealed is missing or damaged, or this key
+                does not open it.
         """
         try:
-            text = path.read_text(encoding="ascii")
-        except FileNotFoundError:
+            roots = read_roots(settings.keys_dir)  # first: a rotation replaces the key first
+        except MasterKeyError:
+            given(settings)  # where neither is there, the key is to be named
+            raise
+        if (opened := open_root(given(settings), roots)) is None:
             raise MasterKeyError(
-                f"{path} is missing: restore the keys directory, set LETHE_MASTER_KEY, or, for "
-                "a new installation, run `lethe log init`"
-            ) from None
-        except UnicodeDecodeError:
-            text = ""
-        return cls.parse(text.removesuffix("\n"), str(path))
-
-    @classmethod
-    def parse(cls, text: str, source: str) -> "MasterKey":
-        """Return the key in `text`; `source` names it in errors.
-
-        Raises:
-            MasterKeyError: Not canonical base64 of 32 bytes.
-        """
-        try:
-            key = base64.b64decode(text, validate=True)
-        except (binascii.Error, ValueError):
-            key = b""
-        if len(key) != KEY_SIZE or base64.b64encode(key).decode() != text:
-            raise MasterKeyError(
-                f"{source} must be base64 of {KEY_SIZE} random bytes: `openssl rand -base64 32`"
+                f"{source(settings)} is not a master key that opens root.sealed: set the one "
+                "that was in use when this keys directory was last written; after a rotation, "
+                "the new one"
             )
-        return cls(key)
-
-    @classmethod
-    def create(cls, path: Path) -> "MasterKey":
-        """Write a fresh key to `path`, readable by its owner only, and return it.
-
-        Raises:
-            FileExistsError: There is one; it is kept.
-        """
-        key = new_key()
-        write_durably(path, base64.b64encode(key) + b"\n", replace=False)
-        return cls(key)
+        return cls(opened[1])
 
     def seal(self, plaintext: bytes, aad: bytes) -> bytes:
         """Seal a data key or another small secret for the place that `aad` names."""
@@ -119,3 +88,67 @@ class MasterKey:
     def tag(self, purpose: str, value: str) -> str:
         """Return hex HMAC-SHA256 of `value` under a key of its own for each purpose."""
         return hmac.digest(self.derive(f"tag/{purpose}"), value.encode(), "sha256").hex()
+
+
+def source(settings: Settings) -> str:
+    """Return where `given` finds the master key."""
+    if settings.master_key.get_secret_value():
+        return "LETHE_MASTER_KEY"
+    return str(settings.keys_dir / FILE)
+
+
+def given(settings: Settings) -> bytes:
+    """Return the master key that `settings` names: LETHE_MASTER_KEY, or else the file.
+
+    Raises:
+        MasterKeyError: Neither is there, or it is not base64 of 32 bytes.
+    """
+    if text := settings.master_key.get_secret_value():
+        return parse_key(text, "LETHE_MASTER_KEY")
+    return read_key(settings.keys_dir / FILE)
+
+
+def read_key(path: Path) -> bytes:
+    """Return the key in a file that `create_key` wrote.
+
+    Raises:
+        MasterKeyError: There is no such file, or it holds something else.
+    """
+    try:
+        text = path.read_text(encoding="ascii")
+    except FileNotFoundError:
+        raise MasterKeyError(
+            f"{path} is missing: restore the keys directory, set LETHE_MASTER_KEY, or, for "
+            "a new installation, run `lethe log init`"
+        ) from None
+    except UnicodeDecodeError:
+        text = ""
+    return parse_key(text.removesuffix("\n"), str(path))
+
+
+def parse_key(text: str, named: str) -> bytes:
+    """Return the key in `text`; `named` is what errors call it.
+
+    Raises:
+        MasterKeyError: Not canonical base64 of 32 bytes.
+    """
+    try:
+        key = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != KEY_SIZE or base64.b64encode(key).decode() != text:
+        raise MasterKeyError(
+            f"{named} must be base64 of {KEY_SIZE} random bytes: `openssl rand -base64 32`"
+        )
+    return key
+
+
+def create_key(path: Path) -> bytes:
+    """Write a fresh key to `path`, readable by its owner only, and return it.
+
+    Raises:
+        FileExistsError: There is one; it is kept.
+    """
+    key = new_key()
+    write_durably(path, base64.b64encode(key) + b"\n", replace=False)
+    return key

@@ -20,7 +20,7 @@ from rfc8785 import CanonicalizationError
 from lethe import canonical
 from lethe.errors import LetheError
 from lethe.log.checkpoint import open_checkpoint
-from lethe.log.key_changes import KeyChange, key_change
+from lethe.log.key_changes import KeyChange, MasterKeyChange, key_change, master_key_change
 from lethe.log.note import parse_log_vkey, read_note
 from lethe.log.spelling import format_base64, parse_base64
 from lethe.log.tiles import MAX_ENTRY
@@ -33,6 +33,7 @@ MODEL_EVENT = "model-event"
 KEY_EVENT = "key-event"
 LOG_EVENT, SUCCEEDED = "log-event", "log.succeeded"  # the first entry of a log after another
 SERVICE_KEY_EVENT = "service-key-event"  # of a key that signs here; lethe/log/key_changes.py
+MASTER_KEY_EVENT = "master-key-event"  # of a secret key; lethe/log/key_changes.py
 HOLD_EVENT = "hold-event"
 RETENTION_EVENT, RETENTION_ENDED = "retention-event", "retention.ended"
 HASHEDREKORD = "hashedrekord"  # a certificate; lethe/certificates/bundle.py writes it
@@ -69,7 +70,8 @@ class Leaf:
     `digests` maps names to SHA-256 in lower-case hex; a certificate's is "sha256", over the
     pre-authentication encoding of its envelope, and an end of retention's is "items".
     `checkpoint` is the note of the log that a log succeeds, `key` what happened to a key of the
-    service, `ended` how much of each kind an end of retention destroyed.
+    service, `master` to a master key, `ended` how much of each kind an end of retention
+    destroyed.
     """
 
     kind: str
@@ -80,6 +82,7 @@ class Leaf:
     day: date | None = None
     checkpoint: str | None = None
     key: KeyChange | None = None
+    master: MasterKeyChange | None = None
     ended: Mapping[str, "Ended"] = field(default_factory=lambda: MappingProxyType({}))
 
 
@@ -179,6 +182,19 @@ def service_key_leaf(change: KeyChange, day: date) -> bytes:
     except ValueError as error:
         raise EntryError(str(error)) from None
     return _encode(SERVICE_KEY_EVENT, {"at": _format_day(day), **members})
+
+
+def master_key_leaf(change: MasterKeyChange, day: date) -> bytes:
+    """Return the entry for what happened to a master key of the service.
+
+    Raises:
+        EntryError: A field has not the shape the log allows.
+    """
+    try:
+        members = change.members()
+    except ValueError as error:
+        raise EntryError(str(error)) from None
+    return _encode(MASTER_KEY_EVENT, {"at": _format_day(day), **members})
 
 
 def retention_leaf(ended: Mapping[str, Ended], items: str, day: date) -> bytes:
@@ -285,6 +301,13 @@ def _parse_service_key(entry: Any) -> tuple[Leaf, bytes]:
     return leaf, service_key_leaf(change, day)
 
 
+def _parse_master_key(entry: Any) -> tuple[Leaf, bytes]:
+    spec = dict(entry["spec"])
+    day, change = _parse_day(spec.pop("at")), master_key_change(spec)
+    leaf = Leaf(MASTER_KEY_EVENT, change.event, day=day, master=change)
+    return leaf, master_key_leaf(change, day)
+
+
 def _parse_retention(entry: Any) -> tuple[Leaf, bytes]:
     spec = entry["spec"]
     if spec["event"] != RETENTION_ENDED or spec["before"].keys() != spec["counts"].keys():
@@ -329,6 +352,7 @@ _PARSERS = {
     MODEL_EVENT: _parse_model,
     LOG_EVENT: _parse_log,
     SERVICE_KEY_EVENT: _parse_service_key,
+    MASTER_KEY_EVENT: _parse_master_key,
     RETENTION_EVENT: _parse_retention,
     HASHEDREKORD: _parse_hashedrekord,
 }

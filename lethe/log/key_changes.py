@@ -27,7 +27,10 @@ ISSUER: Final = "issuer"
 LOG: Final = "log"
 # Names of RFC 5280, section 5.3.1: a free text could name a person, and stays for ever.
 REASONS = ("key-compromise", "superseded", "cessation-of-operation", "unspecified")
+MASTER_ROTATED: Final = "master-key.rotated"
+MASTER_REVOKED: Final = "master-key.revoked"
 _KEYID = re.compile(r"[A-Za-z0-9._-]{1,80}")
+_MASTER_KEYID = re.compile(r"[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,53 @@ def key_change(members: Mapping[str, Any]) -> KeyChange:
     )
     if change.members() != members:
         raise ValueError("not the members of an event of a key")
+    return change
+
+
+@dataclass(frozen=True, slots=True)
+class MasterKeyChange:
+    """One event of a master key, which is secret: `keyid`, 16 hex digits, is a random name.
+
+    A name that depended on the key would let whoever reads the log test guesses of the key.
+
+    `replaces` is the name of the key that a rotation ends, `reason` one of REASONS for a
+    revocation; None in the other event.
+    """
+
+    event: str
+    keyid: str
+    replaces: str | None = None
+    reason: str | None = None
+
+    def members(self) -> dict[str, str]:
+        """Return the members of its log entry.
+
+        Raises:
+            ValueError: A field has not the shape the log allows.
+        """
+        if not _MASTER_KEYID.fullmatch(self.keyid):
+            raise ValueError("a master key's name is 16 hex digits")
+        found = {"event": self.event, "keyid": self.keyid}
+        if self.event == MASTER_ROTATED and self.reason is None:
+            if self.replaces is None or not _MASTER_KEYID.fullmatch(self.replaces):
+                raise ValueError("a rotation names the master key that it ends")
+            return {**found, "replaces": self.replaces}
+        if self.event == MASTER_REVOKED and self.replaces is None and self.reason in REASONS:
+            return {**found, "reason": self.reason}
+        raise ValueError("an event of a master key has the fields of its kind alone")
+
+
+def master_key_change(members: Mapping[str, Any]) -> MasterKeyChange:
+    """Read what `MasterKeyChange.members` returned.
+
+    Raises:
+        LookupError, TypeError, ValueError: Other members, or one of another shape.
+    """
+    change = MasterKeyChange(
+        members["event"], members["keyid"], members.get("replaces"), members.get("reason")
+    )
+    if change.members() != members:
+        raise ValueError("not the members of an event of a master key")
     return change
 
 

@@ -106,6 +106,7 @@ RECORDERS = {
     "record_model_event": 2,
     "record_key_event": 2,
     "record_service_key_event": 1,
+    "record_master_key_event": 1,
     "record_hold_event": 2,
     "record_retention_event": 1,
     "record_end": 4,

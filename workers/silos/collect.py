@@ -2,14 +2,15 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from sqlmodel import Session
 
 from app.dispatch import silo_queue
-from app.service.access.silo_keys import digest_of, public_key
+from app.service.access.silo_keys import digest_of, previous_path, public_key, read_public
 from app.service.context import Services
 from lethe.errors import LetheError
 from models import SiloTask
@@ -49,7 +50,7 @@ def collect(
     services: Services,
     tasks: Sequence[ScoreTask],
     network: Network,
-    logged: Mapping[int, str],
+    logged: Mapping[int, Collection[str]],
     *,
     stamps: bool = False,
     clock: Callable[[], float] = time.monotonic,
@@ -57,7 +58,7 @@ def collect(
 ) -> SiloAnswers:
     """Ask the silos of some tasks, all of one job, and wait LETHE_ROUND_TIMEOUT_SECONDS.
 
-    logged: the digest that the log has of each silo's key; no other key's signature counts.
+    logged: the digests that the log has of each silo's keys; no other key's signature counts.
     stamps: whether the model has a registered canary, which they must answer about too.
     When this returns or raises, the rows are gone and their artifacts shredded.
     """
@@ -93,16 +94,16 @@ def _signed(
     session: Session,
     row: SiloTask | None,
     silo: int,
-    logged: Mapping[int, str],
+    logged: Mapping[int, Collection[str]],
 ) -> tuple[bytes, str]:
     """Return a silo's answer and the digest of the key that signed it. Raises SilentError."""
     if row is None or not over(row):
         raise SilentError(LATE)
     if row.answer_id is None:
         raise SilentError(FAILED)
-    key = trusted_key(services, silo, logged)
+    trusted = trusted_keys(services, silo, logged)
     try:
-        answer = keys.opened(key, services.artifacts.get(session, row.answer_id))
+        answer, key = opened(trusted, services.artifacts.get(session, row.answer_id))
         return answer, digest_of(key)
     except keys.NotSignedError:
         raise SilentError(UNSIGNED) from None
@@ -110,17 +111,32 @@ def _signed(
         raise SilentError(UNREADABLE) from None
 
 
-def trusted_key(services: Services, silo: int, logged: Mapping[int, str]) -> Ed25519PublicKey:
-    """Return the key whose signature counts: a silo's registered one, which the log has too.
+def trusted_keys(
+    services: Services, silo: int, logged: Mapping[int, Collection[str]]
+) -> list[Ed25519PublicKey]:
+    """Return the keys whose signatures count: a silo's registered ones, which the log has too.
 
-    Raises SilentError if there is none.
+    It is one, and in a rotation the key before too. Raises SilentError if there is none.
     """
     key = public_key(services.settings, silo)
     if key is None:
         raise SilentError(UNREGISTERED)
-    if digest_of(key) != logged.get(silo):
+    before = read_public(previous_path(services.settings, silo))
+    known = [key] if before is None else [key, before]
+    trusted = [one for one in known if digest_of(one) in logged.get(silo, ())]
+    if not trusted:
         raise SilentError(UNLOGGED)
-    return key
+    return trusted
+
+
+def opened(
+    trusted: Sequence[Ed25519PublicKey], signed: bytes, context: bytes = keys.SCORES
+) -> tuple[bytes, Ed25519PublicKey]:
+    """Return an answer and which of these keys signed it. Raises NotSignedError."""
+    for key in trusted[:-1]:
+        with suppress(keys.NotSignedError):
+            return keys.opened(key, signed, context), key
+    return keys.opened(trusted[-1], signed, context), trusted[-1]
 
 
 def _read(

@@ -19,7 +19,7 @@ from lethe.errors import LetheError
 from models import Model, SiloTask
 from workers.silos import keys, table
 from workers.silos.answer import DEVICE, THREADS
-from workers.silos.collect import UNSIGNED, SilentError, trusted_key
+from workers.silos.collect import UNSIGNED, SilentError, opened, trusted_keys
 from workers.silos.message import Positions, encode_message
 from workers.silos.waiting import Waiting, over
 from workers.training.fedavg.base import Answers, ClientUpdate, Fault, RoundTask
@@ -117,14 +117,14 @@ class SiloEngine:
             table.settle(self._services, queues)
         return Answers(updates, faults, down, up)
 
-    def _logged(self) -> dict[int, str]:
+    def _logged(self) -> dict[int, tuple[str, ...]]:
         """Return the keys that count for the model: looked up once answers are there.
 
         A silo that is new registers its key before it answers.
         """
         with self._services.reading() as session:
             ref = session.get_one(Model, self._model_id).ref
-        return silo_keys.pinned(self._services, ref)
+        return silo_keys.accepted(self._services, ref)
 
     def _read(
         self, sent: Mapping[str, Sent], rows: Mapping[str, SiloTask], faults: list[Fault]
@@ -145,9 +145,9 @@ class SiloEngine:
                     faults.append(Fault(client, "client-error", row.fault or ""))
                     continue
                 try:
-                    key = trusted_key(self._services, posted.silo, logged)
+                    trusted = trusted_keys(self._services, posted.silo, logged)
                     data = self._services.artifacts.get(session, row.answer_id)
-                    signed = keys.opened(key, data, keys.UPDATE)
+                    signed, _ = opened(trusted, data, keys.UPDATE)
                     if signed[:DIGEST] != posted.digest:
                         faults.append(Fault(client, "unsigned", "to another task"))
                         continue

@@ -1,4 +1,4 @@
-"""Each silo's Ed25519 key: made by its first worker, registered once, and never replaced.
+"""Each silo's Ed25519 key: made by its first worker, registered once, replaced by rotation.
 
 The private half lies where LETHE_SILO_KEY_DIR says, the public half in the data directory's
 `keys/`, beside the keys of the log and of the certificates: whoever can write there needs no
@@ -6,7 +6,6 @@ silo to lie. A signature says which silo's process an answer is from.
 """
 
 from contextlib import suppress
-from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
@@ -14,16 +13,23 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PublicKey,
 )
 
-from app.service.access.silo_keys import public_key, public_path
+from app.service.access.rotate_silo import promote
+from app.service.access.silo_keys import (
+    next_path,
+    previous_path,
+    private_path,
+    public_key,
+    public_path,
+    read_private,
+)
 from app.settings import Settings
 from lethe.errors import LetheError
 from lethe.files import write_durably
-from lethe.signing.errors import KeyFormatError
-from lethe.signing.keys import generate_key, load_private_key
+from lethe.signing.keys import generate_key
 from lethe.signing.keys import private_pem as pem_of
 from lethe.signing.keys import public_pem as public_pem_of
 
-__all__ = ["public_key", "public_path"]  # where they are registered, the service says
+__all__ = ["private_path", "public_key", "public_path"]  # where they lie, the service says
 
 # What is signed begins with one of these, and nothing else does.
 SCORES, UPDATE = b"lethe/silo-answer/v1\0", b"lethe/silo-update/v1\0"
@@ -48,11 +54,6 @@ class NotSignedError(LetheError):
     slug, title, status = "silo-not-signed", "Not signed by the silo", 400
 
 
-def private_path(settings: Settings, silo: int) -> Path:
-    """Return where a silo's private key lies."""
-    return (Path(settings.silo_key_dir or settings.keys_dir)) / f"silo-{silo}.key"
-
-
 def register(settings: Settings, silo: int) -> None:
     """Make a silo's key if there is none, and register it if none is.
 
@@ -61,12 +62,15 @@ def register(settings: Settings, silo: int) -> None:
     """
     path = private_path(settings, silo)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    promote(settings, silo)
     with suppress(FileExistsError):  # several workers may start for one silo
         write_durably(path, pem_of(generate_key()).encode(), replace=False)
     public = public_pem_of(private_key(settings, silo)).encode()
     with suppress(FileExistsError):
         write_durably(public_path(settings, silo), public, replace=False, mode=0o644)
-    if public_path(settings, silo).read_bytes() != public:
+    before = previous_path(settings, silo)
+    registered = [public_path(settings, silo), *((before,) if before.exists() else ())]
+    if all(one.read_bytes() != public for one in registered):
         raise SiloKeyError(
             f"another key than this is registered for silo {silo}: give this worker the "
             f"silo's own {path.name} (LETHE_SILO_KEY_DIR), or remove the registered "
@@ -75,12 +79,15 @@ def register(settings: Settings, silo: int) -> None:
 
 
 def private_key(settings: Settings, silo: int) -> Ed25519PrivateKey:
-    """Return a silo's private key. Raises SiloKeyError if there is none."""
-    try:
-        key = load_private_key(private_path(settings, silo).read_bytes())
-    except (FileNotFoundError, KeyFormatError):
-        key = None
-    if not isinstance(key, Ed25519PrivateKey):
+    """Return a silo's private key. Raises SiloKeyError if there is none.
+
+    Of a silo whose key is being rotated it is the new one as soon as that is registered.
+    """
+    key = read_private(private_path(settings, silo))
+    following = read_private(next_path(settings, silo))
+    if following is not None and following.public_key() == public_key(settings, silo):
+        key = following
+    if key is None:
         raise SiloKeyError(
             f"the key of silo {silo} is missing or no Ed25519 key: start `lethe worker --silo "
             f"{silo}` with the LETHE_SILO_KEY_DIR that holds it"

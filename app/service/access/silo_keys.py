@@ -9,23 +9,28 @@ import hashlib
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from sqlmodel import select
+from sqlmodel import Session, select
 
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Ledger
-from app.reconcile.model_events import model_events
+from app.reconcile.model_events import model_events, model_refs
 from app.service.context import Services
 from app.service.methods import is_network
 from app.settings import Settings
 from app.vault.wipe import DELETED
 from lethe.signing.errors import KeyFormatError
-from lethe.signing.keys import load_public_key
+from lethe.signing.keys import load_private_key, load_public_key
 from models import Model
+from models.database.session import reading
 
 REGISTERED, CHANGED = "model.registered", "model.silos"
 PREFIX = "silo-"  # of the digests' names: silo-0, silo-1
+PREVIOUS = "previous-silo-"  # the key before, while its signatures count too
 
 
 def public_path(settings: Settings, silo: int) -> Path:
@@ -33,10 +38,39 @@ def public_path(settings: Settings, silo: int) -> Path:
     return settings.keys_dir / f"silo-{silo}.pem"
 
 
+def previous_path(settings: Settings, silo: int) -> Path:
+    """Return where the key before lies while a rotation of a silo's key has not ended."""
+    return settings.keys_dir / f"silo-{silo}.previous.pem"
+
+
+def private_path(settings: Settings, silo: int) -> Path:
+    """Return where a silo's private key lies."""
+    return Path(settings.silo_key_dir or settings.keys_dir) / f"silo-{silo}.key"
+
+
+def next_path(settings: Settings, silo: int) -> Path:
+    """Return where the private key of a rotation lies until the rotation ends."""
+    return private_path(settings, silo).with_suffix(".next.key")
+
+
+def read_private(path: Path) -> Ed25519PrivateKey | None:
+    """Return the private key in a file, None if there is none, or one of another kind."""
+    try:
+        key = load_private_key(path.read_bytes())
+    except (FileNotFoundError, KeyFormatError):
+        return None
+    return key if isinstance(key, Ed25519PrivateKey) else None
+
+
 def public_key(settings: Settings, silo: int) -> Ed25519PublicKey | None:
     """Return a silo's registered key, None if none is, or one of another kind."""
+    return read_public(public_path(settings, silo))
+
+
+def read_public(path: Path) -> Ed25519PublicKey | None:
+    """Return the public key in a file, None if there is none, or one of another kind."""
     try:
-        key = load_public_key(public_path(settings, silo).read_bytes())
+        key = load_public_key(path.read_bytes())
     except (FileNotFoundError, KeyFormatError):
         return None
     return key if isinstance(key, Ed25519PublicKey) else None
@@ -59,18 +93,64 @@ def logged(ledger: Ledger, ref: str) -> dict[int, str]:
 
     Raises what `model_events` raises.
     """
+    return {silo: digest for silo, digest, _ in _history(ledger, ref)}
+
+
+def previous(ledger: Ledger, ref: str) -> dict[int, str]:
+    """Return the digest of each silo's key before, while it counts too for a model.
+
+    Raises what `model_events` raises.
+    """
+    last = {silo: before for silo, _, before in _history(ledger, ref)}
+    return {silo: before for silo, before in last.items() if before is not None}
+
+
+def revoked(ledger: Ledger) -> set[tuple[int, str]]:
+    """Return the silos and digests of keys that were replaced for some model.
+
+    A file that is put back makes none of them count again. Raises what `model_events` raises.
+    """
+    found: set[tuple[int, str]] = set()
+    for ref in model_refs(ledger):
+        history = _history(ledger, ref)
+        had = {(silo, one) for silo, *both in history for one in both if one is not None}
+        counts = {*logged(ledger, ref).items(), *previous(ledger, ref).items()}
+        found |= had - counts
+    return found
+
+
+def _history(ledger: Ledger, ref: str) -> list[tuple[int, str, str | None]]:
+    """Return silo, digest of its key and of the key before, in the order of their entries."""
     found = [*model_events(ledger, ref, REGISTERED), *model_events(ledger, ref, CHANGED)]
-    return {
-        int(name.removeprefix(PREFIX)): digest
+    return [
+        (silo, digest, leaf.digests.get(f"{PREVIOUS}{silo}"))
         for _, leaf in sorted(found, key=lambda one: one[0])
         for name, digest in leaf.digests.items()
-        if name.startswith(PREFIX)
-    }
+        if name.startswith(PREFIX) and (silo := int(name.removeprefix(PREFIX))) >= 0
+    ]
 
 
-def entries(keys: Mapping[int, str]) -> dict[str, str]:
-    """Return keys by silo as an entry of the log names them."""
-    return {f"{PREFIX}{silo}": digest for silo, digest in keys.items()}
+def entries(keys: Mapping[int, str], before: Mapping[int, str] | None = None) -> dict[str, str]:
+    """Return keys by silo as an entry of the log names them.
+
+    before: the keys before, by silo, that count too.
+    """
+    named = {f"{PREFIX}{silo}": digest for silo, digest in keys.items()}
+    return named | {f"{PREVIOUS}{silo}": one for silo, one in (before or {}).items()}
+
+
+def registered(settings: Settings, ledger: Ledger) -> dict[str, str]:
+    """Return the keys of all silos as the entry of a new model names them.
+
+    Without those that were replaced before: whoever has one of them cannot bring it back.
+    """
+    gone, keys = revoked(ledger), stored(settings)
+    found = {silo: digest for silo, digest in keys.items() if (silo, digest) not in gone}
+    before = {silo: read_public(previous_path(settings, silo)) for silo in found}
+    digests = {silo: digest_of(key) for silo, key in before.items() if key is not None}
+    return entries(
+        found, {silo: one for silo, one in digests.items() if (silo, one) not in gone}
+    )
 
 
 def pinned(services: Services, ref: str) -> dict[int, str]:
@@ -80,20 +160,41 @@ def pinned(services: Services, ref: str) -> dict[int, str]:
     then on no file changes it.
     """
     known = logged(services.ledger, ref)
-    return known | _log(
-        services, ref, {k: d for k, d in stored(services.settings).items() if k not in known}
-    )
+    own = {k: d for k, d in stored(services.settings).items() if k not in known}
+    gone = revoked(services.ledger) if own else set()
+    return known | _log(services, ref, {k: d for k, d in own.items() if (k, d) not in gone})
+
+
+def accepted(services: Services, ref: str) -> dict[int, tuple[str, ...]]:
+    """Return all keys whose signatures count for a model: `pinned`, and those before."""
+    before = previous(services.ledger, ref)
+    return {
+        silo: (digest, *((before[silo],) if silo in before else ()))
+        for silo, digest in pinned(services, ref).items()
+    }
 
 
 def renew(services: Services, silos: Collection[int]) -> None:
-    """Log the keys that some silos start with, for each network whose last is another."""
-    with services.reading() as session:
-        models = session.exec(select(Model).where(Model.state != DELETED)).all()
-        refs = [model.ref for model in models if is_network(model.config)]
-    own = {k: d for k, d in stored(services.settings).items() if k in silos}
-    for ref in refs:
+    """Log the keys that some silos start with, for each network whose last is another.
+
+    A key that was replaced before is not logged again.
+    """
+    gone = revoked(services.ledger)
+    own = {
+        k: d for k, d in stored(services.settings).items() if k in silos and (k, d) not in gone
+    }
+    for ref in networks(services.ledger):
         known = logged(services.ledger, ref)
-        _log(services, ref, {k: d for k, d in own.items() if known.get(k) != d})
+        before = previous(services.ledger, ref)  # of a rotation that has just begun
+        wrong = {k: d for k, d in own.items() if d not in (known.get(k), before.get(k))}
+        _log(services, ref, wrong)
+
+
+def networks(ledger: Ledger) -> list[str]:
+    """Return the models that silos train."""
+    with Session(reading(ledger.engine)) as session:
+        models = session.exec(select(Model).where(Model.state != DELETED)).all()
+        return [model.ref for model in models if is_network(model.config)]
 
 
 def _log(services: Services, ref: str, keys: dict[int, str]) -> dict[int, str]:

@@ -42,6 +42,7 @@ def test_init_makes_all_keys_closed_to_others_and_the_empty_checkpoint(
         "issuer.key": 0o600,
         "issuer.pem": 0o644,
         "master.key": 0o600,
+        "root.sealed": 0o600,
         "entries.key": 0o600,
         "erased.journal": 0o600,
         "revoked.list": 0o600,

@@ -1,5 +1,6 @@
 import base64
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import strategies as st
 
 from app.settings import Settings
 from app.vault.errors import MasterKeyError, SealError
-from app.vault.master import MasterKey
+from app.vault.master import MasterKey, create_key, read_key
+from app.vault.root import open_root, read_roots, seal_root, write_roots
 from app.vault.seal import context, new_key, open_sealed, seal
 
 KEY, AAD = bytes(range(32)), b"place"
@@ -76,22 +78,54 @@ def test_contexts_of_different_places_differ() -> None:
 
 def test_a_master_key_is_created_once_and_read_back(tmp_path: Path) -> None:
     path = tmp_path / "master.key"
-    master = MasterKey.create(path)
+    key = create_key(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert len(base64.b64decode(path.read_text())) == 32
-    assert MasterKey.read(path).open(master.seal(b"x", AAD), AAD) == b"x"
+    assert read_key(path) == key
     with pytest.raises(FileExistsError):
-        MasterKey.create(path)
+        create_key(path)
 
 
 def test_a_master_key_comes_from_the_environment_or_the_file(tmp_path: Path) -> None:
-    (tmp_path / "keys").mkdir()
-    created = MasterKey.create(tmp_path / "keys" / "master.key")
-    from_file = MasterKey.load(Settings(data_dir=tmp_path))
-    text = base64.b64encode(KEY).decode()
-    given_key = MasterKey.load(Settings(data_dir=tmp_path, master_key=text))
-    assert from_file.open(created.seal(b"x", AAD), AAD) == b"x"
-    assert given_key.open(seal(KEY, b"x", AAD), AAD) == b"x"
+    keys = tmp_path / "keys"
+    keys.mkdir()
+    created = create_key(keys / "master.key")
+    write_roots(keys, [seal_root(created, KEY), seal_root(bytes(32), KEY)])
+    text = base64.b64encode(bytes(32)).decode()
+    for settings_ in (
+        Settings(data_dir=tmp_path),
+        Settings(data_dir=tmp_path, master_key=text),
+    ):
+        assert MasterKey.load(settings_).open(seal(KEY, b"x", AAD), AAD) == b"x"
+    other = base64.b64encode(b"\1" * 32).decode()
+    with pytest.raises(MasterKeyError, match="LETHE_MASTER_KEY is not a master key"):
+        MasterKey.load(Settings(data_dir=tmp_path, master_key=other))
+
+
+def test_an_altered_root_opens_nothing() -> None:
+    """Whoever can write the file and has no master key has nothing opened, or tagged anew."""
+    root = seal_root(KEY, bytes(32))
+    assert open_root(KEY, [root]) == (root.keyid, bytes(32))
+    other = seal_root(bytes(32), bytes(32))
+    assert open_root(KEY, [replace(root, keyid=other.keyid)]) is None
+    assert open_root(KEY, [replace(root, sealed=other.sealed)]) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        '{"apiVersion":"1","keys":[]}',
+        '{"apiVersion":"1","keys":[{"keyid":"../../etc/passwd","sealed":"AAAA"}]}',
+        '{"apiVersion":"1","keys":[{"keyid":7,"sealed":"AAAA"}]}',
+        '{"apiVersion":"2","keys":[{"keyid":"0123456789abcdef","sealed":"AAAA"}]}',
+    ],
+)
+def test_a_damaged_root_file_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "root.sealed").write_text(text)
+    with pytest.raises(MasterKeyError, match="damaged: restore it"):
+        read_roots(tmp_path)
 
 
 BAD_KEYS = {
@@ -113,6 +147,7 @@ def test_a_malformed_master_key_is_refused_without_being_shown(
     text = BAD_KEYS[case]
     (tmp_path / "keys").mkdir()
     (tmp_path / "keys" / "master.key").write_text(text + "\n")
+    write_roots(tmp_path / "keys", [seal_root(KEY, KEY)])
     for settings_ in (
         Settings(data_dir=tmp_path),
         Settings(data_dir=tmp_path, master_key=text),

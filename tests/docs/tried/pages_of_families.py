@@ -125,7 +125,7 @@ PAGES = {
             "stop ID": lambda desk: "stop " + desk.found(r"^([0-9a-f-]{36})$", 0),
             "lethe-data/keys": "{keys}",
         },
-        before={"openssl pkey": silo_has_its_key},
+        before={"lethe service-key rotate": silo_has_its_key},
         serves={"LETHE_SILOS=2": ""},
     ),
     "docs/verification.md": Page(),

@@ -20,10 +20,12 @@ from lethe.log.entries import (
     commit_event,
     event_leaf,
     key_leaf,
+    master_key_leaf,
     model_leaf,
     parse_leaf,
     retention_leaf,
 )
+from lethe.log.key_changes import MasterKeyChange
 
 REF = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"
 DAY = date(2026, 11, 21)
@@ -46,6 +48,10 @@ RETENTION = (
     b'{"apiVersion":"1","kind":"retention-event","spec":{"at":"2026-11-21T00:00:00Z",'
     b'"before":{"evidence":"2023-11-22T00:00:00Z"},"counts":{"evidence":3},'
     b'"event":"retention.ended","items":"' + DIGEST.encode() + b'"}}'
+)
+MASTER = (
+    b'{"apiVersion":"1","kind":"master-key-event","spec":{"at":"2026-11-21T00:00:00Z",'
+    b'"event":"master-key.rotated","keyid":"0000000000000000","replaces":"ffffffffffffffff"}}'
 )
 CERTIFICATE = canonical.encode(
     {
@@ -95,6 +101,30 @@ def test_an_end_of_retention_is_the_bytes_of_the_format() -> None:
     assert parse_leaf(RETENTION) == Leaf(
         "retention-event", "retention.ended", digests={"items": DIGEST}, day=DAY, ended=ended
     )
+
+
+def test_an_event_of_a_master_key_is_the_bytes_of_the_format() -> None:
+    rotated = MasterKeyChange("master-key.rotated", "00" * 8, replaces="ff" * 8)
+    assert master_key_leaf(rotated, DAY) == MASTER
+    assert parse_leaf(MASTER) == Leaf(
+        "master-key-event", "master-key.rotated", day=DAY, master=rotated
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        MasterKeyChange("master-key.rotated", "alice", replaces="ff" * 8),
+        MasterKeyChange("master-key.rotated", "00" * 8),
+        MasterKeyChange("master-key.rotated", "00" * 8, replaces="ff" * 8, reason="superseded"),
+        MasterKeyChange("master-key.revoked", "00" * 8, reason="alice"),
+        MasterKeyChange("master-key.revoked", "00" * 8),
+        MasterKeyChange("key.rotated", "00" * 8, replaces="ff" * 8),
+    ],
+)
+def test_an_event_of_a_master_key_has_its_fields_alone(change: MasterKeyChange) -> None:
+    with pytest.raises(EntryError):
+        master_key_leaf(change, DAY)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +279,9 @@ def test_other_bytes_are_no_entry(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "leaf", [ERASURE, MODEL, RETENTION], ids=["erasure", "model", "retention"]
+    "leaf",
+    [ERASURE, MODEL, RETENTION, MASTER],
+    ids=["erasure", "model", "retention", "master"],
 )
 def test_a_flipped_bit_is_refused_or_another_entry(leaf: bytes) -> None:
     original = parse_leaf(leaf)

@@ -8,6 +8,7 @@ import pytest
 from sqlmodel import Session, col, update
 
 from app.service.access import silo_keys
+from app.service.access.rotate_silo import revoke_silo, rotate_silo
 from lethe.signing.keys import generate_key, private_pem
 from models import SiloTask
 from tests.workers.silos import questions
@@ -47,7 +48,7 @@ def asked(silos: Silos) -> list[ScoreTask]:
 
 def run(silos: Silos, asked: list[ScoreTask]) -> SiloAnswers:
     clock = silos.clock
-    logged = silo_keys.pinned(silos.services, MODEL)
+    logged = silo_keys.accepted(silos.services, MODEL)
     found = collect(silos.services, asked, NETWORK, logged, clock=clock, sleep=clock.sleep)
     silos.assert_clean()
     return found
@@ -127,6 +128,39 @@ def test_another_key_than_the_registered_signs_nothing(
     path = keys.private_path(silos.services.settings, 0)
     path.write_text(private_pem(generate_key()))
     only_the_first(run(silos, asked), UNSIGNED)
+
+
+def test_in_a_rotation_both_keys_count_and_after_it_the_new_one_alone(
+    silos: Silos, asked: list[ScoreTask]
+) -> None:
+    settings, ledger = silos.services.settings, silos.services.ledger
+    assert not run(silos, asked).faults  # from here on the log has both silos' keys
+    old_public = keys.public_path(settings, 0).read_bytes()
+    old_private = keys.private_path(settings, 0).read_bytes()
+    new = rotate_silo(settings, ledger, 0)
+    assert run(silos, asked).signed_by[0] == new
+    following = silo_keys.next_path(settings, 0)
+    held = following.read_bytes()
+    following.unlink()  # as on a machine of the silo that has the old key alone
+    keys.register(settings, 0)
+    assert run(silos, asked).signed_by[0] != new
+    following.write_bytes(held)
+
+    revoke_silo(settings, ledger, 0)
+    assert keys.private_path(settings, 0).read_bytes() == held
+    assert run(silos, asked).signed_by[0] == new
+    keys.private_path(settings, 0).write_bytes(old_private)
+    only_the_first(run(silos, asked), UNSIGNED)
+    with pytest.raises(keys.SiloKeyError, match="another key"):
+        keys.register(settings, 0)
+    # Whoever puts the public half back too, as it was registered or as in the overlap.
+    silo_keys.previous_path(settings, 0).write_bytes(old_public)
+    only_the_first(run(silos, asked), UNSIGNED)
+    silo_keys.previous_path(settings, 0).unlink()
+    keys.public_path(settings, 0).write_bytes(old_public)
+    keys.register(settings, 0)
+    silo_keys.renew(silos.services, [0])  # as a worker does that starts with it
+    only_the_first(run(silos, asked), UNLOGGED)
 
 
 def changed(silos: Silos, change: Callable[[bytes], bytes]) -> dict[str, bytes]:

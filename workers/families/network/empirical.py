@@ -112,7 +112,7 @@ def _judge(given: JudgementInput) -> Verdict:
     scorer(given.file, given.config.network)  # no silo's fault if it is no model file
     if services.settings.silos:
         stamps = given.config.canary is not None
-        logged = silo_keys.pinned(services, given.case.model.ref)
+        logged = silo_keys.accepted(services, given.case.model.ref)
         found = collect(services, given.tasks, given.config.network, logged, stamps=stamps)
         given.sorting.leave_out(found, given.tasks)
     else:

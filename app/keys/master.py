@@ -1,0 +1,95 @@
+"""The master keys as the signed log has them: which opens the root secret, and which did."""
+
+from dataclasses import dataclass
+
+from sqlmodel import col, select
+
+from app.keys.issuer import KeysChangedError
+from app.ledger.sequencer import Ledger
+from app.ledger.transaction import Transaction
+from app.reconcile.model_events import master_key_events
+from app.vault.errors import MasterKeyError
+from app.vault.root import SealedRoot
+from lethe.log.entries import MASTER_KEY_EVENT, parse_leaf
+from lethe.log.key_changes import MASTER_ROTATED
+from models import LogEntry
+
+
+@dataclass(frozen=True, slots=True)
+class MasterSpan:
+    """A master key, by its name. start: the log's entry from which on it opens the root secret.
+
+    end: the entry of the rotation that replaces it. revoked: the entry from which on it opens
+    nothing, with its reason.
+    """
+
+    keyid: str
+    start: int
+    end: int | None = None
+    revoked: int | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MasterKeys:
+    """The master keys that the log's first `size` entries name, oldest first.
+
+    Before a rotation there are none.
+    """
+
+    keys: tuple[MasterSpan, ...]
+    size: int
+
+    def of(self, roots: tuple[SealedRoot, ...]) -> tuple[MasterSpan, ...]:
+        """Return the keys. Before a rotation it is the one that root.sealed has first."""
+        return self.keys or (MasterSpan(roots[0].keyid, 0),)
+
+
+def master_keys(ledger: Ledger) -> MasterKeys:
+    """Return the master keys that the log names.
+
+    Raises:
+        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    """
+    read, found = master_key_events(ledger), dict[str, MasterSpan]()
+    for index, data in read.entries:
+        change = parse_leaf(data).master
+        assert change is not None
+        if change.event == MASTER_ROTATED and change.replaces is not None:
+            before = found.get(change.replaces, MasterSpan(change.replaces, 0))
+            found[before.keyid] = MasterSpan(before.keyid, before.start, index)
+            found[change.keyid] = MasterSpan(change.keyid, index)
+        else:
+            was = found.get(change.keyid, MasterSpan(change.keyid, 0))
+            found[was.keyid] = MasterSpan(was.keyid, was.start, was.end, index, change.reason)
+    return MasterKeys(tuple(found.values()), read.size)
+
+
+def sealed_for(roots: tuple[SealedRoot, ...], keyid: str) -> SealedRoot:
+    """Return the root secret as the master key `keyid` seals it.
+
+    Raises:
+        MasterKeyError: It is not there.
+    """
+    for one in roots:
+        if one.keyid == keyid:
+            return one
+    raise MasterKeyError(
+        f"root.sealed has not the master key {keyid}, which the log has as the one in use: "
+        "restore the newest backup of the keys directory"
+    )
+
+
+def require_unchanged(tx: Transaction, size: int) -> None:
+    """Return if no entry on master keys is above the log's first `size` entries.
+
+    Asked under the log's lock, so that of two rotations at once one is refused.
+
+    Raises:
+        KeysChangedError: There is one.
+    """
+    later = select(LogEntry.index).where(
+        col(LogEntry.kind) == MASTER_KEY_EVENT, col(LogEntry.index) >= size
+    )
+    if tx.session.exec(later.limit(1)).first() is not None:
+        raise KeysChangedError("a key was rotated or revoked meanwhile: try again")

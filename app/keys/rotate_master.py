@@ -1,0 +1,150 @@
+"""Rotating the master key, with an overlap in which the old and the new one open everything.
+
+    master.next.key      the new key, unless LETHE_MASTER_KEY_NEXT gives it    durable
+    root.sealed          sealed under the new key too: either opens it         durable
+    master-key.rotated   the log's entry                                       signed
+    ...                  the overlap: each process gets the new key
+    master-key.revoked   the log's entry                                       signed
+    master.key           the new key in its place, or gone
+    root.sealed          sealed under the new key alone: the old one opens nothing
+
+What the root secret seals is not touched. A process that dies between two lines leaves an
+installation that either key opens, and the same command, run again, goes on.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from app.keys.master import MasterSpan, master_keys, require_unchanged, sealed_for
+from app.ledger.journal import record_master_key_event
+from app.ledger.sequencer import Ledger
+from app.ledger.transaction import Transaction
+from app.problems import ConflictError
+from app.settings import Settings
+from app.vault.errors import MasterKeyError
+from app.vault.master import FILE, NEXT_FILE, create_key, given, parse_key, read_key, source
+from app.vault.root import SealedRoot, open_root, read_roots, seal_root, write_roots
+from lethe.files import sync_directory
+from lethe.log.key_changes import MASTER_REVOKED, MASTER_ROTATED, MasterKeyChange
+
+
+@dataclass(frozen=True, slots=True)
+class MasterRotated:
+    """A master key; `finished`: the command had been interrupted, and is done now."""
+
+    key: MasterSpan
+    finished: bool
+
+
+def rotate_master(settings: Settings, ledger: Ledger) -> MasterSpan:
+    """Have another master key open everything, beside the one in use.
+
+    Raises:
+        ConflictError: Two do already; or no other key is given.
+        MasterKeyError: The key in use does not open root.sealed, or the next one is no key.
+        KeysChangedError: Another rotation was faster.
+        UnpublishedError: The entry is stored and not signed yet: the overlap has begun.
+        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    """
+    folder, known = settings.keys_dir, master_keys(ledger)
+    roots = read_roots(folder)
+    used = known.of(roots)
+    if len(used) > 1 and used[-2].revoked is None:
+        raise ConflictError(
+            "two master keys are in use already: first `lethe service-key revoke master`"
+        )
+    kept = sealed_for(roots, used[-1].keyid)
+    opened = open_root(given(settings), roots)
+    if opened is None:
+        raise MasterKeyError(f"{source(settings)} does not open root.sealed")
+    root, following = opened[1], _next(settings)
+    if open_root(following, [kept]) is not None:
+        raise ConflictError("the next master key is the one in use: give another")
+    # A rotation that died before its entry may have sealed it under this key, or another.
+    left = [one for one in roots if one != kept and open_root(following, [one]) is not None]
+    fresh = left[0] if left else seal_root(following, root)
+
+    def effect(tx: Transaction) -> int:
+        require_unchanged(tx, known.size)
+        write_roots(folder, [kept, fresh])  # first: the log names no key that opens nothing
+        said = MasterKeyChange(MASTER_ROTATED, fresh.keyid, replaces=kept.keyid)
+        return record_master_key_event(tx, MASTER_ROTATED, said)
+
+    return MasterSpan(fresh.keyid, ledger.transact(effect))
+
+
+def revoke_master(settings: Settings, ledger: Ledger, reason: str) -> MasterRotated:
+    """End the overlap: the older master key opens nothing any more.
+
+    Raises:
+        ConflictError: One key is in use alone; or the new one is not in use here yet.
+        MasterKeyError: root.sealed, or a key, is missing or damaged.
+        KeysChangedError: A key was rotated or revoked meanwhile.
+        UnpublishedError: The entry is stored and not signed yet: run it again.
+        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    """
+    folder, known = settings.keys_dir, master_keys(ledger)
+    roots = read_roots(folder)
+    used = known.of(roots)
+    if len(used) < 2 or (used[-2].revoked is not None and roots[0].keyid == used[-1].keyid):
+        raise ConflictError("one master key is in use: first `lethe service-key rotate master`")
+    old, new = used[-2], sealed_for(roots, used[-1].keyid)
+    _require_in_use(settings, new)
+    if old.revoked is not None:
+        _take_over(settings, new)
+        return MasterRotated(old, True)
+
+    def effect(tx: Transaction) -> int:
+        require_unchanged(tx, known.size)
+        said = MasterKeyChange(MASTER_REVOKED, old.keyid, reason=reason)
+        return record_master_key_event(tx, MASTER_REVOKED, said)
+
+    index = ledger.transact(effect)
+    _take_over(settings, new)
+    return MasterRotated(MasterSpan(old.keyid, old.start, old.end, index, reason), False)
+
+
+def _next(settings: Settings) -> bytes:
+    """Return the next master key: the one that is given, or a new one in a file."""
+    if text := settings.master_key_next.get_secret_value():
+        return parse_key(text, "LETHE_MASTER_KEY_NEXT")
+    if settings.master_key.get_secret_value():
+        raise ConflictError(
+            "set LETHE_MASTER_KEY_NEXT to the next master key, for this command: "
+            "`openssl rand -base64 32` makes one"
+        )
+    path = settings.keys_dir / NEXT_FILE
+    with suppress(FileExistsError):  # one that a crash left
+        create_key(path)
+    return read_key(path)
+
+
+def _require_in_use(settings: Settings, new: SealedRoot) -> None:
+    """Return if processes that start with these settings will have the new key."""
+    if settings.master_key.get_secret_value():
+        if open_root(given(settings), [new]) is None:
+            raise ConflictError(
+                "LETHE_MASTER_KEY is not the new master key: first give that to each process, "
+                "and to this command"
+            )
+    elif not any(_opens(settings, name, new) for name in (NEXT_FILE, FILE)):
+        raise ConflictError(
+            f"{NEXT_FILE} is not the new master key: set LETHE_MASTER_KEY to it for each "
+            "process, and for this command"
+        )
+
+
+def _take_over(settings: Settings, new: SealedRoot) -> None:
+    folder = settings.keys_dir
+    if settings.master_key.get_secret_value():
+        for name in (FILE, NEXT_FILE):  # nobody reads them any more
+            (folder / name).unlink(missing_ok=True)
+    elif _opens(settings, NEXT_FILE, new):
+        (folder / NEXT_FILE).replace(folder / FILE)
+    sync_directory(folder)
+    write_roots(folder, [new])
+
+
+def _opens(settings: Settings, name: str, new: SealedRoot) -> bool:
+    path = settings.keys_dir / name
+    return path.exists() and open_root(read_key(path), [new]) is not None

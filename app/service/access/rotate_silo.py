@@ -1,0 +1,130 @@
+"""Rotating a silo's key, with an overlap in which the signatures of both count.
+
+    silo-K.next.key      the new key, beside the silo's own             durable
+    model.silos          an entry for each network: new, and previous   signed
+    silo-K.previous.pem  the public half of the old key
+    silo-K.pem           that of the new one: from now on it signs
+    model.silos          an entry for each network: new                 signed
+    silo-K.previous.pem  gone: the old key's signatures are refused
+    silo-K.key           the new key in its place
+
+A process that dies between two lines leaves a silo whose signatures count. Run again, the same
+command goes on.
+"""
+
+from contextlib import suppress
+
+from app.ledger.journal import record_model_event
+from app.ledger.sequencer import Ledger
+from app.ledger.transaction import Transaction
+from app.problems import ConflictError
+from app.service.access.silo_keys import (
+    CHANGED,
+    digest_of,
+    entries,
+    logged,
+    networks,
+    next_path,
+    previous,
+    previous_path,
+    private_path,
+    public_key,
+    public_path,
+    read_private,
+    read_public,
+)
+from app.settings import Settings
+from lethe.files import sync_directory, write_durably
+from lethe.signing.keys import generate_key, private_pem, public_pem
+
+
+def rotate_silo(settings: Settings, ledger: Ledger, silo: int) -> str:
+    """Make a silo another key, whose signatures count beside those of the one in use.
+
+    Runs where the silo's private key lies. Returns the digest by which the log names the key.
+
+    Raises:
+        ConflictError: Two keys count already, or the silo's key is not here.
+        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    """
+    old, following = public_key(settings, silo), next_path(settings, silo)
+    if old is not None and previous_path(settings, silo).exists():
+        new = read_private(following)
+        if new is None or new.public_key() == old:
+            raise ConflictError(
+                f"two keys of silo {silo} count already: first `lethe service-key revoke silo "
+                f"{silo}`"
+            )
+    own = read_private(private_path(settings, silo))
+    if old is None or own is None or own.public_key() != old:
+        raise ConflictError(
+            f"the registered key of silo {silo} is not here: start its worker once, and run "
+            "this where LETHE_SILO_KEY_DIR has its private key"
+        )
+    with suppress(FileExistsError):  # one that a crash left has signed nothing
+        write_durably(following, private_pem(generate_key()).encode(), replace=False)
+    new = read_private(following)
+    if new is None:
+        raise ConflictError(f"{following} is not an Ed25519 key: remove it, and run it again")
+    digest, before = digest_of(new.public_key()), digest_of(old)
+
+    def say() -> None:
+        refs = [ref for ref in networks(ledger) if logged(ledger, ref).get(silo) != digest]
+        _log(ledger, refs, entries({silo: digest}, {silo: before}))
+
+    say()
+    public = public_path(settings, silo)
+    write_durably(previous_path(settings, silo), public.read_bytes(), mode=0o644)
+    write_durably(public, public_pem(new).encode(), mode=0o644)
+    say()  # of a model that was registered meanwhile
+    return digest
+
+
+def revoke_silo(settings: Settings, ledger: Ledger, silo: int) -> str:
+    """End the overlap: signatures of the older key are refused. Returns that key's digest.
+
+    Raises:
+        ConflictError: One key counts alone, or a rotation did not end.
+        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    """
+    old, new = read_public(previous_path(settings, silo)), public_key(settings, silo)
+    if old is None or new is None:
+        raise ConflictError(
+            f"one key of silo {silo} counts: first `lethe service-key rotate silo {silo}`"
+        )
+    if old == new:
+        raise ConflictError(
+            f"the rotation did not end: run `lethe service-key rotate silo {silo}` again"
+        )
+    digest = digest_of(old)
+
+    def say() -> None:
+        refs = [ref for ref in networks(ledger) if previous(ledger, ref).get(silo) == digest]
+        _log(ledger, refs, entries({silo: digest_of(new)}))
+
+    say()
+    previous_path(settings, silo).unlink()
+    sync_directory(settings.keys_dir)
+    say()  # of a model that was registered meanwhile
+    promote(settings, silo)
+    return digest
+
+
+def promote(settings: Settings, silo: int) -> None:
+    """Put a silo's next private key in its place once no other is registered."""
+    path = next_path(settings, silo)
+    key = read_private(path)
+    if key is None or previous_path(settings, silo).exists():
+        return
+    if key.public_key() == public_key(settings, silo):
+        path.replace(private_path(settings, silo))
+        sync_directory(path.parent)
+
+
+def _log(ledger: Ledger, refs: list[str], digests: dict[str, str]) -> None:
+    def effect(tx: Transaction) -> None:
+        for ref in refs:
+            record_model_event(tx, ref, CHANGED, digests)
+
+    if refs:
+        ledger.transact(effect)

@@ -1,0 +1,151 @@
+"""A silo's key is rotated by command, with an overlap, and each step can be repeated."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from app.cli.service_key import service_key
+from app.ledger.startup import load_ledger
+from app.problems import ConflictError
+from app.service.access import rotate_silo as rotation
+from app.service.access import silo_keys
+from app.service.access.rotate_silo import revoke_silo, rotate_silo
+from app.service.context import Services
+from lethe.signing.keys import generate_key, private_pem, public_pem
+from tests.app.cli.test_backup import point_at
+from tests.app.service.access.test_silo_keys import database_url, events, services
+
+__all__ = ["database_url", "services"]
+
+
+@pytest.fixture
+def first(services: Services) -> str:
+    """Give silo 0 a key that the log has; returns its digest."""
+    key = generate_key("ed25519")
+    silo_keys.private_path(services.settings, 0).write_text(private_pem(key))
+    silo_keys.public_path(services.settings, 0).write_text(public_pem(key))
+    return silo_keys.pinned(services, "m")[0]
+
+
+def files(services: Services) -> set[str]:
+    return {path.name for path in services.settings.keys_dir.glob("silo-*")}
+
+
+def test_by_command_with_an_entry_for_each_network(
+    services: Services, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point_at(services.settings, monkeypatch)
+    monkeypatch.setenv("LETHE_ORIGIN", services.settings.origin)
+
+    def command(*arguments: str) -> Result:
+        return CliRunner().invoke(service_key, arguments)
+
+    begun = command("rotate", "silo", "0")
+    assert begun.exit_code == 0, (begun.output, begun.exception)
+    new = silo_keys.stored(services.settings)[0]
+    assert new in begun.output
+    assert silo_keys.accepted(services, "m") == {0: (new, first)}
+    assert silo_keys.registered(services.settings, services.ledger) == {
+        "silo-0": new,
+        "previous-silo-0": first,
+    }
+    again = command("rotate", "silo", "0")
+    assert isinstance(again.exception, ConflictError)
+    ended = command("revoke", "silo", "0")
+    assert ended.exit_code == 0, (ended.output, ended.exception)
+    assert first in ended.output
+    assert silo_keys.accepted(services, "m") == {0: (new,)}
+    assert silo_keys.revoked(services.ledger) == {(0, first)}
+    assert events(services) == [
+        {"silo-0": first},
+        {"silo-0": new, "previous-silo-0": first},
+        {"silo-0": new},
+    ]
+    assert events(services, "n") == []
+    assert files(services) == {"silo-0.key", "silo-0.pem"}
+    assert isinstance(command("revoke", "silo", "0").exception, ConflictError)
+    assert isinstance(command("rotate", "silo", "1").exception, ConflictError)
+
+
+def test_a_revoked_key_is_not_logged_for_a_new_model(services: Services, first: str) -> None:
+    path = silo_keys.public_path(services.settings, 0)
+    old = path.read_bytes()
+    rotate_silo(services.settings, services.ledger, 0)
+    revoke_silo(services.settings, services.ledger, 0)
+    new = silo_keys.stored(services.settings)[0]
+    assert silo_keys.registered(services.settings, services.ledger) == {"silo-0": new}
+    path.write_bytes(old)
+    assert silo_keys.stored(services.settings) == {0: first}
+    assert silo_keys.registered(services.settings, services.ledger) == {}
+    silo_keys.renew(services, [0])
+    assert silo_keys.logged(services.ledger, "m") == {0: new}
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def die_at(monkeypatch: pytest.MonkeyPatch, name: str, call: int) -> None:
+    """End the process at the so many-th call of a function of the rotation."""
+    honest, calls = getattr(rotation, name), [0]
+
+    def dying(*given: object, **named: object) -> object:
+        calls[0] += 1
+        if calls[0] == call:
+            raise Killed
+        return honest(*given, **named)
+
+    monkeypatch.setattr(rotation, name, dying)
+
+
+def repeat(run: Callable[[], str], monkeypatch: pytest.MonkeyPatch, name: str, at: int) -> None:
+    with monkeypatch.context() as patch:
+        die_at(patch, name, at)
+        with pytest.raises(Killed):
+            run()
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [("write_durably", 1), ("_log", 1), ("write_durably", 2), ("write_durably", 3)],
+)
+def test_a_killed_rotation_goes_on(
+    services: Services, first: str, monkeypatch: pytest.MonkeyPatch, name: str, call: int
+) -> None:
+    settings, ledger = services.settings, services.ledger
+    repeat(lambda: rotate_silo(settings, ledger, 0), monkeypatch, name, call)
+    # Its worker, which starts now, signs with the registered key, and that counts.
+    silo_keys.renew(services, [0])
+    assert silo_keys.stored(settings)[0] == first
+    assert first in silo_keys.accepted(services, "m")[0]
+    new = rotate_silo(settings, load_ledger(settings, services.engine), 0)
+    assert silo_keys.accepted(services, "m") == {0: (new, first)}
+    assert silo_keys.stored(settings) == {0: new}
+
+
+@pytest.mark.parametrize(("name", "call"), [("_log", 1), ("sync_directory", 1), ("promote", 1)])
+def test_a_killed_revocation_goes_on(
+    services: Services, first: str, monkeypatch: pytest.MonkeyPatch, name: str, call: int
+) -> None:
+    settings, ledger = services.settings, services.ledger
+    new = rotate_silo(settings, ledger, 0)
+    repeat(lambda: revoke_silo(settings, ledger, 0), monkeypatch, name, call)
+    assert new in silo_keys.accepted(services, "m")[0]
+    if silo_keys.previous_path(settings, 0).exists():
+        assert revoke_silo(settings, load_ledger(settings, services.engine), 0) == first
+    else:
+        rotation.promote(settings, 0)  # as a silo's worker does that starts
+    assert silo_keys.accepted(services, "m") == {0: (new,)}
+    assert files(services) == {"silo-0.key", "silo-0.pem"}
+
+
+def test_a_silos_key_that_is_elsewhere_is_not_rotated_here(
+    services: Services, first: str, tmp_path: Path
+) -> None:
+    elsewhere = services.settings.model_copy(update={"silo_key_dir": str(tmp_path)})
+    with pytest.raises(ConflictError, match="LETHE_SILO_KEY_DIR"):
+        rotate_silo(elsewhere, services.ledger, 0)
+    assert silo_keys.accepted(services, "m") == {0: (first,)}
+    assert not silo_keys.next_path(elsewhere, 0).exists()
