@@ -1,5 +1,6 @@
 """`lethe backup` and `lethe restore`."""
 
+import signal
 import sys
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -9,7 +10,9 @@ import click
 from sqlalchemy.engine import Engine
 from sqlmodel import Session
 
+from app import steps
 from app.backup.archive import ARTIFACTS, BackupError, write_backup
+from app.backup.follower import Round, follow, following
 from app.backup.reapply import Reapplied, log_people, log_quarantines, reapply
 from app.backup.rehearse import rehearse
 from app.backup.restore import restore as restore_backup
@@ -54,6 +57,54 @@ def new(directory: Path, keys: Path | None) -> None:
         click.echo("      keys are not included: without them nothing can be opened")
     else:
         click.echo(f"      keys are in {keys}: keep them apart, together they open everything")
+
+
+@backup.command("follow")
+@click.argument("directory", type=_New)
+@click.option(
+    "--every",
+    metavar="SECONDS",
+    type=click.FloatRange(min=1),
+    default=10,
+    show_default=True,
+    help="Begin a round so often: what was committed since the last one may be lost.",
+)
+@click.option("--once", is_flag=True, help="Do one round and end.")
+def follow_database(directory: Path, every: float, once: bool) -> None:
+    """Keep in DIRECTORY what a SQLite database has, until this command is ended.
+
+    DIRECTORY is new, or was followed into before, and has the last state alone. `lethe restore`
+    and `lethe backup rehearse` take it. The service runs meanwhile.
+    """
+    settings = Settings()
+    if settings.fault:
+        steps.plant(settings.fault)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # which removes the copy
+    first = True
+
+    def told(done: Round) -> None:
+        nonlocal first
+        if first:
+            state = done.state
+            click.echo(
+                f"followed into {directory}: {len(state.pieces)} pieces of the database "
+                f"and {len(state.files)} files"
+            )
+            click.echo(
+                f"      the log {state.origin} with {state.size} entries, root {state.root}"
+            )
+            click.echo("      keys are not included: without them nothing can be opened")
+            if not once:
+                click.echo(f"      a round begins every {every:g} s")
+        first = False
+
+    with opened_engine(settings.resolved_database_url) as engine:
+        if once:
+            with following(settings, engine, directory) as follower:
+                if (done := follower.run()) is not None:
+                    told(done)
+        else:
+            follow(settings, engine, directory, every, told)
 
 
 @backup.command("rehearse")
