@@ -196,14 +196,7 @@ def test_a_state_from_before_an_erasure_brings_nobody_back(
     assert "r2" in stored(new)
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        pytest.param("follow.copied", marks=pytest.mark.full),
-        "follow.written",
-        pytest.param("follow.committed", marks=pytest.mark.full),
-    ],
-)
+@pytest.mark.parametrize("step", ["follow.written", "follow.copied", "follow.committed"])
 def test_whatever_is_killed_a_whole_state_is_left(
     followed: Following, step: str, tmp_path: Path
 ) -> None:
