@@ -12,7 +12,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -25,6 +25,7 @@ from sqlmodel import Session
 
 from app.backup.archive import ARTIFACTS, MANIFEST, BackupError, digest_of
 from app.backup.beats import Beat, scratch_of, write_beat
+from app.backup.keys import KeysCopy, Signature
 from app.backup.pieces import (
     LOCK,
     PIECE,
@@ -62,9 +63,11 @@ class Round:
 
 @contextmanager
 def following(
-    settings: Settings, engine: Engine, directory: Path
+    settings: Settings, engine: Engine, directory: Path, keys: Path | None = None
 ) -> Iterator["DatabaseFollower"]:
     """Yield what brings `directory` up to the database; it is new, or was followed into before.
+
+    keys: where the keys are copied to, if they are.
 
     Raises:
         BackupError: The database is PostgreSQL, or something else is in the directory.
@@ -76,14 +79,18 @@ def following(
             "and archive_command (operator guide, Recover PostgreSQL to a moment)"
         )
     require_schema(engine)
-    _require_own(directory, settings.origin)
-    with locked(directory / LOCK, fcntl.LOCK_EX) as free:
-        if not free:
-            raise BackupError(f"another process follows into {directory}: end it first")
-        with reading(engine).connect() as connection:
-            with _told(directory):
-                follower = DatabaseFollower(settings, connection, directory)
-            yield follower
+    with ExitStack() as held:
+        with _told(directory):
+            _require_own(directory, settings.origin)
+            copy = None if keys is None else KeysCopy(settings.keys_dir, keys)
+            for lock in (directory / LOCK, *([] if copy is None else [copy.lock])):
+                if not held.enter_context(locked(lock, fcntl.LOCK_EX)):
+                    raise BackupError(
+                        f"another process follows into {lock.parent}: end it first"
+                    )
+            connection = held.enter_context(reading(engine).connect())
+            follower = DatabaseFollower(settings, connection, directory, copy)
+        yield follower
 
 
 def follow(
@@ -92,6 +99,7 @@ def follow(
     directory: Path,
     every: float,
     told: Callable[[Round], None],
+    keys: Path | None = None,
 ) -> NoReturn:
     """Begin a round each `every` seconds, until the process ends; told: what a round wrote.
 
@@ -101,7 +109,7 @@ def follow(
     Raises:
         As `following` and `DatabaseFollower.run`: whatever runs this starts it again.
     """
-    with following(settings, engine, directory) as follower:
+    with following(settings, engine, directory, keys) as follower:
         while True:
             begun, at = time.monotonic(), utcnow()
             if (done := follower.run()) is not None:
@@ -113,8 +121,15 @@ def follow(
 class DatabaseFollower:
     """One directory that follows one database. Only one at a time: see `following`."""
 
-    def __init__(self, settings: Settings, connection: Connection, directory: Path) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        connection: Connection,
+        directory: Path,
+        keys: KeysCopy | None = None,
+    ) -> None:
         self._settings, self._connection, self._directory = settings, connection, directory
+        self._keys = keys
         self._inode = _inode(connection)
         self._copy = scratch_of(settings, directory)
         self._copy.parent.mkdir(mode=0o700, exist_ok=True)
@@ -126,7 +141,7 @@ class DatabaseFollower:
         self._pieces = {one for one in names if read_piece(directory, one) is not None}
         state = read_followed(directory) if (directory / MANIFEST).exists() else None
         self._files = {} if state is None else _intact(directory, state.files)
-        self._seen: tuple[int, frozenset[str]] | None = None
+        self._seen: tuple[int, frozenset[str], Signature] | None = None
         self._spare = True  # there may be files that the manifest does not name
 
     def run(self) -> Round | None:
@@ -144,9 +159,12 @@ class DatabaseFollower:
         at = utcnow()
         self._require_same()
         held = SigningGuard(self._settings.keys_dir / GUARD).read()
+        if self._keys is not None:
+            self._keys.begin()
         try:
             with self._connection.begin():
-                seen = self._version(), frozenset(self._stored())
+                keys = () if self._keys is None else self._keys.signature()
+                seen = self._version(), frozenset(self._stored()), keys
                 if seen == self._seen:
                     self._prune()
                     return None
@@ -157,6 +175,8 @@ class DatabaseFollower:
         finally:
             self._copy.unlink(missing_ok=True)
         files = self._write_artifacts()
+        if self._keys is not None:
+            self._keys.finish()
         reached("follow.written")
         state = Followed(
             at=at.isoformat(),
@@ -180,10 +200,10 @@ class DatabaseFollower:
             raise BackupError(
                 "the database's file was exchanged: start lethe backup follow again"
             )
-        if self._seen is not None and not (self._directory / MANIFEST).exists():
-            raise BackupError(
-                f"{self._directory} lost its {MANIFEST}: mount it, and start again"
-            )
+        written = [] if self._seen is None else [self._directory / MANIFEST]
+        for path in (*written, *([] if self._keys is None else [self._keys.lock])):
+            if not path.exists():
+                raise BackupError(f"{path} is gone: mount its disk, and start again")
 
     def _version(self) -> int:
         """Return a number that changes with each commit of another connection."""

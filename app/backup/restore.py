@@ -14,6 +14,7 @@ from sqlmodel import Session
 
 from app.backup import rows
 from app.backup.archive import ARTIFACTS, DATABASE, Backup, BackupError, read_manifest
+from app.backup.keys import MARK
 from app.backup.pieces import as_backup
 from app.backup.reapply import Reapplied, reapply
 from app.ledger import lock, storage
@@ -27,7 +28,7 @@ from app.settings import Settings
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
-from lethe.files import sync_directory, write_durably
+from lethe.files import PARTIAL, sync_directory, write_durably
 from lethe.log.checkpoint import Checkpoint
 from lethe.log.spelling import format_base64
 from lethe.log.tree import EMPTY_ROOT
@@ -143,7 +144,7 @@ def _restore_keys(target: Path, source: Path) -> None:
     # First: nothing tells from these keys alone what was signed after they were copied.
     write_durably(target / RESTORED, b"run `lethe log recover`\n")
     for path in sorted(source.iterdir()):
-        if path.is_file():
+        if path.is_file() and path.name != MARK and not path.name.startswith(PARTIAL):
             public = path.suffix in (".vkey", ".pem")
             write_durably(
                 target / path.name, path.read_bytes(), mode=0o644 if public else 0o600

@@ -45,18 +45,14 @@ def new(directory: Path, keys: Path | None) -> None:
 
     The service may run meanwhile. Entries signed afterwards are not included.
     """
-    if keys is not None and (keys.absolute().is_relative_to(directory.absolute())):
-        raise click.UsageError("keys beside the data open it: give a directory elsewhere")
+    _require_apart(directory, keys)
     settings = Settings()
     with opened_engine(settings.resolved_database_url) as engine:
         made = write_backup(settings, engine, directory, keys)
     click.echo(f"backed up {made.rows} rows and {made.files} files to {directory}")
     click.echo(f"      the log {made.origin} with {made.size} entries, root {made.root}")
     click.echo("      not included: requests and entries after this moment")
-    if keys is None:
-        click.echo("      keys are not included: without them nothing can be opened")
-    else:
-        click.echo(f"      keys are in {keys}: keep them apart, together they open everything")
+    click.echo(f"      {_where(keys)}")
 
 
 @backup.command("follow")
@@ -69,13 +65,15 @@ def new(directory: Path, keys: Path | None) -> None:
     show_default=True,
     help="Begin a round so often: what was committed since the last one may be lost.",
 )
+@click.option("--keys", type=_New, help="Also keep a copy of the keys, in this directory.")
 @click.option("--once", is_flag=True, help="Do one round and end.")
-def follow_database(directory: Path, every: float, once: bool) -> None:
+def follow_database(directory: Path, every: float, keys: Path | None, once: bool) -> None:
     """Keep in DIRECTORY what a SQLite database has, until this command is ended.
 
     DIRECTORY is new, or was followed into before, and has the last state alone. `lethe restore`
     and `lethe backup rehearse` take it. The service runs meanwhile.
     """
+    _require_apart(directory, keys)
     settings = Settings()
     if settings.fault:
         steps.plant(settings.fault)
@@ -93,18 +91,29 @@ def follow_database(directory: Path, every: float, once: bool) -> None:
             click.echo(
                 f"      the log {state.origin} with {state.size} entries, root {state.root}"
             )
-            click.echo("      keys are not included: without them nothing can be opened")
+            click.echo(f"      {_where(keys)}")
             if not once:
                 click.echo(f"      a round begins every {every:g} s")
         first = False
 
     with opened_engine(settings.resolved_database_url) as engine:
         if once:
-            with following(settings, engine, directory) as follower:
+            with following(settings, engine, directory, keys) as follower:
                 if (done := follower.run()) is not None:
                     told(done)
         else:
-            follow(settings, engine, directory, every, told)
+            follow(settings, engine, directory, every, told, keys)
+
+
+def _require_apart(directory: Path, keys: Path | None) -> None:
+    if keys is not None and keys.absolute().is_relative_to(directory.absolute()):
+        raise click.UsageError("keys beside the data open it: give a directory elsewhere")
+
+
+def _where(keys: Path | None) -> str:
+    if keys is None:
+        return "keys are not included: without them nothing can be opened"
+    return f"keys are in {keys}: keep them apart, together they open everything"
 
 
 @backup.command("rehearse")

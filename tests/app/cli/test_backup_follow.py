@@ -20,6 +20,7 @@ from app import metrics, steps
 from app.backup.archive import BackupError, write_backup
 from app.backup.beats import FOLDER, Beat, read_beats, write_beat
 from app.backup.follower import DatabaseFollower, Round, follow, following
+from app.backup.keys import KeysCopy
 from app.backup.pieces import PIECES, as_backup, read_followed
 from app.backup.restore import restore as restore_backup
 from app.cli.backup import backup, restore
@@ -252,6 +253,90 @@ def test_nothing_is_removed_while_somebody_restores(
     assert followed.pieces() == followed.named()
 
 
+def test_of_a_lost_machine_directory_keys_and_a_mirror_are_enough(
+    running: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, keys = tmp_path / "f", tmp_path / "k"
+    with following(running.settings, running.services.engine, directory, keys) as follower:
+        assert follower.run() is not None
+        before = ask(running, "r1")
+        assert follower.run() is not None
+        assert follower.run() is None
+        # A key that no commit goes with is copied too, and one that is gone is removed.
+        new_key = running.settings.keys_dir / "log.next.key"
+        new_key.write_text("made by a rotation")
+        assert follower.run() is not None
+        assert (keys / "log.next.key").read_text() == "made by a rotation"
+        new_key.unlink()
+        assert follower.run() is not None
+        with pytest.raises(BackupError, match="another process follows into"):
+            _refuse(running, tmp_path / "other", keys)
+    source = {path.name: path.read_bytes() for path in running.settings.keys_dir.iterdir()}
+    copied = {path.name: path.read_bytes() for path in keys.iterdir()}
+    assert copied.pop("follower.lock") == b""
+    assert copied == source
+    mirror(running, tmp_path / "m")
+    running.services.close()  # and everything is gone
+    new = running.settings.model_copy(
+        update={
+            "database_url": f"sqlite:///{tmp_path / 'new.db'}",
+            "data_dir": tmp_path / "new",
+        }
+    )
+    point_at(new, monkeypatch)
+    told = run(restore, str(directory), "--keys", str(keys))
+    assert told.exit_code == 0, (told.output, told.exception)
+    assert "run `lethe log recover` with every mirror" in told.output
+    assert not (new.keys_dir / "follower.lock").exists()
+    assert run(log, "recover", str(tmp_path / "m")).exit_code == 0
+    with install(new) as installed:
+        answer = installed.caller.http.get(f"/v1/requests/{before}").json()
+        assert answer["state"] == "received"
+        installed.check()
+
+
+def test_the_guard_that_is_copied_is_never_ahead_of_the_database(
+    followed: Following, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint is signed while the round copies the database, which then lacks it."""
+    settings = followed.installed.settings
+    copy = KeysCopy(settings.keys_dir, tmp_path / "k")
+    follower = DatabaseFollower(
+        settings, followed.follower._connection, followed.directory, copy
+    )
+    honest = follower._take_copy
+
+    def busy() -> None:
+        honest()
+        ask(followed.installed, "r1")
+
+    monkeypatch.setattr(follower, "_take_copy", busy)
+    done = follower.run()
+    assert done is not None
+    held = SigningGuard(tmp_path / "k" / GUARD).read().size
+    assert held <= done.state.size < SigningGuard(settings.keys_dir / GUARD).read().size
+
+
+def test_keys_are_copied_over_no_others(running: Installation, tmp_path: Path) -> None:
+    keys = running.settings.keys_dir
+    before = {path.name: path.read_bytes() for path in keys.iterdir()}
+    with pytest.raises(BackupError, match="the keys in use"):
+        _refuse(running, tmp_path / "f", keys)
+    shutil.copytree(keys, tmp_path / "another")
+    with pytest.raises(BackupError, match="has other files"):
+        _refuse(running, tmp_path / "f", tmp_path / "another")
+    assert before == {path.name: path.read_bytes() for path in keys.iterdir()}
+    inside = tmp_path / "f" / "keys"
+    told = run(backup, "follow", str(tmp_path / "f"), "--once", "--keys", str(inside))
+    assert told.exit_code == 2
+    assert "keys beside the data open it" in told.output
+
+
+def _refuse(running: Installation, directory: Path, keys: Path) -> None:
+    with following(running.settings, running.services.engine, directory, keys):
+        pass
+
+
 def test_a_piece_that_rotted_is_written_again(followed: Following, tmp_path: Path) -> None:
     name = sorted(followed.pieces())[0]
     _flip(followed.directory / PIECES / name)
@@ -377,7 +462,7 @@ def test_a_database_or_a_directory_that_went_away_is_no_idle_round(
     followed: Following, tmp_path: Path
 ) -> None:
     followed.directory.rename(tmp_path / "unmounted")
-    with pytest.raises(BackupError, match="mount it"):
+    with pytest.raises(BackupError, match="is gone: mount its disk"):
         followed.follower.run()
     (tmp_path / "unmounted").rename(followed.directory)
     assert followed.follower.run() is None
