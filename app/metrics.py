@@ -26,6 +26,7 @@ from sqlalchemy import Select, case, func, text
 from sqlalchemy import select as columns
 from sqlmodel import Session, col
 
+from app.backup.beats import read_beats
 from app.counters import COUNTERS, HISTOGRAMS
 from app.ledger import storage
 from app.service.context import Services
@@ -110,6 +111,7 @@ def _read(services: Services) -> list[Family]:
     parts: dict[str, Callable[[Services], list[Family]]] = {
         "database": _database,
         "disk": _disk,
+        "followers": _followers,
         "broker": _broker,
     }
     found: list[Family] = []
@@ -128,6 +130,21 @@ def _read(services: Services) -> list[Family]:
 def _disk(services: Services) -> list[Family]:
     free = float(shutil.disk_usage(services.settings.data_dir).free)
     return [_gauge("lethe_free_bytes", "Free space of the data directory's disk.", free)]
+
+
+def _followers(services: Services) -> list[Family]:
+    beats = read_beats(services.settings)
+    lag = [beat.lag.total_seconds() for beat in beats]
+    late = [float(beat.is_late) for beat in beats]
+    return [
+        Family(
+            "lethe_follower_lag_seconds",
+            "gauge",
+            "How far the directory of a follower may be behind the database, the furthest.",
+            {(): max(lag)} if lag else {},
+        ),
+        _gauge("lethe_followers_late", "Followers that do not keep their interval.", sum(late)),
+    ]
 
 
 def _broker(services: Services) -> list[Family]:

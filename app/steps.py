@@ -32,11 +32,16 @@ STEPS = (
     "certify.committed",  # the certificate is durable and is the only one there can be
     "retention.destroyed",  # keys and rows are gone, files and the log's entry are not
     "retention.unlinked",  # all is gone, and no entry says so: the next run writes it
+    "follow.copied",  # a copy is in the data directory: the next follower removes it
+    "follow.written",  # new pieces that no manifest names: the state is the one before
+    "follow.committed",  # the state is the new one, with pieces that only the old one names
 )
 
 NETWORK_STEPS = ("execute.checkpoint",)  # ridge heads have no rounds to be killed between
 
 RETENTION_STEPS = ("retention.destroyed", "retention.unlinked")
+
+FOLLOW_STEPS = ("follow.copied", "follow.written", "follow.committed")
 
 ACTIONS = ("kill", "raise", "freeze")
 

@@ -12,7 +12,7 @@ erasure journal after it.
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import file_digest
@@ -24,7 +24,7 @@ from sqlmodel import Session
 
 from app.backup import rows
 from app.ledger import storage
-from app.ledger.guard import SigningGuard
+from app.ledger.guard import SigningGuard, require_extends
 from app.ledger.startup import GUARD, require_schema
 from app.ledger.storage import NodeTable
 from app.settings import Settings
@@ -75,16 +75,16 @@ def write_backup(
     """
     require_schema(engine)
     _fresh(directory)
-    guard = SigningGuard(settings.keys_dir / GUARD)
+    held = SigningGuard(settings.keys_dir / GUARD).read()
     if keys is not None:
         _fresh(keys)
         _copy(settings.keys_dir / GUARD, keys / GUARD)
     with Session(reading(engine)) as session:
         size, nodes = storage.read_size(session), NodeTable(session)
-        # What was signed before the snapshot is in it.
-        guard.check(settings.origin, size, nodes.root_at)
+        # What was signed before the snapshot is in it; what is signed meanwhile need not be.
+        require_extends(held, settings.origin, size, nodes.root_at)
         root = nodes.root_at(size)
-        with _create(directory / DATABASE) as file:
+        with create(directory / DATABASE) as file:
             count = rows.dump(session.connection(), file)
     names = [DATABASE]
     source = settings.data_dir / ARTIFACTS
@@ -98,9 +98,15 @@ def write_backup(
     backup = Backup(
         settings.origin, size, format_base64(root), count, len(names), utcnow().isoformat()
     )
+    write_manifest(directory, backup, {name: digest_of(directory / name) for name in names})
+    return backup
+
+
+def write_manifest(directory: Path, backup: Backup, files: Mapping[str, str]) -> None:
+    """Write the manifest, last of all; files: the digest of each other file."""
     manifest = {
         "at": backup.at,
-        "files": {name: _digest(directory / name) for name in names},
+        "files": dict(files),
         "origin": backup.origin,
         "root": backup.root,
         "rows": backup.rows,
@@ -108,7 +114,6 @@ def write_backup(
         "size": backup.size,
     }
     write_durably(directory / MANIFEST, canonical.encode(manifest) + b"\n", replace=False)
-    return backup
 
 
 def read_manifest(directory: Path) -> tuple[Backup, dict[str, str]]:
@@ -135,20 +140,31 @@ def read_manifest(directory: Path) -> tuple[Backup, dict[str, str]]:
         ) from None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise BackupError(f"{MANIFEST} is damaged: use another backup") from None
+    require_version(schema)
+    for name, digest in files.items():
+        path, plain = directory / name, name == DATABASE or is_artifact(name)
+        if not plain or not path.is_file() or digest_of(path) != digest:
+            raise BackupError(damaged(name))
+    return backup, files
+
+
+def require_version(schema: str) -> None:
+    """Return if a backup is of this version's schema. Raises BackupError: it is not."""
     if schema != HEAD:
         raise BackupError(
             f"the backup is of schema {schema} and this version has {HEAD}: restore it with "
             "the version that wrote it, then upgrade"
         )
-    for name, digest in files.items():
-        plain = name == DATABASE or (
-            name.startswith(f"{ARTIFACTS}/") and Path(name).name == name.partition("/")[2]
-        )
-        if not plain or not (directory / name).is_file() or _digest(directory / name) != digest:
-            raise BackupError(
-                f"{name} is missing or not the file that was backed up: use another backup"
-            )
-    return backup, files
+
+
+def is_artifact(name: str) -> bool:
+    """Return whether a manifest's name is that of a file in `artifacts/` and nowhere else."""
+    return name.startswith(f"{ARTIFACTS}/") and Path(name).name == name.partition("/")[2]
+
+
+def damaged(name: str) -> str:
+    """Return what is said of a file that is not the one of the manifest."""
+    return f"{name} is missing or not the file that was backed up: use another backup"
 
 
 def _copy_keys(source: Path, keys: Path) -> None:
@@ -172,7 +188,7 @@ def _fresh(directory: Path) -> None:
 
 
 @contextmanager
-def _create(path: Path) -> Iterator[BinaryIO]:
+def create(path: Path) -> Iterator[BinaryIO]:
     """A new file to write, for its owner only; it is on disk when the block ends."""
     path.touch(mode=0o600, exist_ok=False)
     with path.open("wb") as file:
@@ -187,11 +203,12 @@ def _copy(source: Path, target: Path) -> bool:
         opened = source.open("rb")
     except FileNotFoundError:
         return False
-    with opened, _create(target) as file:
+    with opened, create(target) as file:
         shutil.copyfileobj(opened, file)
     return True
 
 
-def _digest(path: Path) -> str:
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file, in hex."""
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()

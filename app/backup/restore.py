@@ -14,6 +14,8 @@ from sqlmodel import Session
 
 from app.backup import rows
 from app.backup.archive import ARTIFACTS, DATABASE, Backup, BackupError, read_manifest
+from app.backup.keys import MARK
+from app.backup.pieces import as_backup
 from app.backup.reapply import Reapplied, reapply
 from app.ledger import lock, storage
 from app.ledger.guard import ForkedError, SigningGuard
@@ -26,7 +28,7 @@ from app.settings import Settings
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
-from lethe.files import sync_directory, write_durably
+from lethe.files import PARTIAL, sync_directory, write_durably
 from lethe.log.checkpoint import Checkpoint
 from lethe.log.spelling import format_base64
 from lethe.log.tree import EMPTY_ROOT
@@ -53,6 +55,18 @@ def restore(
 ) -> Restored:
     """Restore the backup in `directory`; keys from `keys`, if they are lost too.
 
+    Raises: as `_restore`, and BackupError: a piece of what a follower wrote is not as written.
+    """
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with as_backup(directory, settings.data_dir) as whole:
+        return _restore(settings, engine, whole, keys)
+
+
+def _restore(
+    settings: Settings, engine: Engine, directory: Path, keys: Path | None
+) -> Restored:
+    """Restore the backup of one moment in `directory`.
+
     Raises:
         BackupError: The backup is damaged or another log's, or something is there already.
         JournalError: The erasure journal is missing or damaged.
@@ -65,7 +79,6 @@ def restore(
     artifacts = settings.data_dir / ARTIFACTS
     if artifacts.is_dir() and any(artifacts.iterdir()):
         raise BackupError(f"{artifacts} is not empty: nothing is overwritten, move it away")
-    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     if keys is not None:
         _restore_keys(settings.keys_dir, keys)
     guard = SigningGuard(settings.keys_dir / GUARD).read()
@@ -131,7 +144,7 @@ def _restore_keys(target: Path, source: Path) -> None:
     # First: nothing tells from these keys alone what was signed after they were copied.
     write_durably(target / RESTORED, b"run `lethe log recover`\n")
     for path in sorted(source.iterdir()):
-        if path.is_file():
+        if path.is_file() and path.name != MARK and not path.name.startswith(PARTIAL):
             public = path.suffix in (".vkey", ".pem")
             write_durably(
                 target / path.name, path.read_bytes(), mode=0o644 if public else 0o600

@@ -1,5 +1,6 @@
 """`lethe backup` and `lethe restore`."""
 
+import signal
 import sys
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -9,7 +10,9 @@ import click
 from sqlalchemy.engine import Engine
 from sqlmodel import Session
 
+from app import steps
 from app.backup.archive import ARTIFACTS, BackupError, write_backup
+from app.backup.follower import Round, follow, following
 from app.backup.reapply import Reapplied, log_people, log_quarantines, reapply
 from app.backup.rehearse import rehearse
 from app.backup.restore import restore as restore_backup
@@ -42,18 +45,75 @@ def new(directory: Path, keys: Path | None) -> None:
 
     The service may run meanwhile. Entries signed afterwards are not included.
     """
-    if keys is not None and (keys.absolute().is_relative_to(directory.absolute())):
-        raise click.UsageError("keys beside the data open it: give a directory elsewhere")
+    _require_apart(directory, keys)
     settings = Settings()
     with opened_engine(settings.resolved_database_url) as engine:
         made = write_backup(settings, engine, directory, keys)
     click.echo(f"backed up {made.rows} rows and {made.files} files to {directory}")
     click.echo(f"      the log {made.origin} with {made.size} entries, root {made.root}")
     click.echo("      not included: requests and entries after this moment")
+    click.echo(f"      {_where(keys)}")
+
+
+@backup.command("follow")
+@click.argument("directory", type=_New)
+@click.option(
+    "--every",
+    metavar="SECONDS",
+    type=click.FloatRange(min=1),
+    default=10,
+    show_default=True,
+    help="Begin a round so often: what was committed since the last one may be lost.",
+)
+@click.option("--keys", type=_New, help="Also keep a copy of the keys, in this directory.")
+@click.option("--once", is_flag=True, help="Do one round and end.")
+def follow_database(directory: Path, every: float, keys: Path | None, once: bool) -> None:
+    """Keep in DIRECTORY what a SQLite database has, until this command is ended.
+
+    DIRECTORY is new, or was followed into before, and has the last state alone. `lethe restore`
+    and `lethe backup rehearse` take it. The service runs meanwhile.
+    """
+    _require_apart(directory, keys)
+    settings = Settings()
+    if settings.fault:
+        steps.plant(settings.fault)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # which removes the copy
+    first = True
+
+    def told(done: Round) -> None:
+        nonlocal first
+        if first:
+            state = done.state
+            click.echo(
+                f"followed into {directory}: {len(state.pieces)} pieces of the database "
+                f"and {len(state.files)} files"
+            )
+            click.echo(
+                f"      the log {state.origin} with {state.size} entries, root {state.root}"
+            )
+            click.echo(f"      {_where(keys)}")
+            if not once:
+                click.echo(f"      a round begins every {every:g} s")
+        first = False
+
+    with opened_engine(settings.resolved_database_url) as engine:
+        if once:
+            with following(settings, engine, directory, keys) as follower:
+                if (done := follower.run()) is not None:
+                    told(done)
+        else:
+            follow(settings, engine, directory, every, told, keys)
+
+
+def _require_apart(directory: Path, keys: Path | None) -> None:
+    if keys is not None and keys.absolute().is_relative_to(directory.absolute()):
+        raise click.UsageError("keys beside the data open it: give a directory elsewhere")
+
+
+def _where(keys: Path | None) -> str:
     if keys is None:
-        click.echo("      keys are not included: without them nothing can be opened")
-    else:
-        click.echo(f"      keys are in {keys}: keep them apart, together they open everything")
+        return "keys are not included: without them nothing can be opened"
+    return f"keys are in {keys}: keep them apart, together they open everything"
 
 
 @backup.command("rehearse")

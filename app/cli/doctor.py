@@ -20,6 +20,7 @@ from sqlalchemy import func
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
+from app.backup.beats import read_beats
 from app.ledger.startup import require_schema
 from app.notices import mail
 from app.problems import NotReadyError
@@ -93,8 +94,9 @@ def diagnose() -> Diagnosis:
     made: list[Settings] = []
     if not found.look("settings", lambda: _settings(made)):
         found.skip(
-            "files", "database", "clock", "service", "schedule", "workers", "mail", "pdf"
-        )
+            "files", "database", "clock", "service", "schedule", "workers", "followers", "mail",
+            "pdf",
+        )  # fmt: skip
         return found
     (settings,) = made
     found.look("files", lambda: _files(settings.data_dir))
@@ -106,6 +108,7 @@ def diagnose() -> Diagnosis:
             found.look("workers", lambda: _workers(engine))
         else:
             found.skip("clock", "service", "schedule", "workers")
+    found.look("followers", lambda: _followers(settings))
     found.look("mail", lambda: _mail(settings))
     found.look("pdf", _pdf)
     return found
@@ -188,6 +191,20 @@ def _workers(engine: Engine) -> str:
     if oldest is not None and not held and now - oldest > LATE:
         raise LetheError(f"{waiting} jobs wait and no worker holds one: start lethe worker")
     return f"{waiting} unfinished jobs, {held} held by a worker"
+
+
+def _followers(settings: Settings) -> str:
+    beats = read_beats(settings)
+    for beat in beats:
+        if beat.is_late:
+            raise LetheError(
+                f"nothing was followed into {beat.directory} since {beat.at}: start lethe "
+                f"backup follow, or, if it was given up, remove {beat.path}"
+            )
+    if not beats:
+        raise NotUsedError("start lethe backup follow, or archive PostgreSQL's log")
+    lag = max(beat.lag for beat in beats) / timedelta(seconds=1)
+    return f"{len(beats)} directories, at most {lag:.0f} s behind the database"
 
 
 def _mail(settings: Settings) -> str:

@@ -25,7 +25,8 @@ OF_WORKERS = [
     name for name in steps.STEPS if name.split(".")[0] in ("execute", "verify", "certify")
 ]
 WORKER_STEPS = [name for name in OF_WORKERS if name not in steps.NETWORK_STEPS]
-API_STEPS = [name for name in steps.STEPS if name not in (*OF_WORKERS, *steps.RETENTION_STEPS)]
+OTHERS = (*OF_WORKERS, *steps.RETENTION_STEPS, *steps.FOLLOW_STEPS)
+API_STEPS = [name for name in steps.STEPS if name not in OTHERS]
 PERSISTED = API_STEPS[API_STEPS.index("ledger.committed") :]
 
 

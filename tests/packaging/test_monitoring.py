@@ -76,6 +76,7 @@ FAULTS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {"lethe_free_bytes": "100000000000-300000000x300"},
         {"lethe_free_bytes": "100000000000-100x300"},
     ),
+    "LetheFollowerLate": ({"lethe_followers_late": "1x300"}, {"lethe_followers_late": "0x300"}),
     "LethePartAway": (
         {'lethe_scrape_ok{part="broker"}': "0x300"},
         {'lethe_scrape_ok{part="broker"}': "1x300"},

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from app.api.models import _read as read_manifest_of_model
 from app.backup.archive import MANIFEST, BackupError, read_manifest
+from app.backup.pieces import read_followed
 from app.intake.forms import _parse as parse_intake_form
 from app.notices.guard import parse_target
 from app.protocols.drp.envelope import open_envelope
@@ -167,11 +168,21 @@ def _backup(data: bytes) -> object:
         return read_manifest(Path(folder))
 
 
+def _followed(data: bytes) -> object:
+    with TemporaryDirectory(dir="/dev/shm") as folder:
+        (Path(folder) / MANIFEST).write_bytes(data)
+        return read_followed(Path(folder))
+
+
 BACKUP = {
     "at": "2026-11-27T00:00:00+00:00", "files": {}, "origin": "x.example", "root": "AAAA",
     "rows": 1, "schema": HEAD, "size": 1,
 }  # fmt: skip
 BACKUP_NAMES = {**BACKUP, "files": {"database.jsonl": "00" * 32, "artifacts/a": "00" * 32}}
+FOLLOWED = {
+    "at": "2026-11-27T00:00:00+00:00", "files": {"artifacts/a": "00" * 32},
+    "origin": "x.example", "pieces": ["00" * 32], "root": "AAAA", "schema": HEAD, "size": 1,
+}  # fmt: skip
 SCOPE = {"level": "sample", "records": ["r1", "r2"]}
 REQUEST = {"model": "small", "scope": SCOPE, "reason": "x", "method": "ridge-exact"}
 NEW_KEY = {
@@ -254,6 +265,7 @@ TARGETS = (
     ),
     Target("drop-lists", _drop, _drop_seeds, (DropError,), (as_zip, as_zip, plain)),
     Target("backup-manifest", _backup, _as_json(BACKUP), (BackupError,), JSON),
+    Target("backup-followed", _followed, _as_json(FOLLOWED), (BackupError,), JSON),
     Target(
         "list-cursor",
         text(parse_cursor),

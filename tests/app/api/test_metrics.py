@@ -116,6 +116,7 @@ def test_disk_and_broker_are_there_and_each_may_be_away(
         ("broker",),
         ("database",),
         ("disk",),
+        ("followers",),
     }
 
     def away(*_: object) -> Any:

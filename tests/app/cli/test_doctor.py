@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from sqlalchemy import text
 from sqlmodel import Session, col, update
 
+from app.backup.beats import Beat, write_beat
 from app.cli import doctor as module
 from app.cli.doctor import doctor
 from app.election import Election
@@ -68,6 +69,10 @@ def _no_log_key(settings: Settings) -> None:
     (settings.keys_dir / "log.key").unlink()
 
 
+def _late_follower(settings: Settings) -> None:
+    write_beat(settings, Beat("/mnt/nas", "2020-01-01T00:00:00+00:00", 10))
+
+
 def _no_data(settings: Settings) -> None:
     settings.data_dir.rename(settings.data_dir.with_name("elsewhere"))
 
@@ -77,6 +82,7 @@ def _no_data(settings: Settings) -> None:
     [
         (_shared, "files", "chmod 700"),
         (_no_issuer, "keys", "issuer.key"),
+        (_late_follower, "followers", "/mnt/nas since 2020-01-01"),
         (_no_log_key, "service", "log.key"),
         (_no_data, "files", "LETHE_DATA_DIR"),
     ],

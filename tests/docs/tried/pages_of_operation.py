@@ -117,6 +117,7 @@ PAGES = {
             "postgresql://reader:…@db.example.org/shop": "sqlite:///shop.db",
             "/backups": "{here}/backups",
             "/elsewhere": "{here}/elsewhere",
+            "/mnt/nas": "{here}/nas",
             "https://mirror.example.org/lethe": "mirror",
         },
         before={
@@ -127,6 +128,6 @@ PAGES = {
         },
         typed={"lethe restore --journal-only": "y\n"},
         exits={"lethe doctor": [1], "lethe log fsck": [1, 0]},
-        serves={"lethe serve": "serving http"},
+        serves={"lethe serve": "serving http", "lethe backup follow": "a round begins"},
     ),
 }

@@ -27,8 +27,9 @@ ONE_VALUE = (
     "service-key revoke silo",
 )  # fmt: skip
 INSTALLATION = (
-    "backup new", "backup rehearse", "log init", "log recover", "login", "logout", "migrate",
-    "restore", "round join", "serve", "witness init", "witness serve", "worker",
+    "backup follow", "backup new", "backup rehearse", "log init", "log recover", "login",
+    "logout", "migrate", "restore", "round join", "serve", "witness init", "witness serve",
+    "worker",
 )  # fmt: skip
 
 

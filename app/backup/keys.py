@@ -1,0 +1,76 @@
+"""A copy of the keys directory that a follower renews with each round.
+
+The guard is taken before the database's snapshot, which then has all that the copy says was
+signed, and the erasure journal after it. Each file is replaced at once: a crash leaves some
+files of a round and some of the one before. A restore with copied keys asks a mirror what was
+signed since in any case.
+"""
+
+from pathlib import Path
+
+from app.backup.archive import BackupError
+from app.ledger.startup import GUARD
+from app.vault.journal import FILE as JOURNAL
+from lethe.files import PARTIAL, sync_directory, write_durably
+
+MARK = "follower.lock"  # of a directory that `lethe backup follow` may write to
+
+Signature = tuple[tuple[str, int, int], ...]  # name, size and time of each file
+
+
+class KeysCopy:
+    """The copy in `target` of the keys in `source`."""
+
+    def __init__(self, source: Path, target: Path) -> None:
+        """Prepare `target`: a new directory, or one that was followed into before.
+
+        Raises:
+            BackupError: Something else is there.
+        """
+        if target.resolve() == source.resolve():
+            raise BackupError(f"{target} has the keys in use: copy them to another directory")
+        self._source, self._target = source, target
+        target.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mark = target / MARK
+        if not mark.exists() and any(target.iterdir()):
+            raise BackupError(
+                f"{target} has other files: keys are copied to a new or an empty directory"
+            )
+        mark.touch(mode=0o600)
+        self._guard = b""
+
+    @property
+    def lock(self) -> Path:
+        """The file whose lock the one process holds that writes here."""
+        return self._target / MARK
+
+    def signature(self) -> Signature:
+        """Return what changes when a key file does."""
+        found = ((path.name, path.stat()) for path in self._files())
+        return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in found)
+
+    def begin(self) -> None:
+        """Take the guard, before the snapshot of a round."""
+        self._guard = (self._source / GUARD).read_bytes()
+
+    def finish(self) -> None:
+        """Bring the copy up to the keys, after the snapshot of a round."""
+        names = [path.name for path in self._files()]
+        for name in names:
+            if name not in (GUARD, JOURNAL):
+                self._write(name, (self._source / name).read_bytes())
+        self._write(GUARD, self._guard)
+        self._write(JOURNAL, (self._source / JOURNAL).read_bytes())
+        for path in self._target.iterdir():
+            if path.name not in (*names, MARK):
+                path.unlink()
+        sync_directory(self._target)
+
+    def _files(self) -> list[Path]:
+        files = sorted(path for path in self._source.iterdir() if path.is_file())
+        return [path for path in files if not path.name.startswith(PARTIAL)]
+
+    def _write(self, name: str, data: bytes) -> None:
+        path = self._target / name
+        if not path.exists() or path.read_bytes() != data:
+            write_durably(path, data)

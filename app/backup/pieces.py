@@ -1,0 +1,188 @@
+"""A backup that is renewed every few seconds: the database in pieces named by their content.
+
+    pieces/DIGEST    64 KiB of a SQLite file each; what did not change is not written again
+    artifacts/       as in a backup
+    manifest.json    replaced last, at once: the pieces in their order, each file's digest
+    follower.lock    held by the one process that writes here
+    readers.lock     held by whoever restores: nothing is removed meanwhile
+
+What the manifest names is durable before it, and is removed only after the next manifest is: a
+writer killed between any two steps leaves the last whole state.
+"""
+
+import fcntl
+import json
+import os
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from sqlalchemy.exc import DBAPIError
+
+from app.backup import rows
+from app.backup.archive import (
+    ARTIFACTS,
+    DATABASE,
+    MANIFEST,
+    Backup,
+    BackupError,
+    create,
+    damaged,
+    digest_of,
+    is_artifact,
+    require_version,
+    write_manifest,
+)
+from lethe import canonical
+from lethe.files import write_durably
+from models.database.session import opened_engine, reading
+
+PIECES = "pieces"
+PIECE = 1 << 16  # bytes: 16 pages of SQLite. Smaller ones are more files to sync
+LOCK, READERS = "follower.lock", "readers.lock"
+_NAME = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """The state that a directory has: a log of `size` entries, as it was at `at`."""
+
+    at: str
+    files: dict[str, str]  # the digest of each artifact's file
+    origin: str
+    pieces: list[str]
+    root: str
+    schema: str
+    size: int
+
+
+def write_followed(directory: Path, state: Followed) -> None:
+    """Make `state`, whose files are there, the one that is restored."""
+    write_durably(directory / MANIFEST, canonical.encode(asdict(state)) + b"\n")
+
+
+def read_followed(directory: Path) -> Followed | None:
+    """Return the state that a directory has; None of a backup that is of one moment.
+
+    Raises:
+        BackupError: There is no manifest, or it is damaged.
+    """
+    try:
+        found: dict[str, Any] = json.loads((directory / MANIFEST).read_bytes())
+        if "pieces" not in found:
+            return None
+        state = Followed(
+            str(found["at"]),
+            {str(name): str(digest) for name, digest in found["files"].items()},
+            str(found["origin"]),
+            [str(one) for one in found["pieces"]],
+            str(found["root"]),
+            str(found["schema"]),
+            int(found["size"]),
+        )
+        datetime.fromisoformat(state.at).astimezone()
+        pieces = all(_NAME.fullmatch(one) for one in state.pieces)
+        if not pieces or not all(is_artifact(one) for one in state.files):
+            raise ValueError
+    except FileNotFoundError:
+        raise BackupError(
+            f"{directory} has no {MANIFEST}: it is no backup, or one that was not finished"
+        ) from None
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
+        raise BackupError(f"{MANIFEST} is damaged: use another backup") from None
+    return state
+
+
+@contextmanager
+def as_backup(directory: Path, scratch: Path) -> Iterator[Path]:
+    """Yield a backup as `read_manifest` takes it: `directory`, or what its pieces come to.
+
+    A follower may write to `directory` meanwhile. scratch: where a copy of the database may be.
+
+    Raises:
+        BackupError: There is no backup, or a piece is not the one of the manifest.
+    """
+    with _kept(directory):
+        state = read_followed(directory)
+        if state is None:
+            yield directory
+            return
+        require_version(state.schema)
+        with TemporaryDirectory(prefix="restore-", dir=scratch) as place:
+            made = Path(place)
+            count = _put_together(directory, state, made)
+            (made / ARTIFACTS).symlink_to((directory / ARTIFACTS).absolute())
+            files = {DATABASE: digest_of(made / DATABASE), **state.files}
+            backup = Backup(state.origin, state.size, state.root, count, len(files), state.at)
+            write_manifest(made, backup, files)
+            yield made
+
+
+def _put_together(directory: Path, state: Followed, made: Path) -> int:
+    """Write the rows of the pieces' database; return how many they are."""
+    whole = made / "whole.db"
+    with create(whole) as file:
+        for name in state.pieces:
+            piece = read_piece(directory, name)
+            if piece is None:
+                raise BackupError(damaged(f"{PIECES}/{name}"))
+            file.write(piece)
+    try:
+        with (
+            opened_engine(f"sqlite:///{whole}") as engine,
+            reading(engine).connect() as connection,
+            create(made / DATABASE) as file,
+        ):
+            # Whoever writes manifest and pieces writes the schema too: it calls no functions.
+            connection.exec_driver_sql("PRAGMA trusted_schema=OFF")
+            count = rows.dump(connection, file)
+    except (DBAPIError, sqlite3.Error, ValueError, LookupError, TypeError):
+        raise BackupError(
+            "the pieces are no database of this version: use another backup"
+        ) from None
+    whole.unlink()
+    return count
+
+
+def read_piece(directory: Path, name: str) -> bytes | None:
+    """Return the piece of this name; None if it is missing or another."""
+    try:
+        piece = (directory / PIECES / name).read_bytes()
+    except OSError:
+        return None
+    return piece if sha256(piece).hexdigest() == name else None
+
+
+@contextmanager
+def locked(path: Path, how: int) -> Iterator[bool]:
+    """Yield whether the lock of a file was free; it is held until the end of the block."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+        yield True
+    except BlockingIOError:
+        yield False
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _kept(directory: Path) -> Iterator[None]:
+    """Have nothing removed from `directory` in this block, if something could be."""
+    try:
+        descriptor = os.open(directory / READERS, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # a backup of one moment, or a copy of the rest
+        yield
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)  # a writer holds it while it removes files
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,561 @@
+"""`lethe backup follow`: what comes back, whatever is killed, and that the erased do not."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlmodel import Session, col, select
+
+from app import metrics, steps
+from app.backup.archive import BackupError, write_backup
+from app.backup.beats import FOLDER, Beat, read_beats, write_beat
+from app.backup.follower import DatabaseFollower, Round, follow, following
+from app.backup.keys import KeysCopy
+from app.backup.pieces import PIECES, as_backup, read_followed
+from app.backup.restore import restore as restore_backup
+from app.cli.backup import backup, restore
+from app.ledger import storage
+from app.ledger.guard import RolledBackError, SigningGuard, _format
+from app.ledger.sequencer import Ledger
+from app.ledger.startup import GUARD, SchemaError
+from app.settings import Settings
+from lethe.cli.log import log
+from lethe.log.checkpoint import Checkpoint
+from lethe.signing.keys import PrivateKey
+from models import Artifact, ErasureRequest, Record
+from models.database.session import opened_engine
+from tests.app.cli.test_backup import erase, mirror, point_at, rows, run, stored
+from tests.installation import Installation, install
+
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+
+@pytest.fixture
+def running(
+    settings: Settings, ledger: Ledger, fitted: PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Installation]:
+    """An installation that commands find, with a fitted model."""
+    monkeypatch.setenv("LETHE_ORIGIN", settings.origin)
+    point_at(settings, monkeypatch)
+    with install(settings) as installed:
+        installed.caller.key = fitted
+        yield installed
+
+
+@dataclass
+class Following:
+    """A follower into `directory` that runs a round when it is told to."""
+
+    installed: Installation
+    directory: Path
+    follower: DatabaseFollower
+
+    def round(self) -> Round:
+        done = self.follower.run()
+        assert done is not None
+        return done
+
+    def pieces(self) -> set[str]:
+        return {path.name for path in (self.directory / PIECES).iterdir()}
+
+    def named(self) -> set[str]:
+        state = read_followed(self.directory)
+        assert state is not None
+        return set(state.pieces)
+
+
+@pytest.fixture
+def followed(running: Installation, tmp_path: Path) -> Iterator[Following]:
+    """A follower that has done its first round."""
+    with following(running.settings, running.services.engine, tmp_path / "f") as follower:
+        made = Following(running, tmp_path / "f", follower)
+        made.round()
+        yield made
+
+
+def ask(installed: Installation, record: str) -> str:
+    """Submit a request, which is acknowledged; return its id."""
+    answer = installed.caller.erase_records(record)
+    assert answer.status_code == 202, answer.text
+    return str(answer.json()["id"])
+
+
+def lost(settings: Settings, place: Path) -> Settings:
+    """Return the settings of an installation that has the keys and nothing else."""
+    new = settings.model_copy(
+        update={"database_url": f"sqlite:///{place / 'new.db'}", "data_dir": place / "data"}
+    )
+    shutil.copytree(settings.keys_dir, new.keys_dir)
+    return new
+
+
+def comes_back(settings: Settings, directory: Path, place: Path) -> set[str]:
+    """Restore what was followed in a new place; return the requests that are there."""
+    new = lost(settings, place)
+    with opened_engine(new.resolved_database_url) as engine:
+        restore_backup(new, engine, directory)
+        with Session(engine) as session:
+            return set(session.exec(select(ErasureRequest.id)).all())
+
+
+def test_all_that_was_acknowledged_before_the_last_round_comes_back(
+    running: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = str(tmp_path / "f")
+    assert run(backup, "follow", directory, "--once").exit_code == 0
+    before = ask(running, "r1")
+    told = run(backup, "follow", directory, "--once")
+    assert told.exit_code == 0, (told.output, told.exception)
+    assert "keys are not included" in told.output
+    size = running.services.ledger.latest().size
+    assert f"with {size} entries" in told.output
+    checked = run(backup, "rehearse", directory)
+    assert checked.exit_code == 0, (checked.output, checked.exception)
+    assert "PASS" in checked.output
+    assert " lost: " not in checked.output
+    after = ask(running, "r2")
+    mirror(running, tmp_path / "m")
+    running.services.close()  # and the database is gone
+    new = lost(running.settings, tmp_path / "new")
+    point_at(new, monkeypatch)
+    told = run(restore, directory)
+    assert told.exit_code == 0, (told.output, told.exception)
+    assert "1 log entries were signed after this backup" in told.output
+    with rows(new) as session:
+        assert session.exec(select(ErasureRequest.id)).all() == [before] != [after]
+    assert run(log, "recover", str(tmp_path / "m")).exit_code == 0
+    with install(new) as installed:
+        installed.recover()  # as the sweep of the worker does
+        installed.drain()
+        answer = installed.caller.http.get(f"/v1/requests/{before}").json()
+        assert answer["state"] == "certified"
+    assert "r1" not in stored(new)
+
+
+def test_a_round_writes_what_changed_and_keeps_nothing_older(followed: Following) -> None:
+    first = followed.pieces()
+    assert first == followed.named()
+    assert followed.follower.run() is None  # nothing was committed
+    ask(followed.installed, "r1")
+    done = followed.round()
+    assert 0 < done.written < len(first) << 16
+    assert followed.pieces() == followed.named()
+    assert len(first & followed.pieces()) > 0
+    assert first - followed.pieces()  # the older states of what changed are gone
+    assert followed.follower.run() is None
+
+
+def test_what_is_erased_leaves_the_directory_with_the_next_round(followed: Following) -> None:
+    with Session(followed.installed.services.engine) as session:
+        model = select(Record.commitment)
+        before = set(session.exec(model).all())
+        keys = select(Artifact.wrapped_key).where(col(Artifact.wrapped_key).is_not(None))
+        wrapped = set(session.exec(keys).all())
+    erase(followed.installed, "r1")
+    with Session(followed.installed.services.engine) as session:
+        gone = before - set(session.exec(model).all())
+        gone |= wrapped - set(session.exec(keys).all())  # type: ignore[arg-type]
+    assert len(gone) >= 3  # the record, the head, the state
+    held = b"".join(
+        path.read_bytes() for path in sorted((followed.directory / PIECES).iterdir())
+    )
+    assert any(one in held for one in gone)
+    files = {path.name for path in (followed.directory / "artifacts").iterdir()}
+    followed.round()
+    held = b"".join(
+        (followed.directory / PIECES / one).read_bytes() for one in followed.named()
+    )
+    assert followed.pieces() == followed.named()
+    assert not any(one in held for one in gone)
+    left = {path.name for path in (followed.directory / "artifacts").iterdir()}
+    assert files - left
+    artifacts = followed.installed.settings.data_dir / "artifacts"
+    assert left == {path.name for path in artifacts.iterdir()}
+
+
+def test_a_state_from_before_an_erasure_brings_nobody_back(
+    followed: Following, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The follower stood still, and the record's erasure was certified meanwhile."""
+    erase(followed.installed, "r1")
+    new = lost(followed.installed.settings, tmp_path / "new")
+    point_at(new, monkeypatch)
+    told = run(restore, str(followed.directory))
+    assert told.exit_code == 0, (told.output, told.exception)
+    assert "erased again: 1 records" in told.output
+    assert "r1" not in stored(new)
+    assert "r2" in stored(new)
+
+
+@pytest.mark.parametrize("step", ["follow.written", "follow.copied", "follow.committed"])
+def test_whatever_is_killed_a_whole_state_is_left(
+    followed: Following, step: str, tmp_path: Path
+) -> None:
+    settings, engine = followed.installed.settings, followed.installed.services.engine
+    before = ask(followed.installed, "r1")
+    followed.round()
+    after = ask(followed.installed, "r2")
+    steps.plant(f"{step}=raise")
+    try:
+        with pytest.raises(steps.PlantedFaultError):
+            followed.follower.run()
+    finally:
+        steps.install(None)
+    whole = {before, after} if step == "follow.committed" else {before}
+    assert comes_back(settings, followed.directory, tmp_path / "1") == whole
+    follower = DatabaseFollower(settings, followed.follower._connection, followed.directory)
+    assert follower.run() is not None  # as the next process does
+    assert comes_back(settings, followed.directory, tmp_path / "2") == {before, after}
+    assert followed.pieces() == followed.named()
+    assert not list((settings.data_dir / FOLDER).glob("*.copy"))
+    engine.dispose()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("step", steps.FOLLOW_STEPS)
+def test_a_process_that_is_killed_is_started_again(
+    running: Installation, step: str, tmp_path: Path
+) -> None:
+    directory = tmp_path / "f"
+    assert run(backup, "follow", str(directory), "--once").exit_code == 0
+    before = ask(running, "r1")
+    command = [sys.executable, "-m", "lethe.cli.main", "backup", "follow", str(directory)]
+    done = subprocess.run([*command], env={**os.environ, "LETHE_FAULT": f"{step}=kill"})
+    assert done.returncode == -signal.SIGKILL
+    found = comes_back(running.settings, directory, tmp_path / "1")
+    assert found == ({before} if step == "follow.committed" else set())
+    again = run(backup, "follow", str(directory), "--once")
+    assert again.exit_code == 0, (again.output, again.exception)
+    assert comes_back(running.settings, directory, tmp_path / "2") == {before}
+    assert not list((running.settings.data_dir / FOLDER).glob("*.copy"))
+
+
+def test_nothing_is_removed_while_somebody_restores(
+    followed: Following, tmp_path: Path
+) -> None:
+    before = followed.pieces()
+    with as_backup(followed.directory, tmp_path):
+        ask(followed.installed, "r1")
+        followed.round()
+        assert before <= followed.pieces()
+        assert followed.follower.run() is None
+    assert followed.follower.run() is None
+    assert followed.pieces() == followed.named()
+
+
+def test_of_a_lost_machine_directory_keys_and_a_mirror_are_enough(
+    running: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, keys = tmp_path / "f", tmp_path / "k"
+    with following(running.settings, running.services.engine, directory, keys) as follower:
+        assert follower.run() is not None
+        before = ask(running, "r1")
+        assert follower.run() is not None
+        assert follower.run() is None
+        # A key that no commit goes with is copied too, and one that is gone is removed.
+        new_key = running.settings.keys_dir / "log.next.key"
+        new_key.write_text("made by a rotation")
+        assert follower.run() is not None
+        assert (keys / "log.next.key").read_text() == "made by a rotation"
+        new_key.unlink()
+        assert follower.run() is not None
+        with pytest.raises(BackupError, match="another process follows into"):
+            _refuse(running, tmp_path / "other", keys)
+    source = {path.name: path.read_bytes() for path in running.settings.keys_dir.iterdir()}
+    copied = {path.name: path.read_bytes() for path in keys.iterdir()}
+    assert copied.pop("follower.lock") == b""
+    assert copied == source
+    mirror(running, tmp_path / "m")
+    running.services.close()  # and everything is gone
+    new = running.settings.model_copy(
+        update={
+            "database_url": f"sqlite:///{tmp_path / 'new.db'}",
+            "data_dir": tmp_path / "new",
+        }
+    )
+    point_at(new, monkeypatch)
+    told = run(restore, str(directory), "--keys", str(keys))
+    assert told.exit_code == 0, (told.output, told.exception)
+    assert "run `lethe log recover` with every mirror" in told.output
+    assert not (new.keys_dir / "follower.lock").exists()
+    assert run(log, "recover", str(tmp_path / "m")).exit_code == 0
+    with install(new) as installed:
+        answer = installed.caller.http.get(f"/v1/requests/{before}").json()
+        assert answer["state"] == "received"
+        installed.check()
+
+
+def test_the_guard_that_is_copied_is_never_ahead_of_the_database(
+    followed: Following, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint is signed while the round copies the database, which then lacks it."""
+    settings = followed.installed.settings
+    copy = KeysCopy(settings.keys_dir, tmp_path / "k")
+    follower = DatabaseFollower(
+        settings, followed.follower._connection, followed.directory, copy
+    )
+    honest = follower._take_copy
+
+    def busy() -> None:
+        honest()
+        ask(followed.installed, "r1")
+
+    monkeypatch.setattr(follower, "_take_copy", busy)
+    done = follower.run()
+    assert done is not None
+    held = SigningGuard(tmp_path / "k" / GUARD).read().size
+    assert held <= done.state.size < SigningGuard(settings.keys_dir / GUARD).read().size
+
+
+def test_keys_are_copied_over_no_others(running: Installation, tmp_path: Path) -> None:
+    keys = running.settings.keys_dir
+    before = {path.name: path.read_bytes() for path in keys.iterdir()}
+    with pytest.raises(BackupError, match="the keys in use"):
+        _refuse(running, tmp_path / "f", keys)
+    shutil.copytree(keys, tmp_path / "another")
+    with pytest.raises(BackupError, match="has other files"):
+        _refuse(running, tmp_path / "f", tmp_path / "another")
+    assert before == {path.name: path.read_bytes() for path in keys.iterdir()}
+    inside = tmp_path / "f" / "keys"
+    told = run(backup, "follow", str(tmp_path / "f"), "--once", "--keys", str(inside))
+    assert told.exit_code == 2
+    assert "keys beside the data open it" in told.output
+
+
+def _refuse(running: Installation, directory: Path, keys: Path) -> None:
+    with following(running.settings, running.services.engine, directory, keys):
+        pass
+
+
+def test_a_piece_that_rotted_is_written_again(followed: Following, tmp_path: Path) -> None:
+    name = sorted(followed.pieces())[0]
+    _flip(followed.directory / PIECES / name)
+    file = next((followed.directory / "artifacts").iterdir())
+    _flip(file)
+    settings = followed.installed.settings
+    with pytest.raises(BackupError, match="not the file that was backed up"):
+        comes_back(settings, followed.directory, tmp_path / "1")
+    follower = DatabaseFollower(settings, followed.follower._connection, followed.directory)
+    assert follower.run() is not None
+    assert comes_back(settings, followed.directory, tmp_path / "2") == set()
+
+
+def _flip(path: Path) -> None:
+    body = path.read_bytes()
+    path.write_bytes(body[:-1] + bytes([body[-1] ^ 1]))
+
+
+def _piece_changed(directory: Path, state: dict[str, Any]) -> None:
+    _flip(directory / PIECES / state["pieces"][-1])
+
+
+def _piece_missing(directory: Path, state: dict[str, Any]) -> None:
+    (directory / PIECES / state["pieces"][0]).unlink()
+
+
+def _file_changed(directory: Path, state: dict[str, Any]) -> None:
+    _flip(directory / sorted(state["files"])[0])
+
+
+def _cut(directory: Path, state: dict[str, Any]) -> None:
+    state["pieces"] = state["pieces"][:1]
+
+
+def _not_a_database(directory: Path, state: dict[str, Any]) -> None:
+    body = bytes(range(256))
+    name = sha256(body).hexdigest()
+    (directory / PIECES / name).write_bytes(body)
+    state["pieces"] = [name]
+
+
+def _elsewhere(directory: Path, state: dict[str, Any]) -> None:
+    state["pieces"] = ["../manifest.json"]
+
+
+def _file_elsewhere(directory: Path, state: dict[str, Any]) -> None:
+    state["files"]["artifacts/../../x"] = "00" * 32
+
+
+def _wrong_types(directory: Path, state: dict[str, Any]) -> None:
+    state["files"] = ["artifacts/x"]
+
+
+def _no_time(directory: Path, state: dict[str, Any]) -> None:
+    state["at"] = 1e99
+
+
+def _another_log(directory: Path, state: dict[str, Any]) -> None:
+    state["size"] += 1
+
+
+def _another_schema(directory: Path, state: dict[str, Any]) -> None:
+    state["schema"] = "9999"
+
+
+@pytest.mark.parametrize(
+    ("plant", "words"),
+    [
+        (_piece_changed, "is missing or not the file that was backed up"),
+        (_piece_missing, "is missing or not the file that was backed up"),
+        (_file_changed, "is missing or not the file that was backed up"),
+        (_cut, "no database of this version"),
+        (_not_a_database, "no database of this version"),
+        (_elsewhere, "is damaged"),
+        (_file_elsewhere, "is damaged"),
+        (_wrong_types, "is damaged"),
+        (_no_time, "is damaged"),
+        (_another_log, "not those that its manifest counts"),
+        (_another_schema, "restore it with the version that wrote it"),
+    ],
+)
+def test_what_was_changed_is_refused(
+    followed: Following,
+    plant: Callable[[Path, dict[str, Any]], None],
+    words: str,
+    tmp_path: Path,
+) -> None:
+    path = followed.directory / "manifest.json"
+    state = json.loads(path.read_bytes())
+    plant(followed.directory, state)
+    path.write_text(json.dumps(state))
+    with pytest.raises(BackupError, match=words):
+        comes_back(followed.installed.settings, followed.directory, tmp_path / "new")
+    new = Settings(data_dir=tmp_path / "new" / "data")
+    assert not (new.data_dir / "artifacts").exists()
+    assert not list(new.data_dir.glob("restore-*"))
+
+
+def test_a_directory_is_of_one_follower_and_one_log(
+    followed: Following, tmp_path: Path
+) -> None:
+    settings, engine = followed.installed.settings, followed.installed.services.engine
+
+    def refused(directory: Path, words: str, settings: Settings = settings) -> None:
+        with (
+            pytest.raises(BackupError, match=words),
+            following(settings, engine, directory),
+        ):
+            pass
+
+    refused(followed.directory, "another process follows into")
+    write_backup(settings, engine, tmp_path / "b")
+    refused(tmp_path / "b", "a backup of one moment")
+    refused(settings.data_dir, "has other files")
+    other = settings.model_copy(update={"origin": "another.test/log"})
+    refused(followed.directory, f"follows the log {settings.origin}", other)
+    assert {path.name for path in tmp_path.glob("b/*")} == {
+        "artifacts", "database.jsonl", "manifest.json",
+    }  # fmt: skip
+
+
+def test_a_database_or_a_directory_that_went_away_is_no_idle_round(
+    followed: Following, tmp_path: Path
+) -> None:
+    followed.directory.rename(tmp_path / "unmounted")
+    with pytest.raises(BackupError, match="is gone: mount its disk"):
+        followed.follower.run()
+    (tmp_path / "unmounted").rename(followed.directory)
+    assert followed.follower.run() is None
+    ask(followed.installed, "r1")
+    (followed.directory / PIECES).rename(tmp_path / "pieces")
+    with pytest.raises(BackupError, match="No such file or directory: the state is"):
+        followed.follower.run()
+    (tmp_path / "pieces").rename(followed.directory / PIECES)
+    assert followed.follower.run() is not None
+    database = Path(str(followed.installed.services.engine.url.database))
+    database.rename(tmp_path / "old.db")
+    shutil.copyfile(tmp_path / "old.db", database)
+    with pytest.raises(BackupError, match="was exchanged"):
+        followed.follower.run()
+
+
+def test_a_log_that_was_set_back_replaces_nothing(followed: Following) -> None:
+    """The database in use was exchanged for an older one: what is there is better."""
+    before = (followed.directory / "manifest.json").read_bytes()
+    ask(followed.installed, "r1")
+    guard = SigningGuard(followed.installed.settings.keys_dir / GUARD)
+    held = guard.read()
+    with guard.path.open("ab") as file:
+        later = Checkpoint(held.origin, held.size + 7, bytes(32))
+        file.write(_format(later))
+    with pytest.raises(RolledBackError):
+        followed.follower.run()
+    assert (followed.directory / "manifest.json").read_bytes() == before
+
+
+def test_a_database_of_a_newer_lethe_is_not_followed(followed: Following) -> None:
+    with followed.installed.services.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    before = (followed.directory / "manifest.json").read_bytes()
+    with pytest.raises(SchemaError, match="was migrated"):
+        followed.follower.run()
+    assert (followed.directory / "manifest.json").read_bytes() == before
+
+
+def test_what_is_signed_while_a_backup_begins_is_no_fork(
+    running: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = storage.read_size
+
+    def busy(session: Session) -> int:
+        size = honest(session)
+        monkeypatch.setattr(storage, "read_size", honest)
+        ask(running, "r1")
+        return size
+
+    monkeypatch.setattr(storage, "read_size", busy)
+    made = write_backup(running.settings, running.services.engine, tmp_path / "b")
+    assert made.size < running.services.ledger.latest().size
+
+
+class EndedError(Exception):
+    """Ends a loop that has no end."""
+
+
+def test_rounds_follow_each_other_and_say_when(running: Installation, tmp_path: Path) -> None:
+    done: list[Round] = []
+
+    def told(one: Round) -> None:
+        done.append(one)
+        if len(done) == 2:
+            raise EndedError
+        ask(running, "r1")
+
+    with pytest.raises(EndedError):
+        follow(running.settings, running.services.engine, tmp_path / "f", 0.01, told)
+    first, second = done
+    assert second.state.size == first.state.size + 1
+    (beat,) = read_beats(running.settings)
+    assert beat.directory == str(tmp_path / "f")
+    begun = datetime.fromisoformat(first.state.at)
+    assert begun - timedelta(minutes=1) < datetime.fromisoformat(beat.at) <= begun
+
+
+def test_late_followers_are_counted(
+    running: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "FRESH_S", 0.0)
+
+    def measured() -> dict[str, Any]:
+        found = {one.name: one.samples for one in metrics.read(running.services)}
+        return {name: dict(found[name]) for name in found if "follower" in name}
+
+    assert measured() == {"lethe_follower_lag_seconds": {}, "lethe_followers_late": {(): 0}}
+    write_beat(running.settings, Beat("/a", "2100-01-01T00:00:00+00:00", 10))
+    assert measured()["lethe_followers_late"] == {(): 0}
+    write_beat(running.settings, Beat("/b", "2020-01-01T00:00:00+00:00", 10))
+    assert measured()["lethe_followers_late"] == {(): 1}
+    assert measured()["lethe_follower_lag_seconds"][()] > 1e8
+    for path in (running.settings.data_dir / FOLDER).glob("*.json"):
+        path.write_text("[")
+    assert measured()["lethe_followers_late"] == {(): 2}
