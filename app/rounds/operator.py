@@ -17,6 +17,7 @@ from app.problems import (
     RoundOpenError,
     RoundStepError,
 )
+from app.reconcile.received import changed_since_received
 from app.rounds.messages import plan_digest
 from app.rounds.steps import (
     FEW,
@@ -171,8 +172,11 @@ def _waiting(
     left_out = 0
     for job in session.exec(parked).all():
         request = session.get_one(ErasureRequest, job.request_id)
-        if request.state in HELD or unapproved(
-            services.ledger, session, model, [request], tx.now
+        ledger, asked = services.ledger, [request]
+        if (
+            request.state in HELD
+            or unapproved(ledger, session, model, asked, tx.now)
+            or changed_since_received(ledger, session, model, asked)
         ):
             continue
         scope = Scope.model_validate(request.scope)

@@ -40,6 +40,14 @@ MISSING = "an artifact's file is missing: restore the data directory from its ba
 BATCH = CHUNK  # files looked at by one call of `unlink_orphans` or `missing`
 
 
+def is_file_name(artifact_id: str) -> bool:
+    """Return whether an id can be the name of a file of the artifacts' directory.
+
+    Who writes the database chooses ids: another would name any file that the service can reach.
+    """
+    return artifact_id not in ("", ".", "..") and not {"/", "\0"} & set(artifact_id)
+
+
 class StagedArtifact:
     """A sealed file that is being written, and has no row yet. See `ArtifactStore.staged`."""
 
@@ -215,7 +223,7 @@ class ArtifactStore:
         """
         unlinked, owed = 0, _owed(engine)
         while owed:
-            for artifact_id in owed:
+            for artifact_id in filter(is_file_name, owed):
                 # Another process may remove it at the same time.
                 self._path(artifact_id).unlink(missing_ok=True)
             if self._directory.is_dir():
@@ -279,7 +287,11 @@ class ArtifactStore:
                 batch = session.exec(following).all()
             self._seen_up_to = batch[-1][0] if len(batch) == BATCH else ""
             self._lost |= {one for one, wrapped_key in batch if wrapped_key is not None}
-            absent = sorted(one for one in self._lost if not self._path(one).exists())
+            absent = sorted(
+                one
+                for one in self._lost
+                if not is_file_name(one) or not self._path(one).exists()
+            )
             # One of them may have been shredded, and its file removed, since it was read.
             self._lost = _sort(engine, absent)[0]
             return len(self._lost)
@@ -303,6 +315,8 @@ class ArtifactStore:
         return artifact, self._master.open(artifact.wrapped_key, place)
 
     def _path(self, artifact_id: str) -> Path:
+        if not is_file_name(artifact_id):
+            raise NotStoredError("no artifact has such an id: run `lethe log fsck`")
         return self._directory / artifact_id
 
 

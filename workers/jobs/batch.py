@@ -12,6 +12,7 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_request_event
 from app.ledger.transaction import Transaction
+from app.reconcile.received import changed_since_received
 from app.schemas.requests import Scope
 from app.service.queue import waiting_run
 from app.service.review import HELD
@@ -24,6 +25,7 @@ from workers.families import base as family
 from workers.jobs.leases.lease import JobContext, held_job
 from workers.jobs.leases.pace import PACE
 from workers.jobs.model.chain import BatchMember, owned_by_subject
+from workers.jobs.model.logged import OTHER_SCOPE, OtherRequestError
 from workers.jobs.releases import ask, dropped_subjects, park
 
 # Each draft names the commitments that the others removed: this bounds what they take.
@@ -42,6 +44,7 @@ def collect(job: JobContext) -> list[BatchMember]:
 
     Raises:
         RefusedError: An earlier request erased all that the leased one asks for.
+        OtherRequestError: The row of the leased one asks for something else than was received.
         LeaseLostError: Another worker holds the job now.
     """
     settings = job.services.settings
@@ -73,10 +76,15 @@ def _take(tx: Transaction, leased: JobContext, alone: bool) -> list[BatchMember]
         run = [head] if alone else waiting_run(session, head)[: _most(leased)]
     requests = {job.id: job.request_id for job in run if job.request_id is not None}
     claims = claimed_by(session, lease.model_id, list(requests.values()))
-    read_by_id(session, ErasureRequest, list(requests.values()))
+    asked = read_by_id(session, ErasureRequest, list(requests.values()))
+    changed = changed_since_received(leased.services.ledger, session, leased.model, asked)
+    if head.request_id in changed:
+        raise OtherRequestError(OTHER_SCOPE)
     members: list[BatchMember] = []
     taken: set[str] = set()
     for job in run:
+        if job.request_id in changed:
+            break  # at its turn it is said why
         member = _member(session, lease.model_id, job, claims, taken)
         if member is None:
             if job.id == head.id:

@@ -6,10 +6,11 @@ It never sees the method; what it must know of the destroyed comes from the seal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlmodel import Session, select
+from sqlmodel import Session, col, select
 
 from app.reconcile.judgement import is_judged
 from app.reconcile.model_events import request_events, requests_events
+from app.reconcile.received import is_as_received
 from app.schemas.requests import Scope
 from app.service.context import Services
 from app.service.scope import owners
@@ -29,12 +30,14 @@ from models import (
     RequestEvent,
     Subject,
 )
-from models.database.session import read_by_id
+from models.database.session import chunks, read_by_id
 from workers.jobs import draft
 from workers.jobs.draft import Draft, OtherDraftError
 from workers.jobs.leases.lease import queued_behind
 from workers.jobs.model import versions
 from workers.judge.base import Probe, PurgeClaim, Report, RetainedSetClaim, UpdateClaim
+
+ELSE = "the request is about something else than what was received"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,8 @@ def load(
 
     Raises:
         OtherDraftError: The log has another execution of its request, or none, or a judgement
-            of this one already: chance passes what it refuted, if it is asked often enough.
+            of this one already: chance passes what it refuted, if it is asked often enough. Or
+            it received another scope than the one that would be judged.
     """
     request = session.get_one(ErasureRequest, job.request_id)
     if leaves is None:
@@ -98,6 +102,9 @@ def load(
     plan = draft.load_executed(services, session, job, events)
     if is_judged([leaf.event or "" for _, leaf in leaves]):
         raise OtherDraftError("the log has a judgement of this execution already")
+    model = session.get_one(Model, job.model_id)
+    if not is_as_received(request, model, events):
+        raise OtherDraftError(ELSE)
     numbers = plan.before_number, plan.number
     if first is not None and (first.before.number, first.after.number) == numbers:
         before, after = first.before, first.after
@@ -110,7 +117,7 @@ def load(
         attempt=job.attempt,
         request=request,
         plan=plan,
-        model=session.get_one(Model, job.model_id),
+        model=model,
         before=before,
         after=after,
     )
@@ -219,14 +226,21 @@ def purge_claims(
 
 
 def _probe_owner(session: Session, case: ExecutedJob) -> list[Probe]:
-    """Return a probe for each stored block of the client or subject that was to go."""
+    """Return a probe for each stored block of the client or subject that was to go.
+
+    And one for the records: of a masked model there are no blocks.
+    """
     assert case.model.id is not None
     scope = Scope.model_validate(case.request.scope)
     probes = []
-    for subject in owners(session, case.model.id, scope):
+    found = owners(session, case.model.id, scope)
+    for subject in found:
         block = session.get(FeatureBlock, subject.id)
         digest = draft.sha256_hex(bytes(block.ciphertext)) if block is not None else ""
         probes.append(Probe("owner-block", digest, block is not None))
+    for chunk in chunks([subject.id for subject in found]):
+        held = select(Record.id).where(col(Record.subject_id).in_(chunk)).limit(1)
+        probes.append(Probe("owner-records", "", session.exec(held).first() is not None))
     return probes
 
 

@@ -28,7 +28,7 @@ from workers.jobs.leases.leased import leased, pass_on
 from workers.jobs.leases.pace import PACE
 from workers.jobs.model import held_out, versions
 from workers.jobs.model.chain import BatchMember, Chain
-from workers.jobs.model.logged import OtherModelError, as_registered
+from workers.jobs.model.logged import OtherModelError, OtherRequestError, as_registered
 from workers.jobs.model.retained_set import open_tree
 from workers.jobs.releases import AnswerError, dropped_subjects
 from workers.jobs.seconds import timed, with_seconds
@@ -60,7 +60,8 @@ def run(services: Services, job_id: str, turn: Turn | None = None) -> None:
         except publish.UnapprovedError as refusal:
             endings.hold_back(job, refusal.requests)
         except RefusedError as refusal:
-            if lease.kind == "erase" and isinstance(refusal, OtherModelError):
+            changed = isinstance(refusal, OtherModelError | OtherRequestError)
+            if lease.kind == "erase" and changed:
                 endings.hold(job, str(refusal))
             elif lease.kind == "erase" and lease.attempt > 1:
                 endings.give_up(job, str(refusal))
@@ -101,6 +102,7 @@ def erase(job: JobContext) -> None:
     Raises:
         RefusedError: The method declined; nothing was changed.
         OtherModelError: The row was changed meanwhile; nothing was changed besides.
+        OtherRequestError: The request's row was; nothing was changed besides.
         LeaseLostError: Another worker holds the job now.
     """
     services, lease = job.services, job.lease

@@ -14,6 +14,7 @@ from sqlmodel import Session, col, select
 from app.reconcile.escalation import escalation_problem
 from app.reconcile.judgement import EXECUTED, Event, contradiction, opened
 from app.reconcile.logged_versions import versions_of
+from app.reconcile.received import is_as_received
 from app.schemas.requests import Scope
 from app.service.context import Services
 from app.vault.errors import NotStoredError, ShreddedError
@@ -37,7 +38,7 @@ from models import (
 from models.database.session import chunks, read_by_id
 from workers.errors import RefusedError
 from workers.jobs import draft
-from workers.jobs.case import read_stored
+from workers.jobs.case import ELSE, read_stored
 from workers.jobs.draft import Draft
 from workers.jobs.leases.lease import JobContext
 from workers.jobs.model import versions
@@ -190,11 +191,10 @@ def _passed(
 def _check_received(request: ErasureRequest, model: Model, events: Sequence[Event]) -> None:
     if not events or events[0].event != RECEIVED:
         raise NotJudgedError("the log has no open request of this reference")
-    received = events[0].payload
     if events[0].index != request.log_index:
         raise NotJudgedError("the request points at another entry than the one it has")
-    if (received["model"], received["scope"]) != (model.ref, request.scope):
-        raise NotJudgedError("the request is about something else than what was received")
+    if not is_as_received(request, model, events):
+        raise NotJudgedError(ELSE)
 
 
 def _check_evidence(evidence: Evidence, removal: Mapping[str, Any], plan: Draft) -> None:

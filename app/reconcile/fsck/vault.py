@@ -13,7 +13,7 @@ from app.reconcile.fsck.run import sealed_rows
 from app.reconcile.fsck.state import Verified
 from app.reconcile.people import check_people
 from app.reconcile.retention import ended_refs
-from app.vault.artifacts import GRACE, ArtifactStore
+from app.vault.artifacts import GRACE, ArtifactStore, is_file_name
 from app.vault.master import MasterKey
 from app.vault.model_key import open_tombstone_key, record_tag
 from lethe.certificates.evidence import parse_evidence
@@ -31,6 +31,7 @@ from models.database.session import reading
 
 FETCH = 500  # rows, or records of a file, looked for at once
 FILE = "a stored file is missing or was altered: restore the data directory from its backup"
+ELSEWHERE = "a row of artifacts names no file of their directory: nothing of Lethe's wrote it"
 NO_STONE = "an erased record has no tombstone: it could come back unnoticed"
 STORED = "an erased record is stored again"
 
@@ -67,10 +68,16 @@ def _check_files(
     report: FsckReport,
     held: Verified | None,
 ) -> None:
+    named = select(Artifact.id).execution_options(yield_per=FETCH)
+    for artifact_id in session.exec(named):
+        if not is_file_name(artifact_id):
+            report.add("file", ELSEWHERE)
     query = select(Artifact.id).where(col(Artifact.wrapped_key).is_not(None))
     if held is not None:  # a transaction may have been open then
         query = query.where(col(Artifact.created_at) >= held.at - GRACE)
     for artifact_id in session.exec(query.execution_options(yield_per=FETCH)):
+        if not is_file_name(artifact_id):
+            continue  # it was said above
         try:
             artifacts.get(session, artifact_id)
         except LetheError:

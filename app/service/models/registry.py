@@ -13,7 +13,7 @@ from app.problems import (
     UnknownModelError,
 )
 from app.reconcile.deleted import GONE, require_present
-from app.reconcile.logged_versions import logged_leaf
+from app.reconcile.logged_versions import logged_leaf, versions_of
 from app.schemas.base import Page
 from app.schemas.models import (
     Extractor,
@@ -172,14 +172,24 @@ def sign_version(services: Services, ref: str, number: int | Literal["current"])
     """
     with services.reading() as session:
         row = version(services, session, ref, number)
-        logged_leaf(services.ledger, find(session, ref), row)
-        if row.withdrawn_at is not None:
+        model = find(session, ref)
+        logged_leaf(services.ledger, model, row)
+        if row.withdrawn_at is not None or _is_withdrawn(services, model, row.number):
             raise ShreddedError(
                 "this version was withdrawn: the service vouches for it no more"
             )
         name, digest = f"{ref}@{row.number}", row.head_digest
     issuer, keyid, _ = signing_issuer(services.settings, services.ledger)
     return sign_model(name, digest, issuer=issuer, issuer_keyid=keyid)
+
+
+def _is_withdrawn(services: Services, model: Model, number: int) -> bool:
+    """Return whether the log has a version after this one that withdrew all before it.
+
+    Each does that no contribution made: an erasure, a refit or a mend.
+    """
+    later = versions_of(services.ledger, model)[number:]
+    return any("added" not in leaf.digests for _, leaf in later)
 
 
 def manifest(services: Services, signed: SignedBy, ref: str) -> ManifestView:

@@ -14,6 +14,8 @@ from sqlalchemy import delete, event, text
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
+from app.reconcile.findings import FsckReport
+from app.reconcile.fsck.vault import ELSEWHERE, fsck_vault
 from app.vault import artifacts
 from app.vault.artifacts import BATCH, ArtifactStore
 from app.vault.errors import NotStoredError, SealError, ShreddedError
@@ -233,6 +235,33 @@ def _add_row(session: Session, artifact_id: str, wrapped_key: bytes | None) -> N
     session.add(
         Artifact(id=artifact_id, kind="head", digest="", size=0, wrapped_key=wrapped_key)
     )
+
+
+@pytest.mark.parametrize("name", ["../keys/log.key", "absolute", "..", "."])
+def test_a_row_that_names_a_file_elsewhere_removes_nothing(
+    engine: Engine, store: ArtifactStore, data_dir: Path, name: str
+) -> None:
+    """Who writes the database chooses ids, and every file of the service is in reach of one."""
+    kept, elsewhere = put(engine, store), data_dir / "keys" / "log.key"
+    elsewhere.parent.mkdir(exist_ok=True)
+    elsewhere.write_bytes(b"key")
+    planted = str(elsewhere) if name == "absolute" else name
+    with Session(engine) as session:
+        _add_row(session, planted, wrapped_key=None)
+        session.commit()
+    assert sweep(engine, store) == 1
+    assert sweep(engine, store) == 0, "it would be looked at for ever"
+    assert elsewhere.read_bytes() == b"key"
+    with Session(engine) as session:
+        session.get_one(Artifact, planted).wrapped_key = b"key"
+        session.commit()
+    assert store.missing(engine) == 1
+    report = FsckReport()
+    fsck_vault(engine, store, MasterKey(bytes(range(32))), report)
+    assert [(one.check, one.detail) for one in report.findings if one.detail == ELSEWHERE] == [
+        ("file", ELSEWHERE)
+    ]
+    assert get(engine, store, kept) == DATA
 
 
 def test_an_erasure_unlinks_what_it_shredded_and_looks_at_nothing_else(

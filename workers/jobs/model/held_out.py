@@ -9,20 +9,22 @@ from dataclasses import dataclass, field
 from math import fsum
 from typing import TYPE_CHECKING, Any
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session
 
 from app.ledger.transaction import Transaction
+from app.reconcile.received import changed_since_received
 from app.schemas.requests import Scope
 from app.service.context import Services
 from app.service.models import held_out
 from app.service.models.held_out import HeldOutRows
 from lethe.errors import LetheError
 from models import ErasureRequest, Model, ModelVersion
-from models.database.session import chunks
+from models.database.session import read_by_id
 from workers.errors import MissingLibraryError, ModelError
 from workers.families import base as family
 from workers.jobs.leases.lease import JobContext
 from workers.jobs.model.chain import BatchMember
+from workers.jobs.model.logged import OTHER_SCOPE, OtherRequestError
 
 if TYPE_CHECKING:  # a worker starts without it
     from numpy.typing import NDArray
@@ -62,11 +64,12 @@ def measure(job: JobContext, file: bytes, members: Sequence[BatchMember] = ()) -
 
     Raises:
         HeldOutChangedError: The rows are not stored as they were logged.
+        OtherRequestError: A request's row is not about what the log received.
     """
     services = job.services
     with services.reading() as session:
         before = held_out.stored(services, session, job.model)
-        owners = [] if before is None else _owners(session, members)
+        owners = [] if before is None else _owners(job, session, members)
     if before is None:
         return VersionFigure()
     by: dict[str, str] = {}
@@ -216,13 +219,15 @@ def _r2(predicted: "NDArray[Any]", labels: "NDArray[Any]") -> float:
     return 1 - fsum(((labels - predicted) ** 2).tolist()) / spread
 
 
-def _owners(session: Session, members: Sequence[BatchMember]) -> list[tuple[str, Scope]]:
-    """Return the requests for all of a client or subject, with their scopes."""
-    found = []
-    for chunk in chunks([member.request_id for member in members]):
-        query = select(ErasureRequest).where(col(ErasureRequest.id).in_(chunk))
-        for request in session.exec(query):
-            scope = Scope.model_validate(request.scope)
-            if scope.records is None:
-                found.append((request.id, scope))
-    return found
+def _owners(
+    job: JobContext, session: Session, members: Sequence[BatchMember]
+) -> list[tuple[str, Scope]]:
+    """Return the requests for all of a client or subject, with their scopes.
+
+    Raises OtherRequestError where a row is not about what the log received.
+    """
+    requests = read_by_id(session, ErasureRequest, [one.request_id for one in members])
+    if changed_since_received(job.services.ledger, session, job.model, requests):
+        raise OtherRequestError(OTHER_SCOPE)
+    scopes = ((one.id, Scope.model_validate(one.scope)) for one in requests)
+    return [(request_id, scope) for request_id, scope in scopes if scope.records is None]

@@ -28,6 +28,16 @@ RENAMED = (
 )
 
 
+OTHER_SCOPE = (
+    "nothing was erased: the stored scope of the request is not the one that the log has as "
+    "received; restore its row of the table erasure_requests from a backup"
+)
+
+
+class OtherRequestError(RefusedError):
+    """A request's row is not about what the log received. Nothing is done in its name."""
+
+
 class OtherModelError(RefusedError):
     """A model's row is not the one that was registered. No result of its job is its fault."""
 

@@ -7,14 +7,22 @@ import pytest
 from sqlalchemy import text
 from sqlmodel import Session, select
 
+from app.rounds import operator
 from app.rounds.opening import CHANGED
 from lethe.client.errors import ProblemError
 from models import Model, Round
 from tests.installation import Installation
 from tests.workers.jobs.changed_rows import changing, config_of, member, set_config
+from tests.workers.jobs.test_swapped_scope import Writer
 from tests.workers.secure_sum.client.federation import Masked
 from tests.workers.secure_sum.client.test_failures import started, version
-from tests.workers.secure_sum.client.test_masked_model import FOUR, erase_records, head, state
+from tests.workers.secure_sum.client.test_masked_model import (
+    FOUR,
+    erase,
+    erase_records,
+    head,
+    state,
+)
 from workers.jobs.model import logged as logged_model
 
 THREE = FOUR[:3]
@@ -120,6 +128,43 @@ def test_nothing_is_summed_of_members_that_were_changed(
     assert version(learned) == before
     assert state(installation, request_id) == "awaiting-round"
     installation.check()
+
+
+def test_no_round_releases_by_the_scope_of_another_request(learned: Masked) -> None:
+    """c2's rows would go in the name of a request for c3, whose scope is put back after it."""
+    installation = learned.installation
+    request = erase(installation, {"level": "client", "client": "c3"})
+    other = erase(installation, {"level": "client", "client": "c2"})
+    writer = Writer(installation, request, other)
+    writer.swap()
+    learned.round(*THREE, add=False)
+    writer.put_back()
+    assert (state(installation, request), state(installation, other)) == (
+        "awaiting-round",
+        "certified",
+    )
+    installation.check()
+
+
+@pytest.mark.full
+def test_records_that_a_round_left_behind_fail_its_judgement(
+    learned: Masked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where nobody compared the scope: the records of whom it names are still there."""
+    installation = learned.installation
+    request = erase(installation, {"level": "client", "client": "c3"})
+    other = erase(installation, {"level": "client", "client": "c2"})
+    writer = Writer(installation, request, other)
+    writer.swap()
+    monkeypatch.setattr(operator, "changed_since_received", lambda *_: set())
+    round_id, joining = started(learned, *THREE)
+    learned.take(joining)
+    writer.put_back()
+    installation.drain()
+    assert learned.view(round_id)["state"] == "done"
+    assert state(installation, request) == "failed"
+    told = installation.caller.http.get(f"/v1/requests/{request}").json()
+    assert "purge" in told["reason"]
 
 
 @pytest.mark.parametrize("when", ["accepted", "execute.leased", "execute.computed"])

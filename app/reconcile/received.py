@@ -1,0 +1,52 @@
+"""Whether the rows of requests ask for what the log received.
+
+Whoever writes the database can give a request the sealed scope of another for a while, and put
+its own back before anybody compares. So the object that a scope is read from is the one that is
+compared: a row that is read again may be another one.
+"""
+
+from collections.abc import Sequence
+
+from sqlmodel import Session
+
+from app.ledger.sequencer import Ledger
+from app.reconcile.judgement import RECEIVED, Event, opened
+from app.reconcile.model_events import requests_events
+from lethe.log.entries import CommitmentError, EntryError, Leaf
+from models import ErasureRequest, Model, RequestEvent
+from models.database.session import read_by_id
+
+
+def is_as_received(request: ErasureRequest, model: Model, events: Sequence[Event]) -> bool:
+    """Return whether a request is about the model and scope that its first event received."""
+    if not events or events[0].event != RECEIVED or events[0].index != request.log_index:
+        return False
+    received = events[0].payload
+    return (received["model"], received["scope"]) == (model.ref, request.scope)
+
+
+def changed_since_received(
+    ledger: Ledger, session: Session, model: Model, requests: Sequence[ErasureRequest]
+) -> set[str]:
+    """Return the ids of those of a model's open requests whose rows are not as received.
+
+    Raises what `requests_events` raises.
+    """
+    leaves = requests_events(ledger, [one.ref for one in requests])
+    first = [index for own in leaves.values() for index, _ in own[:1]]
+    read_by_id(session, RequestEvent, first)  # at once: the session keeps them
+    return {
+        one.id
+        for one in requests
+        if not is_as_received(one, model, _received(session, one, leaves[one.ref]))
+    }
+
+
+def _received(
+    session: Session, request: ErasureRequest, leaves: Sequence[tuple[int, Leaf]]
+) -> list[Event]:
+    """Return a request's first event, none where what is stored does not open it."""
+    try:
+        return opened(session, request, leaves[:1])
+    except (CommitmentError, EntryError):
+        return []
