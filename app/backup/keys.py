@@ -6,11 +6,13 @@ files of a round and some of the one before. A restore with copied keys asks a m
 signed since in any case.
 """
 
+from contextlib import suppress
 from pathlib import Path
 
 from app.backup.archive import BackupError
 from app.ledger.startup import GUARD
 from app.vault.journal import FILE as JOURNAL
+from app.vault.root import FILE as ROOT
 from lethe.files import PARTIAL, sync_directory, write_durably
 
 MARK = "follower.lock"  # of a directory that `lethe backup follow` may write to
@@ -55,14 +57,19 @@ class KeysCopy:
 
     def finish(self) -> None:
         """Bring the copy up to the keys, after the snapshot of a round."""
-        names = [path.name for path in self._files()]
-        for name in names:
-            if name not in (GUARD, JOURNAL):
-                self._write(name, (self._source / name).read_bytes())
+        # At the end of a rotation the new master key is in its place before root.sealed is for
+        # that alone: what is read, and what a crash leaves of the copy, is opened by its key.
+        found: dict[str, bytes] = {}
+        for path in sorted(self._files(), key=lambda path: (path.name != ROOT, path.name)):
+            if path.name not in (GUARD, JOURNAL):
+                with suppress(FileNotFoundError):  # a rotation has removed it meanwhile
+                    found[path.name] = path.read_bytes()
+        for name in sorted(found, key=lambda name: (name == ROOT, name)):
+            self._write(name, found[name])
         self._write(GUARD, self._guard)
         self._write(JOURNAL, (self._source / JOURNAL).read_bytes())
         for path in self._target.iterdir():
-            if path.name not in (*names, MARK):
+            if path.name not in (*found, GUARD, JOURNAL, MARK):
                 path.unlink()
         sync_directory(self._target)
 

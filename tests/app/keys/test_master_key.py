@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from app.backup import archive
 from app.backup.check import fsck_installation
+from app.backup.keys import KeysCopy
 from app.cli.backup import backup, restore
 from app.cli.migrate import migrate
 from app.cli.service_key import service_key
@@ -333,6 +334,64 @@ def test_keys_that_are_copied_while_a_rotation_ends_open(
     assert set(copied) == {FILE, ROOT}
     assert len(read_roots(settings.keys_dir)) == 1  # it has ended
     assert open_root(read_key(tmp_path / "k" / FILE), read_roots(tmp_path / "k")) is not None
+
+
+def test_keys_that_are_followed_while_a_rotation_ends_open(
+    ready: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rotation ends between the two reads."""
+    settings, copy, honest = ready.settings, _followed(ready, tmp_path), Path.read_bytes
+    ended: list[str] = []
+
+    def interrupted(path: Path) -> bytes:
+        data = honest(path)
+        if path.parent == settings.keys_dir and path.name in (FILE, ROOT) and not ended:
+            ended.append(path.name)
+            revoke_master(settings, ready.services.ledger, "superseded")
+        return data
+
+    monkeypatch.setattr(Path, "read_bytes", interrupted)
+    copy.finish()
+    assert ended
+    assert _opens(tmp_path / "k")
+    copy.finish()
+    assert _opens(tmp_path / "k")
+    assert len(read_roots(tmp_path / "k")) == 1
+
+
+@pytest.mark.parametrize("name", [FILE, ROOT])
+def test_keys_open_after_a_crash_of_the_follower(
+    ready: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A rotation has ended, and of the round that copies that only a part is written."""
+    copy = _followed(ready, tmp_path)
+    revoke_master(ready.settings, ready.services.ledger, "superseded")
+    write = copy._write
+
+    def crash(written: str, data: bytes) -> None:
+        if written == name:
+            raise OSError(5, "the disk of the copy went away")
+        write(written, data)
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="went away"):
+        patch.setattr(copy, "_write", crash)
+        copy.finish()
+    assert _opens(tmp_path / "k")
+    copy.finish()
+    assert _opens(tmp_path / "k")
+
+
+def _followed(ready: Installation, tmp_path: Path) -> KeysCopy:
+    """Return a copy of the keys of a rotation that has not ended."""
+    copy = KeysCopy(ready.settings.keys_dir, tmp_path / "k")
+    rotate_master(ready.settings, ready.services.ledger)
+    copy.begin()
+    copy.finish()
+    return copy
+
+
+def _opens(keys: Path) -> bool:
+    return open_root(read_key(keys / FILE), read_roots(keys)) is not None
 
 
 def test_an_installation_from_before_the_root_secret_keeps_its_tags(
