@@ -373,10 +373,11 @@ def test_keys_open_after_a_crash_of_the_follower(
             raise OSError(5, "the disk of the copy went away")
         write(written, data)
 
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="went away"):
-        patch.setattr(copy, "_write", crash)
+    monkeypatch.setattr(copy, "_write", crash)
+    with pytest.raises(OSError, match="went away"):
         copy.finish()
     assert _opens(tmp_path / "k")
+    monkeypatch.setattr(copy, "_write", write)
     copy.finish()
     assert _opens(tmp_path / "k")
 
