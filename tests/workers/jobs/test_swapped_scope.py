@@ -148,6 +148,7 @@ def test_held_out_rows_leave_by_the_scope_that_was_received(
     assert len(HeldOutRows.read(installation_file(installation, kept.id)).records) == HELD
 
 
+@pytest.mark.full
 def test_a_request_that_would_go_together_waits_for_its_own_turn(ready: Installation) -> None:
     first = str(ready.caller.erase_records("r2").json()["id"])
     request, writer = asked(ready)

@@ -20,10 +20,11 @@ from models.database.session import chunks
 from models.person import LEARNED
 from workers.errors import RefusedError
 from workers.families.masked.transcript import SealedTranscript
-from workers.families.ridge.state import load_state, ridge_config
+from workers.families.ridge.state import digest_of, load_state, ridge_config
 from workers.jobs.leases.lease import JobContext
 from workers.jobs.model import versions
 from workers.jobs.model.chain import BatchMember
+from workers.jobs.model.logged import require_rows
 from workers.methods.ridge.base import RidgeConfig, RidgeState
 from workers.methods.ridge.statistics.gram import RidgeStatistics
 from workers.methods.ridge.statistics.message import Message, check_message
@@ -71,12 +72,14 @@ def load_case(job: JobContext, session: Session) -> RoundCase:
 
     Raises:
         RefusedError: The key of a member is not as it was registered, or the members are not
-            those that the round was opened with.
+            those that the round was opened with, or the sums not those of the version before.
     """
     services, lease, model = job.services, job.lease, job.model
     row = session.exec(select(Round).where(Round.job_id == lease.job_id)).one()
     before = versions.current(session, model)
     state = load_state(services, session, before) if before else None
+    if state is not None:  # a table may name that of another model
+        require_rows(before, digest_of(state, ridge_config(model)))
     sent = members(session, row.id)
     messages = [
         services.artifacts.get(session, artifact)

@@ -41,6 +41,7 @@ from workers.families.network.training import (
 from workers.families.network.wording import EMPIRICAL
 from workers.jobs.leases.lease import JobContext
 from workers.jobs.model.chain import BatchMember, owned_by_subject
+from workers.jobs.model.logged import require_rows
 from workers.jobs.update import ParsedUpload, Update, UpdateResult, split
 from workers.methods.network.base import UnlearningCase
 from workers.methods.network.endings import WITHOUT_A_MODEL
@@ -74,6 +75,7 @@ def learn(
     with services.reading() as session:
         rows = holdings(assemble(services, session, lease.model_id, blocks), config)
         salted = salts(session, lease.model_id)
+    require_rows(before, data_of(rows, salted, set(upload.records)))
     salted |= zip(upload.records, split(fresh), strict=True)
     result = retrained(job, config, rows, salted)
     return replace(result, repeated=repeat(job, config, rows, result))

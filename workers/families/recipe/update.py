@@ -26,6 +26,7 @@ from workers.families.recipe.rows import (
 from workers.jobs.draft import sha256_hex
 from workers.jobs.leases.lease import JobContext
 from workers.jobs.model.chain import BatchMember
+from workers.jobs.model.logged import require_rows
 from workers.jobs.update import Encoded, ParsedUpload, Update, UpdateResult, split
 from workers.training.recipes import process
 from workers.training.recipes.fit import FitRows
@@ -77,17 +78,23 @@ def learn(
     upload: ParsedUpload,
     fresh: NDArray[np.uint8],
 ) -> UpdateResult:
-    """Fit on the stored rows and the upload. Raises RefusedError, as `Fitting` does."""
+    """Fit on the stored rows and the upload.
+
+    Raises RefusedError, as `Fitting` does, and if the stored rows are not those of `before`.
+    """
     services, model = job.services, job.model
     new = [one for one in upload.blocks.values() if isinstance(one, TableBlock)]
     with services.reading() as session:
-        blocks = [*stored(services, session, job.lease.model_id).values(), *new]
+        held = list(stored(services, session, job.lease.model_id).values())
         salts = salts_of(session, job.lease.model_id)
+    digests = all_digests(held, salts)
+    require_rows(before, digest_of_rows(digests.values()))
     salts |= zip(upload.records, split(fresh), strict=True)
-    rows = table(blocks, salts, model)
+    digests |= all_digests(new, salts)
+    rows = table([*held, *new], salts, model)
     run = fitting.first if before is None else fitting.fit
     file = run(model, rows, limits(services))
-    return fitting.result(model, file, all_digests(blocks, salts))
+    return fitting.result(model, file, digests)
 
 
 def forget(fitting: Fitting, job: JobContext, members: Sequence[BatchMember]) -> Update:

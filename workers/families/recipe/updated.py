@@ -33,6 +33,7 @@ from workers.jobs.case import ExecutedJob, Judges
 from workers.jobs.draft import Draft
 from workers.jobs.leases.lease import JobContext
 from workers.jobs.model.chain import BatchMember
+from workers.jobs.model.logged import require_rows
 from workers.jobs.update import Encoded, ParsedUpload, Update, UpdateResult, split
 from workers.judge.base import Report
 from workers.judge.refitted import EXACT
@@ -137,6 +138,7 @@ class UpdatedFamily(RecipeFamily, Generic[State]):
             known = salts_of(session, job.lease.model_id)
         known |= zip(upload.records, split(salts), strict=True)
         digests = all_digests(blocks, known)
+        require_rows(before, digest_of_rows(digests.values()))
         state = None if before is None else self._opened(job, before, blocks, digests)
         if state is None or not self.serves(model, state, [*blocks, *new]):
             state = self.fitted(model, [*blocks, *new])

@@ -66,10 +66,13 @@ def encode(state: RidgeState, config: RidgeConfig) -> Encoded:
     return Encoded(
         head=encode_head(state.head, config),
         state=encode_state(state),
-        statistics=statistics_digest(
-            state.statistics, config.exponents, config.bits, config.penalty
-        ),
+        statistics=digest_of(state, config),
     )
+
+
+def digest_of(state: RidgeState, config: RidgeConfig) -> str:
+    """Return the digest of a state's statistics, as the log has that of each version."""
+    return statistics_digest(state.statistics, config.exponents, config.bits, config.penalty)
 
 
 def load_state(services: Services, session: Session, version: ModelVersion) -> RidgeState:

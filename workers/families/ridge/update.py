@@ -22,6 +22,7 @@ from workers.families.ridge.rows import RowDigest, owners, row_digests, stored_d
 from workers.families.ridge.uploads import ParsedRidgeUpload, parse_upload
 from workers.jobs.leases.lease import JobContext
 from workers.jobs.model.chain import BatchMember, owned_by_subject
+from workers.jobs.model.logged import require_rows
 from workers.jobs.update import ParsedUpload, Update, UpdateResult, as_digests
 from workers.methods.ridge.base import Outcome, RidgeConfig
 from workers.methods.ridge.statistics.message import Batch, Message
@@ -40,12 +41,17 @@ def learn(
     upload: ParsedUpload,
     salts: NDArray[np.uint8],
 ) -> UpdateResult:
-    """Add an upload to the statistics. Raises RefusedError if no rows have them."""
+    """Add an upload to the statistics.
+
+    Raises RefusedError if no rows have them, or if the state is not that of `before`.
+    """
     services, model = job.services, job.model
     config = ridge_state.ridge_config(model)
     method = ridge_state.method_of(model, model.method)
     with services.reading() as session:
         state = ridge_state.load_state(services, session, before) if before else None
+    if state is not None:  # a table may name that of another model
+        require_rows(before, ridge_state.digest_of(state, config))
     assert isinstance(upload, ParsedRidgeUpload)
     outcome = method.learn(config, state, upload.batch)
     if model.config["data"] != "rows" and outcome.state.attested == 0:

@@ -28,6 +28,11 @@ RENAMED = (
 )
 
 
+OTHER_ROWS = (
+    "nothing was learned: the rows or sums that are stored of the model are not those of its "
+    "version; restore its rows of feature_blocks, subjects, records and model_versions from a "
+    "backup"
+)
 OTHER_SCOPE = (
     "nothing was erased: the stored scope of the request is not the one that the log has as "
     "received; restore its row of the table erasure_requests from a backup"
@@ -92,6 +97,19 @@ def as_registered(ledger: Ledger, session: Session, model_id: int) -> Model:
         if [index for index, _ in logged] != [current.log_index]:
             raise OtherModelError(RENAMED)
     return model
+
+
+def require_rows(version: ModelVersion | None, digest: str) -> None:
+    """Return if stored rows or sums, by the digest of all of them, are those of a version.
+
+    A block from before an erasure opens again with its old key. Without this, the next
+    contribution would learn the erased row once more, and the log would have it as learned.
+    The version's own row is compared with the log where its retained set is read.
+
+    Raises OtherModelError: They are others.
+    """
+    if version is not None and version.statistics_digest != digest:
+        raise OtherModelError(OTHER_ROWS)
 
 
 class NotLoggedError(RefusedError):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import text
@@ -10,7 +11,7 @@ from sqlmodel import Session, select
 from app.rounds import operator
 from app.rounds.opening import CHANGED
 from lethe.client.errors import ProblemError
-from models import Model, Round
+from models import Model, ModelVersion, Round
 from tests.installation import Installation
 from tests.workers.jobs.changed_rows import changing, config_of, member, set_config
 from tests.workers.jobs.test_swapped_scope import Writer
@@ -23,6 +24,7 @@ from tests.workers.secure_sum.client.test_masked_model import (
     head,
     state,
 )
+from workers.artifacts import decode_state, encode_state
 from workers.jobs.model import logged as logged_model
 
 THREE = FOUR[:3]
@@ -165,6 +167,23 @@ def test_records_that_a_round_left_behind_fail_its_judgement(
     assert state(installation, request) == "failed"
     told = installation.caller.http.get(f"/v1/requests/{request}").json()
     assert "purge" in told["reason"]
+
+
+@pytest.mark.full
+def test_no_sum_is_added_to_those_of_another_model(learned: Masked) -> None:
+    """Its state is one that the service sealed; nobody judges what a round adds."""
+    services = learned.installation.services
+    before = version(learned)
+    with Session(services.engine) as session:
+        row = session.exec(select(ModelVersion)).one()
+        own = decode_state(services.artifacts.get(session, row.state_id))
+        sums = replace(own.statistics, moment=own.statistics.moment + 1)
+        planted = encode_state(replace(own, statistics=sums))
+        row.state_id = services.artifacts.put(session, "state", planted).id
+        session.commit()
+    shown = learned.view(learned.round("c0", "c1", "c2", "c4"))
+    assert (shown["state"], shown["reason"]) == ("failed", logged_model.OTHER_ROWS)
+    assert version(learned) == before
 
 
 @pytest.mark.parametrize("when", ["accepted", "execute.leased", "execute.computed"])

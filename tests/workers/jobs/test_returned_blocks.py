@@ -1,0 +1,132 @@
+"""Who puts a block from before an erasure back has none of its rows learned once more.
+
+A copy of the database has the block and its wrapped key; no record is put back beside it, so
+nothing of the tables that a start or fsck compares is another one. Nor are the sums of another
+model learned onto.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import text
+from sqlmodel import Session, select
+
+from lethe.signing.keys import generate_key
+from models import Contribution
+from tests import small, small_network
+from tests.installation import Installation
+from tests.small import pack
+from tests.workers.jobs import networks, test_recipe_family, test_sums_family
+from tests.workers.jobs.test_refuted_groups import fits_here
+from workers.jobs.model.logged import OTHER_ROWS
+
+__all__ = ["fits_here"]  # a fixture
+
+KEPT = "wrapped_key, key_generation, shredded_at, client, subject"
+COPY = [
+    "CREATE TABLE kept_blocks AS SELECT * FROM feature_blocks",
+    "CREATE TABLE kept_subjects AS SELECT * FROM subjects",
+]
+PUT_BACK = [
+    "DELETE FROM feature_blocks",
+    "INSERT INTO feature_blocks SELECT * FROM kept_blocks",
+    f"UPDATE subjects SET ({KEPT}) = (SELECT {KEPT} FROM kept_subjects k WHERE k.id = "
+    "subjects.id)",
+]
+
+
+@pytest.fixture
+def database_url(sqlite_url: str) -> str:
+    """One kind of database: the rows are read by the same calls on both."""
+    return sqlite_url
+
+
+def write(installation: Installation, statements: list[str]) -> None:
+    with installation.services.engine.begin() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+
+
+def part(arrays: dict[str, Any], own: slice) -> dict[str, Any]:
+    return {name: array[own] for name, array in arrays.items()}
+
+
+def recipe(installation: Installation) -> tuple[str, dict[str, Any]]:
+    arrays = test_recipe_family.rows()
+    test_recipe_family.register(installation, arrays=part(arrays, slice(60)))
+    return test_recipe_family.MODEL, part(arrays, slice(60, None))
+
+
+def sums(installation: Installation) -> tuple[str, dict[str, Any]]:
+    arrays = test_sums_family.rows()
+    test_sums_family.register(installation, part(arrays, slice(40)))
+    return test_sums_family.MODEL, part(arrays, slice(40, None))
+
+
+def network(installation: Installation) -> tuple[str, dict[str, Any]]:
+    networks.register(installation)
+    return small_network.MODEL, small_network.rows(seed=1, count=16, first=120)
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        recipe,
+        pytest.param(sums, marks=pytest.mark.full),
+        pytest.param(network, marks=[pytest.mark.full, pytest.mark.trains]),
+    ],
+)
+def test_a_contribution_learns_no_row_that_was_erased(
+    installation: Installation,
+    begin: Callable[[Installation], tuple[str, dict[str, Any]]],
+) -> None:
+    model, more = begin(installation)
+    write(installation, COPY)
+    scope = {"level": "sample", "records": ["r1"]}
+    fields = {"model": model} | ({"method": "retrain"} if begin is network else {})
+    request = installation.caller.erase(scope, fields=fields).json()["id"]
+    installation.drain()
+    assert networks.request(installation, request).state == "certified"
+    assert len(networks.versions(installation)) == 2
+    write(installation, PUT_BACK)
+    more["clients"] = np.full(len(more["labels"]), "c3")
+    feeder = replace(installation.caller, keyid="feeder", key=generate_key("ed25519"))
+    assert feeder.register_key(role="client", client="c3").status_code == 201
+    path, kind = f"/v1/models/{model}/contributions", "application/x-npz"
+    assert feeder.signed("POST", path, pack(more), content_type=kind).status_code == 202
+    installation.drain()
+    assert len(networks.versions(installation)) == 2
+    with Session(installation.services.engine) as session:
+        last = session.exec(select(Contribution).where(Contribution.keyid == "feeder")).one()
+    assert (last.state, last.failure) == ("failed", OTHER_ROWS)
+
+
+def test_a_contribution_is_added_to_no_sums_of_another_model(
+    installation: Installation,
+) -> None:
+    installation.ready()
+    assert (
+        installation.caller.register_model(small.rows(seed=4), ref="other").status_code == 201
+    )
+    installation.drain()
+    write(
+        installation,
+        [
+            "UPDATE model_versions SET state_id = (SELECT v.state_id FROM model_versions v JOIN "
+            "models m ON m.id = v.model_id WHERE m.ref = 'other') WHERE model_id = "
+            "(SELECT id FROM models WHERE ref = 'small')"
+        ],
+    )
+    feeder = replace(installation.caller, keyid="feeder", key=generate_key("ed25519"))
+    assert feeder.register_key(role="client", client="c3").status_code == 201
+    more = small.rows(seed=9, count=3, first=100)
+    more["clients"] = np.full(3, "c3")
+    path, kind = f"/v1/models/{small.MODEL}/contributions", "application/x-npz"
+    assert feeder.signed("POST", path, pack(more), content_type=kind).status_code == 202
+    installation.drain()
+    with Session(installation.services.engine) as session:
+        last = session.exec(select(Contribution).where(Contribution.keyid == "feeder")).one()
+    assert (last.state, last.failure) == ("failed", OTHER_ROWS)
