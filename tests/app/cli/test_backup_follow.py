@@ -522,8 +522,17 @@ class EndedError(Exception):
     """Ends a loop that has no end."""
 
 
-def test_rounds_follow_each_other_and_say_when(running: Installation, tmp_path: Path) -> None:
+def test_rounds_follow_each_other_and_say_when(
+    running: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done: list[Round] = []
+    idle = iter(range(1000))  # rounds that see nothing
+
+    def noted(settings: Settings, beat: Beat) -> None:
+        assert next(idle, None) is not None, "what was committed is not seen"
+        write_beat(settings, beat)
+
+    monkeypatch.setattr("app.backup.follower.write_beat", noted)
 
     def told(one: Round) -> None:
         done.append(one)
