@@ -9,10 +9,12 @@ the guard is copied before the database, which then has all that it says was sig
 erasure journal after it.
 """
 
+import errno
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+import stat
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import file_digest
@@ -90,7 +92,8 @@ def write_backup(
     source = settings.data_dir / ARTIFACTS
     (directory / ARTIFACTS).mkdir(mode=0o700)
     for path in sorted(source.iterdir()) if source.is_dir() else ():
-        if not path.name.startswith(PARTIAL) and _copy(path, directory / ARTIFACTS / path.name):
+        target = directory / ARTIFACTS / path.name
+        if not path.name.startswith(PARTIAL) and _copy(path, target, open_artifact):
             names.append(f"{ARTIFACTS}/{path.name}")
     sync_directory(directory / ARTIFACTS)
     if keys is not None:
@@ -197,10 +200,33 @@ def create(path: Path) -> Iterator[BinaryIO]:
         os.fsync(file.fileno())
 
 
-def _copy(source: Path, target: Path) -> bool:
-    """Copy a file durably; False if it is gone, as a shredded artifact's is."""
+def open_artifact(path: Path) -> BinaryIO:
+    """Open a file of `artifacts/`.
+
+    Raises FileNotFoundError: It is gone, as a shredded one is, or it is no plain file. Who
+    writes that directory alone could link to a key, which a backup without keys would have, or
+    leave a pipe, at which it would wait for ever.
+    """
     try:
-        opened = source.open("rb")
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # a link, a socket
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    return os.fdopen(descriptor, "rb")
+
+
+def _open_key(path: Path) -> BinaryIO:
+    return path.open("rb")  # links too: secrets are often mounted as such
+
+
+def _copy(source: Path, target: Path, opens: Callable[[Path], BinaryIO] = _open_key) -> bool:
+    """Copy a file durably; False if it is gone."""
+    try:
+        opened = opens(source)
     except FileNotFoundError:
         return False
     with opened, create(target) as file:

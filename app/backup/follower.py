@@ -23,7 +23,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import DBAPIError
 from sqlmodel import Session
 
-from app.backup.archive import ARTIFACTS, MANIFEST, BackupError, digest_of
+from app.backup.archive import ARTIFACTS, MANIFEST, BackupError, digest_of, open_artifact
 from app.backup.beats import Beat, scratch_of, write_beat
 from app.backup.keys import KeysCopy, Signature
 from app.backup.pieces import (
@@ -329,7 +329,7 @@ def _intact(directory: Path, files: dict[str, str]) -> dict[str, str]:
 def _copy(source: Path, target: Path) -> str | None:
     """Copy a file durably and return its digest; None if it is gone, as a shredded one is."""
     try:
-        opened = source.open("rb")
+        opened = open_artifact(source)
     except FileNotFoundError:
         return None
     with opened, open_durably(target) as file:

@@ -18,11 +18,12 @@ from models.database.session import read_by_id
 
 
 def is_as_received(request: ErasureRequest, model: Model, events: Sequence[Event]) -> bool:
-    """Return whether a request is about the model and scope that its first event received."""
+    """Return whether a request has the model, scope and method that the log received."""
     if not events or events[0].event != RECEIVED or events[0].index != request.log_index:
         return False
     received = events[0].payload
-    return (received["model"], received["scope"]) == (model.ref, request.scope)
+    stored = {"model": model.ref, "scope": request.scope, "method": request.method}
+    return all(received.get(name) == value for name, value in stored.items())
 
 
 def changed_since_received(

@@ -350,12 +350,13 @@ def _sort(engine: Engine, names: list[str]) -> tuple[set[str], set[str]]:
 
 def _names_in(directory: Path) -> Iterator[str]:
     with os.scandir(directory) as entries:  # closed with the generator, at whichever name
-        yield from (entry.name for entry in entries)
+        # A folder is nobody's artifact, and cannot be unlinked: it would end every sweep.
+        yield from (entry.name for entry in entries if not entry.is_dir(follow_symlinks=False))
 
 
 def _modified(path: Path) -> float:
     try:
-        return path.stat().st_mtime
+        return path.lstat().st_mtime
     except FileNotFoundError:
         return float("inf")
 

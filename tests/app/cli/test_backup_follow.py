@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -315,6 +316,25 @@ def test_the_guard_that_is_copied_is_never_ahead_of_the_database(
     assert done is not None
     held = SigningGuard(tmp_path / "k" / GUARD).read().size
     assert held <= done.state.size < SigningGuard(settings.keys_dir / GUARD).read().size
+
+
+def test_what_is_no_file_among_the_artifacts_brings_no_key_along(
+    running: Installation, tmp_path: Path
+) -> None:
+    """Who writes that directory alone plants a link to a key, a pipe, a socket and a folder."""
+    settings = running.settings
+    artifacts = settings.data_dir / "artifacts"
+    honest = {path.name for path in artifacts.iterdir()}
+    (artifacts / "key").symlink_to(settings.keys_dir / "master.key")
+    os.mkfifo(artifacts / "pipe")
+    (artifacts / "folder").mkdir()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.path.relpath(artifacts / "socket"))
+    assert run(backup, "new", str(tmp_path / "b")).exit_code == 0
+    assert run(backup, "follow", str(tmp_path / "f"), "--once").exit_code == 0
+    for directory in (tmp_path / "b", tmp_path / "f"):
+        assert {path.name for path in (directory / "artifacts").iterdir()} == honest
+    running.services.artifacts.unlink_orphans(running.services.engine, timedelta(seconds=-60))
 
 
 def test_keys_are_copied_over_no_others(running: Installation, tmp_path: Path) -> None:

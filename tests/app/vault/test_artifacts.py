@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from sqlalchemy import delete, event, text
@@ -231,6 +232,12 @@ def test_a_transaction_of_many_shredded_artifacts(
     assert names(data_dir) == {kept}
 
 
+@pytest.fixture
+def short_directory() -> Iterator[str]:
+    with TemporaryDirectory(dir="/tmp") as made:
+        yield made
+
+
 def _add_row(session: Session, artifact_id: str, wrapped_key: bytes | None) -> None:
     session.add(
         Artifact(id=artifact_id, kind="head", digest="", size=0, wrapped_key=wrapped_key)
@@ -239,13 +246,20 @@ def _add_row(session: Session, artifact_id: str, wrapped_key: bytes | None) -> N
 
 @pytest.mark.parametrize("name", ["../keys/log.key", "absolute", "..", "."])
 def test_a_row_that_names_a_file_elsewhere_removes_nothing(
-    engine: Engine, store: ArtifactStore, data_dir: Path, name: str
+    request: pytest.FixtureRequest,
+    engine: Engine,
+    store: ArtifactStore,
+    data_dir: Path,
+    name: str,
 ) -> None:
     """Who writes the database chooses ids, and every file of the service is in reach of one."""
     kept, elsewhere = put(engine, store), data_dir / "keys" / "log.key"
+    planted = name
+    if name == "absolute":  # no longer than an id can be
+        elsewhere = Path(request.getfixturevalue("short_directory")) / "log.key"
+        planted = str(elsewhere)
     elsewhere.parent.mkdir(exist_ok=True)
     elsewhere.write_bytes(b"key")
-    planted = str(elsewhere) if name == "absolute" else name
     with Session(engine) as session:
         _add_row(session, planted, wrapped_key=None)
         session.commit()
@@ -396,6 +410,15 @@ def test_an_orphan_is_removed_once_it_was_seen_for_an_hour(
         removed.append(sum(store.unlink_orphans(engine) for _ in range(2)))
     assert removed == [0, 0, 0, 1]
     assert not orphan.exists()
+
+
+def test_a_folder_among_them_ends_no_sweep(
+    engine: Engine, store: ArtifactStore, data_dir: Path
+) -> None:
+    (data_dir / "artifacts" / "folder").mkdir(parents=True)
+    (data_dir / "artifacts" / "orphan").write_bytes(b"x")
+    assert store.unlink_orphans(engine, timedelta(seconds=-60)) == 1
+    assert names(data_dir) == {"folder"}
 
 
 def test_each_look_for_orphans_is_bounded_and_together_they_see_every_file(

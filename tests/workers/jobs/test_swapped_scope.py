@@ -114,6 +114,26 @@ def test_nothing_is_erased_by_the_scope_of_another(
     ready.check()
 
 
+def test_nothing_is_erased_by_another_method(ready: Installation) -> None:
+    request = str(
+        ready.caller.erase_records("r2", fields={"method": "ridge-exact"}).json()["id"]
+    )
+    change = text("UPDATE erasure_requests SET method = :method WHERE id = :request")
+
+    def run_by(method: str) -> None:
+        with ready.services.engine.begin() as connection:
+            connection.execute(change, {"method": method, "request": request})
+
+    run_by("ridge-woodbury")
+    ready.drain()
+    quarantined(ready, request, OTHER_SCOPE)
+    run_by("ridge-exact")
+    assert decide(ready, request, "retry") == 200
+    ready.drain()
+    assert state(ready, request) == "certified"
+    ready.check()
+
+
 def test_what_was_erased_by_another_scope_is_not_judged_by_it(
     ready: Installation, monkeypatch: Patch
 ) -> None:

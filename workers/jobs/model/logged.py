@@ -34,8 +34,8 @@ OTHER_ROWS = (
     "backup"
 )
 OTHER_SCOPE = (
-    "nothing was erased: the stored scope of the request is not the one that the log has as "
-    "received; restore its row of the table erasure_requests from a backup"
+    "nothing was erased: the stored scope or method of the request is not the one that the log "
+    "has as received; restore its row of the table erasure_requests from a backup"
 )
 
 
