@@ -32,6 +32,7 @@ from models import (
 )
 
 FETCH = 1000  # rows in memory at once
+QUARANTINED, RELEASED = "model.quarantined", "model.released"
 
 
 def check_models(session: Session, report: FsckReport, first: int) -> None:
@@ -53,6 +54,7 @@ def check_models(session: Session, report: FsckReport, first: int) -> None:
         _check_registration(session, model, report)
         if check_deletion(session, model, report):
             continue
+        _check_quarantine(session, model, report)
         if first == 0 or _has_entry(session, model, first):
             _check_versions(session, model, report)
             _check_records(session, model, report)
@@ -101,6 +103,22 @@ def _check_registration(session: Session, model: Model, report: FsckReport) -> N
     if digest != stored_digest(model):
         detail = "the configuration of a model is not the one that it was registered with"
         report.add("model", detail, index)
+
+
+def _check_quarantine(session: Session, model: Model, report: FsckReport) -> None:
+    """A model is out of service if, and only if, the log has it so last.
+
+    Nothing is certified on one that was put back by hand, but rows would be learned.
+    """
+    last = (
+        select(LogEntry.event, LogEntry.index)
+        .where(LogEntry.kind == MODEL_EVENT, LogEntry.ref == model.ref)
+        .where(col(LogEntry.event).in_((QUARANTINED, RELEASED)))
+        .order_by(col(LogEntry.index).desc())
+    )
+    event, index = session.exec(last.limit(1)).first() or (None, None)
+    if (event == QUARANTINED) != (model.state == "quarantined"):
+        report.add("model", "the tables and the log disagree on a quarantine", index)
 
 
 def _check_versions(session: Session, model: Model, report: FsckReport) -> None:

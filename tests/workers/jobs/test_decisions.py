@@ -3,6 +3,7 @@
 import pytest
 from sqlmodel import Session, col, select
 
+from app.reconcile.fsck.run import fsck
 from models import Artifact, LogEntry, Model, RequestEvent
 from tests.installation import Installation
 from tests.small import MODEL
@@ -131,3 +132,15 @@ def test_only_an_operator_decides_and_only_on_what_waits(
     other = ready.caller.erase_records("r2")
     assert other.status_code == 409  # the model is out of service
     assert decide(ready, "no-such-request", "retry") == 404
+
+
+def test_a_quarantine_that_was_ended_by_hand_is_found(ready: Installation, spent: str) -> None:
+    def told() -> list[str]:
+        return [one.detail for one in fsck(ready.services.ledger).findings]
+
+    assert state(ready, spent) == "needs-decision"
+    assert told() == []
+    with Session(ready.services.engine) as session:
+        session.exec(select(Model)).one().state = "ready"
+        session.commit()
+    assert told() == ["the tables and the log disagree on a quarantine"]

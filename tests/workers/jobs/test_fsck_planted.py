@@ -127,6 +127,7 @@ PLANTED: dict[str, tuple[list[str], list[str]]] = {
     ),
     "a model's extractor": (["update models set extractor = '{}'"], ["model"]),
     "a model's method": (["update models set method = 'ridge-sketched'"], ["model"]),
+    "a model out of service": (["update models set state = 'quarantined'"], ["model"]),
     "a model at an older version": (
         ["update models set current_version = current_version - 1"],
         ["head", "record", "version"],
