@@ -319,7 +319,7 @@ def test_the_guard_that_is_copied_is_never_ahead_of_the_database(
 
 
 def test_what_is_no_file_among_the_artifacts_brings_no_key_along(
-    running: Installation, tmp_path: Path
+    running: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who writes that directory alone plants a link to a key, a pipe, a socket and a folder."""
     settings = running.settings
@@ -328,8 +328,9 @@ def test_what_is_no_file_among_the_artifacts_brings_no_key_along(
     (artifacts / "key").symlink_to(settings.keys_dir / "master.key")
     os.mkfifo(artifacts / "pipe")
     (artifacts / "folder").mkdir()
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(os.path.relpath(artifacts / "socket"))
+    with socket.socket(socket.AF_UNIX) as listener, monkeypatch.context() as patch:
+        patch.chdir(artifacts)  # a socket's path is short
+        listener.bind("socket")
     assert run(backup, "new", str(tmp_path / "b")).exit_code == 0
     assert run(backup, "follow", str(tmp_path / "f"), "--once").exit_code == 0
     for directory in (tmp_path / "b", tmp_path / "f"):

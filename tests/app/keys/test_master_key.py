@@ -5,6 +5,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -321,8 +322,8 @@ def test_keys_that_are_copied_while_a_rotation_ends_open(
     settings, copy, copied = ready.settings, archive._copy, list[str]()
     rotate_master(settings, ready.services.ledger)
 
-    def interrupted(source: Path, target: Path) -> bool:
-        done = copy(source, target)
+    def interrupted(source: Path, target: Path, *opens: Any) -> bool:
+        done = copy(source, target, *opens)
         copied.extend({source.name} & {FILE, ROOT})
         if copied and source.name == copied[0]:
             revoke_master(settings, ready.services.ledger, "superseded")
