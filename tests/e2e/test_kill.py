@@ -57,7 +57,8 @@ BOTH = [
 
 
 def test_every_step_is_killed_at() -> None:
-    others = {*steps.NETWORK_STEPS, *steps.RETENTION_STEPS}  # tests/app/purge has the latter
+    # tests/app/purge has those of retention, tests/app/cli/test_backup_follow.py a follower's.
+    others = {*steps.NETWORK_STEPS, *steps.RETENTION_STEPS, *steps.FOLLOW_STEPS}
     assert {*API_STEPS, *WORKER_STEPS, *others} == set(steps.STEPS)
 
 
