@@ -75,7 +75,7 @@ def sealed_for(roots: tuple[SealedRoot, ...], keyid: str) -> SealedRoot:
         if one.keyid == keyid:
             return one
     raise MasterKeyError(
-        f"root.sealed has not the master key {keyid}, which the log has as the one in use: "
+        f"root.sealed lacks the master key {keyid}, which the log names as the one in use: "
         "restore the newest backup of the keys directory"
     )
 
