@@ -84,6 +84,8 @@ class SigningGuard:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        # The line that was parsed last: each transaction reads it, mostly unchanged.
+        self._parsed: tuple[bytes, Checkpoint] | None = None
 
     def read(self) -> Checkpoint:
         """Return the last signed checkpoint.
@@ -179,8 +181,11 @@ class SigningGuard:
         tail = os.pread(descriptor, size - start, start)
         complete = tail[: tail.rfind(b"\n") + 1]
         line = complete[complete.rfind(b"\n", 0, -1) + 1 :]
+        end = start + len(complete)
+        if (parsed := self._parsed) is not None and parsed[0] == line:
+            return parsed[1], end
         try:
-            return _parse(line), start + len(complete)
+            found = _parse(line)
         except (
             canonical.NotCanonicalError,
             CheckpointError,
@@ -191,6 +196,8 @@ class SigningGuard:
             raise GuardDamagedError(
                 f"{self.path} is damaged: restore the keys directory from its backup"
             ) from None
+        self._parsed = line, found
+        return found, end
 
 
 def _lock(descriptor: int, how: int, wait_s: float) -> None:

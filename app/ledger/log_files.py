@@ -5,6 +5,7 @@ log.next.key        signs too, once announced  log.next.vkey   there from then o
 log.previous.vkeys  public halves of the keys that signed before, a line each
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -33,6 +34,8 @@ class SignerFiles:
 
     def __init__(self, settings: Settings, cosigner: Cosigner | None) -> None:
         self._settings = settings
+        # Asked for several times in each transaction: paths are joined once.
+        self._paths = [str(settings.keys_dir / name) for name in (LOG_KEY, NEXT_VKEY, PREVIOUS)]
         self._seen = self._stamp()
         self._loaded = load_signers(settings, cosigner)
 
@@ -50,9 +53,9 @@ class SignerFiles:
 
     def _stamp(self) -> list[tuple[int, int] | None]:
         found: list[tuple[int, int] | None] = []
-        for name in (LOG_KEY, NEXT_VKEY, PREVIOUS):
+        for path in self._paths:
             try:
-                stat = (self._settings.keys_dir / name).stat()
+                stat = os.stat(path)
             except FileNotFoundError:
                 found.append(None)
             else:
