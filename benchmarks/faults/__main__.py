@@ -1,6 +1,6 @@
 """Inject faults and count what was lost, doubled, stuck or damaged.
 
-    python -m benchmarks.faults [--quick] [--json FILE]
+    python -m benchmarks.faults [--quick] [--part K/N] [--json FILE]
 
 The file has at least `injected`, `lost`, `duplicated`, `stuck` and `fsck_failures`. Exits with
 1 unless the last four are 0. docs/benchmarks/faults.md explains the figures.
@@ -8,12 +8,14 @@ The file has at least `injected`, `lost`, `duplicated`, `stuck` and `fsck_failur
 
 import argparse
 import json
+import math
 import sys
 import time
 from pathlib import Path
 
 from benchmarks.faults import processes
 from benchmarks.faults.campaign import KINDS, Campaign, beginnings, run
+from benchmarks.faults.schedule import Part, every
 
 # Faults on SQLite, on PostgreSQL, and in real processes.
 QUICK, WHOLE = (190, 30, 10), (1800, 300, 60)
@@ -31,9 +33,17 @@ def main() -> None:
         metavar=("SQLITE", "POSTGRESQL", "PROCESSES"),
         help="how many of each, in place of --quick",
     )
+    parser.add_argument(
+        "--part",
+        type=_part,
+        default=(1, 1),
+        metavar="K/N",
+        help="every N-th fault only, from the K-th on: the N parts together are the whole",
+    )
     arguments = parser.parse_args()
     numbers = arguments.faults or (QUICK if arguments.quick else WHOLE)
-    report = measure(*numbers)
+    _, parts = arguments.part
+    report = measure(*(math.ceil(number / parts) for number in numbers), part=arguments.part)
     for name, value in report.items():
         if not isinstance(value, list | dict):
             print(f"{name:20} {value:>8}")
@@ -42,24 +52,33 @@ def main() -> None:
     sys.exit(any(report[kind] for kind in KINDS))
 
 
-def measure(sqlite: int, postgresql: int, real: int) -> dict[str, object]:
-    """Return the report of so many faults of each kind."""
+def _part(text: str) -> Part:
+    number, _, parts = text.partition("/")
+    if not 1 <= int(number) <= int(parts):
+        raise argparse.ArgumentTypeError("not K/N with 1 <= K <= N")
+    return int(number), int(parts)
+
+
+def measure(
+    sqlite: int, postgresql: int, real: int, *, part: Part = (1, 1)
+) -> dict[str, object]:
+    """Return the report of so many faults of each kind, of one part of the schedules."""
     campaign = Campaign()
     kinds = ["sqlite"] + ["postgresql"] * (postgresql > 0)
     with beginnings(*kinds) as (made, place):
         for beginning, number in zip(made, (sqlite, postgresql), strict=False):
             print(f"{number} faults on {beginning.database_url.partition(':')[0]}", flush=True)
-            run(campaign, beginning, number, place, said=_say)
+            run(campaign, beginning, number, place, part=part, said=_say)
         if real:
             print(f"{real} faults in real processes", flush=True)
-            _in_processes(campaign, real, place)
+            _in_processes(campaign, real, place, part)
     return campaign.report()
 
 
-def _in_processes(campaign: Campaign, most: int, place: Path) -> None:
+def _in_processes(campaign: Campaign, most: int, place: Path, part: Part) -> None:
     begun, struck = time.monotonic(), 0
     with processes.fitted(place) as fit:
-        for which, case in processes.cases():
+        for which, case in every(processes.cases(), part):
             if struck >= most:
                 break
             outcome = processes.run_case(fit, which, case, place)

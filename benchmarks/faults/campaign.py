@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy.engine import make_url
 
 from benchmarks.faults.case import Beginning, Break, Outcome, calls_of, run_case
-from benchmarks.faults.schedule import places, schedule
+from benchmarks.faults.schedule import Part, every, places, schedule
 from benchmarks.faults.workloads import WORKLOADS
 from benchmarks.service.servers import created_database
 from lethe.signing.keys import private_pem
@@ -87,6 +87,7 @@ def run(
     most: int,
     place: Path,
     *,
+    part: Part = (1, 1),
     names: tuple[str, ...] = tuple(WORKLOADS),
     broken: Break | None = None,
     said: Any = print,
@@ -97,12 +98,12 @@ def run(
     for name in names:
         calls[name], lines = calls_of(WORKLOADS[name], beginning, place)
         campaign.lines |= set(lines)
-    cases = schedule(calls)
+    cases = every(schedule(calls), part)
     struck = 0
     assert threading.active_count() == 1, "a fork would copy what other threads hold"
     with ProcessPoolExecutor(AT_ONCE, mp_context=get_context("fork")) as pool:
-        while struck < most and (part := list(islice(cases, min(50, most - struck)))):
-            waiting = [pool.submit(run_case, case, beginning, place, broken) for case in part]
+        while struck < most and (some := list(islice(cases, min(50, most - struck)))):
+            waiting = [pool.submit(run_case, case, beginning, place, broken) for case in some]
             for one in as_completed(waiting):
                 outcome = one.result()
                 campaign.add(outcome)

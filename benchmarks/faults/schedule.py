@@ -1,8 +1,10 @@
 """Which faults are injected: each site in each way first, then later calls of each site."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from benchmarks.faults.case import Case
 from benchmarks.faults.layer import MODES, ROOT, Fault
@@ -12,7 +14,17 @@ Calls = Mapping[str, Mapping[str, int]]  # of each workload, how often each site
 BESIDE = ("commit", "rename", "write")
 PAIRED = ("killed", "persisted", "failed", "frozen")
 LATER = 6  # calls of one site that are struck one after the other
+Part = tuple[int, int]  # (k, n): every n-th case, from the k-th on; counted from 1
 ALONE = ("withdraw",)  # workloads that a second process would end otherwise
+
+
+T = TypeVar("T")
+
+
+def every(cases: Iterable[T], part: Part) -> Iterator[T]:
+    """Yield one part of the cases; the n parts of them have each case once."""
+    number, parts = part
+    return islice(cases, number - 1, None, parts)
 
 
 def schedule(calls: Calls) -> Iterator[Case]:

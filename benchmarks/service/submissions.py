@@ -1,6 +1,6 @@
 """Accepted submissions a second, beside a bare insert on the same database in the same run.
 
-Contenders take turns, so that a slow minute of the machine slows both.
+Contenders take turns, and a ratio is of one turn: a slow minute of the machine slows both.
 """
 
 import os
@@ -10,6 +10,8 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from statistics import median
 
@@ -21,6 +23,7 @@ from tests.servers import free_port, postgres_server, redis_server
 CONNECTIONS = 8
 MANY = 32  # connections: the log's lock is taken and synced once for more of them
 MODEL = "load"
+LETHE, BARE = "lethe", "bare"  # contenders
 
 
 def measure(folder: Path, requests: int, rounds: int) -> dict[str, float | list[float]]:
@@ -28,37 +31,54 @@ def measure(folder: Path, requests: int, rounds: int) -> dict[str, float | list[
     with postgres_server(durable=True) as server, redis_server() as broker:
         databases = [created_database(server, name) for name in ("lethe_load", "lethe_bare")]
         environment = {"LETHE_DATABASE_URL": databases[0], "LETHE_BROKER_URL": broker}
-        found, turns = _measure(
+        postgres = _measure(
             folder / "postgres", environment, databases[1], requests, rounds, (1, 2)
         )
     bare = f"sqlite:///{folder / 'bare.sqlite'}"
-    sqlite, sqlite_turns = _measure(folder / "sqlite", {}, bare, requests, rounds, (1,))
-    better = max(found["bare_1"], found["bare_2"])
-    many = max(found["bare_1_many"], found["bare_2_many"])
+    sqlite = _measure(folder / "sqlite", {}, bare, requests, rounds, (1,))
+    found: dict[str, float | list[float]] = {}
+    for count in (1, 2):
+        suffix = "" if count == 1 else f"_{count}"
+        for connections, named in ((CONNECTIONS, ""), (MANY, f"_{MANY}_connections")):
+            lethe, bare_rate = (
+                median(postgres.rates[name, count, connections]) for name in (LETHE, BARE)
+            )
+            found[f"submissions_per_second_postgres{suffix}{named}"] = lethe
+            found[f"bare_per_second_postgres{suffix}{named}"] = bare_rate
+            ratios = postgres.ratios(count, connections)
+            found[f"submission_ratio_postgres_{count}{named}"] = median(ratios)
+            found[f"submission_ratio_postgres_{count}{named}_rounds"] = ratios
+    ratios = sqlite.ratios(1, CONNECTIONS)
     return {
-        "submissions_per_second_postgres": found["lethe_1"],
-        "submissions_per_second_postgres_2": found["lethe_2"],
-        "bare_per_second_postgres": found["bare_1"],
-        "bare_per_second_postgres_2": found["bare_2"],
-        "submission_ratio_postgres_1": found["lethe_1"] / better,
-        "submission_ratio_postgres_1_rounds": turns[1],
-        "submission_ratio_postgres_2": found["lethe_2"] / better,
-        "submission_ratio_postgres_2_rounds": turns[2],
-        "submissions_per_second_postgres_32_connections": found["lethe_1_many"],
-        "submissions_per_second_postgres_2_32_connections": found["lethe_2_many"],
-        "bare_per_second_postgres_32_connections": found["bare_1_many"],
-        "bare_per_second_postgres_2_32_connections": found["bare_2_many"],
-        "submission_ratio_postgres_1_32_connections": found["lethe_1_many"] / many,
-        "submission_ratio_postgres_2_32_connections": found["lethe_2_many"] / many,
-        "submission_p99_ms": found["p99_ms"],
-        "submission_idle_ms": found["idle_ms"],
-        "submissions_per_second_sqlite": sqlite["lethe_1"],
-        "bare_per_second_sqlite": sqlite["bare_1"],
-        "submission_ratio_sqlite": sqlite["lethe_1"] / sqlite["bare_1"],
-        "submission_ratio_sqlite_rounds": sqlite_turns[1],
-        "submission_p99_ms_sqlite": sqlite["p99_ms"],
-        "submission_idle_ms_sqlite": sqlite["idle_ms"],
+        **found,
+        "submission_p99_ms": postgres.p99_ms,
+        "submission_idle_ms": postgres.idle_ms,
+        "submissions_per_second_sqlite": median(sqlite.rates[LETHE, 1, CONNECTIONS]),
+        "bare_per_second_sqlite": median(sqlite.rates[BARE, 1, CONNECTIONS]),
+        "submission_ratio_sqlite": median(ratios),
+        "submission_ratio_sqlite_rounds": ratios,
+        "submission_p99_ms_sqlite": sqlite.p99_ms,
+        "submission_idle_ms_sqlite": sqlite.idle_ms,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class _Turns:
+    """Rates a second in each turn, by contender, API processes and connections."""
+
+    rates: dict[tuple[str, int, int], list[float]]
+    p99_ms: float
+    idle_ms: float
+
+    def ratios(self, count: int, connections: int) -> list[float]:
+        """Return Lethe's rate to the best of the bare ones, turn by turn."""
+        bare = [
+            rates
+            for (name, _, over), rates in self.rates.items()
+            if (name, over) == (BARE, connections)
+        ]
+        lethe = self.rates[LETHE, count, connections]
+        return [rate / max(turn) for rate, *turn in zip(lethe, *bare, strict=True)]
 
 
 def _measure(
@@ -68,41 +88,26 @@ def _measure(
     requests: int,
     rounds: int,
     processes: tuple[int, ...],
-) -> tuple[dict[str, float], dict[int, list[float]]]:
-    """Return medians, and the ratio in each turn by the number of API processes."""
+) -> _Turns:
+    """Measure each contender in each turn; one that is not its turn's has idle processes."""
     installation = Installation(folder, environment)
-    needed = 4 * requests * (rounds + 1) * len(processes)
+    needed = 2 * requests * (rounds + 2) * len(processes)
     with installation.serving(workers=1) as (port,):
         records = iter(installation.register(port, MODEL, needed))
-    found: dict[str, float] = {}
-    turns: dict[int, list[float]] = {}
-    for count in processes:
-        rates: dict[str, list[float]] = {name: [] for name in _CONTENDERS}
-        with installation.serving(count) as ports, _bare(bare_url, count) as bare_ports:
-            for turn in range(rounds + 1):
-                found_now = (
-                    _lethe(installation, ports, records, requests),
-                    drive(bare_ports, _rows(requests), CONNECTIONS),
-                    _lethe(installation, ports, records, requests, connections=MANY),
-                    drive(bare_ports, _rows(requests), MANY),
-                )
+    rates: dict[tuple[str, int, int], list[float]] = {}
+    most = max(processes)
+    with installation.serving(most) as ports, _bare(bare_url, most) as bare_ports:
+        for turn in range(rounds + 1):
+            for connections, count in product((CONNECTIONS, MANY), processes):
+                lethe = _lethe(installation, ports[:count], records, requests, 0.0, connections)
+                bare = drive(bare_ports[:count], _rows(requests), connections)
                 if turn:  # the first one warms all up
-                    for name, one in zip(_CONTENDERS, found_now, strict=True):
-                        rates[name].append(one.rate)
-            if count == 1:
-                half = median(rates["lethe"]) / 2
-                some = _lethe(installation, ports, records, requests, half)
-                found["p99_ms"] = 1000 * some.quantile(0.99)
-                idle = _lethe(installation, ports, records, min(50, requests), 5.0, 1)
-                found["idle_ms"] = 1000 * idle.quantile(0.5)
-        for name, values in rates.items():
-            contender, _, many = name.partition("_")
-            found["_".join(filter(None, (contender, str(count), many)))] = median(values)
-        turns[count] = [a / b for a, b in zip(rates["lethe"], rates["bare"], strict=True)]
-    return found, turns
-
-
-_CONTENDERS = ("lethe", "bare", "lethe_many", "bare_many")
+                    rates.setdefault((LETHE, count, connections), []).append(lethe.rate)
+                    rates.setdefault((BARE, count, connections), []).append(bare.rate)
+        half = median(rates[LETHE, 1, CONNECTIONS]) / 2
+        some = _lethe(installation, ports[:1], records, requests, half)
+        idle = _lethe(installation, ports[:1], records, min(50, requests), 5.0, 1)
+    return _Turns(rates, 1000 * some.quantile(0.99), 1000 * idle.quantile(0.5))
 
 
 def _lethe(

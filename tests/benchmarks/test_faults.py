@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.faults.campaign import KINDS
 from benchmarks.faults.layer import MODES
-from benchmarks.faults.schedule import places, schedule
+from benchmarks.faults.schedule import every, places, schedule
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,6 +45,14 @@ def test_work_that_nobody_resumes_is_stuck() -> None:
     report = campaign("idle")
     assert report["stuck"] > 0
     assert report["lost"] == 0
+
+
+def test_the_parts_of_a_campaign_are_the_whole() -> None:
+    calls = {"erase": {"commit a.py:1": 3, "fsync b.py:2": 1}, "withdraw": {"begin c.py:3": 2}}
+    parts = [list(every(schedule(calls), (number, 4))) for number in (1, 2, 3, 4)]
+    together = [case for part in parts for case in part]
+    assert len(together) == len(set(together))
+    assert set(together) == set(schedule(calls))
 
 
 def test_each_site_gets_each_mode_before_any_gets_one_twice() -> None:
