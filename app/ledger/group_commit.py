@@ -13,6 +13,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from itertools import groupby
+from time import perf_counter
 from typing import Any, Protocol, TypeVar
 
 from app import traces
@@ -23,9 +24,11 @@ from lethe.errors import LetheError
 from models.database.bulk import Rows, Statement
 
 MAX_BATCH = 256  # items in one transaction; bounds how long others wait for the lock
-# Whoever is answered together comes again together, one by one: taking the first of them alone
-# would cost the others a transaction more. Less than the commit that it saves.
-GATHER_S = 0.002
+# Whoever is answered together comes again together, one by one. Taking those alone who waited
+# meanwhile would make two groups of all callers, which take turns at the price of a transaction
+# each. So the others are waited for, for a share of what the last transaction took.
+GATHER_SHARE = 0.5
+MOST_GATHER_S = 0.02  # also after one that waited for a lock or a disk
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -87,7 +90,9 @@ class GroupCommitter:
         self._ledger = ledger
         self._waiting: deque[_Item] = deque()
         self._changed = threading.Condition()
-        self._expected = 1  # items, as many as were taken together the last time
+        self._answered = 0  # items of the last transaction
+        self._took_s = 0.0  # that transaction
+        self._expected = 1  # items: who was answered, and who waited then
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="group-commit", daemon=True)
         self._thread.start()
@@ -168,16 +173,18 @@ class GroupCommitter:
 
         def opening() -> Sequence[Statement]:
             batch.extend(self._take(MAX_BATCH - len(batch)))  # while the lock was waited for
-            self._expected = len(batch)
+            self._answered = len(batch)
             runs.extend((key, list(run)) for key, run in groupby(batch, lambda one: one[0]))
             if len(runs) > 1:  # they read in their savepoints: one may write what another reads
                 return ()
             return runs[0][0].opening([item for _, item, *_ in batch])
 
         links = [link for *_, link in batch if link is not None]
+        begun = perf_counter()
         with traces.part("log batch", links=links) as span:
             self._ledger.transact(partial(_run_all, runs, outcomes), opening=opening)
             span.set("lethe.batch.items", len(batch))
+        self._took_s = perf_counter() - begun
 
     def _take(self, most: int) -> list[_Item]:
         """Return what waits, but for what its caller has given up; then it is too late to."""
@@ -189,10 +196,13 @@ class GroupCommitter:
         """Wait for work; an empty batch means that there is none and never will be."""
         while True:
             with self._changed:
+                callers = self._answered + len(self._waiting)
+                self._expected = min(max(1, callers), MAX_BATCH)
                 while not self._waiting and not self._closed:
                     self._changed.wait()
                 if not self._closed and len(self._waiting) < self._expected:
-                    self._changed.wait_for(self._is_gathered, GATHER_S)
+                    most = min(GATHER_SHARE * self._took_s, MOST_GATHER_S)
+                    self._changed.wait_for(self._is_gathered, most)
                 ended = not self._waiting
             batch = self._take(MAX_BATCH)
             if batch or ended:

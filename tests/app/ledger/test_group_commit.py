@@ -1,6 +1,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from sqlalchemy import text
@@ -32,9 +33,14 @@ def appending(number: int) -> Callable[[Transaction], int]:
 
 
 def behind_a_slow_one(
-    committer: GroupCommitter, effects: list[Callable[[Transaction], int]]
+    committer: GroupCommitter,
+    effects: list[Callable[[Transaction], int]],
+    then: Callable[[], object] = lambda: None,
 ) -> list[Future[int]]:
-    """Submit all effects, in order, while one that was submitted before still runs."""
+    """Submit all effects, in order, while one that was submitted before still runs.
+
+    then: called once that one is answered.
+    """
     running, go_on = threading.Event(), threading.Event()
 
     def slow(tx: Transaction) -> int:
@@ -52,7 +58,14 @@ def behind_a_slow_one(
                 threading.Event().wait(0.001)
         go_on.set()
         first.result()
+        then()
     return futures
+
+
+def wait_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the committer wait for everybody that it expects."""
+    monkeypatch.setattr(group_commit, "GATHER_SHARE", 1e9)
+    monkeypatch.setattr(group_commit, "MOST_GATHER_S", 30.0)
 
 
 def sizes(ledger: Ledger) -> list[int]:
@@ -189,9 +202,9 @@ def test_who_was_answered_together_is_waited_for(
     ledger: Ledger, committer: GroupCommitter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first to come back does not cost the others a transaction of its own."""
-    monkeypatch.setattr(group_commit, "GATHER_S", 30.0)
     first = behind_a_slow_one(committer, [appending(number) for number in range(3)])
     assert sorted(future.result() for future in first) == [1, 2, 3]
+    wait_long(monkeypatch)
     with ThreadPoolExecutor(3) as pool:
         again = []
         for number in range(3):
@@ -199,6 +212,17 @@ def test_who_was_answered_together_is_waited_for(
             threading.Event().wait(0.05)
         assert sorted(future.result(20) for future in again) == [4, 5, 6]
     assert sizes(ledger) == [0, 1, 4, 7]
+
+
+def test_who_waits_meanwhile_shares_the_next_with_who_is_answered(
+    ledger: Ledger, committer: GroupCommitter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two groups that take turns would pay for two transactions where one does."""
+    wait_long(monkeypatch)
+    again = partial(committer.submit, appending(2))  # by who was answered
+    waiting = behind_a_slow_one(committer, [appending(0), appending(1)], again)
+    assert sorted(future.result() for future in waiting) == [1, 2]
+    assert sizes(ledger) == [0, 1, 4]
 
 
 def test_nobody_is_waited_for_longer_than_a_moment(
