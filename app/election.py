@@ -17,25 +17,30 @@ from sqlmodel import Session, col
 from models import ScheduleLease
 from models.database.clock import clock
 
-LEASE_S = 15.0
-RENEW_S = 5.0  # a lease is renewed twice before it ends
+RENEW_S = 5.0
+LEASES = 3  # a lease lasts as long as so many renewals: two of them may be missed
 
 
 class Election:
-    """Whether this process runs the schedule."""
+    """Whether this process runs the schedule.
 
-    def __init__(self, engine: Engine) -> None:
+    renew_s: how often the lease is renewed; it lasts LEASES times as long. A schedule that is
+    due more often wants another process to take it over sooner.
+    """
+
+    def __init__(self, engine: Engine, renew_s: float = RENEW_S) -> None:
         self._engine, self._holder = engine, uuid4().hex
+        self._renew_s = renew_s
         self._lock = threading.Lock()
-        self._leads, self._asked_at = False, -RENEW_S
+        self._leads, self._asked_at = False, -renew_s
 
     def leads(self) -> bool:
         """Take or renew the lease; False while another process holds it.
 
-        The database is asked at most every RENEW_S. Raises what its driver raises.
+        The database is asked at most every `renew_s`. Raises what its driver raises.
         """
         with self._lock:
-            if time.monotonic() - self._asked_at >= RENEW_S:
+            if time.monotonic() - self._asked_at >= self._renew_s:
                 self._leads = False  # also if the database does not answer
                 self._leads = self._take()
                 self._asked_at = time.monotonic()
@@ -44,7 +49,8 @@ class Election:
     def _take(self) -> bool:
         with Session(self._engine) as session:
             now = clock(session)
-            values = {"holder": self._holder, "until": now + timedelta(seconds=LEASE_S)}
+            until = now + timedelta(seconds=LEASES * self._renew_s)
+            values = {"holder": self._holder, "until": until}
             own = (col(ScheduleLease.holder) == self._holder) | (
                 col(ScheduleLease.until) <= now
             )

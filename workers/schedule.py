@@ -5,7 +5,7 @@ from typing import Any
 
 from celery.beat import Scheduler
 
-from app.election import Election
+from app.election import RENEW_S, Election
 from app.settings import Settings
 from models.database.session import make_engine
 
@@ -15,7 +15,9 @@ WAIT_S = 1.0  # between two looks at the election, while another process leads
 @cache
 def election() -> Election:
     """Return this process's part in the election; `celery beat` needs no key for it."""
-    return Election(make_engine(Settings().resolved_database_url))
+    settings = Settings()
+    renew_s = min(RENEW_S, settings.sweep_seconds)
+    return Election(make_engine(settings.resolved_database_url), renew_s)
 
 
 class ElectedScheduler(Scheduler):  # type: ignore[misc] # celery has no types

@@ -8,8 +8,7 @@ import pytest
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, select
 
-from app import election
-from app.election import Election
+from app.election import LEASES, RENEW_S, Election
 from models import ScheduleLease
 from models.database.clock import clock
 from models.database.session import make_engine
@@ -24,13 +23,16 @@ def expire(engine: Engine) -> None:
         session.commit()
 
 
-@pytest.fixture(autouse=True)
-def _always_ask(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(election, "RENEW_S", 0.0)
+class Asking(Election):
+    """Asks the database at every call."""
+
+    def leads(self) -> bool:
+        self._asked_at = -RENEW_S
+        return super().leads()
 
 
 def test_one_leads_until_its_lease_ends(engine: Engine) -> None:
-    first, second = Election(engine), Election(engine)
+    first, second = Asking(engine), Asking(engine)
     assert [first.leads(), second.leads(), first.leads()] == [True, False, True]
     expire(engine)
     assert [second.leads(), first.leads(), second.leads()] == [True, False, True]
@@ -59,7 +61,6 @@ def test_who_was_told_asks_again_only_in_time(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr(election, "RENEW_S", 5.0)
     monkeypatch.setattr("app.election.time.monotonic", lambda: now[0])
     first, second = Election(engine), Election(engine)
     assert first.leads()
@@ -70,9 +71,21 @@ def test_who_was_told_asks_again_only_in_time(
     assert not first.leads()
 
 
+def test_a_schedule_that_is_due_more_often_is_taken_over_sooner(engine: Engine) -> None:
+    for renew_s in (RENEW_S, 1.0):
+        lease = timedelta(seconds=LEASES * renew_s)
+        with Session(engine) as session:
+            before = clock(session)
+        assert Election(engine, renew_s).leads()
+        with Session(engine) as session:
+            until = session.exec(select(ScheduleLease)).one().until
+            assert before + lease <= until <= clock(session) + lease
+        expire(engine)
+
+
 def test_a_process_without_its_database_does_not_lead(engine: Engine, tmp_path: Any) -> None:
     away = make_engine(f"sqlite:///{tmp_path / 'empty.db'}")
-    own = Election(away)
+    own = Asking(away)
     for _ in range(2):
         with pytest.raises(Exception, match="schedule_lease"):
             own.leads()
