@@ -66,7 +66,7 @@ def serve(connection: socket.socket, modules: Sequence[str]) -> None:
                 running.remove(ended)
                 answer = os.waitstatus_to_exitcode(status)
         else:
-            answer = fork(connection, request["arguments"], request["environment"], descriptors)
+            answer = fork(connection, request, descriptors)
             running.add(answer)
         connection.sendall(json.dumps(answer).encode() + b"\n")
     for pid in running:
@@ -82,12 +82,7 @@ def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]] | Non
     return (json.loads(message), descriptors) if message else None
 
 
-def fork(
-    connection: socket.socket,
-    arguments: list[str],
-    environment: dict[str, str],
-    descriptors: list[int],
-) -> int:
+def fork(connection: socket.socket, request: dict[str, Any], descriptors: list[int]) -> int:
     """Fork one `lethe` command and return its pid, once it leads a session of its own."""
     ready, started = os.pipe()
     pid = os.fork()
@@ -95,7 +90,8 @@ def fork(
         connection.close()
         os.setsid()
         os.close(started)
-        become(arguments, environment, descriptors)
+        os.chdir(request["directory"])
+        become(request["arguments"], request["environment"], descriptors)
     os.close(started)
     os.read(ready, 1)
     for descriptor in (ready, *descriptors):

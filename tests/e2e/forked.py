@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -48,20 +49,30 @@ class ForkServer:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
+        self._lock = threading.Lock()
 
     def start(
-        self, arguments: Sequence[str], environment: Mapping[str, str], streams: Sequence[int]
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        streams: Sequence[int],
+        directory: str = ".",
     ) -> Forked:
         """Start `lethe` with standard input, output and error on these descriptors."""
-        request = {"arguments": list(arguments), "environment": dict(environment)}
+        request = {
+            "arguments": list(arguments),
+            "environment": dict(environment),
+            "directory": directory,
+        }
         return Forked(self, int(self.ask(request, streams)))
 
     def ask(self, request: dict[str, Any], streams: Sequence[int] = ()) -> Any:
         """Send one request and return its answer."""
         message = json.dumps(request).encode() + b"\n"
-        sent = socket.send_fds(self._connection, [message], streams)
-        self._connection.sendall(message[sent:])
-        answer = self._connection.recv(PART_BYTES)  # a number: never in two parts
+        with self._lock:
+            sent = socket.send_fds(self._connection, [message], streams)
+            self._connection.sendall(message[sent:])
+            answer = self._connection.recv(PART_BYTES)  # a number: never in two parts
         assert answer, "the fork server ended; its error is above"
         return json.loads(answer)
 

@@ -36,7 +36,11 @@ class Shell:
 
     def start(self, statement: str, ready: str) -> str:
         """Run a server in the background; returns what it printed once that has `ready`."""
-        output = self._enter(statement.rstrip(" &") + " &\nSERVED+=($!)", "")
+        served = statement.rstrip(" &") + " &\nSERVED+=($!)"
+        # The installed `lethe`: who stops it stops a process of its own.
+        output = self._enter(
+            f'SHORT="$PATH"; PATH="${{DIRECT:-$PATH}}"\n{served}\nPATH="$SHORT"', ""
+        )
         assert self._answer(statement, output) == 0
         deadline = time.monotonic() + PATIENCE
         while ready not in (printed := output.read_text(errors="replace")):

@@ -13,6 +13,7 @@ from tests.docs.markdown import NAMES, read
 from tests.docs.tried.desk import TOKENS, Desk
 from tests.docs.tried.left_out import LEFT_OUT, is_left_out, spare
 from tests.docs.tried.pages import PAGES
+from tests.docs.tried.quick_lethe import quick_lethe
 from tests.docs.tried.shell import Shell
 from tests.docs.tried.statements import blocks_of
 from tests.docs.tried.trying import try_blocks
@@ -29,26 +30,33 @@ TRIED = [
 ]
 # What takes long waits for fits, on cores that are busy with other tests.
 pytestmark = pytest.mark.timeout(1200)
-Begun = tuple[Processes, dict[str, str]]
+Begun = tuple[Processes, dict[str, str], dict[str, str]]
 
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Begun]:
-    """An installation with an empty log and the tokens, which each page begins with a copy of."""
-    directory = tmp_path_factory.mktemp("begun") / "lethe"
-    with fork_server() as forks, running(directory, "", FILES, forks) as made:
+    """An installation with an empty log and the tokens, which each page begins with a copy of.
+
+    And the environment in which a page's commands are entered.
+    """
+    folder = tmp_path_factory.mktemp("begun")
+    with (
+        fork_server() as forks,
+        running(folder / "lethe", "", FILES, forks) as made,
+        quick_lethe(forks, folder / "bin") as quick,
+    ):
         tokens = {
             name: made.cli("token", "new", "--scope", scope, "--name", name).stdout.split()[-1]
             for name, scope in TOKENS.items()
         }
-        yield made, tokens
+        yield made, tokens, quick
 
 
 @pytest.mark.parametrize("name", TRIED)
 def test_the_commands_of_a_page_run_and_print_what_it_shows(
     name: str, begun: Begun, tmp_path: Path
 ) -> None:
-    (template, tokens), page = begun, PAGES[name]
+    (template, tokens, quick), page = begun, PAGES[name]
     directory, home = tmp_path / "page", tmp_path / "home"
     directory.mkdir()
     home.mkdir()
@@ -58,7 +66,7 @@ def test_the_commands_of_a_page_run_and_print_what_it_shows(
         if page.runs:
             service.start_api()
             service.start_worker()
-        environment = page.environment(home, service, tokens)
+        environment = page.environment(home, service, tokens) | quick
         with Shell(directory, tmp_path / "entered", environment) as shell:
             desk = Desk(directory, service, shell, free_port(), tokens)
             try_blocks(name, BLOCKS[name], page, desk)

@@ -1,0 +1,75 @@
+"""A `lethe` for a page's shell that is forked where everything is imported already.
+
+Each command imports for one second or two; a page enters dozens of them. The program that the
+shell finds passes its arguments, environment, directory and standard streams on, and ends as
+what was forked ended. Servers are started from the installed `lethe` (`Shell.start`).
+"""
+
+import json
+import os
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.docs.tried.shell import PATIENCE
+from tests.e2e.forked import ForkServer
+
+SOCKET = "TRIED_SOCKET"
+PROGRAM = f"""#!{sys.executable} -SE
+import json, os, socket, sys
+
+environment = dict(os.environ)
+with socket.socket(socket.AF_UNIX) as connection:
+    connection.connect(environment.pop("{SOCKET}"))
+    request = json.dumps([sys.argv[1:], environment, os.getcwd()]).encode()
+    socket.send_fds(connection, [len(request).to_bytes(4)], [0, 1, 2])
+    connection.sendall(request)
+    answer = connection.makefile().read()
+sys.exit(int(answer) if answer else "lethe was not forked: see the test's own output")
+"""
+
+
+@contextmanager
+def quick_lethe(forks: ForkServer, folder: Path) -> Iterator[dict[str, str]]:
+    """Yield the environment in which `lethe` is forked; the installed one is in DIRECT."""
+    folder.mkdir()
+    program = folder / "lethe"
+    program.write_text(PROGRAM)
+    program.chmod(0o755)
+    direct = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    # Not in `folder`: a socket's path has 107 bytes at most.
+    with (
+        TemporaryDirectory(prefix="lethe-") as short,
+        socket.socket(socket.AF_UNIX) as listening,
+    ):
+        path = Path(short, "socket")
+        listening.bind(str(path))
+        listening.listen()
+        threading.Thread(target=_serve, args=(listening, forks), daemon=True).start()
+        yield {"PATH": f"{folder}:{direct}", "DIRECT": direct, SOCKET: str(path)}
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+def _serve(listening: socket.socket, forks: ForkServer) -> None:
+    while True:
+        try:
+            connection, _ = listening.accept()
+        except OSError:  # the page has ended
+            return
+        threading.Thread(target=_run, args=(connection, forks), daemon=True).start()
+
+
+def _run(connection: socket.socket, forks: ForkServer) -> None:
+    with connection:
+        size, streams, _, _ = socket.recv_fds(connection, 4, 3)
+        with connection.makefile("rb") as sent:
+            arguments, environment, directory = json.loads(sent.read(int.from_bytes(size)))
+        started = forks.start(arguments, environment, streams, directory)
+        for stream in streams:
+            os.close(stream)
+        status = started.wait(PATIENCE)
+        connection.sendall(str(status if status >= 0 else 128 - status).encode())
