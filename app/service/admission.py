@@ -491,7 +491,8 @@ class _Batch:
             for keyid, tag, request_id, digest in (next(rows) if keyed else [])
         }
         self._note_records(next(rows) if _few_named(submissions) else [])
-        self._open = Counter(dict(next(rows) if self._most_open else []))  # by key
+        held = next(rows) if self._most_open else []
+        self._open: Counter[str] = Counter(dict(held))
 
     def _note_records(self, rows: Sequence[tuple[Any, ...]]) -> None:
         self._records = {
