@@ -39,6 +39,7 @@ from app.witnesses.standing import FORKED, are_up, standings
 from lethe.errors import LetheError
 from models import Certificate, Delivery, ErasureRequest, Job
 from models.database.clock import clock
+from models.erasure_request import OPEN
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -185,6 +186,13 @@ def _database(services: Services) -> list[Family]:
             col(ErasureRequest.due_at) < now + timedelta(days=REMIND_DAYS[0]),
             col(ErasureRequest.state).not_in((*CLOSED, PAUSED)),
         )
+        each = (
+            columns(func.count().label("held"))
+            .where(col(ErasureRequest.keyid).is_not(None), text(OPEN))
+            .group_by(col(ErasureRequest.keyid))
+            .subquery()
+        )
+        most = columns(func.max(each.c.held))
         # An attempt counts from the moment a worker takes it. What was executed together
         # with another request was never taken by itself.
         begun = case((col(Job.stage) != "execute", 1), (col(Job.lease_token) > 0, 1), else_=0)
@@ -223,6 +231,11 @@ def _database(services: Services) -> list[Family]:
                 "lethe_requests_due_soon",
                 f"Open erasure requests due within {REMIND_DAYS[0]} days.",
                 _number(session, soon),
+            ),
+            _gauge(
+                "lethe_requests_open_of_a_key",
+                "Open erasure requests of the key that has most of them.",
+                _number(session, most),
             ),
             Family(
                 "lethe_certified", "counter", "Certificates issued.", certified, ("result",)

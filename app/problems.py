@@ -387,6 +387,20 @@ class RateLimitError(LetheError):
         self.retry_after = wait
 
 
+class QuotaError(LetheError):
+    """The key has as many open erasure requests as it may have. Nothing was stored."""
+
+    slug, title, status = "quota", "Too many open requests", 429
+
+    def __init__(self, most: int) -> None:
+        # No Retry-After: a request may end in a second, or when an officer has decided.
+        super().__init__(
+            f"this key may have {most} erasure requests open at a time: send again once one "
+            "has ended, withdraw one, or ask the operator for more "
+            "(LETHE_OPEN_REQUESTS_PER_KEY)"
+        )
+
+
 class NotReadyError(LetheError):
     """A part of the service is not ready."""
 

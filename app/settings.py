@@ -127,6 +127,11 @@ class Settings(BaseSettings):
         ge=0,
         description="Calls a minute of one key or token to one API process; 0: no limit.",
     )
+    open_requests_per_key: int = Field(
+        default=10_000,
+        ge=0,
+        description="Erasure requests that one key may have open at a time; 0: no limit.",
+    )
     max_body_bytes: int = Field(
         default=1_048_576, gt=0, description="Largest JSON request body, in bytes."
     )

@@ -36,6 +36,7 @@ from lethe.log.entries import (
 from lethe.log.peaks import Peaks
 from lethe.log.tree import leaf_hash
 from models.database.session import reading
+from models.erasure_request import ENDED
 
 PAGE = 1000  # leaves in memory at once
 KIND = f'"kind":"{MODEL_EVENT}"'.encode()  # in canonical JSON, and in no string of it
@@ -46,7 +47,7 @@ MASTER_KEY = f'"kind":"{MASTER_KEY_EVENT}"'.encode()
 HOLD = f'"kind":"{HOLD_EVENT}"'.encode()
 REF = slice(-39, -3)  # the ref of a request, key or hold: its leaf ends with it and `"}}`
 AUDITS = "audit."  # the events of method audits
-CLOSED = ("certified", "failed", "refused", "withdrawn")  # states after which no job runs
+CLOSED = ENDED
 _CLOSING = tuple(f'"event":"request.{end}"'.encode() for end in CLOSED)
 
 

@@ -14,6 +14,7 @@ from app.problems import (
     ScopeChangedError,
 )
 from app.schemas.requests import Accepted, NewRequest, Preview, Receipt, Scope
+from app.service.access import quota
 from app.service.admission import (
     FEW,
     MISMATCH,
@@ -98,7 +99,7 @@ class _Admission:
     def opening(self, items: Sequence[_Item]) -> list[Statement]:
         """Return what admission reads, and writes, first."""
         (services, _), *_ = items
-        return opening(services.engine.dialect, [submission for _, submission in items])
+        return opening(services, [submission for _, submission in items])
 
     def __call__(
         self, tx: Transaction, items: Sequence[_Item], answers: Rows
@@ -119,6 +120,7 @@ def preview(services: Services, signed: SignedBy, wanted: NewRequest) -> Preview
     check_size(wanted.scope.records or [], services.settings.max_scope_records)
     with services.reading() as session:
         key = current_key(session, signed, "requester")
+        quota.check_now(session, key.keyid, services.settings.open_requests_per_key)
         model = session.exec(select(Model).where(Model.ref == wanted.model)).first()
         method = choose(model, wanted)
         assert model is not None

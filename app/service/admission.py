@@ -8,12 +8,12 @@ of statements and a request hardly any. What was seen before the transaction onl
 import json
 import secrets
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import Dialect
 from sqlmodel import SQLModel
 
 from app import logs
@@ -31,6 +31,7 @@ from app.problems import (
 from app.reconcile.deleted import GONE
 from app.schemas.base import format_time
 from app.schemas.requests import NewRequest, Scope
+from app.service.access import quota
 from app.service.callbacks import check_limit
 from app.service.context import Services
 from app.service.deadlines import due_at, zone_of
@@ -112,11 +113,12 @@ class Entered:
     new: New | None = None
 
 
-def opening(dialect: Dialect, submissions: Sequence[Submission]) -> list[bulk.Statement]:
+def opening(services: Services, submissions: Sequence[Submission]) -> list[bulk.Statement]:
     """Return what reads all that a batch needs, and spends its nonces.
 
     Nonces first, so that no read follows the first statement that another could wait for.
     """
+    dialect = services.engine.dialect
     keyids = sorted({one.signed.keyid for one in submissions})
     refs = sorted({one.wanted.model for one in submissions})
     reads = [
@@ -130,6 +132,8 @@ def opening(dialect: Dialect, submissions: Sequence[Submission]) -> list[bulk.St
         reads.append(bulk.over(dialect, _READ_EARLIER, _SENT, sent))
     if named := _few_named(submissions):
         reads.append(bulk.over(dialect, _READ_RECORDS, _NAMED, named))
+    if most := services.settings.open_requests_per_key:
+        reads.append(quota.counting(dialect, keyids, most))
     return reads
 
 
@@ -245,6 +249,7 @@ class _Batch:
         self._dialect = self._connection.dialect
         self._tag = services.master.tag
         self._submissions = submissions
+        self._most_open = services.settings.open_requests_per_key
         self._note(answers)
         self._requests: list[dict[str, Any]] = []
         self._events: list[dict[str, Any]] = []
@@ -265,6 +270,7 @@ class _Batch:
         check_role(key.role, "requester")
         if (earlier := self._repeated(submission)) is not None:
             return earlier
+        quota.check(self._most_open, self._open[signed.keyid])
         model = self._models.get(wanted.model)
         method = choose(model, wanted)
         assert model is not None
@@ -307,6 +313,7 @@ class _Batch:
         self._callbacks += callback
         job_id, nudge = self._queue(request["id"], model, submission.call_id, begins.stage)
         self._note_repeatable(submission, request["id"])
+        self._open[signed.keyid] += 1
         answered = request["ref"], begins.state, index, request["due_at"]
         return Entered(request["id"], New(*answered, scope, claimed, job_id, nudge))
 
@@ -484,6 +491,8 @@ class _Batch:
             for keyid, tag, request_id, digest in (next(rows) if keyed else [])
         }
         self._note_records(next(rows) if _few_named(submissions) else [])
+        held = next(rows) if self._most_open else []
+        self._open: Counter[str] = Counter(dict(held))
 
     def _note_records(self, rows: Sequence[tuple[Any, ...]]) -> None:
         self._records = {

@@ -39,7 +39,9 @@ class Installation:
             "LETHE_DATA_DIR": str(folder / "data"),
             "LETHE_ORIGIN": "localhost/benchmark",
             "LETHE_DECIDE": "at-once",  # nobody reviews here
-            "LETHE_CALLS_PER_MINUTE": "0",  # one key sends all that the service takes
+            # One key sends all that the service takes, and nobody works on it meanwhile.
+            "LETHE_CALLS_PER_MINUTE": "0",
+            "LETHE_OPEN_REQUESTS_PER_KEY": "0",
             "LETHE_PUBLIC_URL": PUBLIC,
             **environment,
         }

@@ -64,6 +64,13 @@ FAULTS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {'lethe_stage_errors_total{stage="execute"}': "0+1x300"},
         {'lethe_stage_errors_total{stage="execute"}': "7x300"},
     ),
+    "LetheQuotaReached": (
+        {'lethe_refused_total{problem="quota"}': "0+1x300"},
+        {
+            'lethe_refused_total{problem="quota"}': "7x300",
+            'lethe_refused_total{problem="rate-limit"}': "0+1x300",
+        },
+    ),
     "LetheNoticesFail": (
         {'lethe_deliveries{state="failed"}': "0x270 2x30"},
         {'lethe_deliveries{state="failed"}': "2x300"},

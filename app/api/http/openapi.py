@@ -113,9 +113,11 @@ RAISED: dict[str, tuple[Problem, ...]] = {
         p.IdempotencyMismatchError,
         p.CallbackTargetError,
         p.CallbackLimitError,
+        p.QuotaError,
         p.BusyError,
     ),
     "previewRequest": (
+        p.QuotaError,
         p.UnknownModelError,
         p.UnknownRecordError,
         p.AlreadyErasedError,

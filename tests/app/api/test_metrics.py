@@ -14,6 +14,7 @@ from sqlmodel import col
 from app import logs, metrics
 from app.ledger import storage
 from app.metrics import WorkerMetricsError
+from lethe.signing.keys import generate_key
 from models import ErasureRequest, Job
 from models.database.types import utcnow
 from tests.app.api.test_requests import problem
@@ -104,6 +105,25 @@ def test_refusals_are_counted_by_their_type(
     assert after[refused, ("not-found",)] == before.get((refused, ("not-found",)), 0) + 1
     calls = "lethe_call_seconds_count"
     assert after[calls, ("submitRequest",)] == before.get((calls, ("submitRequest",)), 0) + 1
+
+
+def test_the_most_open_requests_of_a_key_and_refusals_by_quota_are_counted(
+    ready: Installation, scrape: Callable[[], Samples]
+) -> None:
+    refused = "lethe_refused_total", ("quota",)
+    before = scrape()
+    assert before["lethe_requests_open_of_a_key", ()] == 0
+    object.__setattr__(ready.services.settings, "open_requests_per_key", 2)
+    bob = replace(ready.caller, keyid="bob", key=generate_key("ed25519"))
+    assert bob.register_key().status_code == 201
+    for caller, record in ((ready.caller, "r1"), (bob, "r2"), (ready.caller, "r3")):
+        assert caller.erase_records(record).status_code == 202
+    problem(ready.caller.erase_records("r4"), 429, "quota")
+    after = scrape()
+    assert after["lethe_requests_open_of_a_key", ()] == 2
+    assert after[refused] == before.get(refused, 0) + 1
+    ready.drain()
+    assert scrape()["lethe_requests_open_of_a_key", ()] == 0
 
 
 def test_disk_and_broker_are_there_and_each_may_be_away(

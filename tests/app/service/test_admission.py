@@ -50,7 +50,7 @@ def records(made: Installation, *names: str, **changes: Any) -> Submission:
 
 def together(made: Installation, *submissions: Submission) -> list[Entered | Exception]:
     """Admit submissions in one transaction."""
-    reads = opening(made.services.engine.dialect, submissions)
+    reads = opening(made.services, submissions)
     return made.services.ledger.transact(
         lambda tx: admit(made.services, tx, submissions, tx.answers), opening=lambda: reads
     )
