@@ -28,7 +28,7 @@ def exchange_references(engine: Engine, one: str, other: str) -> None:
     """Exchange the public references of two requests."""
     refs = select(_REQUESTS.c.id, _REQUESTS.c.ref).where(_REQUESTS.c.id.in_([one, other]))
     with engine.begin() as connection:
-        found: dict[str, str] = dict(connection.execute(refs).all())  # type: ignore[arg-type]
+        found: dict[str, str] = dict(connection.execute(refs).all())
         for request, ref in ((one, "-"), (other, found[one]), (one, found[other])):
             own = update(_REQUESTS).where(_REQUESTS.c.id == request)
             connection.execute(own.values(ref=ref))
@@ -39,7 +39,7 @@ def exchange_evidence(engine: Engine, one: str, other: str) -> None:
     columns = _VERIFICATIONS.c
     named = select(columns.request_id, columns.evidence_id)
     with engine.begin() as connection:
-        found: dict[str, str] = dict(connection.execute(named).all())  # type: ignore[arg-type]
+        found: dict[str, str] = dict(connection.execute(named).all())
         for request, evidence in ((one, found[other]), (other, found[one])):
             own = update(_VERIFICATIONS).where(columns.request_id == request)
             connection.execute(own.values(evidence_id=evidence))

@@ -17,6 +17,7 @@ from tests.workers.secure_sum.client.federation import Masked
 from tests.workers.secure_sum.client.test_failures import started
 from tests.workers.secure_sum.client.test_masked_model import FOUR
 from workers.families.masked import rounds
+from workers.families.masked.case import load_case
 
 TERMS = ("ref", "config", "classes", "method", "extractor", "tombstone_key")
 
@@ -73,11 +74,10 @@ def test_no_sum_is_added_by_terms_that_are_there_for_a_while(
 ) -> None:
     """The rows are exchanged while one is compared with the log, and put back after that."""
     installation, round_id = fresh.installation, sent(fresh)
-    load = rounds.load_case
 
     def late(*arguments: Any) -> Any:
         references(installation)
-        return load(*arguments)
+        return load_case(*arguments)
 
     def reach(step: str) -> None:
         if step == "execute.leased":
