@@ -116,6 +116,12 @@ class NotIssuedError(LetheError):
     slug, title, status = "certificate-not-issued", "Certificate not issued yet", 404
 
 
+class CertificateChangedError(LetheError):
+    """What is stored as a request's certificate or evidence is not of that request."""
+
+    slug, title, status = "certificate-changed", "Stored certificate is not the request's", 500
+
+
 class KeyUnloggedError(LetheError):
     """The log has no registration of a key as its row has it."""
 

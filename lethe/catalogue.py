@@ -882,6 +882,7 @@ _EVENTS = (
         "noise",
         "silo-*",
         "previous-silo-*",
+        "upload",
     ),
     _model(
         "model.version",
@@ -936,7 +937,7 @@ _EVENTS = (
         by=str,
     ),
     _key("confirmed", "another person confirmed whose key it is", keyid=str, by=str),
-    _model("contribution.received", "rows or statistics were contributed", "addBack"),
+    _model("contribution.received", "rows or statistics were contributed", "upload", "addBack"),
     _model("contribution.learned", "the model learned them", "addBack"),
     _model("contribution.failed", "the model could not learn them"),
     _model("round.opened", "a masked round was opened", "plan"),

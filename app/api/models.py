@@ -198,7 +198,7 @@ def get_version(ref: str, number: Number, services: ServicesDep) -> VersionView:
     """Show one version, and the certificates of the erasures that made it."""
     with services.reading() as session:
         row = registry.version(services, session, ref, number)
-        certificates = registry.certificates_of(session, row)
+        certificates = registry.certificates_of(services, session, row)
         shown = registry.show_version(services, registry.find(session, ref), row)
         return shown.model_copy(update={"certificates": certificates})
 

@@ -14,6 +14,7 @@ from uuid import UUID
 from sqlmodel import Session, col, select
 
 from app.problems import ConflictError, NotFoundError, NotWithdrawableError
+from app.reconcile.model_events import signed_leaf
 from app.reconcile.people import PeopleChangedError
 from app.schemas.people import CaseView, NewCase, PartView, PersonIdentity
 from app.schemas.requests import Regulation
@@ -23,9 +24,7 @@ from app.service.desk.decisions import withdraw
 from app.service.desk.opening import open_case
 from app.service.desk.parts import UNLIKE, UNLOGGED
 from lethe import canonical
-from lethe.log.entries import ERASURE_EVENT, parse_leaf
-from lethe.log.proofs import check_inclusion
-from lethe.log.tree import leaf_hash
+from lethe.log.entries import ERASURE_EVENT
 from models import Case, RequestEvent
 
 MOST = 10  # identities of a person in one request
@@ -127,11 +126,7 @@ def _confirm(services: Services, part: PartView) -> None:
     with services.reading() as session:
         places = list(session.exec(query))
     for index in places:
-        entry = services.ledger.receipt(index)
-        signed = services.ledger.open(entry.checkpoint)
-        hashed = leaf_hash(entry.leaf)
-        check_inclusion(index, signed.size, hashed, entry.hashes, signed.root)
-        leaf = parse_leaf(entry.leaf)
+        leaf = signed_leaf(services.ledger, index)
         if (leaf.kind, leaf.event, leaf.ref) == (ERASURE_EVENT, event, part.request_ref):
             return
     raise PeopleChangedError(UNLIKE)

@@ -34,6 +34,7 @@ from lethe.log.entries import (
     parse_leaf,
 )
 from lethe.log.peaks import Peaks
+from lethe.log.proofs import check_inclusion
 from lethe.log.tree import leaf_hash
 from models.database.session import reading
 from models.erasure_request import ENDED
@@ -249,6 +250,21 @@ def signed_leaves(ledger: Ledger, kept: Callable[[bytes], bool]) -> list[tuple[i
 
     _hash(ledger, ledger.guard.read(), Peaks(), see)
     return found
+
+
+def signed_leaf(ledger: Ledger, index: int) -> Leaf:
+    """Return the entry at an index, proven to be in a tree that was signed.
+
+    Raises:
+        ProofError: There is no such entry, or the stored one is not the one that was signed.
+        EntryError: It is none of the log's.
+        UnpublishedError: No checkpoint covers it yet.
+        NoteError, LogDamagedError: A checkpoint or an entry was changed or is missing.
+    """
+    entry = ledger.receipt(index)
+    signed = ledger.open(entry.checkpoint)
+    check_inclusion(index, signed.size, leaf_hash(entry.leaf), entry.hashes, signed.root)
+    return parse_leaf(entry.leaf)
 
 
 def require_signed(ledger: Ledger) -> None:

@@ -1,8 +1,9 @@
-"""Whether the rows of requests ask for what the log received.
+"""Whether requests ask for what the log received, and contributions bring it.
 
 Whoever writes the database can give a request the sealed scope of another for a while, and put
 its own back before anybody compares. So the object that a scope is read from is the one that is
-compared: a row that is read again may be another one.
+compared: a row that is read again may be another one. The upload of a contribution is compared
+by the digest of the file that is learned.
 """
 
 from collections.abc import Sequence
@@ -11,10 +12,16 @@ from sqlmodel import Session
 
 from app.ledger.sequencer import Ledger
 from app.reconcile.judgement import RECEIVED, Event, opened
-from app.reconcile.model_events import requests_events
-from lethe.log.entries import CommitmentError, EntryError, Leaf
-from models import ErasureRequest, Model, RequestEvent
+from app.reconcile.model_events import requests_events, signed_leaf
+from app.vault.errors import SealError
+from app.vault.master import MasterKey
+from app.vault.model_key import UPLOAD, upload_tag
+from lethe.log.entries import MODEL_EVENT, CommitmentError, EntryError, Leaf
+from lethe.log.proofs import ProofError
+from models import Contribution, ErasureRequest, Model, RequestEvent
 from models.database.session import read_by_id
+
+UPLOADED = ("contribution.received", "model.registered")  # the events that commit to an upload
 
 
 def is_as_received(request: ErasureRequest, model: Model, events: Sequence[Event]) -> bool:
@@ -51,3 +58,33 @@ def _received(
         return opened(session, request, leaves[:1])
     except (CommitmentError, EntryError):
         return []
+
+
+def received_upload(
+    ledger: Ledger, master: MasterKey, model: Model, contribution: Contribution, digest: str
+) -> Leaf | None:
+    """Return the log's entry of a contribution, None if it is not of this upload and model.
+
+    digest: hex SHA-256 of the file that was opened.
+
+    Raises:
+        LetheError: The log cannot be read.
+    """
+    try:
+        leaf = signed_leaf(ledger, contribution.log_index)
+    except (EntryError, ProofError):
+        return None
+    return leaf if is_of_upload(leaf, master, model, contribution, digest) else None
+
+
+def is_of_upload(
+    leaf: Leaf, master: MasterKey, model: Model, contribution: Contribution, digest: str
+) -> bool:
+    """Return whether an entry received such an upload for a contribution to a model."""
+    if leaf.kind != MODEL_EVENT or leaf.event not in UPLOADED or leaf.ref != model.ref:
+        return False
+    try:
+        tag = upload_tag(master, model, contribution.id, digest)
+    except SealError:  # the model's key is that of another reference
+        return False
+    return leaf.digests.get(UPLOAD) == tag

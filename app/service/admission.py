@@ -47,6 +47,7 @@ from app.service.signatures import (
     selection_of_keys,
     unknown_key,
 )
+from app.vault.request_ref import request_ref
 from app.vault.wipe import DELETED
 from lethe.errors import LetheError
 from lethe.signing.http import SignedBy
@@ -344,9 +345,10 @@ class _Batch:
         self, submission: Submission, model: _Model, method: str, scope: Scope, begins: Start
     ) -> dict[str, Any]:
         zone = zone_of(self._services.settings)
+        request_id = str(uuid.uuid4())
         return {
-            "id": str(uuid.uuid4()),
-            "ref": str(uuid.uuid4()),
+            "id": request_id,
+            "ref": request_ref(self._services.master, request_id),
             "model_id": model.id,
             "keyid": submission.signed.keyid,
             "state": begins.state,

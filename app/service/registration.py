@@ -26,7 +26,7 @@ from app.service.models import (
 )
 from app.service.models.held_out import HeldOutRows
 from app.uploads.checked import CheckedHeldOut, CheckedUpload
-from app.vault.model_key import noise_commitment
+from app.vault.model_key import UPLOAD, noise_commitment
 from app.vault.wipe import DELETED
 from lethe import canonical
 from lethe.identity import unpack
@@ -101,14 +101,16 @@ def register(
         tx.session.add(model)
         tx.session.flush()
         noise = noise_commitment(services.master, model)
-        digests = {"config": digest, **policy, **noise, **silos}
+        new = None if upload is None else contributions.named(services, model, upload)
+        sent_rows = {} if new is None else {UPLOAD: new.tag}
+        digests = {"config": digest, **policy, **noise, **silos, **sent_rows}
         index = record_model_event(tx, wanted.ref, "model.registered", digests)
         if rows is not None:
             people.add(services, tx, model, _identities(rows))
             held_out.replace(services, tx, model, None, measured_on)
-        if upload is None:
+        if new is None:
             return registry.show(model), None
-        _, job = contributions.queue(services, tx, model, upload, index)
+        _, job = contributions.queue(services, tx, model, new, index)
         return registry.show(model), job.id
 
     with contributions.discarding(services, upload):

@@ -9,7 +9,6 @@ among a thousand artifacts and among millions.
 """
 
 import hashlib
-import io
 import os
 import threading
 import time
@@ -28,7 +27,7 @@ from sqlmodel import Session, col, select
 from app.vault.errors import NotStoredError, SealError, ShreddedError
 from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
-from app.vault.opened import OpenedArtifact
+from app.vault.opened import ArtifactFile, OpenedArtifact
 from app.vault.seal import SealStream, context, new_key, open_sealed, seal
 from lethe.files import PARTIAL, open_durably, sync_directory, write_all_durably
 from models import Artifact
@@ -175,7 +174,7 @@ class ArtifactStore:
             raise SealError("an artifact is not what its digest says: restore the backup")
         return data
 
-    def opened(self, session: Session, artifact_id: str) -> BinaryIO:
+    def opened(self, session: Session, artifact_id: str) -> ArtifactFile:
         """Return an artifact's content as a file, a piece of it in memory. Raises as `get`.
 
         Close it. The session is not needed any more.
@@ -186,7 +185,7 @@ class ArtifactStore:
         except FileNotFoundError:
             raise SealError(MISSING) from None
         place = _content(artifact.id, artifact.kind)
-        return io.BufferedReader(OpenedArtifact(file, key, place, artifact.digest))
+        return ArtifactFile(OpenedArtifact(file, key, place, artifact.digest))
 
     def shred(self, session: Session, artifact_id: str) -> str:
         """Destroy the key, with the caller's transaction, and return the content's digest.

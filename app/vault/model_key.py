@@ -1,4 +1,4 @@
-"""A model's sealed secret, and what is derived from it: tags of erased records, noise, MACs.
+"""A model's sealed secret, and what is derived from it: tags of records and uploads, noise.
 
 A certified removal draws its noise from a key that the log's entry `model.registered` commits
 to, before the first row and the first request: nobody chooses among keys once it is known whose
@@ -19,8 +19,10 @@ NOISE_DIGEST = "noise"  # its name in the entry `model.registered`
 # Tags are HMACs of record ids under the same key. No id is one of these: they are not UTF-8.
 _NOISE = b"\xfflethe certified noise key 1"
 _AUDITS = b"\xfflethe audit pair key 1"
+_UPLOADS = b"\xfflethe upload key 1"
 # workers/judge/certified/logistic_noise.py computes the commitment by itself.
 _COMMITMENT = b"lethe certified noise key 1\x00"
+UPLOAD = "upload"  # its name in the entry of a contribution, or of a registration with rows
 ADD_BACK = "addBack"  # digest in the log's entry of a contribution that brings records back
 
 
@@ -37,6 +39,16 @@ def open_tombstone_key(master: MasterKey, model: Model) -> bytes:
 def tags_digest(tags: Collection[bytes]) -> str:
     """Return the hex SHA-256 of the tags in ascending order, one after the other."""
     return hashlib.sha256(b"".join(sorted(tags))).hexdigest()
+
+
+def upload_tag(master: MasterKey, model: Model, contribution: str, digest: str) -> str:
+    """Return by what the log has an upload: hex HMAC-SHA256 under a key of the model's.
+
+    contribution: its id. digest: hex SHA-256 of the upload, which without a key would confirm
+    anybody's guess of the rows.
+    """
+    key = hmac.digest(open_tombstone_key(master, model), _UPLOADS, "sha256")
+    return hmac.digest(key, f"{contribution}|{digest}".encode(), "sha256").hex()
 
 
 def has_noise(config: dict[str, Any]) -> bool:

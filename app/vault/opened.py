@@ -27,8 +27,16 @@ PIECE = 1 << 20  # bytes decrypted together, and as many in memory; a multiple o
 ALTERED = "an artifact is not what was sealed: restore the backup"
 
 
+class ArtifactFile(io.BufferedReader):
+    """The content of a sealed file. digest: hex SHA-256 of all that can be read from it."""
+
+    def __init__(self, raw: "OpenedArtifact") -> None:
+        super().__init__(raw)
+        self.digest = raw.digest
+
+
 class OpenedArtifact(io.RawIOBase):
-    """The content of a sealed file, to be read at any place.
+    """The content of a sealed file, to be read at any place. digest: its hex SHA-256.
 
     Raises:
         SealError: The file is not what was sealed under `key` for `place`, or has another
@@ -38,6 +46,7 @@ class OpenedArtifact(io.RawIOBase):
 
     def __init__(self, file: BinaryIO, key: bytes, place: bytes, digest: str) -> None:
         self._file, self._key = file, key
+        self.digest = digest
         self._size = file.seek(0, os.SEEK_END) - NONCE_SIZE - TAG_SIZE
         self._digests: list[bytes] = []
         self._at = 0

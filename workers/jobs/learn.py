@@ -10,7 +10,7 @@ from app.ledger.transaction import Transaction
 from app.service.context import Services
 from app.service.desk import people
 from app.service.models import held_out as rows
-from app.service.scope import has_tombstone, is_add_back, may_return
+from app.service.scope import has_tombstone, may_return
 from app.steps import reached
 from app.vault.model_key import ADD_BACK, open_tombstone_key, record_tag, tags_digest
 from models import Contribution, Model, Record, Tombstone
@@ -25,6 +25,7 @@ from workers.jobs.model import held_out, versions
 from workers.jobs.model.chain import Chain
 from workers.jobs.model.held_out import VersionFigure
 from workers.jobs.model.retained_set import grown
+from workers.jobs.model.uploads import ReceivedUpload, open_received
 from workers.jobs.people import identities
 from workers.jobs.update import FreshRecords, Owner, StoredBlock, Update
 
@@ -45,27 +46,26 @@ def run(job: JobContext) -> None:
     """Fold a contribution into its model's next version.
 
     Raises:
-        RefusedError: The rows cannot be learned, or the model's row was changed meanwhile;
-            nothing was learned.
+        RefusedError: The rows cannot be learned, are not those that were received, or the
+            model's row was changed meanwhile; nothing was learned.
         LeaseLostError: Another worker holds the job now.
     """
     services, lease = job.services, job.lease
     with services.reading() as session:
         contribution = session.get_one(Contribution, lease.contribution_id)
-        file = services.artifacts.opened(session, contribution.upload_id)
-    with file:
-        _learn(job, file)
+        sent = open_received(services, session, job.model, contribution)
+    with sent.file:
+        _learn(job, sent)
 
 
-def _learn(job: JobContext, file: BinaryIO) -> None:
+def _learn(job: JobContext, sent: ReceivedUpload) -> None:
     import numpy as np  # a worker starts without it
 
     services, lease, model = job.services, job.lease, job.model
+    file, add_back = sent.file, sent.add_back
     with services.reading() as session:
-        contribution = session.get_one(Contribution, lease.contribution_id)
         before = versions.current(session, model)
         base = model.current_version
-        add_back = is_add_back(session, contribution)
         tombstone_key = open_tombstone_key(services.master, model)
     kind = family.of(model)
     upload = kind.read(model, file)
@@ -110,7 +110,7 @@ def _learn(job: JobContext, file: BinaryIO) -> None:
         if result.repeated:
             versions.record_repeated(tx, model, version)
         contribution = tx.session.get_one(Contribution, lease.contribution_id)
-        versions.shred(services, tx.session, contribution.upload_id)
+        versions.shred(services, tx.session, sent.artifact)
         contribution.state = "learned"
         contribution.saturated = upload.saturated
         lifted: list[bytes] = []

@@ -37,7 +37,7 @@ from workers.jobs.leases.lease import JobContext, LeaseLostError, follow
 from workers.jobs.model import held_out, versions
 from workers.jobs.model.chain import BatchMember, Chain
 from workers.jobs.model.held_out import VersionFigure
-from workers.jobs.model.logged import as_registered
+from workers.jobs.model.logged import EXCHANGED, OtherModelError, as_registered
 from workers.jobs.seconds import earlier_seconds
 from workers.jobs.update import StoredBlock, Update, UpdateResult
 
@@ -65,11 +65,16 @@ class Published:
 def current(job: JobContext, tx: Transaction, base: int | None) -> Model:
     """Return the model's row, if it is still as registered, and of the version computed from.
 
+    Two rows without a version that exchange their references are each as one was registered:
+    so the reference must be the one that was computed for.
+
     Raises:
         OtherModelError: The row was changed meanwhile; the transaction must roll back.
         LeaseLostError: It has another version; the transaction must roll back.
     """
     model = as_registered(job.services.ledger, tx.session, job.lease.model_id)
+    if model.ref != job.model.ref:
+        raise OtherModelError(EXCHANGED)
     if model.current_version != base:
         raise LeaseLostError(job.lease.job_id)
     return model

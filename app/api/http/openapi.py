@@ -97,6 +97,7 @@ _ANY: tuple[Problem, ...] = (
     SealError,
 )
 _UNKNOWN = (p.NotFoundError,)
+_ISSUED = (p.NotFoundError, p.NotIssuedError, p.CertificateChangedError)
 _CONTRIBUTED = (p.UnknownModelError, p.UploadError)
 _DECIDED = (p.NotFoundError, p.ConflictError, p.ForbiddenError, PeopleChangedError)
 RAISED: dict[str, tuple[Problem, ...]] = {
@@ -132,27 +133,11 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     "followCase": (p.NotFoundError, PeopleChangedError),
     "withdrawRequest": (p.NotFoundError, p.NotWithdrawableError, PeopleChangedError),
     "decideRequest": (p.NotFoundError, p.ConflictError),
-    "getCertificateReceipt": (
-        p.NotFoundError,
-        p.NotIssuedError,
-        p.NotWitnessedError,
-        p.ReceiptRefusedError,
-    ),
-    "getCertificate": (p.NotFoundError, p.NotIssuedError, p.NotWitnessedError),
-    "getCertificatePage": (
-        p.NotFoundError,
-        p.NotIssuedError,
-        p.NotWitnessedError,
-        p.BusyError,
-    ),
-    "getCertificatePdf": (
-        p.NotFoundError,
-        p.NotIssuedError,
-        p.NotWitnessedError,
-        p.BusyError,
-        PdfMissingError,
-    ),
-    "getEvidence": (p.NotFoundError, p.NotIssuedError, NotStoredError, ShreddedError),
+    "getCertificateReceipt": (*_ISSUED, p.NotWitnessedError, p.ReceiptRefusedError),
+    "getCertificate": (*_ISSUED, p.NotWitnessedError),
+    "getCertificatePage": (*_ISSUED, p.NotWitnessedError, p.BusyError),
+    "getCertificatePdf": (*_ISSUED, p.NotWitnessedError, p.BusyError, PdfMissingError),
+    "getEvidence": (*_ISSUED, NotStoredError, ShreddedError),
     "getScores": (p.NotFoundError, NotStoredError, ShreddedError),
     "listAsked": (),
     "answerRelease": (
@@ -222,6 +207,7 @@ RAISED: dict[str, tuple[Problem, ...]] = {
         p.UnknownModelError,
         p.NotFoundError,
         p.UnloggedVersionError,
+        p.CertificateChangedError,
     ),
     "getArtifact": (
         p.ModelDeletedError,
@@ -300,6 +286,7 @@ RAISED: dict[str, tuple[Problem, ...]] = {
         p.NotFoundError,
         p.ConflictError,
         p.NotWitnessedError,
+        p.CertificateChangedError,
         PeopleChangedError,
     ),
     "openContact": _UNKNOWN,

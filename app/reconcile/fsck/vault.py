@@ -9,6 +9,7 @@ from sqlmodel import Session, col, select
 
 from app.reconcile.deleted import deleted_in
 from app.reconcile.findings import FsckReport
+from app.reconcile.fsck.contributions import check_contributions
 from app.reconcile.fsck.run import sealed_rows
 from app.reconcile.fsck.state import Verified
 from app.reconcile.people import check_people
@@ -57,6 +58,8 @@ def fsck_vault(
         with sealed_rows(report, "erased records"):
             first = 0 if held is None else held.size
             _check_erased(session, artifacts, master, report, first)
+        with sealed_rows(report, "contributions"):
+            check_contributions(session, master, report)
         with sealed_rows(report, "identities"):
             check_people(session, master, report)
 

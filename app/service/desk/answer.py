@@ -29,6 +29,7 @@ def summary(services: Services, ref: str) -> bytes:
         NotFoundError: There is none.
         ConflictError: A part is still in progress, or the case's retention has ended.
         PeopleChangedError: Its parts are not those that the log commits to.
+        CertificateChangedError: What is stored as a part's certificate is another's.
     """
     shown = show(services, ref)
     if shown.state == "open":

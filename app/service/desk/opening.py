@@ -164,7 +164,7 @@ def _open_part(
         kind, records = ERASING, len(seen.learned)
         request_id = claimant(services, session, model, seen.learned)
         if request_id is None:
-            request_id = submit(tx, case, wanted, model, seen, jobs, issued_by)
+            request_id = submit(tx, case, wanted, model, seen, jobs, issued_by, services.master)
     elif seen.erased:
         kind, records = BEFORE, seen.erased
         request_id = seen.erased_by[-1] if seen.erased_by else None

@@ -26,6 +26,8 @@ from app.service.desk.parts import UNLIKE
 from app.service.desk.people import Found
 from app.service.review import start
 from app.service.scope import claim, covers
+from app.vault.master import MasterKey
+from app.vault.request_ref import request_ref
 from lethe import canonical
 from lethe.log.entries import CommitmentError, EntryError
 from models import Case, ErasureRequest, Job, Model, Record, RequesterKey
@@ -112,6 +114,7 @@ def submit(
     found: Found,
     jobs: dict[str, str],
     issued_by: str | None,
+    master: MasterKey,
 ) -> str:
     """Submit a request for the records of a person, as `app.service.admission` does.
 
@@ -122,9 +125,10 @@ def submit(
     assert model.id is not None
     scope = new.scope.model_dump(exclude_none=True)
     begins = start(model, None, tx.now)
+    request_id = str(uuid.uuid4())
     request = ErasureRequest(
-        id=str(uuid.uuid4()),
-        ref=str(uuid.uuid4()),
+        id=request_id,
+        ref=request_ref(master, request_id),
         model_id=model.id,
         keyid=None,
         state=begins.state,

@@ -1,4 +1,10 @@
-"""Certificates: rendered from what the log and the database hold, and verified."""
+"""Certificates: rendered from what the log and the database hold, and verified.
+
+Whoever writes the database can exchange the certificates of two requests, and each verifies. So
+a certificate goes out only to the request that it names, and evidence only if it names that.
+"""
+
+from hashlib import sha256
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from sqlmodel import Session, select
@@ -6,15 +12,26 @@ from sqlmodel import Session, select
 from app.keys.issuer import issuer_keys
 from app.keys.log import logged_keys
 from app.keys.trust_root import trust_root
-from app.problems import NotFoundError, NotIssuedError
+from app.problems import CertificateChangedError, NotFoundError, NotIssuedError
 from app.reconcile.model_events import service_key_events
 from app.service.context import Services
 from app.service.requests import find
+from app.vault.request_ref import request_ref
 from app.witnesses.rows import Rows
 from lethe.certificates.bundle import build_bundle
+from lethe.certificates.statement import Predicate, parse_statement
 from lethe.certificates.verify import Verdict, verify_certificate
+from lethe.errors import LetheError
+from lethe.log.spelling import parse_base64
 from lethe.signing.keys import public_pem
 from models import Artifact, Certificate, LogEntry, Verification
+
+_REMEDY = (
+    "somebody changed or exchanged rows of the database: run `lethe log fsck`, find out who, "
+    "and restore the tables erasure_requests, certificates and verifications from a backup"
+)
+OTHER = f"the stored certificate is not the one of this request: {_REMEDY}"
+OTHER_EVIDENCE = f"the stored evidence is not what the request's certificate names: {_REMEDY}"
 
 
 def bundle(services: Services, request_id: str) -> bytes:
@@ -27,10 +44,11 @@ def bundle(services: Services, request_id: str) -> bytes:
     Raises:
         NotFoundError: No such request.
         NotIssuedError: The request is not certified.
+        CertificateChangedError: What is stored is another request's, or no certificate.
         NotWitnessedError: Its checkpoint waits for a quorum of witnesses.
     """
     with services.reading() as session:
-        row = _issued(session, request_id)
+        row, _ = _issued(services, session, request_id)
         leaf = session.get_one(LogEntry, row.log_index).leaf
         note = Rows(services.ledger).note_for(session, row.log_index)
     if note is None:
@@ -57,12 +75,16 @@ def evidence(services: Services, request_id: str) -> bytes:
     Raises:
         NotFoundError: No such request.
         NotIssuedError: The request is not certified.
+        CertificateChangedError: Certificate or evidence is another request's.
         ShreddedError: Its retention has ended.
     """
     with services.reading() as session:
-        _issued(session, request_id)
+        _, predicate = _issued(services, session, request_id)
         row = session.get_one(Verification, request_id)
-        return services.artifacts.get(session, row.evidence_id)
+        file = services.artifacts.get(session, row.evidence_id)
+    if sha256(file).hexdigest() != predicate.retained_set.removal_proof:
+        raise CertificateChangedError(OTHER_EVIDENCE)
+    return file
 
 
 def scores(services: Services, digest: str) -> bytes:
@@ -82,12 +104,34 @@ def scores(services: Services, digest: str) -> bytes:
         return services.artifacts.get(session, artifact_id)
 
 
-def _issued(session: Session, request_id: str) -> Certificate:
+def stated(row: Certificate, *refs: str) -> Predicate:
+    """Return what a stored certificate says, if that is of the request of all these references.
+
+    Raises:
+        CertificateChangedError: It is of another request, or no certificate.
+    """
+    try:
+        found = parse_statement(parse_base64(row.envelope["payload"])).predicate
+    except (LetheError, LookupError, TypeError, ValueError):
+        raise CertificateChangedError(OTHER) from None
+    if {found.request_ref} != set(refs):
+        raise CertificateChangedError(OTHER)
+    return found
+
+
+def _issued(
+    services: Services, session: Session, request_id: str
+) -> tuple[Certificate, Predicate]:
+    """Return a request's certificate. Raises as `bundle`, but for witnesses.
+
+    The reference is compared with the id too: who exchanges certificates can exchange the
+    references of their requests as well.
+    """
     request = find(session, request_id)
     row = session.get(Certificate, request_id)
     if row is None:
         raise NotIssuedError("the request has no certificate yet", state=request.state)
-    return row
+    return row, stated(row, request.ref, request_ref(services.master, request_id))
 
 
 def verify(

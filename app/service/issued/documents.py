@@ -13,6 +13,7 @@ def html(services: Services, request_id: str, language: Language) -> bytes:
     Raises:
         NotFoundError: No such request.
         NotIssuedError: The request is not certified.
+        CertificateChangedError: What is stored as its certificate is another's.
     """
     return certificate_html(_sheet(services, request_id), texts(language)).encode()
 
@@ -21,7 +22,7 @@ def pdf(services: Services, request_id: str, language: Language) -> bytes:
     """Return a certificate as PDF/A-3b.
 
     Raises:
-        NotFoundError, NotIssuedError: As for the page.
+        NotFoundError, NotIssuedError, CertificateChangedError: As for the page.
         PdfMissingError: The service is installed without what makes PDF.
     """
     return certificate_pdf(_sheet(services, request_id), texts(language))

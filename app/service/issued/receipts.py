@@ -18,6 +18,7 @@ def of_request(services: Services, request_id: str) -> bytes:
     Raises:
         NotFoundError: No such request.
         NotIssuedError: The request is not certified.
+        CertificateChangedError: What is stored as its certificate is another's.
         ReceiptRefusedError: The stored certificate does not verify.
     """
     file = certificates.bundle(services, request_id)

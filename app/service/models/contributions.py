@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from sqlmodel import Session, col, select
 
@@ -26,7 +27,14 @@ from app.service.models.registry import find, is_remote, present
 from app.service.scope import has_tombstone, is_add_back, may_return
 from app.service.signatures import current_key
 from app.uploads.checked import CheckedUpload
-from app.vault.model_key import ADD_BACK, open_tombstone_key, record_tag, tags_digest
+from app.vault.model_key import (
+    ADD_BACK,
+    UPLOAD,
+    open_tombstone_key,
+    record_tag,
+    tags_digest,
+    upload_tag,
+)
 from lethe.errors import LetheError
 from lethe.signing.errors import KeyNotEntitledError
 from lethe.signing.http import SignedBy
@@ -63,8 +71,8 @@ def contribute(
 ) -> ContributionView:
     """Queue rows that a client adds to a model. The same Idempotency-Key gets the same answer.
 
-    With `add_back` erased records among them may be learned again. The log has this intent,
-    and instead of the records a digest of their tags.
+    The log has a keyed digest of the upload. With `add_back` erased records among them may be
+    learned again. The log has this intent, and instead of the records a digest of their tags.
 
     Raises:
         KeyNotEntitledError: The key is no client's, or another client's or subject's.
@@ -87,13 +95,14 @@ def contribute(
         )
         if earlier is not None:
             return show_contribution(model, earlier), None
-        digests = {}
+        new = named(services, model, upload)
+        digests = {UPLOAD: new.tag}
         if add_back:
             tombstone_key = open_tombstone_key(services.master, model)
             tags = [record_tag(tombstone_key, record) for record in upload.records]
             digests[ADD_BACK] = tags_digest(tags)
         index = record_model_event(tx, ref, "contribution.received", digests)
-        row, job = queue(services, tx, model, upload, index)
+        row, job = queue(services, tx, model, new, index)
         row.keyid, row.idempotency_key = key.keyid, idempotency_key
         return show_contribution(model, row), job.id
 
@@ -105,6 +114,21 @@ def contribute(
     else:  # an earlier call has stored the same
         services.artifacts.discard(upload.file)
     return shown
+
+
+class NewContribution(NamedTuple):
+    """An upload that gets a row. id: the contribution's. tag: what the log has of both."""
+
+    id: str
+    tag: str
+    upload: CheckedUpload
+
+
+def named(services: Services, model: Model, upload: CheckedUpload) -> NewContribution:
+    """Give an upload the id of its contribution, and what the log commits to."""
+    contribution_id = str(uuid.uuid4())
+    tag = upload_tag(services.master, model, contribution_id, upload.file.digest)
+    return NewContribution(contribution_id, tag, upload)
 
 
 @contextmanager
@@ -172,14 +196,18 @@ def queue(
     services: Services,
     tx: Transaction,
     model: Model,
-    upload: CheckedUpload,
+    new: NewContribution,
     log_index: int,
 ) -> tuple[Contribution, Job]:
-    """Give an upload its row and queue the job that learns it."""
+    """Give an upload its row and queue the job that learns it.
+
+    log_index: of the entry that commits to it.
+    """
     assert model.id is not None
+    upload = new.upload
     artifact = services.artifacts.put_staged(tx.session, upload.file)
     row = Contribution(
-        id=str(uuid.uuid4()),
+        id=new.id,
         model_id=model.id,
         upload_id=artifact.id,
         rows=upload.rows,

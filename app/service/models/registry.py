@@ -24,9 +24,11 @@ from app.schemas.models import (
     VersionView,
 )
 from app.service.context import Services
+from app.service.issued import certificates
 from app.service.paging import page_of
 from app.service.signatures import current_key
 from app.vault.errors import ShreddedError
+from app.vault.request_ref import request_ref
 from app.vault.wipe import DELETED
 from lethe.certificates.model_signature import sign_model
 from lethe.signing.http import SignedBy
@@ -93,9 +95,9 @@ def lineage(
     query = select(ModelVersion).where(ModelVersion.model_id == model.id)
 
     def shown(row: ModelVersion) -> VersionView:
-        certificates = certificates_of(session, row)
+        issued = certificates_of(services, session, row)
         view = show_version(services, model, row)
-        return view.model_copy(update={"certificates": certificates})
+        return view.model_copy(update={"certificates": issued})
 
     return page_of(session, query, ModelVersion.number, after, limit, shown)
 
@@ -140,8 +142,13 @@ def _version(session: Session, model: Model, number: int | Literal["current"]) -
     return row
 
 
-def certificates_of(session: Session, row: ModelVersion) -> list[VersionCertificate]:
-    """Return the certificates of the erasures that made a version, in the log's order."""
+def certificates_of(
+    services: Services, session: Session, row: ModelVersion
+) -> list[VersionCertificate]:
+    """Return the certificates of the erasures that made a version, in the log's order.
+
+    Raises CertificateChangedError if one is stored as that of another request.
+    """
     query = (
         select(ErasureRequest.ref, Certificate)
         .join(Verification, col(Verification.request_id) == col(ErasureRequest.id))
@@ -149,15 +156,15 @@ def certificates_of(session: Session, row: ModelVersion) -> list[VersionCertific
         .where(Verification.version_id == row.id)
         .order_by(col(Certificate.log_index))
     )
-    return [
-        VersionCertificate(
-            ref=ref,
-            statement=hashlib.sha256(b64decode(one.envelope["payload"])).hexdigest(),
-            result=one.result,
-            log_index=one.log_index,
+    found = []
+    for ref, one in session.exec(query):
+        certificates.stated(one, ref, request_ref(services.master, one.request_id))
+        statement = hashlib.sha256(b64decode(one.envelope["payload"])).hexdigest()
+        shown = VersionCertificate(
+            ref=ref, statement=statement, result=one.result, log_index=one.log_index
         )
-        for ref, one in session.exec(query)
-    ]
+        found.append(shown)
+    return found
 
 
 def sign_version(services: Services, ref: str, number: int | Literal["current"]) -> bytes:

@@ -12,6 +12,7 @@ from app.vault.model_key import (
     noise_key,
     open_tombstone_key,
     record_tag,
+    upload_tag,
 )
 from models import Model
 from workers.methods.certified import noise
@@ -70,3 +71,17 @@ def test_no_record_has_the_key_as_its_tag() -> None:
 
 def test_the_name_is_that_of_the_method() -> None:
     assert METHODS["certified-newton"] is CertifiedNewton
+
+
+def test_an_uploads_tag_is_of_its_model_contribution_and_bytes() -> None:
+    digest = "ab" * 32
+    tag = upload_tag(MASTER, model(), "one", digest)
+    assert tag == upload_tag(MASTER, model(), "one", digest)
+    others = [
+        upload_tag(MASTER, model(secret=b"t" * 32), "one", digest),
+        upload_tag(MASTER, model(), "two", digest),
+        upload_tag(MASTER, model(), "one", "cd" * 32),
+        record_tag(open_tombstone_key(MASTER, model()), f"one|{digest}").hex(),
+        digest,
+    ]
+    assert len({tag, *others}) == 6

@@ -14,6 +14,7 @@ from lethe.certificates.case_summary import check_summary
 from lethe.errors import LetheError
 from lethe.identity import digests
 from models import Case
+from tests.exchanged import exchange_certificates
 from tests.installation import Installation, make_token
 from tests.workers.jobs.test_people import ANN, BOB, EVE, named, ready, write
 
@@ -204,6 +205,21 @@ def test_no_answer_is_signed_with_another_persons_parts(installation: Installati
         answer = shown(installation, ann, part)
         assert answer.json()["type"] == "urn:lethe:problem:people-changed"
     assert shown(installation, bob, "/summary").status_code == 200
+
+
+def test_no_answer_names_the_certificate_of_another_request(installation: Installation) -> None:
+    ready(installation, "one")
+    ann, bob = (opened(installation, email).json() for email in (ANN, BOB))
+    installation.drain()
+    signed = shown(installation, ann["ref"], "/summary")
+    assert signed.status_code == 200, signed.text
+    one, other = (case["parts"][0]["request"] for case in (ann, bob))
+    exchange_certificates(installation.services.engine, one, other)
+    for case in (ann, bob):
+        answer = shown(installation, case["ref"], "/summary")
+        assert answer.json()["type"] == "urn:lethe:problem:certificate-changed"
+    exchange_certificates(installation.services.engine, one, other)
+    assert shown(installation, ann["ref"], "/summary").status_code == 200
 
 
 def test_no_answer_is_signed_of_a_request_that_only_the_database_has_as_ended(

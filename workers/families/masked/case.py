@@ -88,7 +88,9 @@ def load_case(job: JobContext, session: Session) -> RoundCase:
         if (artifact := message_id(member, step)) is not None
     ]
     roster = {member.keyid: _public_key(session, member.keyid) for member in sent}
-    if not is_as_opened(services.ledger, session, row, sent):
+    opened = is_as_opened(services.ledger, session, row, sent)
+    # Of the model that the sum is added to, by the row that was compared with the log.
+    if not opened or (row.model_id, row.plan["model"]) != (lease.model_id, model.ref):
         raise RefusedError(CHANGED)
     statistics = None if state is None else state.statistics
     counted = counted_round(session, lease.model_id)

@@ -26,8 +26,10 @@ RENAMED = (
     "nothing was published: the model's current version is not the one that the log has under "
     "its reference; restore its rows of the tables models and model_versions from a backup"
 )
-
-
+EXCHANGED = (
+    "nothing was published: the model had another reference when its version was made than "
+    "now; restore its row of the table models from a backup"
+)
 OTHER_ROWS = (
     "nothing was learned: the rows or sums that are stored of the model are not those of its "
     "version; restore its rows of feature_blocks, subjects, records and model_versions from a "

@@ -23,6 +23,7 @@ from workers.errors import RefusedError
 from workers.families.network.config import NetworkConfig, network_config
 from workers.families.network.data.blocks import InputBlock, decode_block, decode_inputs
 from workers.jobs.model import versions
+from workers.jobs.model.uploads import open_received
 from workers.jobs.update import Owner
 from workers.training.fedavg.base import ClientData, check_data
 from workers.training.fedavg.client.data import image_data
@@ -216,7 +217,7 @@ def client_rows(
     that are being learned. positions: which of them, in their order; None: all.
 
     Raises:
-        RefusedError: The client has no such rows.
+        RefusedError: The client has no such rows, or an upload is not as it was received.
     """
     assert model.id is not None
     config = network_config(model)
@@ -224,7 +225,7 @@ def client_rows(
     job = head_of_queue(session, model.id)
     if job is not None and job.kind == "learn":
         contribution = session.get_one(Contribution, job.contribution_id)
-        with services.artifacts.opened(session, contribution.upload_id) as file:
+        with open_received(services, session, model, contribution).file as file:
             upload = by_owner(file)
     held = assemble(services, session, model.id, upload, client)
     training = client_of([one.block for one in held], config).training() if held else None

@@ -1,0 +1,64 @@
+"""The upload of a contribution that waits: opened once the log has it as received.
+
+Whoever writes the database can give a contribution the upload of another, or its model the
+reference of another. So the file that is opened here is compared, and it is the one that is
+learned: nothing is read of a row in between.
+"""
+
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from sqlmodel import Session
+
+from app.reconcile.received import received_upload
+from app.service.context import Services
+from app.vault.errors import NotStoredError, ShreddedError
+from app.vault.model_key import ADD_BACK
+from models import Contribution, Model
+from workers.errors import RefusedError
+
+OTHER_UPLOAD = (
+    "nothing was learned: the stored upload is not the one that the log has as received for "
+    "this contribution to this model, so rows of the tables models, contributions or artifacts "
+    "were changed: find out by whom, then send the rows again"
+)
+NO_UPLOAD = "nothing was learned: the stored upload is destroyed or lost; send the rows again"
+
+
+class OtherUploadError(RefusedError):
+    """What is stored as a contribution's upload is not what the log received."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedUpload:
+    """An upload as it was received. file: to be closed. artifact: its id.
+
+    add_back: whether it was signed to bring erased records back.
+    """
+
+    file: BinaryIO
+    artifact: str
+    add_back: bool
+
+
+def open_received(
+    services: Services, session: Session, model: Model, contribution: Contribution
+) -> ReceivedUpload:
+    """Open a contribution's upload. The session is not needed any more.
+
+    model: its row, as it was compared with the log.
+
+    Raises:
+        OtherUploadError: The upload, or the model, is not that of the contribution.
+        SealError: The file is missing or was altered.
+    """
+    artifact = contribution.upload_id
+    try:
+        file = services.artifacts.opened(session, artifact)
+    except (NotStoredError, ShreddedError):
+        raise OtherUploadError(NO_UPLOAD) from None
+    entry = received_upload(services.ledger, services.master, model, contribution, file.digest)
+    if entry is None:
+        file.close()
+        raise OtherUploadError(OTHER_UPLOAD)
+    return ReceivedUpload(file, artifact, ADD_BACK in entry.digests)
