@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pkcs11
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    ECDSA,
+    SECP256R1,
+    generate_private_key,
+)
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from pkcs11 import Attribute, KeyType, MechanismFlag, ObjectClass
 from pydantic import SecretStr
@@ -52,7 +57,7 @@ def writing(settings: Settings) -> Iterator[pkcs11.Session]:
 def test_signatures_are_those_of_the_same_key_in_a_file(
     settings: Settings, hsm: SoftHsm
 ) -> None:
-    key = generate_key("ed25519")
+    key = Ed25519PrivateKey.generate()
     hsm.add_key(key, "log")
     found = open_key(settings, LOG)
     assert isinstance(found, HsmEd25519)
@@ -65,7 +70,7 @@ def test_signatures_are_those_of_the_same_key_in_a_file(
 
 
 def test_envelopes_of_a_key_in_a_token_verify(settings: Settings, hsm: SoftHsm) -> None:
-    key = generate_key("ecdsa-p256-sha256")
+    key = generate_private_key(SECP256R1())
     hsm.add_key(key, "issuer")
     found = open_key(settings, ISSUER)
     assert isinstance(found, HsmP256)
