@@ -204,10 +204,13 @@ def test_a_child_process_signs_in_a_session_of_its_own(settings: Settings) -> No
     key.sign(b"by the parent")
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
+        status = 1
         try:
-            os.write(writing, key.sign(b"by the child"))
+            if not sessions._here.sessions:  # the parent's is of no use here
+                os.write(writing, key.sign(b"by the child"))
+                status = 0
         finally:
-            os._exit(0)
+            os._exit(status)
     os.close(writing)
     assert os.waitpid(child, 0)[1] == 0
     with os.fdopen(reading, "rb") as pipe:
