@@ -38,9 +38,13 @@ BY_FILE := --dist loadfile --no-loadscope-reorder
 
 # What `make test` leaves out (tests/sizes.py says what, and why), and what it runs smaller:
 # fewer examples of the properties in tests/fuzz.py, forests without compiling. Three processes
-# on two processors: half of a test with killed processes is waiting for their leases.
+# on two processors: half of a test with killed processes is waiting for their leases. SoftHSM, the
+# PKCS#11 tokens of tests/app/hsm, is Debian's: there is no wheel of it.
 test-full: export LETHE_TEST_SIZE = full
 test-full: $(STAMPS)/dev ## what `make test` leaves out: the second database, processes, demonstrations
+	@command -v softhsm2-util > /dev/null || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -qq && apt-get install -qq -y softhsm2; } || \
+	  { echo "install SoftHSM first: apt-get install softhsm2"; exit 1; }
 	$(BIN)/python -m pytest -n 3 $(BY_FILE) -m "(full or thorough) and not repeats and not slow and not redteam" $(ARGS)
 
 # The console and the verification page in Chromium. Debian's own browser: playwright would

@@ -88,6 +88,15 @@ class Settings(BaseSettings):
         default=SecretStr(""),
         description="The next master key, for `lethe service-key rotate master` alone.",
     )
+    pkcs11_module: str = Field(
+        default="",
+        pattern=r"^(/.+)?$",
+        description="Path of the PKCS#11 library, where key files name keys in an HSM.",
+    )
+    pkcs11_pin: SecretStr = Field(
+        default=SecretStr(""),
+        description="PIN of the HSM's token; empty: the file that a key's pin-source names.",
+    )
     database_password: SecretStr = Field(
         default=SecretStr(""),
         description="Replaces the password of database_url, so that the URL can be public.",
@@ -444,6 +453,7 @@ class Settings(BaseSettings):
         secrets = {
             "LETHE_MASTER_KEY": self.master_key.get_secret_value(),
             "LETHE_MASTER_KEY_NEXT": self.master_key_next.get_secret_value(),
+            "LETHE_PKCS11_PIN": self.pkcs11_pin.get_secret_value(),
             "LETHE_DATABASE_PASSWORD": self.database_password.get_secret_value(),
             "LETHE_OIDC_CLIENT_SECRET": self.oidc_client_secret.get_secret_value(),
             "the password in LETHE_DATABASE_URL": _password(self.database_url),

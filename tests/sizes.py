@@ -14,6 +14,7 @@ FULL = {
     "tests/app/api/test_hardening_load.py::test_whoever_waits_for_the_log_holds_no_connection": "many callers at once; tests/app/ledger/test_stalls.py",
     "tests/app/api/test_rounds.py::test_a_single_record_is_warned_about": "a message of a single record, in tests/workers/jobs/test_statistics_model.py",
     "tests/app/api/test_rounds.py::test_masked_inputs_that_are_not_taken": "tests/workers/secure_sum has each refusal",
+    "tests/app/hsm/tokens": "needs SoftHSM of the system; tests/app/keys has each rotation and refusal of keys in files",
     "tests/app/keys/test_master_key.py::test_a_backup_from_before_needs_the_master_key_of_then": "restores; tests/app/cli/test_backup.py",
     "tests/app/keys/test_master_key.py::test_a_key_of_the_environment_is_replaced_by_another": "a key in a file, in the same file",
     "tests/app/keys/test_master_key.py::test_a_killed_rotation_leaves_a_key_that_opens_and_can_be_repeated": "every step; a whole rotation in the same file",

@@ -16,6 +16,7 @@ from app.backup.follower import Round, follow, following
 from app.backup.reapply import Reapplied, log_people, log_quarantines, reapply
 from app.backup.rehearse import rehearse
 from app.backup.restore import restore as restore_backup
+from app.ledger.key_files import in_tokens
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
 from app.reconcile.journal_gaps import Gap, GapFinder
@@ -52,7 +53,7 @@ def new(directory: Path, keys: Path | None) -> None:
     click.echo(f"backed up {made.rows} rows and {made.files} files to {directory}")
     click.echo(f"      the log {made.origin} with {made.size} entries, root {made.root}")
     click.echo("      not included: requests and entries after this moment")
-    click.echo(f"      {_where(keys)}")
+    click.echo(f"      {_where(settings, keys)}")
 
 
 @backup.command("follow")
@@ -91,7 +92,7 @@ def follow_database(directory: Path, every: float, keys: Path | None, once: bool
             click.echo(
                 f"      the log {state.origin} with {state.size} entries, root {state.root}"
             )
-            click.echo(f"      {_where(keys)}")
+            click.echo(f"      {_where(settings, keys)}")
             if not once:
                 click.echo(f"      a round begins every {every:g} s")
         first = False
@@ -110,10 +111,16 @@ def _require_apart(directory: Path, keys: Path | None) -> None:
         raise click.UsageError("keys beside the data open it: give a directory elsewhere")
 
 
-def _where(keys: Path | None) -> str:
+def _where(settings: Settings, keys: Path | None) -> str:
     if keys is None:
         return "keys are not included: without them nothing can be opened"
-    return f"keys are in {keys}: keep them apart, together they open everything"
+    where = f"keys are in {keys}: keep them apart, together they open everything"
+    if elsewhere := in_tokens(settings.keys_dir):
+        where += (
+            f"\n      not included: the private keys that {' and '.join(elsewhere)} name in an "
+            "HSM; back that up as its maker says"
+        )
+    return where
 
 
 @backup.command("rehearse")

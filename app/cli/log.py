@@ -10,6 +10,7 @@ from app.backup.check import fsck_installation
 from app.backup.reapply import log_people, log_quarantines, unlogged
 from app.backup.recovery import recover_entries
 from app.cli.backup import print_reapplied
+from app.hsm.uri import parse_uri
 from app.ledger.startup import init_log, last_signed, open_ledger, require_schema
 from app.reconcile.findings import NOT_CHECKED, NOT_OPENED, UNREAD, FsckReport
 from app.reconcile.fsck.state import StateError, Verified, read_state, write_state
@@ -29,15 +30,22 @@ from models.database.types import utcnow
     metavar="KEYS",
     help="The keys directory of the log to succeed.",
 )
-def init(origin: str | None, succeeds: Path | None) -> None:
+@click.option("--log-key", metavar="URI", help="Make or use the log's key in an HSM (PKCS#11).")
+@click.option("--issuer-key", metavar="URI", help="Make or use the issuer's key in an HSM.")
+def init(
+    origin: str | None, succeeds: Path | None, log_key: str | None, issuer_key: str | None
+) -> None:
     """Create this installation's log.
 
     No other command creates a log: an empty log in place of a lost one would be a fork.
     """
     settings = _settings(origin)
-    old = None if succeeds is None else last_signed(succeeds)
+    log_at, issuer_at = (
+        None if uri is None else parse_uri(uri) for uri in (log_key, issuer_key)
+    )
+    old = None if succeeds is None else last_signed(settings, succeeds)
     with opened_engine(settings.resolved_database_url) as engine:
-        ledger = init_log(settings, engine)
+        ledger = init_log(settings, engine, log_at=log_at, issuer_at=issuer_at)
         if old is not None:
             vkey, note = old
             ledger.transact(lambda tx: tx.append(succession_leaf(vkey, note, tx.now.date())))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from app.hsm.uri import KeyUri
 from app.keys import rotate as keys_of
 from app.keys.issuer import issuer_keys
 from app.keys.log import logged_keys
@@ -13,8 +14,10 @@ from app.keys.master import master_keys
 from app.keys.rotate_log import revoke_log, rotate_log
 from app.keys.rotate_master import revoke_master, rotate_master
 from app.keys.trust_root import trust_root as make_trust_root
+from app.ledger.key_files import named_by
+from app.ledger.log_files import LOG_KEY
 from app.ledger.sequencer import Ledger
-from app.ledger.startup import load_ledger
+from app.ledger.startup import ISSUER_KEY, load_ledger
 from app.service.access import rotate_silo as silo_rotation
 from app.settings import Settings
 from app.vault.root import read_roots
@@ -22,6 +25,12 @@ from lethe.cli.options import each_as_json, print_json, print_table
 from lethe.files import keep_private
 from lethe.log.key_changes import REASONS
 from models.database.session import opened_engine
+
+_to = click.option(
+    "--to",
+    metavar="PLACE",
+    help="Make the new key here: file, or a PKCS#11 URI. Default: where the old one is.",
+)
 
 
 @click.group()
@@ -39,29 +48,33 @@ def rotate() -> None:
 
 @rotate.command("issuer")
 @click.option("--keyid", help="Name of the new key. Default: the next number.")
-def rotate_issuer(keyid: str | None) -> None:
+@_to
+def rotate_issuer(keyid: str | None, to: str | None) -> None:
     """Sign certificates with a fresh key from now on.
 
     Those of the old key stay valid. Processes at work need no restart. If it was interrupted,
     run it again: it finishes that rotation and begins no other.
     """
     with _ledger() as (settings, ledger):
-        done = keys_of.rotate_issuer(settings, ledger, keyid)
+        old = named_by(settings.keys_dir / ISSUER_KEY)
+        done = keys_of.rotate_issuer(settings, ledger, keyid, to=to)
     if done.finished:
         click.echo("finished the rotation that was interrupted")
     click.echo(f"{done.key.keyid} signs from log entry {done.key.start} on")
+    _tell_left(settings, ISSUER_KEY, old)
     click.echo("publish the trust root: lethe service-key trust-root", err=True)
 
 
 @rotate.command("log")
-def rotate_log_key() -> None:
+@_to
+def rotate_log_key(to: str | None) -> None:
     """Announce a fresh key of the log, which signs checkpoints beside the old one.
 
     Processes at work need no restart. Tell witnesses and followers the new key, then end the
     overlap with `lethe service-key revoke log`. If it was interrupted, run it again.
     """
     with _ledger() as (settings, ledger):
-        done = rotate_log(settings, ledger)
+        done = rotate_log(settings, ledger, to=to)
     if done.finished:
         click.echo("finished the rotation that was interrupted")
     click.echo(f"announced by log entry {done.key.start}; it signs beside the old key")
@@ -125,9 +138,11 @@ def revoke_log_key(reason: str) -> None:
     restart. If it was interrupted, run it again.
     """
     with _ledger() as (settings, ledger):
+        place = named_by(settings.keys_dir / LOG_KEY)
         done = revoke_log(settings, ledger, reason)
     old = done.key.verifier.key_id.hex()
     click.echo(f"{old} is revoked from log entry {done.key.revoked} on")
+    _tell_left(settings, LOG_KEY, place)
     click.echo("publish the trust root: lethe service-key trust-root", err=True)
 
 
@@ -209,6 +224,12 @@ def trust_root(out: Path | None) -> None:
         out.write_bytes(made + b"\n")
     except OSError as error:
         raise click.UsageError(f"cannot write {out}: {error.strerror}") from None
+
+
+def _tell_left(settings: Settings, name: str, before: KeyUri | None) -> None:
+    """Say which key can be destroyed: not the one in use, as after a command that finished."""
+    if before is not None and named_by(settings.keys_dir / name) != before:
+        click.echo(f"the old key is still in its token: destroy {before} there", err=True)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """fsck of the key files: issuer and master key are those that the log names."""
 
+from app.hsm.errors import HsmError
 from app.keys.issuer import IssuerRevokedError, signing_issuer
 from app.keys.master import master_keys
 from app.ledger.entry_macs import KeyMissingError
@@ -24,14 +25,14 @@ def fsck_keys(settings: Settings, ledger: Ledger, report: FsckReport) -> None:
     """Report a key file that is not the log's. Raises what reading the signed log raises."""
     try:
         key, _, _ = signing_issuer(settings, ledger)
-    except (KeyMissingError, IssuerRevokedError) as error:
+    except (HsmError, KeyMissingError, IssuerRevokedError) as error:
         report.add("issuer", error.detail)
         return
     try:
         published = (settings.keys_dir / ISSUER_PEM).read_text()
     except OSError:
         published = ""
-    if published != public_pem(key):
+    if published != public_pem(key.public_key()):
         report.add("issuer", STALE)
 
 

@@ -7,10 +7,11 @@ Whoever writes the database adds no key, and a key file put back from a backup s
 from contextlib import suppress
 from typing import TypeGuard
 
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from sqlmodel import col, select
 
+from app.hsm.errors import HsmError
 from app.ledger.entry_macs import KeyMissingError
+from app.ledger.key_files import SigningKey, is_p256, read_key
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import ISSUER_KEY, ISSUER_PEM, load_issuer
 from app.ledger.transaction import Transaction
@@ -24,7 +25,7 @@ from lethe.log.entries import SERVICE_KEY_EVENT, parse_leaf
 from lethe.log.key_changes import ISSUER
 from lethe.log.key_history import Change, replay
 from lethe.signing.errors import KeyFormatError
-from lethe.signing.keys import PrivateKey, load_private_key
+from lethe.signing.keys import P256Key
 from models import LogEntry
 
 NEXT_KEY = "issuer.next.key"  # of a rotation whose entry may be logged already
@@ -46,9 +47,9 @@ class KeysChangedError(LetheError):
     status = 503
 
 
-def is_key(key: PrivateKey, spki: bytes) -> TypeGuard[EllipticCurvePrivateKey]:
+def is_key(key: SigningKey, spki: bytes) -> TypeGuard[P256Key]:
     """Return whether a private key is the one with these public bytes."""
-    return isinstance(key, EllipticCurvePrivateKey) and spki_of(key.public_key()) == spki
+    return is_p256(key) and spki_of(key.public_key()) == spki
 
 
 def changes(entries: tuple[tuple[int, bytes], ...]) -> list[Change]:
@@ -93,14 +94,13 @@ def issuer_keys(settings: Settings, ledger: Ledger) -> IssuerKeys:
     return IssuerKeys(keys, read.size, read.root)
 
 
-def signing_issuer(
-    settings: Settings, ledger: Ledger
-) -> tuple[EllipticCurvePrivateKey, str, IssuerKeys]:
+def signing_issuer(settings: Settings, ledger: Ledger) -> tuple[P256Key, str, IssuerKeys]:
     """Return the key that signs now, its name, and the keys that were looked at.
 
     Raises:
         IssuerRevokedError: The log revokes it, and there is no other yet.
         KeyMissingError: The private half is in no key file.
+        HsmError: The HSM that a key file names cannot be reached.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
     keys = issuer_keys(settings, ledger)
@@ -110,11 +110,19 @@ def signing_issuer(
             "the issuer's key was revoked: run `lethe service-key rotate issuer`; what waits "
             "for a signature goes on then"
         )
+    away: HsmError | None = None
     for name in (ISSUER_KEY, NEXT_KEY):
-        with suppress(FileNotFoundError, KeyFormatError):
-            key = load_private_key((settings.keys_dir / name).read_bytes())
-            if is_key(key, current.spki):
-                return key, current.keyid, keys
+        try:
+            key = read_key(settings, settings.keys_dir / name)
+        except (FileNotFoundError, KeyFormatError):
+            continue
+        except HsmError as error:  # the other one may be in use, and in reach
+            away = away or error
+            continue
+        if is_key(key, current.spki):
+            return key, current.keyid, keys
+    if away is not None:
+        raise away
     if len(keys.keys) == 1:
         load_issuer(settings)  # says what is wrong with the file
     raise KeyMissingError(

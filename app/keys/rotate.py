@@ -2,7 +2,7 @@
 
     issuer.next.key     the new key                 durable
     key.rotated         the log's entry             signed
-    issuer.key          the new key in its place    the old private half is gone
+    issuer.key          the new key in its place    the old file is gone
 
 A process that dies between two lines leaves an installation that works: whoever signs takes the
 file whose key the log names. The same command, run again, goes on at the following line.
@@ -11,8 +11,6 @@ file whose key the log names. The same command, run again, goes on at the follow
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from app.keys.issuer import (
     NEXT_KEY,
@@ -24,6 +22,7 @@ from app.keys.issuer import (
 )
 from app.ledger.entry_macs import KeyMissingError
 from app.ledger.journal import record_service_key_event
+from app.ledger.key_files import ensure_next, is_p256, read_key
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import ISSUER_KEY, ISSUER_PEM
 from app.ledger.transaction import Transaction
@@ -35,7 +34,7 @@ from lethe.files import sync_directory, write_durably
 from lethe.log.key_changes import ANNOUNCED, ISSUER, REVOKED, ROTATED, KeyChange
 from lethe.log.key_history import KeySpan
 from lethe.signing.errors import KeyFormatError
-from lethe.signing.keys import generate_key, load_private_key, private_pem, public_pem
+from lethe.signing.keys import P256Key, public_pem
 
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,6})")
 
@@ -48,10 +47,15 @@ class Rotated:
     finished: bool
 
 
-def rotate_issuer(settings: Settings, ledger: Ledger, keyid: str | None = None) -> Rotated:
+def rotate_issuer(
+    settings: Settings, ledger: Ledger, keyid: str | None = None, *, to: str | None = None
+) -> Rotated:
     """Replace the issuer's key by a fresh one, named `keyid` or by the next number.
 
+    to: where it is made, as `ensure_next` has it.
+
     Raises:
+        KeyPlaceError, HsmError: As `ensure_next`.
         ConflictError: A key of the issuer had this name.
         KeyMissingError: The new key's file holds something else.
         KeysChangedError: Another rotation was faster.
@@ -66,7 +70,7 @@ def rotate_issuer(settings: Settings, ledger: Ledger, keyid: str | None = None) 
     if keyid in names:
         raise ConflictError("a key of the issuer has this name already: choose another --keyid")
     chosen = keyid or _next_name(last.keyid, names)
-    fresh = _fresh(settings)
+    fresh = _fresh(settings, keys, to)
     announced = is_announced(ledger, ISSUER)
 
     def effect(tx: Transaction) -> None:
@@ -116,26 +120,25 @@ def _put_in_place(settings: Settings, keys: IssuerKeys) -> bool:
     """Make the next key the issuer's if the log names it; return whether it did."""
     folder, current = settings.keys_dir, keys.keys[-1]
     with suppress(FileNotFoundError, KeyFormatError):
-        key = load_private_key((folder / NEXT_KEY).read_bytes())
+        key = read_key(settings, folder / NEXT_KEY)
         if is_key(key, current.spki):
-            write_durably(folder / ISSUER_PEM, public_pem(key).encode(), mode=0o644)
+            pem = public_pem(key.public_key()).encode()
+            write_durably(folder / ISSUER_PEM, pem, mode=0o644)
             (folder / NEXT_KEY).replace(folder / ISSUER_KEY)
             sync_directory(folder)
             return True
     return False
 
 
-def _fresh(settings: Settings) -> EllipticCurvePrivateKey:
+def _fresh(settings: Settings, keys: IssuerKeys, to: str | None) -> P256Key:
     """Return the next key; one that a crash left before its entry has signed nothing yet."""
-    path = settings.keys_dir / NEXT_KEY
-    with suppress(FileExistsError):
-        made = generate_key("ecdsa-p256-sha256")
-        write_durably(path, private_pem(made).encode(), replace=False)
+    path, current = settings.keys_dir / NEXT_KEY, settings.keys_dir / ISSUER_KEY
+    known = [one.spki for one in keys.keys]
     try:
-        key = load_private_key(path.read_bytes())
+        key = ensure_next(settings, current, path, "ecdsa-p256-sha256", to=to, known=known)
     except KeyFormatError as error:
         raise KeyMissingError(f"{path}: {error.detail}") from None
-    if not isinstance(key, EllipticCurvePrivateKey):
+    if not is_p256(key):
         raise KeyMissingError(f"{path} is not an ECDSA P-256 key: remove it, and run it again")
     return key
 

@@ -5,19 +5,20 @@
     log.KEYID.announced.json  the proof of that                        durable
     log.next.vkey    from now on checkpoints have both lines
     key.revoked      an entry under both keys: the overlap ends        signed
-    log.key          the new key in its place; the old private half is gone
+    log.key          the new key in its place; the old file is gone
 
 A process that dies between two lines leaves a log that goes on. The same command, run again,
 goes on at the following line.
 """
 
-from contextlib import suppress
 from dataclasses import dataclass
 
 from app.keys.announced import keep_announcement
 from app.keys.issuer import KeysChangedError, is_announced, require_unchanged
 from app.keys.log import logged_keys
+from app.ledger.entry_macs import KeyMissingError
 from app.ledger.journal import record_service_key_event
+from app.ledger.key_files import ensure_next
 from app.ledger.log_files import (
     LOG_KEY,
     LOG_VKEY,
@@ -36,7 +37,7 @@ from lethe.files import sync_directory, write_durably
 from lethe.log.key_changes import ANNOUNCED, LOG, REVOKED, ROTATED, KeyChange
 from lethe.log.log_keys import LogKey, spki_of_log
 from lethe.log.note import NoteVerifier
-from lethe.signing.keys import generate_key, private_pem
+from lethe.signing.errors import KeyFormatError
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +48,13 @@ class LogRotated:
     finished: bool
 
 
-def rotate_log(settings: Settings, ledger: Ledger) -> LogRotated:
+def rotate_log(settings: Settings, ledger: Ledger, *, to: str | None = None) -> LogRotated:
     """Announce a fresh key of the log, which signs checkpoints too from then on.
 
+    to: where it is made, as `ensure_next` has it.
+
     Raises:
+        KeyPlaceError, HsmError: As `ensure_next`.
         ConflictError: Two keys sign already: the older one must be revoked first.
         KeyMissingError: The new key's file holds something else.
         KeysChangedError: Another rotation was faster.
@@ -68,9 +72,13 @@ def rotate_log(settings: Settings, ledger: Ledger) -> LogRotated:
             "rotate"
         )
     old = known[-1].verifier
-    with suppress(FileExistsError):  # one that a crash left before its entry signed nothing yet
-        pem = private_pem(generate_key("ed25519")).encode()
-        write_durably(folder / NEXT_KEY, pem, replace=False)
+    spkis = [spki_of_log(one.verifier) for one in known]
+    try:  # one that a crash left before its entry has signed nothing yet
+        ensure_next(
+            settings, folder / LOG_KEY, folder / NEXT_KEY, "ed25519", to=to, known=spkis
+        )
+    except KeyFormatError as error:
+        raise KeyMissingError(f"{folder / NEXT_KEY}: {error.detail}") from None
     new = load_signer(settings, NEXT_KEY).verifier
     announced = is_announced(ledger, LOG)
 

@@ -3,6 +3,8 @@
 log.key             signs                      log.vkey        its public half
 log.next.key        signs too, once announced  log.next.vkey   there from then on
 log.previous.vkeys  public halves of the keys that signed before, a line each
+
+A `.key` file has the private key, or names it in an HSM (`app.ledger.key_files`).
 """
 
 import os
@@ -10,16 +12,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
+from app.hsm.errors import HsmError
 from app.ledger.entry_macs import KeyMissingError
+from app.ledger.key_files import is_ed25519, read_key
 from app.ledger.signers import LogSigners
 from app.settings import Settings
 from lethe.log.cosigner import Cosigner
 from lethe.log.log_keys import LogKeys
 from lethe.log.note import NoteError, NoteSigner, NoteVerifier, parse_log_vkey
 from lethe.signing.errors import KeyFormatError
-from lethe.signing.keys import load_private_key
 
 LOG_KEY, LOG_VKEY = "log.key", "log.vkey"
 NEXT_KEY, NEXT_VKEY, PREVIOUS = "log.next.key", "log.next.vkey", "log.previous.vkeys"
@@ -79,19 +80,19 @@ def load_signer(settings: Settings, name: str = LOG_KEY) -> NoteSigner:
     """Return a key of the log.
 
     Raises:
-        KeyMissingError: It is missing or not an Ed25519 key.
+        KeyMissingError: It is missing, not in reach, or not an Ed25519 key.
     """
     path = settings.keys_dir / name
     try:
-        key = load_private_key(path.read_bytes())
+        key = read_key(settings, path)
     except FileNotFoundError:
         raise KeyMissingError(
             f"{path} is missing: restore the keys directory from its backup, or, for a new "
             "installation, run `lethe log init`"
         ) from None
-    except KeyFormatError as error:
+    except (KeyFormatError, HsmError) as error:
         raise KeyMissingError(f"{path}: {error.detail}") from None
-    if not isinstance(key, Ed25519PrivateKey):
+    if not is_ed25519(key):
         raise KeyMissingError(f"{name} is not an Ed25519 key: restore the keys directory")
     return NoteSigner(settings.origin, key)
 

@@ -11,15 +11,16 @@
                   revoked.list  tags of revoked keys and tokens
                   erased.journal  tags of what was erased
                   log.next.key, log.next.vkey, log.previous.vkeys, log.KEYID.announced.json
+                  issuer.next.key, while the issuer's key is rotated
                   opendsr.key, opendsr.pem  an operator's, for `app.protocols.opendsr`
+
+The files of log and issuer may name a key in an HSM instead (`app.ledger.key_files`).
 """
 
 from contextlib import suppress
 from pathlib import Path
 
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -32,9 +33,12 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError
 from sqlmodel import Session
 
+from app.hsm.errors import HsmError
+from app.hsm.uri import KeyUri
 from app.ledger import storage
 from app.ledger.entry_macs import EntryKey, KeyMissingError, new_entry_key, parse_entry_key
 from app.ledger.guard import SigningGuard
+from app.ledger.key_files import SigningKey, ensure_key, is_ed25519, is_p256, read_key
 from app.ledger.key_rows import FILE as REVOKED
 from app.ledger.key_rows import KeyRows, authenticate_rows
 from app.ledger.log_files import LOG_KEY, LOG_VKEY, SignerFiles
@@ -52,13 +56,7 @@ from lethe.log.checkpoint import sign_checkpoint
 from lethe.log.cosigner import Cosigner
 from lethe.log.note import NoteSigner
 from lethe.signing.errors import KeyFormatError
-from lethe.signing.keys import (
-    PrivateKey,
-    generate_key,
-    load_private_key,
-    private_pem,
-    public_pem,
-)
+from lethe.signing.keys import P256Key, public_pem
 from migrations import HEAD
 from models.database.sealed import seal_columns
 from models.database.session import make_engine, reading
@@ -85,20 +83,29 @@ class SchemaError(LetheError):
     status = 503
 
 
-def init_log(settings: Settings, engine: Engine | None = None) -> Ledger:
+def init_log(
+    settings: Settings,
+    engine: Engine | None = None,
+    *,
+    log_at: KeyUri | None = None,
+    issuer_at: KeyUri | None = None,
+) -> Ledger:
     """Create the keys that are missing and begin the log; never done in passing.
+
+    log_at, issuer_at: the places of these keys in HSMs; by default they are in their files.
 
     Raises:
         LogExistsError: The database holds a log already.
         GuardExistsError: The log key has signed a log already.
         SchemaError: The database is not migrated.
+        KeyPlaceError, HsmError: As `ensure_key`.
     """
     engine = engine or make_engine(settings.resolved_database_url)
     require_schema(engine)
     with Session(reading(engine)) as session:
         if storage.latest_checkpoint(session):  # new keys would only hide that the old are lost
             raise LogExistsError("the database already holds a log, and keeps it")
-    create_keys(settings)
+    create_keys(settings, log_at, issuer_at)
     ledger = open_ledger(settings, engine)
     ledger.begin()
     return ledger
@@ -187,31 +194,32 @@ def create_ml_dsa(settings: Settings) -> Cosigner:
     return found
 
 
-def last_signed(keys: Path) -> tuple[str, str]:
+def last_signed(settings: Settings, keys: Path) -> tuple[str, str]:
     """Return the verifier key of the log whose keys these are, and its last signed note.
 
     The note is signed again, letter by letter as it was: that forks nothing.
+    settings: how a key in an HSM is reached.
 
     Raises:
         KeyMissingError: The log key is missing or not an Ed25519 key.
         GuardError: The guard is missing or damaged.
     """
-    key = _load(keys / LOG_KEY)
-    if not isinstance(key, Ed25519PrivateKey):
+    key = _load(settings, keys / LOG_KEY)
+    if not is_ed25519(key):
         raise KeyMissingError(f"{LOG_KEY} is not an Ed25519 key: restore the keys directory")
     last = SigningGuard(keys / GUARD).read()
     signer = NoteSigner(last.origin, key)
     return signer.verifier.vkey, sign_checkpoint(last, signer)
 
 
-def load_issuer(settings: Settings) -> tuple[EllipticCurvePrivateKey, str]:
+def load_issuer(settings: Settings) -> tuple[P256Key, str]:
     """Return the key that signs certificates, and its name.
 
     Raises:
-        KeyMissingError: It is missing or not an ECDSA P-256 key.
+        KeyMissingError: It is missing, not in reach, or not an ECDSA P-256 key.
     """
-    key = _load(settings.keys_dir / ISSUER_KEY)
-    if not isinstance(key, EllipticCurvePrivateKey):
+    key = _load(settings, settings.keys_dir / ISSUER_KEY)
+    if not is_p256(key):
         raise KeyMissingError(f"{ISSUER_KEY} is not an ECDSA P-256 key: restore it")
     return key, settings.issuer_keyid
 
@@ -237,11 +245,14 @@ def load_entry_key(settings: Settings) -> EntryKey:
         ) from None
 
 
-def create_keys(settings: Settings) -> None:
+def create_keys(
+    settings: Settings, log_at: KeyUri | None = None, issuer_at: KeyUri | None = None
+) -> None:
     """Create the keys that are missing, readable by their owner only; keep the others.
 
     Raises:
         KeyMissingError, MasterKeyError: An existing key is not what its name says.
+        KeyPlaceError, HsmError: As `ensure_key`.
     """
     folder = settings.keys_dir
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -250,12 +261,16 @@ def create_keys(settings: Settings) -> None:
         with suppress(FileExistsError):
             master.create_key(folder / master.FILE)
     create_root(folder, master.given(settings))  # before log.key: `adopt_root` goes by that
-    log_key = _ensure(folder / LOG_KEY, generate_key("ed25519"))
-    issuer = _ensure(folder / ISSUER_KEY, generate_key("ecdsa-p256-sha256"))
-    if isinstance(log_key, Ed25519PrivateKey):  # `open_ledger` refuses any other
+    try:
+        log_key = ensure_key(settings, folder / LOG_KEY, "ed25519", log_at)
+        issuer = ensure_key(settings, folder / ISSUER_KEY, "ecdsa-p256-sha256", issuer_at)
+    except KeyFormatError as error:
+        raise KeyMissingError(f"a key in {folder}: {error.detail}") from None
+    if is_ed25519(log_key):  # `open_ledger` refuses any other
         vkey = NoteSigner(settings.origin, log_key).verifier.vkey + "\n"
         write_durably(folder / LOG_VKEY, vkey.encode(), mode=0o644)
-    write_durably(folder / ISSUER_PEM, public_pem(issuer).encode(), mode=0o644)
+    pem = public_pem(issuer.public_key()).encode()
+    write_durably(folder / ISSUER_PEM, pem, mode=0o644)
     with suppress(FileExistsError):
         write_durably(folder / ENTRIES_KEY, new_entry_key(), replace=False)
     ErasureJournal.create(folder / JOURNAL)
@@ -286,19 +301,13 @@ def require_schema(engine: Engine) -> None:
         raise SchemaError("the database was migrated by a newer Lethe: upgrade this one")
 
 
-def _ensure(path: Path, fresh: PrivateKey) -> PrivateKey:
-    with suppress(FileExistsError):
-        write_durably(path, private_pem(fresh).encode(), replace=False)
-    return _load(path)
-
-
-def _load(path: Path) -> PrivateKey:
+def _load(settings: Settings, path: Path) -> SigningKey:
     try:
-        return load_private_key(path.read_bytes())
+        return read_key(settings, path)
     except FileNotFoundError:
         raise KeyMissingError(
             f"{path} is missing: restore the keys directory from its backup, or, for a new "
             "installation, run `lethe log init`"
         ) from None
-    except KeyFormatError as error:
+    except (KeyFormatError, HsmError) as error:
         raise KeyMissingError(f"{path}: {error.detail}") from None

@@ -147,7 +147,7 @@ def _keys(services: Services) -> None:
         issuer = signing_issuer(settings, services.ledger)[0]
     except GuardError:  # the part `guard` says what is wrong with it
         issuer = load_issuer(settings)[0]
-    if (settings.keys_dir / ISSUER_PEM).read_text() != public_pem(issuer):
+    if (settings.keys_dir / ISSUER_PEM).read_text() != public_pem(issuer.public_key()):
         raise KeyMissingError(
             "the issuer's key is not that of issuer.pem: restore it, or run `lethe "
             "service-key rotate issuer` again where that was interrupted"

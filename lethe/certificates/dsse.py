@@ -11,7 +11,6 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ec import (
     ECDSA,
     SECP256R1,
-    EllipticCurvePrivateKey,
     EllipticCurvePublicKey,
 )
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -20,6 +19,7 @@ from lethe.certificates import shape
 from lethe.certificates.errors import EnvelopeError
 from lethe.certificates.shape import Blob
 from lethe.records import dataclass
+from lethe.signing.keys import P256Key
 
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 
@@ -53,13 +53,13 @@ def pae(payload_type: str, payload: bytes) -> bytes:
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
 
-def sign_envelope(payload: bytes, key: EllipticCurvePrivateKey, keyid: str) -> dict[str, Any]:
+def sign_envelope(payload: bytes, key: P256Key, keyid: str) -> dict[str, Any]:
     """Return the JSON of an envelope of `payload`, signed once.
 
     Raises:
         EnvelopeError: The key is not on P-256.
     """
-    _need_p256(key)
+    _need_p256(key.public_key())
     sig = key.sign(pae(PAYLOAD_TYPE, payload), ECDSA(SHA256()))
     envelope = Envelope(payload, PAYLOAD_TYPE, (Signature(keyid, sig),))
     return shape.write(envelope)
@@ -96,6 +96,6 @@ def check_signature(envelope: Envelope, public_key: EllipticCurvePublicKey, keyi
         ) from None
 
 
-def _need_p256(key: EllipticCurvePrivateKey | EllipticCurvePublicKey) -> None:
+def _need_p256(key: EllipticCurvePublicKey) -> None:
     if not isinstance(key.curve, SECP256R1):
         raise EnvelopeError("the issuer key must be on P-256: create another issuer key")

@@ -8,11 +8,9 @@ Source: predicate type https://model_signing/signature/v1.0, serialization metho
 import hashlib
 from typing import Any
 
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-
 from lethe import canonical
 from lethe.certificates.dsse import sign_envelope
-from lethe.signing.keys import public_pem
+from lethe.signing.keys import P256Key, public_pem
 
 MEDIA_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 PREDICATE_TYPE = "https://model_signing/signature/v1.0"
@@ -20,9 +18,7 @@ IN_TOTO = "https://in-toto.io/Statement/v1"
 THE_FILE = "."  # the name of a model that is one file, which may be renamed
 
 
-def sign_model(
-    name: str, digest: str, *, issuer: EllipticCurvePrivateKey, issuer_keyid: str
-) -> bytes:
+def sign_model(name: str, digest: str, *, issuer: P256Key, issuer_keyid: str) -> bytes:
     """Return the signature file of a model file.
 
     name: of the model, such as `digits@3`. digest: hex SHA-256 of the file.

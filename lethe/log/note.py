@@ -10,12 +10,10 @@ Logs sign with Ed25519 (type 0x01). Witnesses of a checkpoint sign a time with i
 
 from collections.abc import Sequence
 from hashlib import sha256
+from typing import Protocol
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import (
-    Ed25519PrivateKey,
-    Ed25519PublicKey,
-)
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PublicKey
 
 from lethe.errors import LetheError
@@ -130,12 +128,22 @@ class OpenedNote:
     unverified: tuple[SignatureLine, ...]
 
 
+class NoteKey(Protocol):
+    """An Ed25519 private key: one of `cryptography`, or of a device that keeps it."""
+
+    def sign(self, data: bytes) -> bytes:
+        """Return the signature over `data`, 64 bytes (RFC 8032)."""
+
+    def public_key(self) -> Ed25519PublicKey:
+        """Return the public half."""
+
+
 @dataclass(frozen=True, slots=True)
 class NoteSigner:
     """A private key and the name it signs under."""
 
     name: str
-    key: Ed25519PrivateKey
+    key: NoteKey
 
     @property
     def verifier(self) -> NoteVerifier:

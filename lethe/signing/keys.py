@@ -1,13 +1,14 @@
 """The two kinds of key that sign requests, in PEM. Others are refused by their name."""
 
 from hashlib import sha256
-from typing import Literal
+from typing import Literal, Protocol
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import (
     SECP256R1,
     EllipticCurvePrivateKey,
     EllipticCurvePublicKey,
+    EllipticCurveSignatureAlgorithm,
     generate_private_key,
 )
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
@@ -28,6 +29,17 @@ from lethe.signing.errors import KeyFormatError
 Algorithm = Literal["ed25519", "ecdsa-p256-sha256"]  # names of RFC 9421 section 6.2.2
 PrivateKey = Ed25519PrivateKey | EllipticCurvePrivateKey
 PublicKey = Ed25519PublicKey | EllipticCurvePublicKey
+
+
+class P256Key(Protocol):
+    """A P-256 private key: one of `cryptography`, or of a device that keeps it."""
+
+    def sign(self, data: bytes, signature_algorithm: EllipticCurveSignatureAlgorithm) -> bytes:
+        """Return the signature over `data`, in DER."""
+
+    def public_key(self) -> EllipticCurvePublicKey:
+        """Return the public half."""
+
 
 REMEDY = "make an Ed25519 or ECDSA P-256 key with `lethe key new`"
 

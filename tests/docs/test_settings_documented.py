@@ -35,7 +35,7 @@ def test_every_setting_has_a_meaning() -> None:
 
 
 def test_no_row_is_of_a_setting_that_is_gone() -> None:
-    rows = re.findall(r"(?m)^\| `LETHE_([A-Z_]+)` \|", read(GUIDE))
+    rows = re.findall(r"(?m)^\| `LETHE_([A-Z0-9_]+)` \|", read(GUIDE))
     assert len(rows) == len(set(rows))
     assert {row.lower() for row in rows} == set(Settings.model_fields)
 
@@ -44,9 +44,9 @@ def test_variables_that_are_named_anywhere_exist() -> None:
     known = {f"LETHE_{name.upper()}" for name in Settings.model_fields}
     # Of the commands that call a service, and of the tests.
     known |= {"LETHE_URL", "LETHE_TOKEN", "LETHE_CONFIG", "LETHE_SQL", "LETHE_VECTORS"}
-    known |= {"LETHE_TEST_POSTGRES_URL", "LETHE_TEST_REDIS_URL"}
+    known |= {f"LETHE_TEST_{name}" for name in ("POSTGRES_URL", "REDIS_URL", "PKCS11_MODULE")}
     pages = [REPOSITORY / "README.md", *REPOSITORY.glob("docs/**/*.md")]
     named = {
-        match for page in pages for match in re.findall(r"LETHE_[A-Z_]+", page.read_text())
+        match for page in pages for match in re.findall(r"LETHE_[A-Z0-9_]+", page.read_text())
     }
     assert named <= known

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from sqlmodel import Session, select
 
 from app.cli.service_key import service_key
@@ -256,8 +257,7 @@ def test_the_first_key_can_be_lost_too(ready: Installation) -> None:
 def test_whoever_writes_the_database_adds_no_key(ready: Installation) -> None:
     settings, ledger = ready.settings, ready.services.ledger
     certified(ready, "r1")
-    theirs = rotate._fresh(settings)
-    (settings.keys_dir / NEXT_KEY).unlink()
+    theirs = generate_private_key(SECP256R1())
     first = issuer_keys(settings, ledger).keys[0]
     with Session(ready.services.engine) as session:
         size = ledger.latest().size

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from sqlalchemy import text
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
@@ -20,6 +19,7 @@ from lethe.certificates.dsse import sign_envelope
 from lethe.certificates.evidence import ESCALATION_SCORES, SCORES
 from lethe.certificates.statement import Subject, build_statement
 from lethe.log.entries import model_leaf
+from lethe.signing.keys import P256Key
 from models import Artifact, Certificate, ErasureRequest, LogEntry, Model
 from tests.lethe.certificates.build import contents
 
@@ -101,9 +101,7 @@ def judge(ledger: Ledger, *requests: str, **changes: str) -> None:
     ledger.transact(effect)
 
 
-def certify(
-    ledger: Ledger, issuer: EllipticCurvePrivateKey, request_id: str, **changes: Any
-) -> int:
+def certify(ledger: Ledger, issuer: P256Key, request_id: str, **changes: Any) -> int:
     """Issue a certificate and return the index of its leaf; `changes` are of its predicate."""
 
     def effect(tx: Transaction) -> int:

@@ -136,7 +136,7 @@ def test_the_first_entry_of_a_successor_names_what_the_old_key_signed(
     ledger: Ledger, settings: Settings
 ) -> None:
     append(ledger, entry(1), entry(2))
-    vkey, note = last_signed(settings.keys_dir)
+    vkey, note = last_signed(settings, settings.keys_dir)
     assert note == ledger.latest().note
     day = date(2026, 11, 22)
     leaf = succession_leaf(vkey, note, day)

@@ -66,7 +66,7 @@ def test_init_keeps_keys_that_are_there(settings: Settings, engine: Engine) -> N
     (settings.keys_dir / "issuer.key").write_text(private_pem(key))
     init_log(settings, engine)
     issuer, _ = load_issuer(settings)
-    assert public_pem(issuer) == public_pem(key)
+    assert public_pem(issuer.public_key()) == public_pem(key)
 
 
 def test_a_started_log_goes_on_where_it_was(settings: Settings, ledger: Ledger) -> None:

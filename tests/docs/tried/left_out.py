@@ -62,6 +62,7 @@ LEFT_OUT = [
     LeftOut(
         "docs/operator-guide.md", "*lethe_service*", "PostgreSQL: tests/migrations", whole=True
     ),
+    LeftOut("docs/keys.md", "*pkcs11:*", "an HSM: tests/app/hsm/tokens", whole=True),
     LeftOut(
         "docs/models.md",
         "lethe model mend *",

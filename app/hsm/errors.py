@@ -1,0 +1,11 @@
+"""What can be wrong with a key in an HSM."""
+
+from lethe.errors import LetheError
+
+
+class HsmError(LetheError):
+    """An HSM does not answer, or does not have the key; nothing is signed with it meanwhile."""
+
+    slug = "hsm"
+    title = "The HSM does not sign"
+    status = 503

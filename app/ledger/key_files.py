@@ -1,0 +1,188 @@
+"""Files of the keys that sign: a private key in PEM, or the PKCS#11 URI of one in an HSM.
+
+Whoever reads such a file gets what signs and has a public half, wherever the private one is.
+Rotations rename files of either kind, so that a key may follow one of the other kind.
+"""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeGuard
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from app.hsm.errors import HsmError
+from app.hsm.uri import KeyUri, is_uri, parse_uri
+from app.settings import Settings
+from lethe.errors import LetheError
+from lethe.files import write_durably
+from lethe.install import with_extra
+from lethe.log.note import NoteKey
+from lethe.signing.keys import (
+    Algorithm,
+    P256Key,
+    algorithm_of,
+    generate_key,
+    load_private_key,
+    private_pem,
+)
+
+SigningKey = NoteKey | P256Key
+IN_FILE = "file"  # a place beside those that are URIs
+
+
+class KeyPlaceError(LetheError):
+    """A key cannot be made in this place."""
+
+    slug = "key-place"
+    title = "The key cannot be made there"
+    status = 409
+
+
+def read_key(settings: Settings, path: Path) -> SigningKey:
+    """Return the key of a file.
+
+    Raises:
+        FileNotFoundError: There is no file.
+        KeyFormatError: It holds neither a private key nor a PKCS#11 URI.
+        HsmError: The key that its URI names cannot be reached.
+    """
+    data = path.read_bytes()
+    if not is_uri(data):
+        return load_private_key(data)
+    return _open(settings, parse_uri(data.decode(errors="replace")))
+
+
+def is_ed25519(key: SigningKey) -> TypeGuard[NoteKey]:
+    """Return whether a key can sign for a log."""
+    return isinstance(key.public_key(), Ed25519PublicKey)
+
+
+def is_p256(key: SigningKey) -> TypeGuard[P256Key]:
+    """Return whether a key can sign envelopes; others of its kind are not read at all."""
+    return isinstance(key.public_key(), EllipticCurvePublicKey)
+
+
+def named_by(path: Path) -> KeyUri | None:
+    """Return where the key of a file is, None if that is the file, or if there is none.
+
+    Raises:
+        HsmError: It has a URI that is malformed.
+    """
+    with suppress(FileNotFoundError):
+        if is_uri(data := path.read_bytes()):
+            return parse_uri(data.decode(errors="replace"))
+    return None
+
+
+def in_tokens(folder: Path) -> list[str]:
+    """Return the names of the key files whose keys are elsewhere: no copy of them has those."""
+    return [one.name for one in sorted(folder.glob("*.key")) if is_uri(one.read_bytes())]
+
+
+def ensure_key(
+    settings: Settings, path: Path, algorithm: Algorithm, place: KeyUri | None
+) -> SigningKey:
+    """Return the first key of its role: of its file, or made now in `place`, None for the file.
+
+    Raises:
+        KeyPlaceError: The file has a key that is in another place.
+        KeyFormatError, HsmError: As `read_key`; or `place` has a key of another kind.
+    """
+    if not path.exists():
+        _make(settings, path, algorithm, place)
+    elif place is not None and named_by(path) != place:
+        raise KeyPlaceError(f"{path} has another key already: leave the option out to keep it")
+    return read_key(settings, path)
+
+
+def ensure_next(
+    settings: Settings,
+    current: Path,
+    path: Path,
+    algorithm: Algorithm,
+    *,
+    to: str | None,
+    known: Collection[bytes],
+) -> SigningKey:
+    """Return the next key of a role: the one that a crash left, or a fresh one.
+
+    current: the file of the key in use. to: `file`, a URI, or None for beside that key. known:
+    SubjectPublicKeyInfo of all keys of the role; the next one is none of them. In a token it is
+    named after their number, so the pair that a crash left without a file is found again: it
+    has signed nothing.
+
+    Raises:
+        KeyPlaceError: A rotation to another place was begun; or the log has the key already.
+        KeyFormatError, HsmError: As `ensure_key`.
+    """
+    if to is None:
+        here = named_by(current)
+        place = None if here is None else here.numbered(len(known) + 1)
+    else:
+        place = None if to == IN_FILE else parse_uri(to)
+    if not path.exists():
+        _make(settings, path, algorithm, place, known)
+    elif to is not None and named_by(path) != place:
+        raise KeyPlaceError(
+            f"{path.name} has the key of a rotation that was interrupted: run it again without "
+            "--to, or remove the file"
+        )
+    key = read_key(settings, path)
+    if _spki(key) in known:
+        raise KeyPlaceError(
+            f"{path.name} is a key that the log names already: finish that rotation first"
+        )
+    return key
+
+
+def _make(
+    settings: Settings,
+    path: Path,
+    algorithm: Algorithm,
+    place: KeyUri | None,
+    known: Collection[bytes] = (),
+) -> None:
+    if place is None:
+        data = private_pem(generate_key(algorithm)).encode()
+    else:
+        _generate(settings, place, algorithm)
+        # Before the file: one that names a wrong key would have to be removed by hand.
+        found = _open(settings, place)
+        if algorithm_of(found.public_key()) != algorithm:
+            raise HsmError(f"the key {place.object} is none of the kind {algorithm}")
+        if _spki(found) in known:
+            raise KeyPlaceError(
+                f"the log names the key {place.object} already: give another --to"
+            )
+        data = f"{place}\n".encode()
+    with suppress(FileExistsError):
+        write_durably(path, data, replace=False)
+
+
+def _spki(key: SigningKey) -> bytes:
+    return key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def _open(settings: Settings, uri: KeyUri) -> SigningKey:
+    with _need_pkcs11():
+        from app.hsm.token_keys import open_key
+    return open_key(settings, uri)
+
+
+def _generate(settings: Settings, uri: KeyUri, algorithm: Algorithm) -> None:
+    with _need_pkcs11():
+        from app.hsm.token_keys import generate
+    generate(settings, uri, algorithm)
+
+
+@contextmanager
+def _need_pkcs11() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != "pkcs11":
+            raise
+        raise HsmError(f"a key is in a PKCS#11 token; {with_extra('pkcs11')}") from None

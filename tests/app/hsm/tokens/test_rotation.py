@@ -1,0 +1,142 @@
+"""Keys are rotated within a token, into it and out of it, and a killed rotation goes on."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from app.cli.service_key import service_key
+from app.hsm.token_keys import open_key
+from app.hsm.uri import parse_uri
+from app.keys.issuer import NEXT_KEY as ISSUER_NEXT
+from app.keys.issuer import signing_issuer
+from app.keys.rotate import rotate_issuer
+from app.keys.rotate_log import revoke_log, rotate_log
+from app.ledger import key_files
+from app.ledger.key_files import KeyPlaceError
+from app.ledger.log_files import LOG_KEY, NEXT_KEY
+from app.ledger.startup import ISSUER_KEY, init_log, load_ledger
+from app.settings import Settings
+from lethe.certificates.trust_root import parse_trust_root
+from tests.app.hsm.tokens.softhsm import SoftHsm
+from tests.app.hsm.tokens.test_installation import ISSUER, LOG, run
+from tests.app.keys.test_issuer import certified, verdict
+from tests.app.keys.test_log_key import DiedError, die, dies_after, ids, signers, trust
+from tests.installation import Installation, install
+
+
+@pytest.fixture
+def in_token(settings: Settings) -> Iterator[Installation]:
+    """An installation whose keys are in the token, and whose small model is fitted."""
+    init_log(settings, log_at=parse_uri(LOG), issuer_at=parse_uri(ISSUER)).engine.dispose()
+    with install(settings) as made:
+        made.ready()
+        yield made
+
+
+def named(settings: Settings, name: str) -> str:
+    """Return what a key file names, nothing if it has the key itself."""
+    text = (settings.keys_dir / name).read_text().strip()
+    return text if text.startswith("pkcs11:") else ""
+
+
+def test_both_keys_are_replaced_within_the_token(in_token: Installation) -> None:
+    settings, ledger = in_token.settings, in_token.services.ledger
+    old = ledger.verifier
+    before = certified(in_token, "r1")
+    told = run(service_key, "rotate", "issuer")
+    assert told.exit_code == 0, told.output
+    assert f"still in its token: destroy {ISSUER} there" in told.output
+    assert named(settings, ISSUER_KEY) == f"{ISSUER}-2"
+    assert run(service_key, "rotate", "log").exit_code == 0
+    assert named(settings, NEXT_KEY) == f"{LOG}-2"
+    within = certified(in_token, "r2")
+    assert len(signers(ledger)) == 2
+    told = run(service_key, "revoke", "log")
+    assert told.exit_code == 0, told.output
+    assert f"destroy {LOG} there" in told.output
+    assert named(settings, LOG_KEY) == f"{LOG}-2"
+    after = certified(in_token, "r3")
+    assert signers(ledger) == ids(ledger.verifier) != ids(old)
+    root = parse_trust_root(trust(in_token), old)
+    for data in (before, within, after):
+        assert verdict(data, root).result == "PASS", verdict(data, root).failed
+    rotate_log(settings, ledger)
+    assert named(settings, NEXT_KEY) == f"{LOG}-3"
+    assert in_token.caller.http.get("/readyz").status_code == 200
+    in_token.check()
+
+
+def test_into_the_token_and_out_of_it(settings: Settings, hsm: SoftHsm) -> None:
+    hsm.add_token("second")
+    init_log(settings).engine.dispose()
+    with install(settings) as made:
+        made.ready()
+        ledger = made.services.ledger
+        for place in (LOG, "pkcs11:token=second;object=log", "file"):
+            rotate_log(settings, ledger, to=place)
+            certified(made, f"r{len(ledger.keys.verifiers)}")
+            revoke_log(settings, ledger, "superseded")
+            assert named(settings, LOG_KEY) == place.replace("file", "")
+        for place in (ISSUER, "file"):
+            rotate_issuer(settings, ledger, to=place)
+            assert named(settings, ISSUER_KEY) == place.replace("file", "")
+        certified(made, "r9")
+        load_ledger(settings, made.services.engine)
+        made.check()
+
+
+@pytest.mark.parametrize("crash", ["pair", "file", "entry"])
+def test_a_killed_rotation_goes_on(
+    in_token: Installation, monkeypatch: pytest.MonkeyPatch, crash: str
+) -> None:
+    settings, ledger = in_token.settings, in_token.services.ledger
+    for record, rotate, name in (
+        ("r1", rotate_log, NEXT_KEY),
+        ("r2", rotate_issuer, ISSUER_NEXT),
+    ):
+        with monkeypatch.context() as patch:
+            if crash == "pair":
+                patch.setattr(key_files, "write_durably", die)
+            elif crash == "file":
+                patch.setattr(ledger, "transact", die)
+            else:
+                dies_after(patch, ledger)
+            with pytest.raises(DiedError):
+                rotate(settings, ledger)
+        assert (settings.keys_dir / name).exists() is (crash != "pair")
+        place = parse_uri(f"{LOG if name == NEXT_KEY else ISSUER}-2")
+        made = open_key(settings, place).public_key()  # what the dead process left in the token
+        certified(in_token, record)
+        rotate(settings, ledger)
+        if name == NEXT_KEY:
+            assert ledger.keys.verifiers[-1].key == made
+            assert len(ledger.keys.verifiers) == 2
+        else:
+            assert signing_issuer(settings, ledger)[0].public_key() == made
+    certified(in_token, "r3")
+    in_token.check()
+
+
+def test_a_key_is_not_its_own_successor(in_token: Installation) -> None:
+    settings, ledger = in_token.settings, in_token.services.ledger
+    for rotate, own, name in (
+        (rotate_log, LOG, NEXT_KEY),
+        (rotate_issuer, ISSUER, ISSUER_NEXT),
+    ):
+        with pytest.raises(KeyPlaceError, match=r"names the key .* already"):
+            rotate(settings, ledger, to=own)
+        assert not (settings.keys_dir / name).exists()
+
+
+def test_a_begun_rotation_is_not_led_elsewhere(
+    in_token: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, ledger = in_token.settings, in_token.services.ledger
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger, "transact", die)
+        with pytest.raises(DiedError):
+            rotate_log(settings, ledger)
+    with pytest.raises(KeyPlaceError, match="was interrupted"):
+        rotate_log(settings, ledger, to="file")
+    rotate_log(settings, ledger)
+    assert len(ledger.keys.verifiers) == 2
