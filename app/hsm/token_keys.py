@@ -121,9 +121,8 @@ def _public(session: Session, uri: KeyUri) -> PublicKey:
     private, public = sessions.pair(session, uri)
     # The point is the value of an OCTET STRING, or, by other tokens, itself.
     with suppress(ValueError, pkcs11.AttributeTypeInvalid):
-        kind = private[
-            Attribute.KEY_TYPE
-        ]  # asks the token, also for a key that was found before
+        # This asks the token, also for a key that was found before.
+        kind = private[Attribute.KEY_TYPE]
         curve, point = bytes(public[Attribute.EC_PARAMS]), bytes(public[Attribute.EC_POINT])
         signs = isinstance(private, SignMixin)  # CKA_SIGN
         if signs and kind == KeyType.EC_EDWARDS and curve in (ED25519, EDWARDS25519):
