@@ -15,18 +15,20 @@ T = TypeVar("T")
 
 
 class _Shared:
-    """What each record gets; `_names` and `_defaults` are the class's own."""
+    """What each record gets; the members with an underscore are the class's own."""
 
     _names: tuple[str, ...]
+    _setters: tuple[Callable[[Any, Any], None], ...]  # of the slots, in the order of the names
     _defaults: dict[str, Any]
+    _check: Callable[[], None] | None  # a method, if the class has it
 
     def __init__(self, *given: Any, **named: Any) -> None:
         if named or len(given) != len(self._names):
             given = self._values(given, named)
-        for name, value in zip(self._names, given, strict=True):
-            object.__setattr__(self, name, value)
-        if (check := getattr(self, "__post_init__", None)) is not None:
-            check()
+        for set_slot, value in zip(self._setters, given, strict=True):
+            set_slot(self, value)
+        if self._check is not None:
+            self._check()
 
     def _values(self, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
         values = self._defaults | dict(zip(self._names, given, strict=False)) | named
@@ -77,5 +79,7 @@ def _define(cls: type[T]) -> type[T]:
     made: Any = _dataclass(init=False, repr=False, eq=False, slots=True)(cls)
     found = {field.name: field.default for field in fields(made)}
     made._names = tuple(found)
+    made._setters = tuple(getattr(made, name).__set__ for name in found)
+    made._check = getattr(made, "__post_init__", None)
     made._defaults = {name: value for name, value in found.items() if value is not MISSING}
     return cast(type[T], made)

@@ -326,13 +326,13 @@ def _record(cls: type) -> Codec:
     def read_all(value: Json) -> Any:
         if type(value) is not dict or value.keys() != members.keys():
             raise ShapeError("must be an object with exactly " + ", ".join(members))
-        found = {}
-        for name, (attribute, codec) in members.items():
+        found = []  # in the order of the fields
+        for name, (_, codec) in members.items():
             try:
-                found[attribute] = codec.read(value[name])
+                found.append(codec.read(value[name]))
             except ShapeError as error:
                 raise error.inside(name) from None
-        return cls(**found)
+        return cls(*found)
 
     def write_all(record: Any) -> dict[str, Json]:
         return {
