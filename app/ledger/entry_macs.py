@@ -18,7 +18,6 @@ from lethe.log.entries import Leaf, parse_leaf
 from models import LogEntry
 
 KEY_SIZE = 32  # bytes
-MAC_SIZE = 32  # bytes, HMAC-SHA256
 
 
 class KeyMissingError(LetheError):

@@ -3,11 +3,10 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import count
 
 from lethe.errors import LetheError
-from lethe.log.tree import HASH_SIZE, NodeReader, root_of
+from lethe.log.tree import HASH_SIZE, NodeReader
 
 TILE_HEIGHT = 8
 TILE_WIDTH = 256  # 2**TILE_HEIGHT hashes
@@ -148,28 +147,3 @@ def decode_bundle(data: bytes) -> list[bytes]:
     if not entries:
         raise TileError("a bundle is never empty")
     return entries
-
-
-def node_reader(read_tile: TileReader, size: int) -> NodeReader:
-    """Return a reader of nodes that hashes them from the tiles of a tree of `size` leaves.
-
-    The tiles are believed: check them, or what is proved from them, against a root.
-    """
-
-    @lru_cache(maxsize=128)  # a proof walks up: at most 8 tiles, then its neighbours'
-    def tile(ref: TileRef) -> list[bytes]:
-        hashes = split_tile(read_tile(ref))
-        if len(hashes) != ref.width:
-            raise TileError(f"{ref.path} does not hold {ref.width} hashes")
-        return hashes
-
-    def read(level: int, index: int) -> bytes:
-        tile_row, inner = divmod(level, TILE_HEIGHT)
-        # The node spans 2**inner <= 128 hashes of one tile: none crosses its edge.
-        number, start = divmod(index << inner, TILE_WIDTH)
-        width = tile_width(tile_row, number, size)
-        if not 0 <= start < start + (1 << inner) <= width:
-            raise TileError("the tree has no such complete subtree")
-        return root_of(tile(TileRef(tile_row, number, width))[start : start + (1 << inner)])
-
-    return read

@@ -13,7 +13,6 @@ from lethe.log.tiles import (
     decode_bundle,
     encode_bundle,
     entries_path,
-    node_reader,
     parse_tile_path,
     split_tile,
     tile_bytes,
@@ -21,7 +20,6 @@ from lethe.log.tiles import (
     tile_path,
     tile_width,
 )
-from lethe.log.tree import tree_root
 from tests.lethe.log import oracle
 from tests.lethe.log.vectors import case_name, cases
 
@@ -109,7 +107,7 @@ def test_a_tree_of_256_has_a_full_tile_and_one_above() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 255, 256, 257, 700])
-def test_tiles_hold_the_subtrees_and_give_them_back(size: int) -> None:
+def test_tiles_hold_the_subtrees(size: int) -> None:
     entries = oracle.entries(size)
     read = oracle.StrictReader(entries)
     files: dict[TileRef, bytes] = {}
@@ -122,23 +120,6 @@ def test_tiles_hold_the_subtrees_and_give_them_back(size: int) -> None:
                 for i in range(ref.index * 256, ref.index * 256 + ref.width)
             ]
             assert split_tile(files[ref]) == expected
-    from_tiles = node_reader(files.__getitem__, size)
-    for level in range(size.bit_length()):
-        for index in range(size >> level):
-            assert from_tiles(level, index) == read(level, index)
-    assert tree_root(size, from_tiles) == oracle.mth(entries)
-
-
-@pytest.mark.parametrize(("level", "index"), [(0, 7), (1, 3), (3, 0), (8, 0), (0, -1), (2, 1)])
-def test_no_node_that_the_tree_has_not(level: int, index: int) -> None:
-    data = tile_bytes(0, 0, 7, oracle.StrictReader(oracle.entries(7)))
-    with pytest.raises(TileError):
-        node_reader(lambda _ref: data, 7)(level, index)
-
-
-def test_a_tile_of_another_width_is_not_read() -> None:
-    with pytest.raises(TileError, match="does not hold 7 hashes"):
-        node_reader(lambda _ref: bytes(32 * 6), 7)(0, 0)
 
 
 @pytest.mark.parametrize("length", [0, 31, 33, 32 * 257])

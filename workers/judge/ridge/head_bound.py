@@ -26,7 +26,7 @@ TINY = Fraction(2) ** -1022  # the least normal float64: for a head of zeros
 
 def check_head(claim: RidgeClaim, statistics: Recomputed | None) -> Judgement:
     """Judge the head (d, c) float64 of `claim` by verified statistics."""
-    problem = _malformed(claim, statistics)
+    problem = _no_claim(claim, statistics)
     if problem is not None or statistics is None:
         return judged(SPEC, f"{problem}", passed=False)
     head = claim.head.astype(np.float64, copy=False)
@@ -60,8 +60,15 @@ def _norm_below(head: Matrix) -> Fraction:
     return Fraction(isqrt(square)) * Fraction(2) ** (place + exponent - 60)
 
 
-def _malformed(claim: RidgeClaim, statistics: Recomputed | None) -> str | None:
-    """Name what makes the claim impossible to evaluate, or None."""
+def _no_claim(claim: RidgeClaim, statistics: Recomputed | None) -> str | None:
+    problem = malformed(claim, statistics)
+    if problem is None and claim.attested != 0:
+        return "rows that are known by sketches only allow no such claim"
+    return problem
+
+
+def malformed(claim: RidgeClaim, statistics: Recomputed | None) -> str | None:
+    """Name what makes a claim of a distance impossible to evaluate, or None."""
     if statistics is None:
         return "no statistics to judge it by"
     if not (0 < claim.penalty < float("inf")):
@@ -72,8 +79,6 @@ def _malformed(claim: RidgeClaim, statistics: Recomputed | None) -> str | None:
         return "the head holds NaN or infinity"
     if not (0 <= claim.bound < float("inf")):
         return "the claimed bound is not a number"
-    if claim.attested != 0:
-        return "rows that are known by sketches only allow no such claim"
     if not (0 < claim.tolerance < 1):
         return "the tolerance is not between 0 and 1"
     return None

@@ -22,7 +22,7 @@ from workers.judge.base import Judgement
 from workers.judge.checks import judged
 from workers.judge.ridge.claim import RidgeClaim
 from workers.judge.ridge.head import decimal_above
-from workers.judge.ridge.head_bound import proven_bound
+from workers.judge.ridge.head_bound import malformed, proven_bound
 from workers.judge.ridge.integers import to_integers
 from workers.judge.ridge.statistics import Recomputed
 
@@ -31,7 +31,7 @@ SPEC = CHECKS["head-certified"]
 
 def check_head(claim: RidgeClaim, statistics: Recomputed | None) -> Judgement:
     """Judge the head (d, c) float64 of `claim` by verified statistics."""
-    problem = _malformed(claim, statistics)
+    problem = _no_claim(claim, statistics)
     if problem is not None or statistics is None:
         return judged(SPEC, f"{problem}", passed=False)
     head = claim.head.astype(np.float64, copy=False)
@@ -68,20 +68,8 @@ def root_above(square: Fraction) -> Fraction:
     return Fraction(isqrt(whole) + 1, 2**places)
 
 
-def _malformed(claim: RidgeClaim, statistics: Recomputed | None) -> str | None:
-    """Name what makes the claim impossible to evaluate, or None."""
-    if statistics is None:
-        return "no statistics to judge it by"
-    if not (0 < claim.penalty < float("inf")):
-        return "the penalty is not a positive number"
-    if claim.head.shape != (claim.dimension, claim.classes) or claim.head.dtype != np.float64:
-        return "the head has another shape or type"
-    if not np.isfinite(claim.head).all():
-        return "the head holds NaN or infinity"
-    if not (0 <= claim.bound < float("inf")):
-        return "the claimed bound is not a number"
-    if not (0 <= claim.attested < float("inf")):
+def _no_claim(claim: RidgeClaim, statistics: Recomputed | None) -> str | None:
+    problem = malformed(claim, statistics)
+    if problem is None and not (0 <= claim.attested < float("inf")):
         return "what is attested of the rows is not a number"
-    if not (0 < claim.tolerance < 1):
-        return "the budget is not between 0 and 1"
-    return None
+    return problem

@@ -24,11 +24,6 @@ TWIST = sqrt(2) / (3 * sqrt(3))
 SLOPE = sqrt(2)  # of a row's loss: ‖p - e_y‖₂ <= √2
 
 
-def smoothness(row_norm: float) -> float:
-    """Return a bound of ‖∇²ℓ‖₂ for a mean of rows with ‖(1, x)‖₂ <= row_norm."""
-    return CURVATURE * row_norm**2
-
-
 def hessian_lipschitz(row_norm: float) -> float:
     """Return γ with ‖∇²ℓ(θ) - ∇²ℓ(θ')‖₂ <= γ‖θ - θ'‖₂, ℓ a mean of such rows."""
     return TWIST * row_norm**3

@@ -10,7 +10,7 @@ import torch
 from tests.workers.training.fedavg.small import client_data
 from workers.errors import RefusedError
 from workers.training.fedavg.base import ClientData
-from workers.training.fedavg.client.data import feature_data, image_data, split
+from workers.training.fedavg.client.data import image_data, split
 from workers.training.fedavg.client.local import train_locally
 from workers.training.fedavg.client.losses import dice_loss, loss_of, row_losses
 from workers.training.fedavg.config import LocalConfig
@@ -105,7 +105,7 @@ def test_images_become_planes() -> None:
 
 
 def test_rows_are_split_by_owner() -> None:
-    data = feature_data(np.arange(12.0).reshape(6, 2), np.arange(6))
+    data = ClientData(torch.arange(12.0).reshape(6, 2), torch.arange(6))
     parts = split(data, np.array(["b", "a", "b", "a", "c", "b"]))
     assert {name: part.targets.tolist() for name, part in parts.items()} == {
         "a": [1, 3],

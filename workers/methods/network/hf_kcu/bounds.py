@@ -6,7 +6,7 @@ left out, for without noise the outputs are point masses, whose total variation 
 """
 
 from dataclasses import dataclass
-from math import ceil, inf, isfinite, log, sqrt
+from math import inf, isfinite, sqrt
 
 from workers.errors import RefusedError
 
@@ -69,19 +69,6 @@ def energy_error(condition: float, iterations: int) -> float:
     """Return 2((√κ-1)/(√κ+1))^k, Theorem 3's bound of ‖x_k - x‖_A / ‖x‖_A."""
     root = sqrt(_condition(condition))
     return float(2 * ((root - 1) / (root + 1)) ** iterations)
-
-
-def iterations_needed(condition: float, accuracy: float) -> int:
-    """Return the least k for which `energy_error` is at most the accuracy (0 < a < 2).
-
-    27 for κ = 100 and 1 %, where the paper's corollary 4 says that about 10 suffice.
-    """
-    if not 0 < accuracy < 2:
-        raise RefusedError("the accuracy must lie between 0 and 2")
-    root = sqrt(_condition(condition))
-    if root == 1:
-        return 1
-    return ceil(log(2 / accuracy) / log((root + 1) / (root - 1)))
 
 
 def _condition(condition: float) -> float:

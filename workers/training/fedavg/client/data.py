@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from workers.arrays import Labels
 from workers.errors import RefusedError
 from workers.training.fedavg.base import ClientData, Clients
 
@@ -39,19 +38,6 @@ def image_data(
     pixels = (images.astype(np.float32) / np.float32(255) - scale[0]) / scale[1]
     planes = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
     return ClientData(torch.from_numpy(planes), torch.from_numpy(targets.astype(np.int64)))
-
-
-def feature_data(features: NDArray[np.floating[Any]], labels: Labels) -> ClientData:
-    """Return feature vectors (n, p) and labels (n,) as tensors, float32.
-
-    Raises RefusedError for another shape.
-    """
-    if features.ndim != 2 or features.dtype.kind != "f":
-        raise RefusedError("features must be (n, p) floats")
-    return ClientData(
-        torch.from_numpy(features.astype(np.float32)),
-        torch.from_numpy(labels.astype(np.int64)),
-    )
 
 
 def split(data: ClientData, owners: NDArray[Any]) -> dict[str, ClientData]:
