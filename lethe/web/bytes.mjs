@@ -17,7 +17,11 @@ export function concat(...parts) {
 }
 
 export function equal(left, right) {
-  return left.length === right.length && left.every((byte, at) => byte === right[at]);
+  if (left.length !== right.length) return false;
+  for (let at = 0; at < left.length; at += 1) {
+    if (left[at] !== right[at]) return false;
+  }
+  return true;
 }
 
 // As `bytes` of Python are compared: the first difference decides, then the length.
@@ -50,7 +54,9 @@ export function fromBase64(text) {
     return null;
   }
   if (btoa(binary) !== text) return null;
-  return Uint8Array.from(binary, (character) => character.charCodeAt(0));
+  const bytes = new Uint8Array(binary.length);
+  for (let at = 0; at < bytes.length; at += 1) bytes[at] = binary.charCodeAt(at);
+  return bytes;
 }
 
 // A decimal below `limit` as a BigInt, null for signs, spaces, leading zeros or anything else.

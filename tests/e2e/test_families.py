@@ -112,17 +112,15 @@ class Finished:
         assert salts.keys() == {f"k{row}" for row in kept}
         return sorted(kept, key=lambda row: record_commitment(salts[f"k{row}"], f"k{row}"))
 
-    def shard(self, row: int) -> int:
-        """Return the shard of a row's customer, computed here."""
+    def shard_key(self) -> bytes:
+        """Return the key that places customers in shards, derived here."""
         services = open_services(self.processes.settings)
         with Session(services.engine) as session:
             model = session.exec(select(Model).where(Model.ref == "shards")).one()
             sealed = bytes(model.tombstone_key)
         services.engine.dispose()
         secret = services.master.open(sealed, aad=b"tombstone|shards")
-        key = hmac.digest(secret, b"\xfflethe shard key 1", "sha256")
-        found = hmac.digest(key, f"subject\0customer{row // 2}".encode(), "sha256")
-        return int.from_bytes(found[:8], "big") % SHARDS
+        return hmac.digest(secret, b"\xfflethe shard key 1", "sha256")
 
     def download(self, ref: str, form: str) -> Path:
         """Download a model's current version."""
@@ -233,6 +231,12 @@ def fitted(features: Any, labels: Any) -> Any:
     return RandomForestClassifier(n_estimators=3, random_state=5).fit(features, labels)
 
 
+def shard_of(key: bytes, row: int) -> int:
+    """Return the shard of a row's customer, computed here."""
+    found = hmac.digest(key, f"subject\0customer{row // 2}".encode(), "sha256")
+    return int.from_bytes(found[:8], "big") % SHARDS
+
+
 def expected(finished: Finished, ref: str) -> Any:
     """Return the classes of all rows as the library alone predicts them, fitted to the rest."""
     features, labels, kept = finished.features, finished.labels, finished.kept(ref)
@@ -242,9 +246,9 @@ def expected(finished: Finished, ref: str) -> Any:
         return fitted(features[kept], labels[kept]).predict(features)
     if ref == "forest":
         return forest(finished).published().probabilities(features).argmax(axis=1)
-    sums = np.zeros((ROWS, 2))
+    sums, key = np.zeros((ROWS, 2)), finished.shard_key()
     for shard in range(SHARDS):
-        own = [row for row in kept if finished.shard(row) == shard]
+        own = [row for row in kept if shard_of(key, row) == shard]
         sums += fitted(features[own], labels[own]).predict_proba(features)
     return sums.argmax(axis=1)
 

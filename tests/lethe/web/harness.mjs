@@ -20,12 +20,25 @@ const bytes = (text) => (text == null ? null : new Uint8Array(Buffer.from(text, 
 const unhex = (text) => new Uint8Array(Buffer.from(text, "hex"));
 const state = members({ root: hash, count });
 
+// The keys of the last call: whoever flips every bit of a file gives the same ones each time.
+const last = { given: null, keys: null };
+
+async function keysOf(...given) {
+  const spelled = JSON.stringify(given);
+  if (last.given !== spelled) {
+    const [log, issuer, witnesses, policy, mlDsa, root] = given;
+    last.keys = await readKeys(log, issuer, witnesses, bytes(policy), mlDsa, bytes(root));
+    last.given = spelled; // only now: keys that are refused are read again
+  }
+  return last.keys;
+}
+
 const OPERATIONS = {
   async verify({
     bundle, log, issuer, issuerKeyid, model, evidence, witnesses, threshold, policy, mlDsa,
     trustRoot,
   }) {
-    const keys = await readKeys(log, issuer, witnesses, bytes(policy), mlDsa, bytes(trustRoot));
+    const keys = await keysOf(log, issuer, witnesses, policy, mlDsa, trustRoot);
     const options = { issuerKeyid, model: bytes(model), evidence: bytes(evidence), threshold };
     const { result, steps, statement } = await verify(bytes(bundle), keys, options);
     return { result, steps, statement };
