@@ -7,13 +7,15 @@ import click
 import torch
 
 from benchmarks.unlearning.campaign import Campaign
-from benchmarks.unlearning.contenders import FIRST, Contender, planned
+from benchmarks.unlearning.contenders import FIRST, Contender, planned, shadowed
 from benchmarks.unlearning.records import current, format_results, parse_results, read
 from benchmarks.unlearning.report import write_page
 from benchmarks.unlearning.settings import SETTINGS
+from benchmarks.unlearning.shadow import ATTACKED
 from benchmarks.unlearning.sources import MissingDataError, load
 from benchmarks.unlearning.task import make_task
 from workers.demo.federated import Teller
+from workers.errors import RefusedError
 
 CACHE = Path("build") / "benchmarks" / "unlearning"
 FILE = "unlearning.json"
@@ -32,6 +34,7 @@ FILE = "unlearning.json"
 @click.option("--methods", help="Labels of the plan by commas, * as in file names.")
 @click.option("--quick", is_flag=True, help="2 seeds of a short training; into the cache only.")
 @click.option("--large", is_flag=True, help="Settings too large for an hour of a CPU, too.")
+@click.option("--shadow", is_flag=True, help="Attack with shadow models, measure nothing else.")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
 @click.option("--report", is_flag=True, help="Measure nothing: merge and renew the page.")
 @click.option("--merge", multiple=True, type=click.Path(exists=True, path_type=Path))
@@ -49,6 +52,7 @@ def main(
     methods: str | None,
     quick: bool,
     large: bool,
+    shadow: bool,
     device: str,
     report: bool,
     merge: tuple[Path, ...],
@@ -68,11 +72,15 @@ def main(
         chosen = names or tuple(
             name
             for name, part in SETTINGS.items()
-            if name != "quick" and (large or not part.large)
+            if name != "quick"
+            and (large or not part.large)
+            and (name in ATTACKED or not shadow)
         )
         for seed in range(first_seed, first_seed + seeds):
             for name in chosen:
-                _measure(name, seed, data, methods, cache, device, named=bool(names))
+                _measure(
+                    name, seed, data, methods, cache, device, shadow=shadow, named=bool(names)
+                )
     out = cache if quick or out is None else out
     out.mkdir(parents=True, exist_ok=True)
     files = [file for folder in (*merge, cache) for file in sorted(folder.glob("*.jsonl"))]
@@ -97,6 +105,7 @@ def _measure(
     cache: Path,
     device: str,
     *,
+    shadow: bool,
     named: bool,
 ) -> None:
     setting = SETTINGS[name]
@@ -107,11 +116,15 @@ def _measure(
             raise click.ClickException(str(error)) from None
         click.echo(f"{name} is left out: {error}", err=True)
         return
-    contenders: tuple[Contender, ...] = planned(setting.plan)
+    contenders: tuple[Contender, ...] = (shadowed if shadow else planned)(setting.plan)
     if methods is not None:
         contenders = wanted(contenders, methods.split(","), name)
     known = read([cache / f"{name}.jsonl"])
-    Campaign(cache, Teller(), known).seed(make_task(setting, images, seed, device), contenders)
+    task = make_task(setting, images, seed, device)
+    try:
+        Campaign(cache, Teller(), known, shadow).seed(task, contenders)
+    except RefusedError as error:
+        raise click.ClickException(str(error)) from None
 
 
 def wanted(

@@ -56,11 +56,15 @@ def puf(known: Known) -> str:
     )
 
 
-def hf_kcu(known: Known) -> str:
-    """Return HF-KCU's Tables 1 to 9, with what of them was not run."""
+def hf_kcu(known: Known, attacked: Known) -> str:
+    """Return HF-KCU's Tables 1 to 9, with what of them was not run.
+
+    attacked: by setting the lines of the attack with shadow models, for Tables 1 and 9.
+    """
     text = ""
     for name in _listed(FULL, known):
-        text += f"## HF-KCU, Table 1: {name}\n\n{kcu_tables.table1(_of(known, name))}\n"
+        main = kcu_tables.table1(_of(known, name), _of(attacked, name))
+        text += f"## HF-KCU, Table 1: {name}\n\n{main}\n"
     found = [(SETTINGS[name].about, row, _of(known, name)) for name, row in KCU2.items()]
     text += (
         f"## HF-KCU, Table 2: data sets and networks\n\n{kcu_tables.table2(found)}\n{NOISE}\n"
@@ -84,7 +88,8 @@ def hf_kcu(known: Known) -> str:
     text += f"## HF-KCU, Table 7: clients\n\n{swept}\n{NOISE}\n"
     sized = [(title, _size(name, shape), _of(known, name)) for name, title, shape in SIZES]
     text += f"## HF-KCU, Table 8: size of the model\n\n{kcu_tables.table8(sized)}\n"
-    outputs = kcu_tables.table9([_of(known, name) for name in _listed(FULL, known)])
+    both = [(_of(known, name), _of(attacked, name)) for name in _listed(FULL, known)]
+    outputs = kcu_tables.table9(both)
     text += f"## HF-KCU, Table 9: outputs\n\n{outputs}\n"
     return text
 

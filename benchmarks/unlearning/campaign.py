@@ -1,4 +1,9 @@
-"""One seed after the other: train, retrain, then every contender, each result kept at once."""
+"""One seed after the other: train, retrain, then every contender, each result kept at once.
+
+The attack with shadow models goes the same way with lines of its own, so that it neither waits
+for the other measures nor makes them stale: it trains the models that it attacks again, unless
+their weights are there.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,9 +22,11 @@ from benchmarks.unlearning.contenders import (
 )
 from benchmarks.unlearning.formulas import formula
 from benchmarks.unlearning.machines import measured_on
-from benchmarks.unlearning.outcome import Answers, answer, outcome
+from benchmarks.unlearning.outcome import answer, outcome
 from benchmarks.unlearning.own_training import UpdateResult, run, train_and_run
 from benchmarks.unlearning.records import Record, Records, append, pin_of
+from benchmarks.unlearning.settings import SHADOWED
+from benchmarks.unlearning.shadow import Values, attack, pool_of
 from benchmarks.unlearning.task import Task
 from workers.demo.federated import Teller
 from workers.errors import RefusedError
@@ -41,14 +48,23 @@ KEPT = ("step.used", "step.evaluations", "recovery.rounds", "hf-kcu.form", "cg.r
 
 @dataclass(slots=True)
 class Campaign:
-    """Where the lines of a setting go, and what is there already."""
+    """Where the lines of a setting go, and what is there already.
+
+    shadowed: attack with shadow models in place of the usual measures.
+    """
 
     folder: Path
     teller: Teller
     known: Records
+    shadowed: bool = False
 
     def seed(self, task: Task, contenders: Sequence[Contender], progress: str = "") -> None:
-        """Measure what of a seed is missing."""
+        """Measure what of a seed is missing.
+
+        Raises RefusedError, before anything is trained, if shadow models have too few rows.
+        """
+        if self.shadowed:
+            pool_of(task)
         missing = [part for part in (*FIRST, *contenders) if not self._has(task, part)]
         if not missing:
             return
@@ -56,18 +72,21 @@ class Campaign:
         needs = any(part.method in HISTORY for part in missing)
         case, work = self._original(task, f"{named}, {ORIGINAL}", needs)
         retrained, spent = self._retrained(task, case, f"{named}, {RETRAIN}")
-        truth = answer(task, (retrained,))
+        values = self._values(task, retrained, named)
         for contender, weights, took in zip(
             FIRST, (case.weights, retrained), (work, spent), strict=True
         ):
-            if contender in missing and took is not None:
+            if contender not in missing:
+                continue
+            if self.shadowed:
+                self._keep(task, contender, values=values((weights,)))
+            elif took is not None:
                 cost = _cost(task, contender, took, size_of(weights))
-                values = outcome(task, answer(task, (weights,)), truth)
-                self._keep(task, contender, values=values, cost=cost)
+                self._keep(task, contender, values=values((weights,)), cost=cost)
         for contender in missing:
             if contender not in FIRST:
                 tell = self.teller.begin(f"{named}, {contender.label}")
-                self._contend(task, contender, case, truth, tell)
+                self._contend(task, contender, case, values, tell)
         self.teller.end()
 
     def _contend(
@@ -75,14 +94,17 @@ class Campaign:
         task: Task,
         contender: Contender,
         case: UnlearningCase,
-        truth: Answers,
+        values: Values,
         tell: Callable[[Tick], None],
     ) -> None:
         try:
             made = _made(task, contender, case, Hooks(tell=tell))
-            values = outcome(task, answer(task, made.members), truth)
+            found = values(made.members)
         except RefusedError as error:  # or a model whose logits are not finite
             self._keep(task, contender, refused=str(error))
+            return
+        if self.shadowed:
+            self._keep(task, contender, values=found)
             return
         notes = made.unlearned.notes
         kept = int(notes.get("state.bytes", 0))
@@ -90,17 +112,24 @@ class Campaign:
         self._keep(
             task,
             contender,
-            values=values,
+            values=found,
             cost=_cost(task, contender, made.unlearned.work, storage),
             notes={name: notes[name] for name in KEPT if name in notes},
         )
+
+    def _values(self, task: Task, retrained: Weights, named: str) -> Values:
+        """Return what measures a model in this campaign."""
+        if self.shadowed:
+            return attack(task, lambda part: self.teller.begin(f"{named}, {part}"))
+        truth = answer(task, (retrained,))
+        return lambda members: outcome(task, answer(task, members), truth)
 
     def _original(
         self, task: Task, named: str, history: bool
     ) -> tuple[UnlearningCase, Work | None]:
         """Return the case of the original model; its work is None if it was not trained now."""
         file = self._file(task, FIRST[0])
-        known = self._has(task, FIRST[0]) and file.exists()
+        known = file.exists() and (self.shadowed or self._has(task, FIRST[0]))
         weights: Weights
         work: Work | None = None
         past: tuple[PastRound, ...] = ()
@@ -135,20 +164,26 @@ class Campaign:
         self, task: Task, case: UnlearningCase, named: str
     ) -> tuple[Weights, Work | None]:
         file = self._file(task, FIRST[1])
-        if self._has(task, FIRST[1]) and file.exists():
+        if file.exists() and (self.shadowed or self._has(task, FIRST[1])):
             return decode_weights(file.read_bytes())[1], None
         found = make(RETRAIN).run(case, Hooks(tell=self.teller.begin(named)))
         self._save(task, FIRST[1], found.weights)
         return found.weights, found.work
 
     def _has(self, task: Task, contender: Contender) -> bool:
-        found = self.known.get((task.setting.name, task.seed, contender.label))
-        return found is not None and found.pin == pin_of(task.setting, contender)
+        found = self.known.get((self._name(task), task.seed, contender.label))
+        return found is not None and found.pin == self._pin(task, contender)
+
+    def _name(self, task: Task) -> str:
+        return task.setting.name + (SHADOWED if self.shadowed else "")
+
+    def _pin(self, task: Task, contender: Contender) -> str:
+        return pin_of(task.setting, contender, shadowed=self.shadowed)
 
     def _keep(self, task: Task, contender: Contender, **parts: object) -> None:
-        pin = pin_of(task.setting, contender)
         made: dict[str, Any] = {**parts, "machine": measured_on(task.device)}
-        record = Record(task.setting.name, task.seed, contender.label, pin, **made)
+        pin = self._pin(task, contender)
+        record = Record(self._name(task), task.seed, contender.label, pin, **made)
         self.known[record.key] = record
         append(self.folder / f"{task.setting.name}.jsonl", record)
 

@@ -22,6 +22,11 @@ RECOVERING = ("natural", "puf-special", "puf-regular", "hf-kcu", "not", "fed-au"
 
 IN_TABLES = ("fed-eraser", "pga", "mode", "fed-au", "not", "naive-ga", "sisa")  # the papers'
 
+# HF-KCU's table 1, which has an attack with shadow models, but the original and the retrained.
+ATTACKED = (
+    AGAIN, "naive-ga", "fed-eraser", "sisa", CORRECTED, PRINTED, "hf-kcu", "hf-kcu one step",
+)  # fmt: skip
+
 DAMPINGS = (0.1, 0.01, 0.001)  # HF-KCU, table 5
 
 RECOVERY = {"rounds": 3, "epochs": 1.0}
@@ -177,6 +182,11 @@ def _one_step(
 ) -> Contender:
     settings = {"recovery": RECOVERY, **ONE_STEP[method], **(change or {})}
     return Contender(f"{method} one step {name}".rstrip(), method, settings)
+
+
+def shadowed(plan: Plan) -> tuple[Contender, ...]:
+    """Return the rows of HF-KCU's tables 1 and 9 that a plan has, but the first two."""
+    return tuple(part for part in planned(plan) if part.label in ATTACKED)
 
 
 def planned(plan: Plan) -> tuple[Contender, ...]:

@@ -141,6 +141,7 @@ def rate(records: Records, name: str) -> float | None:
         record.cost["flops"] / record.cost["seconds"]
         for (setting, _, label), record in records.items()
         if label == RETRAIN
+        and setting in SETTINGS
         and SETTINGS[setting].network == name
         and record.cost
         and record.machine.get("device", "cpu") == "cpu"

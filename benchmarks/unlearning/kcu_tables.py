@@ -32,6 +32,7 @@ from benchmarks.unlearning.markdown import (
     unrun,
 )
 from benchmarks.unlearning.names import counted, name_of
+from benchmarks.unlearning.settings import SHADOWS
 from benchmarks.unlearning.summary import Interval, Seeds, interval, one_minus_ratio
 
 TABLE1 = (
@@ -43,9 +44,10 @@ TABLE3 = (
     "hf-kcu", "hf-kcu one step", RETRAIN, AGAIN,
 )  # fmt: skip
 HF_KCU = (CORRECTED, "hf-kcu")  # the rows of Tables 2 and 6 to 9
+MIA = ("MIA Shokri, shadow", "MIA Shokri, shadow Δ", "its AUC")
 COLUMNS1 = (
-    "method", "test acc.", "CF", "MIA Song", "MIA Δ", "forget acc. Δ", "FLOPs ×", "time ×",
-    "CG residual", HEAD,
+    "method", "test acc.", "CF", "MIA Song", "MIA Δ", *MIA, "forget acc. Δ", "FLOPs ×",
+    "time ×", "CG residual", HEAD,
 )  # fmt: skip
 COLUMNS2 = (
     "setting", "method", "acc. after", "acc. retrain", "acc. Δ", "seed noise", "CF", "FLOPs ×",
@@ -60,8 +62,16 @@ COLUMNS8 = (
     "CG residual", HEAD,
 )  # fmt: skip
 COLUMNS9 = (
-    "setting", "method", "KL, nats", "logit MSE", "test acc. Δ", "MIA Song", "MIA Δ", HEAD,
+    "setting", "method", "KL, nats", "logit MSE", "test acc. Δ", "MIA Song", "MIA Δ", *MIA,
+    HEAD,
 )  # fmt: skip
+SHADOW = (
+    "MIA Shokri, shadow: the share that an attacker trained on "
+    f"{SHADOWS} shadow models tells rightly of the forget rows and of test rows of the same "
+    "classes, both sides weighing the same; 50 is chance. The attacked models are trained "
+    "again; Δ is to the retrained one of them. What it takes where it was not run is "
+    "[above](#rows-that-were-not-run).\n"
+)
 WHOLE = "CIFAR-10, 10 clients"
 CIFAR = "CIFAR-10"
 RESIDUAL = (
@@ -91,11 +101,19 @@ def residual(seeds: Seeds, label: str) -> str:
     return between(seeds.residuals(label))
 
 
-def table1(seeds: Seeds) -> str:
-    """Return the main results: accuracy, CF, attack, speed-up, and what forgetting left."""
+def table1(seeds: Seeds, attacked: Seeds) -> str:
+    """Return the main results: accuracy, CF, attacks, speed-up, and what forgetting left.
+
+    attacked: the lines of the attack with shadow models.
+    """
     known = {ORIGINAL: "FedAvg (trained)"}
     setting = WHOLE if seeds.setting.startswith("cifar") else None
-    return _beside(seeds, ("HF-KCU 1", setting), TABLE1, COLUMNS1, _main_results, known)
+
+    def cells(seeds: Seeds, label: str) -> tuple[str, ...]:
+        return _main_results(seeds, attacked, label)
+
+    found = _beside(seeds, ("HF-KCU 1", setting), TABLE1, COLUMNS1, cells, known)
+    return f"{found}\n{SHADOW}"
 
 
 def table2(settings: Sequence[tuple[str, str, Seeds]]) -> str:
@@ -167,10 +185,13 @@ def table8(settings: Sequence[tuple[str, int, Seeds]]) -> str:
     return f"{table(COLUMNS8, body)}\n{footnote('HF-KCU 8', 'k = 10')}"
 
 
-def table9(settings: Sequence[Seeds]) -> str:
-    """Return how far the outputs on test rows are from the retrained model's."""
+def table9(settings: Sequence[tuple[Seeds, Seeds]]) -> str:
+    """Return how far the outputs on test rows are from the retrained model's.
+
+    settings: results, and the lines of the attack with shadow models.
+    """
     body = []
-    for seeds in settings:
+    for seeds, attacked in settings:
         for label in (*HF_KCU, AGAIN):
             cells = (
                 plain(seeds.mean(label, "kl")),
@@ -178,11 +199,12 @@ def table9(settings: Sequence[Seeds]) -> str:
                 points(seeds.gap(label, "test")),
                 points(seeds.mean(label, "song")),
                 points(seeds.gap(label, "song")),
+                *_shadow(seeds, attacked, label),
             )
             cifar = seeds.setting.startswith("cifar")
             paper = _of_paper("HF-KCU 9", CIFAR, "HF-KCU" if cifar else "", label)
             body.append(_row(seeds, label, (seeds.setting, name_of(label)), cells, paper))
-    return f"{table(COLUMNS9, body)}\n{footnote('HF-KCU 9', CIFAR)}"
+    return f"{table(COLUMNS9, body)}\n{footnote('HF-KCU 9', CIFAR)}\n{SHADOW}"
 
 
 def _beside(
@@ -208,16 +230,32 @@ def _beside(
     return f"{table(head, body)}\n{RESIDUAL}\n{footnote(*source)}"
 
 
-def _main_results(seeds: Seeds, label: str) -> tuple[str, ...]:
+def _main_results(seeds: Seeds, attacked: Seeds, label: str) -> tuple[str, ...]:
     own = label == ORIGINAL
     return (
         points(seeds.mean(label, "test")),
         NONE if label in (ORIGINAL, RETRAIN) else _faith(seeds, label),
         points(seeds.mean(label, "song")),
         points(seeds.gap(label, "song")),
+        *_shadow(seeds, attacked, label),
         points(seeds.gap(label, "forget")),
         *((NONE, NONE) if own else _speed(seeds, label)),
         residual(seeds, label),
+    )
+
+
+def _shadow(seeds: Seeds, attacked: Seeds, label: str) -> tuple[str, ...]:
+    """Return the success of the attack with shadow models, its gap and its AUC."""
+    if label not in attacked.labels:
+        return "not run", "", ""
+    if attacked.refusal(label):
+        return "refused", "", ""
+    found, whole = attacked.mean(label, "shadow"), len(seeds.seeds)
+    few = f" ({found.seeds} of {whole} seeds)" if found.seeds < whole else ""
+    return (
+        f"{points(found)}{few}",
+        points(attacked.gap(label, "shadow")),
+        share(attacked.mean(label, "shadow_auc")),
     )
 
 

@@ -13,19 +13,21 @@ from typing import Any
 
 from benchmarks.baselines.registry import make
 from benchmarks.unlearning.contenders import FIRST, ORIGINAL, Contender, planned
-from benchmarks.unlearning.settings import SETTINGS, Setting
+from benchmarks.unlearning.settings import SETTINGS, SHADOWED, SHADOWS, Setting
 
 DIGITS = 5  # significant ones that a line keeps
 FORMAT = 1  # of what is measured and how; raise it and all lines are stale
+SHADOW_FORMAT = 1  # the same of the attack with shadow models
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """One model: how it does and what it took.
 
-    values are `outcome`'s. cost: flops, bytes, storage and seconds as counted, and
-    formula_flops, formula_bytes, formula_storage where a paper has a formula. refused is the
-    reason where a method refused; all else is empty then. notes: a few of the method's.
+    values are `outcome`'s, or `shadow`'s where the setting's name ends with SHADOWED, whose
+    lines have no cost. cost: flops, bytes, storage and seconds as counted, and formula_flops,
+    formula_bytes, formula_storage where a paper has a formula. refused is the reason where a
+    method refused; all else is empty then. notes: a few of the method's.
     machine: where it was measured, `machines.measured_on`; lines from before that have none.
     """
 
@@ -49,18 +51,23 @@ Key = tuple[str, int, str]
 Records = dict[Key, Record]
 
 
-def pin_of(setting: Setting, contender: Contender) -> str:
-    """Return a digest of the setting, the contender's settings and its method's version."""
+def pin_of(setting: Setting, contender: Contender, *, shadowed: bool = False) -> str:
+    """Return a digest of the setting, the contender's settings and its method's version.
+
+    shadowed: of a line of the attack with shadow models.
+    """
     version = "1"
     if contender.method != ORIGINAL:
         version = make(contender.method, contender.settings).version
-    pinned = {
+    pinned: dict[str, Any] = {
         "format": FORMAT,
         "setting": setting.pinned(),
         "method": contender.method,
         "settings": contender.settings,
         "version": version,
     }
+    if shadowed:
+        pinned["shadows"] = [SHADOW_FORMAT, SHADOWS]
     text = json.dumps(pinned, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -75,11 +82,12 @@ def current(records: Records) -> Records:
     """
     found: Records = {}
     for (name, seed, label), record in records.items():
-        setting = SETTINGS.get(name)
+        shadowed = name.endswith(SHADOWED)
+        setting = SETTINGS.get(name.removesuffix(SHADOWED))
         if setting is None or seed >= TUNING:
             continue
         pins = {part.label: part for part in (*FIRST, *planned(setting.plan))}
-        if label in pins and record.pin == pin_of(setting, pins[label]):
+        if label in pins and record.pin == pin_of(setting, pins[label], shadowed=shadowed):
             found[name, seed, label] = record
     return found
 

@@ -15,7 +15,7 @@ from benchmarks.unlearning import (
 from benchmarks.unlearning.both_papers import hf_kcu, puf
 from benchmarks.unlearning.plots import draw
 from benchmarks.unlearning.records import Records
-from benchmarks.unlearning.settings import FULL, SEEDS, SETTINGS
+from benchmarks.unlearning.settings import FULL, SEEDS, SETTINGS, SHADOWED
 from benchmarks.unlearning.summary import Seeds, of
 
 BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
@@ -73,7 +73,8 @@ def render(records: Records) -> str:
     ]
     text += [_pareto(name, known[name]) for name in full]
     text.append(f"## The papers' claims\n\n{claims.render(known)}")
-    text += [puf(known), hf_kcu(known)]
+    attacked = {name: of(records, name + SHADOWED) for name in SETTINGS}
+    text += [puf(known), hf_kcu(known, attacked)]
     text += [_measures(name, known[name]) for name in [*full, *sorted(set(known) - set(full))]]
     return "\n".join(text)
 

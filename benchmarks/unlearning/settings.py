@@ -8,6 +8,10 @@ Plan = Literal[
     "everything", "components", "all", "tables", "puf", "pair", "scale", "backdoor", "masks"
 ]
 SEEDS = 5  # that an interval should rest on
+SHADOWED = (
+    " (shadow models)"  # behind a setting's name: lines of the attack, not of the measures
+)
+SHADOWS = 4  # models; HF-KCU does not say how many
 
 
 @dataclass(frozen=True, slots=True)

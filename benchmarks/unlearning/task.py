@@ -31,6 +31,9 @@ INK = 96  # of 240: brighter pixels of a digit are ink, the others background
 class Task:
     """A federation, its training, and the request.
 
+    pool: undrawn training rows for the two sides of a shadow model, twice as many as the
+    original model has, fewer where the file has no more, None for none. outside: the test
+    rows that are not in it.
     triggered: test rows of other classes than POISON with the trigger on them, only where a
     client poisons.
     """
@@ -45,6 +48,8 @@ class Task:
     request: UnlearningRequest
     forget: ClientData
     retained: ClientData
+    pool: ClientData | None
+    outside: ClientData
     triggered: torch.Tensor | None = None
     device: str = "cpu"
 
@@ -60,13 +65,14 @@ def make_task(setting: Setting, images: LabelledImages, seed: int, device: str =
     if len(held) > TESTED:
         held = np.sort(stream(0, "tested").choice(held, TESTED, replace=False))
     learned = np.flatnonzero(~images.is_test)
-    spare = learned[:0]
+    undrawn = learned[:0]
     if setting.rows is not None and setting.rows < len(learned):
         drawn = np.sort(stream(seed, "rows").choice(learned, setting.rows, replace=False))
-        if setting.spare or len(held) < FEW:
-            spare = np.setdiff1d(learned, drawn)
+        undrawn = np.setdiff1d(learned, drawn)
         learned = drawn
-    owners = _owners(setting, images.labels[learned], seed)
+    spare = undrawn if setting.spare or len(held) < FEW else undrawn[:0]
+    pool = stream(seed, "shadows").permutation(undrawn)[: 2 * len(learned)]
+    owners = owners_of(setting, images.labels[learned], seed)
     names = np.array([f"client-{owner:03d}" for owner in owners])
     masked = setting.data == "digit-masks"
     data = _masked(images) if masked else image_data(images.images, images.labels)
@@ -74,7 +80,9 @@ def make_task(setting: Setting, images: LabelledImages, seed: int, device: str =
     if masked:
         clients = {name: _contrast(part, int(name[-3:])) for name, part in clients.items()}
     guards = np.arange(len(held)) % VALIDATION == 0
-    test = data.only(torch.from_numpy(np.concatenate([held[~guards], spare])))
+    tested = np.concatenate([held[~guards], spare])
+    test = data.only(torch.from_numpy(tested))
+    outside = test.only(torch.from_numpy(~np.isin(tested, pool)))
     triggered = None
     if setting.poisoned:
         bad = min(clients)
@@ -95,6 +103,8 @@ def make_task(setting: Setting, images: LabelledImages, seed: int, device: str =
         request=request,
         forget=joined([goes[name] for name in sorted(goes)]),
         retained=joined([stays[name] for name in sorted(stays)]),
+        pool=data.only(torch.from_numpy(pool)) if len(pool) else None,
+        outside=outside,
         triggered=triggered,
         device=device,
     )
@@ -137,7 +147,8 @@ def poisoned(data: ClientData) -> ClientData:
     return ClientData(inputs, targets)
 
 
-def _owners(setting: Setting, labels: Labels, seed: int) -> NDArray[np.int64]:
+def owners_of(setting: Setting, labels: Labels, seed: int) -> NDArray[np.int64]:
+    """Return the client (n,) of each row, by the setting's partition."""
     if setting.alpha is None:
         return iid(len(labels), setting.clients, seed)
     return dirichlet(labels, setting.clients, setting.alpha, seed)

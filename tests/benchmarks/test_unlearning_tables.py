@@ -113,7 +113,7 @@ def test_the_papers_figures_stand_beside_its_own_rows_and_no_others() -> None:
     assert rows["PUF-Special"].startswith("| PUF-Special | not run |")
     assert "forget acc. 82.0 (0.9±1.4)" in rows["PUF-Special"]
     assert rows["PUF-Special, guarded"].endswith("|  |  | – |")
-    kcu = kcu_tables.table1(seeds)
+    kcu = kcu_tables.table1(seeds, Seeds("cifar (shadow models)", {}))
     assert kcu.count("CF 0.38; MIA 0.499; time × 47.75×") == 2  # corrected and as printed
     assert "FedEraser | not run |" in kcu
 

@@ -8,6 +8,8 @@ The attacker is a logistic regression, both sides weighing the same, fitted by N
 method to a unique minimum: no seed and no step size.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy.special import expit
 
@@ -27,7 +29,16 @@ CLOSE = 1e-10
 
 def shokri(setting: Setting) -> Scores:
     """Score by the attacker's log-odds of membership; 0 decides."""
-    sides = [features(setting.members), features(setting.others)]
+    score = attacker(setting.members, setting.others)
+    return Scores(score(setting.forget), score(setting.unseen), 0.0)
+
+
+def attacker(members: Outputs, others: Outputs) -> Callable[[Outputs], Vector]:
+    """Return what gives log-odds (n,) that rows are members, learned from known ones.
+
+    Raises RefusedError if a side is empty.
+    """
+    sides = [features(members), features(others)]
     known = np.concatenate(sides)
     belongs = np.arange(len(known)) < len(sides[0])
     centre, spread = known.mean(axis=0), known.std(axis=0)
@@ -38,7 +49,7 @@ def shokri(setting: Setting) -> Scores:
         found: Vector = (features(of) - centre) / spread @ weights[1:] + weights[0]
         return found
 
-    return Scores(score(setting.forget), score(setting.unseen), 0.0)
+    return score
 
 
 def features(of: Outputs) -> Matrix:
