@@ -57,8 +57,8 @@ def rotate_log(
 
     Raises:
         KeyPlaceError, HsmError: As `ensure_next`.
-        ConflictError: Two keys sign already: the older one must be revoked first. Or the latest
-            checkpoint lacks the signature of the key in use.
+        ConflictError: Two keys sign already: the older one must be revoked first. Or the key in
+            use is not here, or the latest checkpoint lacks its signature.
         NoSecondKeyError: There is no second key.
         KeyMissingError: The new key's file holds something else.
         KeysChangedError: Another rotation was faster.
@@ -77,7 +77,7 @@ def rotate_log(
             "rotate"
         )
     old = known[-1].verifier
-    _require_signing(ledger, known[-1], chain)
+    _require_signing(ledger, known[-1], chain, role)
     new = _fresh(settings, files, known, to)
     announced = is_announced(ledger, role)
 
@@ -137,8 +137,16 @@ def revoke_log(
     return LogRotated(next(one for one in found if one.verifier == old), False)
 
 
-def _require_signing(ledger: Ledger, key: LogKey, chain: LogKeys) -> None:
-    """Return if the latest checkpoint has the key's signature: it must lead to the next one."""
+def _require_signing(ledger: Ledger, key: LogKey, chain: LogKeys, role: str) -> None:
+    """Return if the key signs here and the latest checkpoint has its line.
+
+    Without the line the new key would be announced, and nobody led to it.
+    """
+    if key.verifier not in ledger.signing(role):
+        raise ConflictError(
+            f"{role}.key is not the key {key.verifier.key_id.hex()} that the log has: restore "
+            "the newest backup of the keys directory"
+        )
     try:
         LogKeys((key,), chain.kind).open(ledger.latest().note)
     except NoteError:
@@ -157,7 +165,9 @@ def _fresh(
     if files.role == ML_DSA:
         new = make_ml_dsa(settings, files.next_key).verifier
         if spki_of_log(new) in spkis:
-            raise KeyPlaceError(f"{path.name} is a key that the log names already: remove it")
+            raise KeyPlaceError(
+                f"{path.name} is a key that the log names already: finish that rotation first"
+            )
         return new
     try:
         ensure_next(settings, folder / files.key, path, "ed25519", to=to, known=spkis)

@@ -1,6 +1,7 @@
 """The log's ML-DSA-44 key is rotated as its Ed25519 key is, and by itself."""
 
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,16 +10,18 @@ from click.testing import CliRunner
 
 from app.cli.service_key import service_key as key_commands
 from app.keys import rotate_log as rotation
+from app.keys.fsck import fsck_keys
 from app.keys.log import NoSecondKeyError, logged_keys
 from app.keys.rotate_log import LogRotated, revoke_log, rotate_log
 from app.ledger.log_files import ML_DSA_KEY, RoleFiles, create_ml_dsa, load_cosigner
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
 from app.problems import ConflictError
+from app.reconcile.findings import FsckReport
 from app.settings import Settings
 from lethe import canonical
 from lethe.certificates.bundle import parse_bundle
-from lethe.certificates.trust_root import TrustRootError, parse_trust_root
+from lethe.certificates.trust_root import TrustRootError, _digest, parse_trust_root
 from lethe.certificates.verify import verify_certificate
 from lethe.log.checkpoint import sign_checkpoint
 from lethe.log.follow import verify_log
@@ -29,6 +32,7 @@ from tests.app.keys.test_issuer import certified
 from tests.app.keys.test_log_key import DiedError, die, dies_after, ids, served, signers, trust
 from tests.app.ledger.samples import append, entry
 from tests.installation import Installation
+from tests.lethe.web.second import HARNESS, NODE
 
 FILES = RoleFiles(ML_DSA)
 
@@ -41,6 +45,19 @@ def second(ready: Installation) -> Ledger:
     ready.services.ledger._source = begun._source  # as its restart
     append(begun, entry(0))
     return begun
+
+
+def in_javascript(folder: Path, bundle: bytes, root: bytes, key: NoteVerifier) -> bool:
+    """Return whether the second verifier accepts a certificate."""
+    (folder / "bundle.json").write_bytes(bundle)
+    (folder / "root.json").write_bytes(root)
+    (folder / "key.vkey").write_text(f"{key.vkey}\n")
+    words = [NODE or "node", "--no-warnings", str(HARNESS.parents[3] / "lethe/web/main.mjs")]
+    given = ["--trust-root", str(folder / "root.json"), "--log-mldsa-key"]
+    files = [str(folder / "key.vkey"), str(folder / "bundle.json")]
+    done = subprocess.run([*words, *given, *files], capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1, 2), done.stderr
+    return done.returncode == 0
 
 
 def rotate(settings: Settings, ledger: Ledger) -> LogRotated:
@@ -56,7 +73,7 @@ def own_key(settings: Settings) -> NoteVerifier:
 
 
 def test_from_the_old_key_through_the_overlap_to_the_new(
-    ready: Installation, second: Ledger
+    ready: Installation, second: Ledger, tmp_path: Path
 ) -> None:
     settings, first = ready.settings, second.verifier
     old = own_key(settings)
@@ -80,6 +97,12 @@ def test_from_the_old_key_through_the_overlap_to_the_new(
                 data, log=said.log, issuer=said.issuers, log_ml_dsa=said.ml_dsa
             )
             assert found.result == "PASS", found.failed
+    if NODE is not None:
+        for data in (before, within, after):
+            for known in (old, new):
+                assert in_javascript(tmp_path, data, root, known)
+        assert not in_javascript(tmp_path, after, without, old)
+        assert not in_javascript(tmp_path, after, root, stranger(settings))
     # The old trust root knows no new key, and decides what it decided.
     said = parse_trust_root(without, first, old)
     assert said.ml_dsa is None
@@ -101,7 +124,7 @@ def stranger(settings: Settings) -> NoteVerifier:
 
 
 def test_what_the_old_key_signs_after_its_revocation_counts_no_more(
-    ready: Installation, second: Ledger
+    ready: Installation, second: Ledger, tmp_path: Path
 ) -> None:
     settings = ready.settings
     shutil.copy(settings.keys_dir / ML_DSA_KEY, settings.keys_dir / "stolen.key")
@@ -129,11 +152,14 @@ def test_what_the_old_key_signs_after_its_revocation_counts_no_more(
     assert found.failed is not None
     assert found.failed.number == 5
     assert "was revoked by entry" in found.failed.detail
+    if NODE is not None:
+        assert in_javascript(tmp_path, bundle, trust(ready), said.ml_dsa.verifiers[0])
+        assert not in_javascript(tmp_path, planted, trust(ready), said.ml_dsa.verifiers[0])
 
 
 @pytest.mark.parametrize("change", ["swapped", "left out", "announced by nobody", "later"])
 def test_a_trust_root_with_other_keys_than_its_entries_is_refused(
-    ready: Installation, second: Ledger, change: str
+    ready: Installation, second: Ledger, tmp_path: Path, change: str
 ) -> None:
     rotate(ready.settings, second)
     revoke(ready.settings, second)
@@ -155,9 +181,10 @@ def test_a_trust_root_with_other_keys_than_its_entries_is_refused(
     else:
         old["revoked"]["logIndex"] = str(int(old["revoked"]["logIndex"]) + 1)
     members["signature"] = ""
-    from lethe.certificates.trust_root import _digest
-
     members["signature"] = second.sign_trust_root(_digest(members))
+    if NODE is not None:
+        known, bundle = own_key(ready.settings), certified(ready, "r1")
+        assert not in_javascript(tmp_path, bundle, canonical.encode(members), known)
     with pytest.raises(TrustRootError, match=r"ML-DSA-44 keys|no known key signed"):
         parse_trust_root(canonical.encode(members))
 
@@ -183,12 +210,15 @@ def test_a_process_at_work_follows_and_a_foreign_key_is_not_taken(
     assert ready.caller.http.get("/readyz").status_code == 503
     # A process that starts with it has the log against it.
     ready.services.ledger._source = load_ledger(settings, ready.services.engine)._source
-    answer = ready.caller.http.get("/readyz")
-    assert answer.status_code == 503
+    assert ready.caller.http.get("/readyz").status_code == 503
+    report = FsckReport()
+    fsck_keys(settings, ready.services.ledger, report)
+    assert [one.check for one in report.findings] == ["log-mldsa"]
     monkeypatch.setenv("LETHE_ORIGIN", settings.origin)
     point_at(settings, monkeypatch)
     told = CliRunner().invoke(key_commands, ["rotate", "log-mldsa"])
-    assert "lacks the signature" in str(told.exception)
+    assert "is not the key" in str(told.exception)
+    assert len(logged_keys(second, role=ML_DSA).keys) == 2
     (settings.keys_dir / "new.key").replace(settings.keys_dir / ML_DSA_KEY)
 
 
