@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,13 @@ from app.keys import rotate_log as rotation
 from app.keys.fsck import fsck_keys
 from app.keys.log import NoSecondKeyError, logged_keys
 from app.keys.rotate_log import LogRotated, revoke_log, rotate_log
-from app.ledger.log_files import ML_DSA_KEY, RoleFiles, create_ml_dsa, load_cosigner
+from app.ledger.log_files import (
+    ML_DSA_KEY,
+    RoleFiles,
+    create_ml_dsa,
+    load_cosigner,
+    make_ml_dsa,
+)
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
 from app.problems import ConflictError
@@ -29,7 +34,16 @@ from lethe.log.key_changes import ML_DSA
 from lethe.log.note import NoteError, NoteVerifier, parse_vkey
 from tests.app.cli.test_backup import point_at
 from tests.app.keys.test_issuer import certified
-from tests.app.keys.test_log_key import DiedError, die, dies_after, ids, served, signers, trust
+from tests.app.keys.test_log_key import (
+    DiedError,
+    die,
+    dies_after,
+    dying_at,
+    ids,
+    served,
+    signers,
+    trust,
+)
 from tests.app.ledger.samples import append, entry
 from tests.installation import Installation
 from tests.lethe.web.second import HARNESS, NODE
@@ -118,7 +132,7 @@ def test_from_the_old_key_through_the_overlap_to_the_new(
 
 
 def stranger(settings: Settings) -> NoteVerifier:
-    made = rotation.make_ml_dsa(settings, "stranger.key").verifier
+    made = make_ml_dsa(settings, "stranger.key").verifier
     (settings.keys_dir / "stranger.key").unlink()
     return made
 
@@ -261,7 +275,7 @@ def test_an_interrupted_revocation_goes_on(
         elif crash == "previous":
             patch.setattr(Path, "replace", die)
         elif crash == "rename":
-            patch.setattr(rotation, "write_durably", _dying_at(FILES.vkey))
+            patch.setattr(rotation, "write_durably", dying_at(FILES.vkey))
         else:
             patch.setattr(Path, "unlink", die)
         with pytest.raises(DiedError):
@@ -277,17 +291,6 @@ def test_an_interrupted_revocation_goes_on(
     assert ready.caller.http.get("/readyz").status_code == 200
     with pytest.raises(ConflictError, match="signs alone"):
         revoke(settings, again)
-
-
-def _dying_at(name: str) -> Callable[..., None]:
-    really = rotation.write_durably
-
-    def write(path: Path, data: bytes, **options: int) -> None:
-        if path.name == name:
-            raise DiedError
-        really(path, data, **options)
-
-    return write
 
 
 def test_without_a_second_key_there_is_nothing_to_rotate(ready: Installation) -> None:
