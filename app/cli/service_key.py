@@ -1,7 +1,7 @@
 """`lethe service-key`: rotate and revoke this installation's keys; publish its trust root."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
@@ -9,7 +9,7 @@ import click
 from app.hsm.uri import KeyUri
 from app.keys import rotate as keys_of
 from app.keys.issuer import issuer_keys
-from app.keys.log import logged_keys
+from app.keys.log import NoSecondKeyError, logged_keys
 from app.keys.master import master_keys
 from app.keys.rotate_log import revoke_log, rotate_log
 from app.keys.rotate_master import revoke_master, rotate_master
@@ -23,7 +23,7 @@ from app.settings import Settings
 from app.vault.root import read_roots
 from lethe.cli.options import each_as_json, print_json, print_table
 from lethe.files import keep_private
-from lethe.log.key_changes import REASONS
+from lethe.log.key_changes import LOG, ML_DSA, REASONS
 from models.database.session import opened_engine
 
 _to = click.option(
@@ -75,6 +75,21 @@ def rotate_log_key(to: str | None) -> None:
     """
     with _ledger() as (settings, ledger):
         done = rotate_log(settings, ledger, to=to)
+    if done.finished:
+        click.echo("finished the rotation that was interrupted")
+    click.echo(f"announced by log entry {done.key.start}; it signs beside the old key")
+    click.echo(done.key.verifier.vkey)
+
+
+@rotate.command("log-mldsa")
+def rotate_ml_dsa() -> None:
+    """Announce a fresh ML-DSA-44 key of the log, which signs beside the old one.
+
+    Processes at work need no restart. Give auditors the trust root, then end the overlap with
+    `lethe service-key revoke log-mldsa`. If it was interrupted, run it again.
+    """
+    with _ledger() as (settings, ledger):
+        done = rotate_log(settings, ledger, role=ML_DSA)
     if done.finished:
         click.echo("finished the rotation that was interrupted")
     click.echo(f"announced by log entry {done.key.start}; it signs beside the old key")
@@ -146,6 +161,21 @@ def revoke_log_key(reason: str) -> None:
     click.echo("publish the trust root: lethe service-key trust-root", err=True)
 
 
+@revoke.command("log-mldsa")
+@click.option("--reason", type=click.Choice(REASONS), default="superseded", show_default=True)
+def revoke_ml_dsa(reason: str) -> None:
+    """End the overlap of the log's ML-DSA-44 keys: the new one signs alone.
+
+    Checkpoints over this entry do not count by the old key any more. Processes at work need no
+    restart. If it was interrupted, run it again.
+    """
+    with _ledger() as (settings, ledger):
+        done = revoke_log(settings, ledger, reason, role=ML_DSA)
+    old = done.key.verifier.key_id.hex()
+    click.echo(f"{old} is revoked from log entry {done.key.revoked} on")
+    click.echo("publish the trust root: lethe service-key trust-root", err=True)
+
+
 @revoke.command("master")
 @click.option("--reason", type=click.Choice(REASONS), default="superseded", show_default=True)
 def revoke_master_key(reason: str) -> None:
@@ -179,13 +209,15 @@ def list_keys(as_json: bool) -> None:
     """List the keys of log and issuer and the master keys, as the log has them."""
     with _ledger() as (settings, ledger):
         found = issuer_keys(settings, ledger)
-        logs = logged_keys(ledger)
+        logs = [(LOG, one) for one in logged_keys(ledger).keys]
+        with suppress(NoSecondKeyError):
+            logs += [(ML_DSA, one) for one in logged_keys(ledger, role=ML_DSA).keys]
         masters = master_keys(ledger).of(read_roots(settings.keys_dir))
     heads = ("role", "keyid", "from entry", "replaced at", "revoked at", "reason")
     rows = [
         *(
-            ("log", one.verifier.key_id.hex(), one.start, None, one.revoked, one.reason)
-            for one in logs.keys
+            (role, one.verifier.key_id.hex(), one.start, None, one.revoked, one.reason)
+            for role, one in logs
         ),
         *(
             ("issuer", one.keyid, one.start, one.end, one.revoked, one.reason)

@@ -3,7 +3,8 @@
 import click
 from sqlmodel import Session
 
-from app.ledger.startup import create_ml_dsa, open_ledger, require_schema
+from app.ledger.log_files import create_ml_dsa
+from app.ledger.startup import open_ledger, require_schema
 from app.settings import Settings
 from app.witnesses.gather import end as end_witnessing
 from app.witnesses.policy import load_policy

@@ -4,49 +4,74 @@ The database has them too, until it is restored from a backup and a mirror: a mi
 latest checkpoint alone, which the newer key signed.
 """
 
-from pathlib import Path
-
 from app.ledger.entry_macs import KeyMissingError
+from app.ledger.log_files import KINDS
+from app.ledger.receipt import UnpublishedError
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
 from lethe.certificates import shape
 from lethe.certificates.trust_root import AnnouncementPart
 from lethe.errors import LetheError
 from lethe.files import write_durably
-from lethe.log.log_keys import LogKey
+from lethe.log.log_keys import LogKey, LogKeys
+from lethe.log.note import NoteError
+
+Announced = list[tuple[LogKey, AnnouncementPart | None]]
 
 
-def keep_announcement(settings: Settings, ledger: Ledger, key: LogKey) -> None:
-    """Write the checkpoint that the key before signed over the entry of `key`, and its proof.
+def keep_announcement(settings: Settings, ledger: Ledger, keys: LogKeys) -> None:
+    """Write the checkpoint that the key before signed over the last one's entry, and its proof.
 
     Raises:
         UnpublishedError: There is none yet.
     """
-    write_durably(_path(settings, key), shape.encode(_proof(ledger, key)), mode=0o644)
+    proof = _proof(ledger, keys, len(keys.keys) - 1)
+    name = _name(keys, len(keys.keys) - 1)
+    write_durably(settings.keys_dir / name, shape.encode(proof), mode=0o644)
 
 
-def announcement(settings: Settings, ledger: Ledger, key: LogKey) -> AnnouncementPart | None:
-    """Return what `keep_announcement` wrote, or would write now; None for the first key.
+def announcements(settings: Settings, ledger: Ledger, keys: LogKeys) -> Announced:
+    """Return for each key what `keep_announcement` wrote, or would write now.
+
+    It is None for the first key.
 
     Raises:
-        KeyMissingError: The file holds something else.
+        KeyMissingError: A file holds something else.
         UnpublishedError: Nothing was written, and there is no such checkpoint yet.
     """
-    if not key.start:
-        return None
-    path = _path(settings, key)
-    try:
-        return shape.decode(AnnouncementPart, path.read_bytes())
-    except FileNotFoundError:  # a rotation that was interrupted
-        return _proof(ledger, key)
-    except LetheError as error:
-        raise KeyMissingError(f"{path}: {error.detail}: restore it") from None
+    found: Announced = [(keys.keys[0], None)]
+    for at, key in list(enumerate(keys.keys))[1:]:
+        path = settings.keys_dir / _name(keys, at)
+        try:
+            part = shape.decode(AnnouncementPart, path.read_bytes())
+        except FileNotFoundError:  # a rotation that was interrupted
+            part = _proof(ledger, keys, at)
+        except LetheError as error:
+            raise KeyMissingError(f"{path}: {error.detail}: restore it") from None
+        found.append((key, part))
+    return found
 
 
-def _proof(ledger: Ledger, key: LogKey) -> AnnouncementPart:
-    receipt = ledger.receipt(key.start)
-    return AnnouncementPart(receipt.checkpoint, tuple(receipt.hashes))
+def _proof(ledger: Ledger, keys: LogKeys, at: int) -> AnnouncementPart:
+    """Return it from the first checkpoint over the entry, or from the latest one.
+
+    The first may lack the line of an ML-DSA-44 key: a process that started before `lethe log
+    ml-dsa` may have signed it.
+    """
+    start, before = keys.keys[at].start, LogKeys((keys.keys[at - 1],), keys.kind)
+    receipt, latest = ledger.receipt(start), ledger.latest()
+    for note, size in ((receipt.checkpoint, receipt.tree_size), (latest.note, latest.size)):
+        try:
+            before.open(note)
+        except NoteError:
+            continue
+        return AnnouncementPart(note, tuple(ledger.inclusion(start, size)))
+    raise UnpublishedError(
+        "no checkpoint over the new key has the old one's signature: restart the processes "
+        "that started before `lethe log ml-dsa`, and run it again after the next entry"
+    )
 
 
-def _path(settings: Settings, key: LogKey) -> Path:
-    return settings.keys_dir / f"log.{key.verifier.key_id.hex()}.announced.json"
+def _name(keys: LogKeys, at: int) -> str:
+    role = next(role for role, kind in KINDS.items() if kind == keys.kind)
+    return f"{role}.{keys.keys[at].verifier.key_id.hex()}.announced.json"

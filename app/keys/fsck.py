@@ -1,7 +1,8 @@
-"""fsck of the key files: issuer and master key are those that the log names."""
+"""fsck of the key files: issuer, ML-DSA-44 and master key are those that the log names."""
 
 from app.hsm.errors import HsmError
 from app.keys.issuer import IssuerRevokedError, signing_issuer
+from app.keys.log import require_logged
 from app.keys.master import master_keys
 from app.ledger.entry_macs import KeyMissingError
 from app.ledger.sequencer import Ledger
@@ -23,6 +24,10 @@ AGAIN = "run `lethe service-key rotate master` again, or restore the newest root
 
 def fsck_keys(settings: Settings, ledger: Ledger, report: FsckReport) -> None:
     """Report a key file that is not the log's. Raises what reading the signed log raises."""
+    try:
+        require_logged(ledger)
+    except KeyMissingError as error:
+        report.add("log-mldsa", error.detail)
     try:
         key, _, _ = signing_issuer(settings, ledger)
     except (HsmError, KeyMissingError, IssuerRevokedError) as error:

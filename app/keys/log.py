@@ -1,36 +1,77 @@
 """The log's keys as the signed log has them: from which tree to which each signs."""
 
 from app.keys.issuer import changes
+from app.ledger.entry_macs import KeyMissingError
+from app.ledger.log_files import KINDS, RoleFiles
 from app.ledger.sequencer import Ledger
 from app.reconcile.model_events import service_key_events
-from lethe.log.key_changes import LOG, load_ed25519
+from lethe.log.key_changes import LOG, ML_DSA, load_ed25519, load_ml_dsa
 from lethe.log.key_history import Change, replay
 from lethe.log.log_keys import LogKey, LogKeys, spki_of_log
 from lethe.log.note import NoteVerifier
 
 
-def logged_keys(ledger: Ledger, said: list[Change] | None = None) -> LogKeys:
+class NoSecondKeyError(KeyMissingError):
+    """The log has no ML-DSA-44 key, and never had one that it names."""
+
+    status = 409
+
+
+def logged_keys(ledger: Ledger, said: list[Change] | None = None, role: str = LOG) -> LogKeys:
     """Return the log's keys, oldest first, with the trees that they sign.
 
-    said: by these entries, and by default by all that are signed.
+    said: by these entries, and by default by all that are signed. role: LOG, or ML_DSA for its
+    second keys.
 
     Raises:
+        NoSecondKeyError: There is none.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
-    first = ledger.keys.verifiers[0]
-    spans = replay(
-        changes(service_key_events(ledger).entries) if said is None else said,
-        (first.key_id.hex(), spki_of_log(first)),
-        LOG,
-    )
+    if said is None:
+        said = changes(service_key_events(ledger).entries)
+    first = ("", b"")
+    if not any(change.role == role for _, change in said):
+        if not (known := ledger.known(role)):
+            raise NoSecondKeyError(
+                "this log has no ML-DSA-44 key: `lethe log ml-dsa` makes one"
+            )
+        first = (known[0].key_id.hex(), spki_of_log(known[0]))
+    load = load_ml_dsa if role == ML_DSA else load_ed25519
+    kind = KINDS[role]
     return LogKeys(
         tuple(
             LogKey(
-                NoteVerifier.of(ledger.origin, load_ed25519(span.spki)),
+                NoteVerifier.of(ledger.origin, load(span.spki), kind),
                 span.start,
                 span.revoked,
                 span.reason,
             )
-            for span in spans
-        )
+            for span in replay(said, first, role)
+        ),
+        kind,
     )
+
+
+def require_logged(ledger: Ledger) -> None:
+    """Return if an ML-DSA-44 key signs here that the log names and has not revoked.
+
+    Before a rotation the log names none. The log's Ed25519 keys are compared when it is opened.
+
+    Raises:
+        KeyMissingError: None does, and the log names one.
+        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    """
+    said = changes(service_key_events(ledger).entries)
+    if not any(change.role == ML_DSA for _, change in said):
+        return
+    valid = [
+        one.verifier for one in logged_keys(ledger, said, ML_DSA).keys if one.revoked is None
+    ]
+    signing = ledger.signing(ML_DSA)
+    files = RoleFiles(ML_DSA)
+    if not any(one in valid for one in signing):
+        raise KeyMissingError(
+            f"{files.key} is not the ML-DSA-44 key that the log has: restore the newest backup "
+            "of the keys directory, or finish what was interrupted: run "
+            "`lethe service-key revoke log-mldsa` again"
+        )

@@ -8,7 +8,8 @@
     log.key          the new key in its place; the old file is gone
 
 A process that dies between two lines leaves a log that goes on. The same command, run again,
-goes on at the following line.
+goes on at the following line. The second key, ML-DSA-44, rotates by itself in the same steps,
+and its files begin with log-mldsa.
 """
 
 from dataclasses import dataclass
@@ -18,14 +19,12 @@ from app.keys.issuer import KeysChangedError, is_announced, require_unchanged
 from app.keys.log import logged_keys
 from app.ledger.entry_macs import KeyMissingError
 from app.ledger.journal import record_service_key_event
-from app.ledger.key_files import ensure_next
+from app.ledger.key_files import KeyPlaceError, ensure_next
 from app.ledger.log_files import (
-    LOG_KEY,
-    LOG_VKEY,
-    NEXT_KEY,
-    NEXT_VKEY,
-    PREVIOUS,
+    RoleFiles,
+    load_cosigner,
     load_signer,
+    make_ml_dsa,
     read_previous,
 )
 from app.ledger.sequencer import Ledger
@@ -34,9 +33,9 @@ from app.problems import ConflictError
 from app.reconcile.model_events import service_key_events
 from app.settings import Settings
 from lethe.files import sync_directory, write_durably
-from lethe.log.key_changes import ANNOUNCED, LOG, REVOKED, ROTATED, KeyChange
-from lethe.log.log_keys import LogKey, spki_of_log
-from lethe.log.note import NoteVerifier
+from lethe.log.key_changes import ANNOUNCED, LOG, ML_DSA, REVOKED, ROTATED, KeyChange
+from lethe.log.log_keys import LogKey, LogKeys, spki_of_log
+from lethe.log.note import NoteError, NoteVerifier
 from lethe.signing.errors import KeyFormatError
 
 
@@ -48,112 +47,167 @@ class LogRotated:
     finished: bool
 
 
-def rotate_log(settings: Settings, ledger: Ledger, *, to: str | None = None) -> LogRotated:
+def rotate_log(
+    settings: Settings, ledger: Ledger, *, to: str | None = None, role: str = LOG
+) -> LogRotated:
     """Announce a fresh key of the log, which signs checkpoints too from then on.
 
-    to: where it is made, as `ensure_next` has it.
+    to: where it is made, as `ensure_next` has it. role: LOG, or ML_DSA for its second key,
+    which is made in a file.
 
     Raises:
         KeyPlaceError, HsmError: As `ensure_next`.
-        ConflictError: Two keys sign already: the older one must be revoked first.
+        ConflictError: Two keys sign already: the older one must be revoked first. Or the key in
+            use is not here, or the latest checkpoint lacks its signature.
+        NoSecondKeyError: There is no second key.
         KeyMissingError: The new key's file holds something else.
         KeysChangedError: Another rotation was faster.
         UnpublishedError: The entry is stored and not signed yet: run it again.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
-    size, folder = service_key_events(ledger).size, settings.keys_dir
-    known = logged_keys(ledger).keys
+    size, files = service_key_events(ledger).size, RoleFiles(role)
+    chain = logged_keys(ledger, role=role)
+    known = chain.keys
     if len(in_use := [one for one in known if one.revoked is None]) > 1:
-        if not (folder / NEXT_VKEY).exists():
-            _publish_next(settings, ledger, in_use[-1])
+        if not (settings.keys_dir / files.next_vkey).exists():
+            _publish_next(settings, ledger, chain, files)
             return LogRotated(in_use[-1], True)
         raise ConflictError(
-            "two keys of the log sign already: first `lethe service-key revoke log`, then "
+            f"two keys of the log sign already: first `lethe service-key revoke {role}`, then "
             "rotate"
         )
     old = known[-1].verifier
-    spkis = [spki_of_log(one.verifier) for one in known]
-    try:  # one that a crash left before its entry has signed nothing yet
-        ensure_next(
-            settings, folder / LOG_KEY, folder / NEXT_KEY, "ed25519", to=to, known=spkis
-        )
-    except KeyFormatError as error:
-        raise KeyMissingError(f"{folder / NEXT_KEY}: {error.detail}") from None
-    new = load_signer(settings, NEXT_KEY).verifier
-    announced = is_announced(ledger, LOG)
+    _require_signing(ledger, known[-1], chain, role)
+    new = _fresh(settings, files, known, to)
+    announced = is_announced(ledger, role)
 
     def effect(tx: Transaction) -> None:
         require_unchanged(tx, size)
         if not announced:
-            record_service_key_event(tx, ANNOUNCED, _change(ANNOUNCED, old))
-        record_service_key_event(tx, ROTATED, _change(ROTATED, new, replaces=spki_of_log(old)))
+            record_service_key_event(tx, ANNOUNCED, _change(ANNOUNCED, old, role))
+        said = _change(ROTATED, new, role, replaces=spki_of_log(old))
+        record_service_key_event(tx, ROTATED, said)
 
     ledger.transact(effect)
-    latest = logged_keys(ledger).keys[-1]
-    if latest.verifier != new:
+    chain = logged_keys(ledger, role=role)
+    if chain.keys[-1].verifier != new:
         raise KeysChangedError("another rotation was faster: see `lethe service-key list`")
-    _publish_next(settings, ledger, latest)
-    return LogRotated(latest, False)
+    _publish_next(settings, ledger, chain, files)
+    return LogRotated(chain.keys[-1], False)
 
 
-def revoke_log(settings: Settings, ledger: Ledger, reason: str) -> LogRotated:
+def revoke_log(
+    settings: Settings, ledger: Ledger, reason: str, *, role: str = LOG
+) -> LogRotated:
     """End the overlap: checkpoints over this entry do not count by the older key any more.
 
     Raises:
         ConflictError: One key signs alone, or the new one does not sign yet.
+        NoSecondKeyError: There is no second key.
         KeysChangedError: A key was rotated or revoked meanwhile.
         UnpublishedError: The entry is stored and not signed yet: run it again.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
-    size = service_key_events(ledger).size
-    known = logged_keys(ledger).keys
+    size, files = service_key_events(ledger).size, RoleFiles(role)
+    known = logged_keys(ledger, role=role).keys
     if len(in_use := [one for one in known if one.revoked is None]) == 1:
         if (
-            load_signer(settings).verifier == in_use[-1].verifier
-            and not (settings.keys_dir / NEXT_VKEY).exists()
+            _load(settings, role, files.key) == in_use[-1].verifier
+            and not (settings.keys_dir / files.next_vkey).exists()
         ):
             raise ConflictError(
-                "one key of the log signs alone: first `lethe service-key rotate log`"
+                f"one key of the log signs alone: first `lethe service-key rotate {role}`"
             )
-        _take_over(settings, known[-2].verifier, known[-1].verifier)
+        _take_over(settings, files, known[-2].verifier, known[-1].verifier)
         return LogRotated(known[-2], True)
     old, new = (one.verifier for one in in_use)
-    if new not in ledger.keys.verifiers:
+    if new not in ledger.known(role):
         raise ConflictError(
-            "the new key of the log does not sign yet: run `lethe service-key rotate log` again"
+            "the new key of the log does not sign yet: run `lethe service-key rotate "
+            f"{role}` again"
         )
 
     def effect(tx: Transaction) -> None:
         require_unchanged(tx, size)
-        record_service_key_event(tx, REVOKED, _change(REVOKED, old, reason=reason))
+        record_service_key_event(tx, REVOKED, _change(REVOKED, old, role, reason=reason))
 
     ledger.transact(effect)
-    _take_over(settings, old, new)
-    found = logged_keys(ledger).keys
+    _take_over(settings, files, old, new)
+    found = logged_keys(ledger, role=role).keys
     return LogRotated(next(one for one in found if one.verifier == old), False)
 
 
-def _publish_next(settings: Settings, ledger: Ledger, new: LogKey) -> None:
-    keep_announcement(settings, ledger, new)
-    path = settings.keys_dir / NEXT_VKEY
-    write_durably(path, f"{new.verifier.vkey}\n".encode(), mode=0o644)
+def _require_signing(ledger: Ledger, key: LogKey, chain: LogKeys, role: str) -> None:
+    """Return if the key signs here and the latest checkpoint has its line.
+
+    Without the line the new key would be announced, and nobody led to it.
+    """
+    if key.verifier not in ledger.signing(role):
+        raise ConflictError(
+            f"{role}.key is not the key {key.verifier.key_id.hex()} that the log has: restore "
+            "the newest backup of the keys directory"
+        )
+    try:
+        LogKeys((key,), chain.kind).open(ledger.latest().note)
+    except NoteError:
+        raise ConflictError(
+            "the latest checkpoint lacks the signature of the key in use: restart the "
+            "processes that started before `lethe log ml-dsa`, and rotate after the next entry"
+        ) from None
 
 
-def _take_over(settings: Settings, old: NoteVerifier, new: NoteVerifier) -> None:
+def _fresh(
+    settings: Settings, files: RoleFiles, known: tuple[LogKey, ...], to: str | None
+) -> NoteVerifier:
+    """Return the next key; one that a crash left before its entry has signed nothing yet."""
+    folder, spkis = settings.keys_dir, [spki_of_log(one.verifier) for one in known]
+    path = folder / files.next_key
+    if files.role == ML_DSA:
+        new = make_ml_dsa(settings, files.next_key).verifier
+        if spki_of_log(new) in spkis:
+            raise KeyPlaceError(
+                f"{path.name} is a key that the log names already: finish that rotation first"
+            )
+        return new
+    try:
+        ensure_next(settings, folder / files.key, path, "ed25519", to=to, known=spkis)
+    except KeyFormatError as error:
+        raise KeyMissingError(f"{path}: {error.detail}") from None
+    return load_signer(settings, files.next_key).verifier
+
+
+def _publish_next(settings: Settings, ledger: Ledger, chain: LogKeys, files: RoleFiles) -> None:
+    keep_announcement(settings, ledger, chain)
+    vkey = f"{chain.keys[-1].verifier.vkey}\n"
+    write_durably(settings.keys_dir / files.next_vkey, vkey.encode(), mode=0o644)
+
+
+def _take_over(
+    settings: Settings, files: RoleFiles, old: NoteVerifier, new: NoteVerifier
+) -> None:
     """Put the new key in the place of the old one, whose public half is kept."""
     folder = settings.keys_dir
-    lines = [one.vkey for one in read_previous(settings)]
+    lines = [one.vkey for one in read_previous(settings, files.role)]
     if old.vkey not in lines:
         kept = "".join(f"{line}\n" for line in [*lines, old.vkey])
-        write_durably(folder / PREVIOUS, kept.encode(), mode=0o644)
-    if load_signer(settings).verifier != new:
-        (folder / NEXT_KEY).replace(folder / LOG_KEY)
-    write_durably(folder / LOG_VKEY, f"{new.vkey}\n".encode(), mode=0o644)
-    (folder / NEXT_VKEY).unlink(missing_ok=True)
+        write_durably(folder / files.previous, kept.encode(), mode=0o644)
+    if _load(settings, files.role, files.key) != new:
+        (folder / files.next_key).replace(folder / files.key)
+    write_durably(folder / files.vkey, f"{new.vkey}\n".encode(), mode=0o644)
+    (folder / files.next_vkey).unlink(missing_ok=True)
     sync_directory(folder)
 
 
+def _load(settings: Settings, role: str, name: str) -> NoteVerifier:
+    load = load_cosigner if role == ML_DSA else load_signer
+    return load(settings, name).verifier
+
+
 def _change(
-    event: str, key: NoteVerifier, replaces: bytes | None = None, reason: str | None = None
+    event: str,
+    key: NoteVerifier,
+    role: str,
+    replaces: bytes | None = None,
+    reason: str | None = None,
 ) -> KeyChange:
-    return KeyChange(event, key.key_id.hex(), spki_of_log(key), LOG, replaces, reason)
+    return KeyChange(event, key.key_id.hex(), spki_of_log(key), role, replaces, reason)

@@ -1,6 +1,6 @@
 """The trust root that this installation publishes."""
 
-from app.keys.announced import announcement
+from app.keys.announced import announcements
 from app.keys.issuer import changes, first_key
 from app.keys.log import logged_keys
 from app.ledger.guard import ForkedError
@@ -11,7 +11,7 @@ from lethe.certificates.trust_root import (
     TrustRootError,
     build_trust_root,
 )
-from lethe.log.key_changes import ISSUER
+from lethe.log.key_changes import ISSUER, ML_DSA
 from lethe.log.key_history import replay
 from lethe.log.proofs import ProofError
 from models.database.types import utcnow
@@ -33,10 +33,13 @@ def trust_root(settings: Settings, ledger: Ledger) -> bytes:
     said = changes(tuple(entries))
     named = any(change.role == ISSUER for _, change in said)
     log = logged_keys(ledger, said)
+    has_second = any(change.role == ML_DSA for _, change in said)
+    second = logged_keys(ledger, said, ML_DSA) if has_second else None
     try:
         return build_trust_root(
             made_at=utcnow(),
-            log=[(one, announcement(settings, ledger, one)) for one in log.keys],
+            log=announcements(settings, ledger, log),
+            ml_dsa=[] if second is None else announcements(settings, ledger, second),
             checkpoint_note=latest.note,
             issuers=replay(said, ("", b"") if named else first_key(settings)),
             entries=[

@@ -4,26 +4,77 @@ log.key             signs                      log.vkey        its public half
 log.next.key        signs too, once announced  log.next.vkey   there from then on
 log.previous.vkeys  public halves of the keys that signed before, a line each
 
-A `.key` file has the private key, or names it in an HSM (`app.ledger.key_files`).
+log-mldsa.key and so on are those of the second key, ML-DSA-44, if `lethe log ml-dsa` made one.
+A `.key` file has the private key; log.key and log.next.key may name it in an HSM instead
+(`app.ledger.key_files`).
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from app.hsm.errors import HsmError
 from app.ledger.entry_macs import KeyMissingError
 from app.ledger.key_files import is_ed25519, read_key
 from app.ledger.signers import LogSigners
 from app.settings import Settings
+from lethe.files import write_durably
 from lethe.log.cosigner import Cosigner
+from lethe.log.key_changes import LOG, ML_DSA
 from lethe.log.log_keys import LogKeys
-from lethe.log.note import NoteError, NoteSigner, NoteVerifier, parse_log_vkey
+from lethe.log.note import ED25519, ML_DSA_44, NoteError, NoteSigner, NoteVerifier, parse_vkey
 from lethe.signing.errors import KeyFormatError
 
-LOG_KEY, LOG_VKEY = "log.key", "log.vkey"
-NEXT_KEY, NEXT_VKEY, PREVIOUS = "log.next.key", "log.next.vkey", "log.previous.vkeys"
+KINDS = {LOG: ED25519, ML_DSA: ML_DSA_44}  # the signature types of the roles
+
+
+@dataclass(frozen=True, slots=True)
+class RoleFiles:
+    """The names of the files of a role, LOG or ML_DSA: they begin with the role's."""
+
+    role: str
+
+    @property
+    def key(self) -> str:
+        """The key that signs."""
+        return f"{self.role}.key"
+
+    @property
+    def vkey(self) -> str:
+        """Its public half."""
+        return f"{self.role}.vkey"
+
+    @property
+    def next_key(self) -> str:
+        """The key that follows it."""
+        return f"{self.role}.next.key"
+
+    @property
+    def next_vkey(self) -> str:
+        """Its public half, from which on it signs."""
+        return f"{self.role}.next.vkey"
+
+    @property
+    def previous(self) -> str:
+        """The public halves of those before."""
+        return f"{self.role}.previous.vkeys"
+
+
+_LOG, _ML_DSA = RoleFiles(LOG), RoleFiles(ML_DSA)
+LOG_KEY, LOG_VKEY = _LOG.key, _LOG.vkey
+NEXT_KEY, NEXT_VKEY, PREVIOUS = _LOG.next_key, _LOG.next_vkey, _LOG.previous
+ML_DSA_KEY, ML_DSA_VKEY = _ML_DSA.key, _ML_DSA.vkey
 
 
 class SignerFiles:
@@ -33,23 +84,36 @@ class SignerFiles:
     says that the files have others.
     """
 
-    def __init__(self, settings: Settings, cosigner: Cosigner | None) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        # A process that begins without the second key goes on without it.
+        has_second = (settings.keys_dir / ML_DSA_KEY).exists()
+        roles = (_LOG, _ML_DSA) if has_second else (_LOG,)
         # Asked for several times in each transaction: paths are joined once.
-        self._paths = [str(settings.keys_dir / name) for name in (LOG_KEY, NEXT_VKEY, PREVIOUS)]
+        self._paths = [
+            str(settings.keys_dir / name)
+            for files in roles
+            for name in (files.key, files.next_vkey, files.previous)
+        ]
         self._seen = self._stamp()
-        self._loaded = load_signers(settings, cosigner)
+        self._loaded = load_signers(settings)
 
     def current(self) -> LogSigners:
         """Return the keys that sign now."""
         if (stamp := self._stamp()) != self._seen:
             # Whoever reads between two steps of a rotation reads again at the next call.
             with suppress(KeyMissingError):
-                found = load_signers(self._settings, self._loaded.cosigner)
-                held, own = found.signers[0].verifier, self._loaded.signers
-                if held in [one.verifier for one in own] or own[0].verifier in found.previous:
-                    self._loaded = found
-                self._seen = stamp
+                found = load_signers(self._settings)
+                own = self._loaded
+                if _follows(own.signers, found.signers, found.previous):
+                    own = replace(own, signers=found.signers, previous=found.previous)
+                if _follows(own.cosigners, found.cosigners, found.previous_ml_dsa):
+                    own = replace(
+                        own,
+                        cosigners=found.cosigners,
+                        previous_ml_dsa=found.previous_ml_dsa,
+                    )
+                self._loaded, self._seen = own, stamp
         return self._loaded
 
     def _stamp(self) -> list[tuple[int, int] | None]:
@@ -64,16 +128,35 @@ class SignerFiles:
         return found
 
 
-def load_signers(settings: Settings, cosigner: Cosigner | None) -> LogSigners:
+def _follows(
+    own: Sequence[NoteSigner | Cosigner],
+    found: Sequence[NoteSigner | Cosigner],
+    previous: Sequence[NoteVerifier],
+) -> bool:
+    """Return whether a rotation led from the keys that sign to those that were found."""
+    if not own or not found:
+        return False
+    mine = [one.verifier for one in own]
+    return found[0].verifier in mine or mine[0] in previous
+
+
+def load_signers(settings: Settings) -> LogSigners:
     """Return the keys in the files.
 
     Raises:
-        KeyMissingError: One is missing or not an Ed25519 key.
+        KeyMissingError: One is missing or not of its kind.
     """
-    signer = load_signer(settings)
-    following = load_next(settings, signer)
-    others = () if following is None else (following,)
-    return LogSigners((signer, *others), cosigner, read_previous(settings))
+    signer, cosigner = load_signer(settings), load_ml_dsa(settings)
+    signers: tuple[NoteSigner, ...] = (signer,)
+    cosigners: tuple[Cosigner, ...] = () if cosigner is None else (cosigner,)
+    if _has_next(settings, LOG, signer.verifier):
+        signers = (signer, load_signer(settings, NEXT_KEY))
+        _require_next(settings, LOG, signers[-1].verifier)
+    if cosigner is not None and _has_next(settings, ML_DSA, cosigner.verifier):
+        cosigners = (cosigner, load_cosigner(settings, _ML_DSA.next_key))
+        _require_next(settings, ML_DSA, cosigners[-1].verifier)
+    previous = read_previous(settings), read_previous(settings, ML_DSA)
+    return LogSigners(signers, cosigners, *previous)
 
 
 def load_signer(settings: Settings, name: str = LOG_KEY) -> NoteSigner:
@@ -97,25 +180,83 @@ def load_signer(settings: Settings, name: str = LOG_KEY) -> NoteSigner:
     return NoteSigner(settings.origin, key)
 
 
-def load_next(settings: Settings, signer: NoteSigner) -> NoteSigner | None:
-    """Return the next key in an overlap, None outside of one.
+def load_ml_dsa(settings: Settings) -> Cosigner | None:
+    """Return the log's ML-DSA-44 key, None if it has none.
 
     Raises:
-        KeyMissingError: Its public half is there and it is not.
+        KeyMissingError: Its public half is there and it is not, or it is of another kind.
     """
-    announced = _read(settings.keys_dir / NEXT_VKEY)
-    # The end of an overlap was interrupted: the next key is in its place already.
-    if not announced or announced == [signer.verifier]:
+    folder = settings.keys_dir
+    if not (folder / ML_DSA_KEY).exists() and not (folder / ML_DSA_VKEY).exists():
         return None
-    found = load_signer(settings, NEXT_KEY)
-    if [found.verifier] != announced:
-        raise KeyMissingError(f"{NEXT_KEY} is not the key of {NEXT_VKEY}: restore it")
+    return load_cosigner(settings, ML_DSA_KEY)
+
+
+def load_cosigner(settings: Settings, name: str) -> Cosigner:
+    """Return an ML-DSA-44 key of the log.
+
+    Raises:
+        KeyMissingError: It is missing, or of another kind.
+    """
+    path = settings.keys_dir / name
+    try:
+        key = load_pem_private_key(path.read_bytes(), password=None)
+        if not isinstance(key, MLDSA44PrivateKey):
+            raise ValueError
+    except FileNotFoundError:
+        raise KeyMissingError(
+            f"{path} is missing, and {path.with_suffix('.vkey').name} is there: restore the "
+            "keys directory"
+        ) from None
+    except (TypeError, ValueError, UnsupportedAlgorithm):
+        raise KeyMissingError(
+            f"{path} is not an ML-DSA-44 key: restore the keys directory"
+        ) from None
+    return Cosigner(settings.origin, key)
+
+
+def make_ml_dsa(settings: Settings, name: str) -> Cosigner:
+    """Make an ML-DSA-44 key in this file, unless it has one; return that.
+
+    Raises:
+        KeyMissingError: As `load_cosigner`.
+    """
+    made = MLDSA44PrivateKey.generate()
+    pem = made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    with suppress(FileExistsError):
+        write_durably(settings.keys_dir / name, pem, replace=False)
+    return load_cosigner(settings, name)
+
+
+def create_ml_dsa(settings: Settings) -> Cosigner:
+    """Create the log's ML-DSA-44 key, or return the one there is.
+
+    Raises:
+        KeyMissingError: As `load_ml_dsa`.
+    """
+    found = load_ml_dsa(settings) or make_ml_dsa(settings, ML_DSA_KEY)
+    vkey = f"{found.verifier.vkey}\n"
+    write_durably(settings.keys_dir / ML_DSA_VKEY, vkey.encode(), mode=0o644)
     return found
 
 
-def read_previous(settings: Settings) -> list[NoteVerifier]:
+def _has_next(settings: Settings, role: str, signer: NoteVerifier) -> bool:
+    announced = _read(settings.keys_dir / RoleFiles(role).next_vkey, role)
+    # The end of an overlap was interrupted: the next key is in its place already.
+    return bool(announced) and announced != [signer]
+
+
+def _require_next(settings: Settings, role: str, found: NoteVerifier) -> None:
+    files = RoleFiles(role)
+    if [found] != _read(settings.keys_dir / files.next_vkey, role):
+        raise KeyMissingError(
+            f"{files.next_key} is not the key of {files.next_vkey}: restore it"
+        )
+
+
+def read_previous(settings: Settings, role: str = LOG) -> list[NoteVerifier]:
     """Return the keys that signed before, oldest first."""
-    return _read(settings.keys_dir / PREVIOUS)
+    return _read(settings.keys_dir / RoleFiles(role).previous, role)
 
 
 def read_log_keys(settings: Settings) -> LogKeys:
@@ -131,13 +272,15 @@ def read_log_keys(settings: Settings) -> LogKeys:
     return LogKeys.of(*{one.vkey: one for one in found}.values())
 
 
-def _read(path: Path) -> list[NoteVerifier]:
-    return list(_lines(path)) if path.exists() else []
+def _read(path: Path, role: str = LOG) -> list[NoteVerifier]:
+    return list(_lines(path, KINDS[role])) if path.exists() else []
 
 
-def _lines(path: Path) -> Iterator[NoteVerifier]:
+def _lines(path: Path, kind: bytes) -> Iterator[NoteVerifier]:
     try:
         for line in path.read_text(encoding="utf-8").split():
-            yield parse_log_vkey(line)
+            if (found := parse_vkey(line)).kind != kind:
+                raise NoteError("a key of another kind")
+            yield found
     except (NoteError, UnicodeDecodeError):
         raise KeyMissingError(f"{path} holds no key of a log: restore it") from None

@@ -133,6 +133,14 @@ class Ledger:
         """All public keys of the log, now and before, oldest first."""
         return self._signers.keys
 
+    def known(self, role: str) -> list[NoteVerifier]:
+        """Return the public keys of a role, LOG or ML_DSA, oldest first."""
+        return self._signers.known(role)
+
+    def signing(self, role: str) -> list[NoteVerifier]:
+        """Return the public halves of the keys of a role that sign now."""
+        return self._signers.signing(role)
+
     @property
     def origin(self) -> str:
         """The log's name."""

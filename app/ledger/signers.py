@@ -1,4 +1,4 @@
-"""Who signs for the log: its key, in an overlap the next one too, and its ML-DSA-44 key."""
+"""Who signs for the log: its key and its ML-DSA-44 key; in an overlap the next one too."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from typing import Protocol
 
 from lethe.log.checkpoint import Checkpoint, sign_checkpoint
 from lethe.log.cosigner import Cosigner
+from lethe.log.key_changes import LOG, ML_DSA
 from lethe.log.log_keys import LogKeys
 from lethe.log.note import NoteSigner, NoteVerifier, sign_note
 from lethe.log.trust_text import trust_text
@@ -20,21 +21,36 @@ class Signers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LogSigners:
-    """The private keys, the oldest in front, and the public ones of before."""
+    """The private keys, the oldest in front, and the public ones of before.
+
+    cosigners: the ML-DSA-44 keys; none where the log has no second key.
+    """
 
     signers: tuple[NoteSigner, ...]
-    cosigner: Cosigner | None = None
+    cosigners: tuple[Cosigner, ...] = ()
     previous: Sequence[NoteVerifier] = ()
+    previous_ml_dsa: Sequence[NoteVerifier] = ()
 
     @property
     def keys(self) -> LogKeys:
         """All public keys, oldest first."""
-        found = [*self.previous, *(one.verifier for one in self.signers)]
-        return LogKeys.of(*{one.vkey: one for one in found}.values())
+        return LogKeys.of(*self.known(LOG))
+
+    def known(self, role: str) -> list[NoteVerifier]:
+        """The public keys of a role, LOG or ML_DSA, oldest first; none without a second key."""
+        previous = self.previous if role == LOG else self.previous_ml_dsa
+        found = [*previous, *self.signing(role)]
+        return list({one.vkey: one for one in found}.values())
+
+    def signing(self, role: str) -> list[NoteVerifier]:
+        """The public halves of the private keys of a role."""
+        if role == LOG:
+            return [one.verifier for one in self.signers]
+        return [one.verifier for one in self.cosigners]
 
     def checkpoint(self, checkpoint: Checkpoint) -> str:
         """Return the note of a checkpoint, with a line of each key."""
-        return sign_checkpoint(checkpoint, *self.signers, cosigner=self.cosigner)
+        return sign_checkpoint(checkpoint, *self.signers, cosigners=self.cosigners)
 
     def trust_root(self, digest: bytes) -> str:
         """Return the signature lines over the SHA-256 of a trust root."""
@@ -44,8 +60,7 @@ class LogSigners:
     @property
     def vkeys(self) -> list[str]:
         """The public halves of the private keys."""
-        second = [] if self.cosigner is None else [self.cosigner.verifier.vkey]
-        return [*(one.verifier.vkey for one in self.signers), *second]
+        return [one.vkey for role in (LOG, ML_DSA) for one in self.signing(role)]
 
     def current(self) -> "LogSigners":
         """Return these: they do not follow any file."""

@@ -6,6 +6,7 @@
                   log.guard.json
                   log-mldsa.key  ML-DSA-44, signs checkpoints too, where `lethe log ml-dsa`
                               made it                         log-mldsa.vkey
+                  log-mldsa.next.key and so on, as for log.key, once that is rotated
                   entries.key authenticates stored log entries (`app.ledger.entry_macs`),
                               keys and tokens (`app.ledger.key_rows`)
                   revoked.list  tags of revoked keys and tokens
@@ -20,14 +21,6 @@ The files of log and issuer may name a key in an HSM instead (`app.ledger.key_fi
 from contextlib import suppress
 from pathlib import Path
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
 from sqlalchemy import inspect, text
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError
@@ -53,7 +46,6 @@ from app.vault.root import create_root
 from lethe.errors import LetheError
 from lethe.files import write_durably
 from lethe.log.checkpoint import sign_checkpoint
-from lethe.log.cosigner import Cosigner
 from lethe.log.note import NoteSigner
 from lethe.signing.errors import KeyFormatError
 from lethe.signing.keys import P256Key, public_pem
@@ -62,7 +54,6 @@ from models.database.sealed import seal_columns
 from models.database.session import make_engine, reading
 
 GUARD = "log.guard.json"
-ML_DSA_KEY, ML_DSA_VKEY = "log-mldsa.key", "log-mldsa.vkey"
 ENTRIES_KEY = "entries.key"
 ISSUER_KEY, ISSUER_PEM = "issuer.key", "issuer.pem"
 
@@ -139,7 +130,7 @@ def open_ledger(settings: Settings, engine: Engine, *, examine: bool = False) ->
         KeyMissingError: The log key is missing or not an Ed25519 key, entries.key is
             missing or not a key, or the list of revocations is missing.
     """
-    signers = SignerFiles(settings, load_ml_dsa(settings))
+    signers = SignerFiles(settings)
     with suppress(MasterKeyError):  # whoever needs it is told by `MasterKey.load`
         seal_columns(engine, MasterKey.load(settings))
     guard = SigningGuard(settings.keys_dir / GUARD)
@@ -150,48 +141,6 @@ def open_ledger(settings: Settings, engine: Engine, *, examine: bool = False) ->
         rows.revoked()
         authenticate_rows(engine, rows)
     return Ledger(engine, signers, guard, entry_key)
-
-
-def load_ml_dsa(settings: Settings) -> Cosigner | None:
-    """Return the log's ML-DSA-44 key, None if it has none.
-
-    Raises:
-        KeyMissingError: Its public half is there and it is not, or it is of another kind.
-    """
-    path = settings.keys_dir / ML_DSA_KEY
-    try:
-        key = load_pem_private_key(path.read_bytes(), password=None)
-        if not isinstance(key, MLDSA44PrivateKey):
-            raise ValueError
-    except FileNotFoundError:
-        if (settings.keys_dir / ML_DSA_VKEY).exists():
-            raise KeyMissingError(
-                f"{path} is missing, and {ML_DSA_VKEY} is there: restore the keys directory"
-            ) from None
-        return None
-    except (TypeError, ValueError, UnsupportedAlgorithm):
-        raise KeyMissingError(
-            f"{path} is not an ML-DSA-44 key: restore the keys directory"
-        ) from None
-    return Cosigner(settings.origin, key)
-
-
-def create_ml_dsa(settings: Settings) -> Cosigner:
-    """Create the log's ML-DSA-44 key, or return the one there is.
-
-    Raises:
-        KeyMissingError: As `load_ml_dsa`.
-    """
-    if (found := load_ml_dsa(settings)) is None:
-        made = MLDSA44PrivateKey.generate()
-        pem = made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        with suppress(FileExistsError):
-            write_durably(settings.keys_dir / ML_DSA_KEY, pem, replace=False)
-        found = load_ml_dsa(settings)
-    assert found is not None
-    vkey = f"{found.verifier.vkey}\n"
-    write_durably(settings.keys_dir / ML_DSA_VKEY, vkey.encode(), mode=0o644)
-    return found
 
 
 def last_signed(settings: Settings, keys: Path) -> tuple[str, str]:

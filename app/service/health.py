@@ -11,6 +11,7 @@ from collections.abc import Callable
 from sqlalchemy import text
 
 from app.keys.issuer import signing_issuer
+from app.keys.log import require_logged
 from app.ledger import lock, storage
 from app.ledger.entry_macs import KeyMissingError
 from app.ledger.guard import GuardError, require_extends
@@ -144,6 +145,7 @@ def _keys(services: Services) -> None:
     if not stored.has_keys_of(services.ledger):
         raise KeyMissingError("a key of the log is another than at the start: restore it")
     try:
+        require_logged(services.ledger)
         issuer = signing_issuer(settings, services.ledger)[0]
     except GuardError:  # the part `guard` says what is wrong with it
         issuer = load_issuer(settings)[0]

@@ -8,6 +8,7 @@ A member's JSON name is the field's in camelCase, its spelling follows from its 
     tuple[X, ...]        an array                  tuple[X, Y]  an array of exactly these
     Mapping[str, X]      an object with any names  a dataclass  an object with its members
 
+A field with a default is left out of the object where it has that value.
 `Annotated[type, codec]` overrides it (`Sha256`, `Blob`, `Moment`, `Uuid`). Numbers are
 strings because JSON readers disagree about large ones. Every value has one spelling:
 what `read` accepts, `write` gives back unchanged.
@@ -16,7 +17,7 @@ what `read` accepts, `write` gives back unchanged.
 import re
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from functools import cache
 from typing import (
@@ -322,25 +323,37 @@ def _record(cls: type) -> Codec:
         _json_name(field.name, hints[field.name]): (field.name, _codec(hints[field.name]))
         for field in fields(cls)
     }
+    defaults = {
+        _json_name(field.name, hints[field.name]): field.default
+        for field in fields(cls)
+        if field.default is not MISSING
+    }
 
     def read_all(value: Json) -> Any:
-        if type(value) is not dict or value.keys() != members.keys():
+        if type(value) is not dict or value.keys() | defaults.keys() != members.keys():
             raise ShapeError("must be an object with exactly " + ", ".join(members))
         found = []  # in the order of the fields
         for name, (_, codec) in members.items():
+            if name in defaults and name not in value:
+                found.append(defaults[name])
+                continue
             try:
                 found.append(codec.read(value[name]))
             except ShapeError as error:
                 raise error.inside(name) from None
+            if name in defaults and found[-1] == defaults[name]:
+                raise ShapeError("must be left out").inside(name)
         return cls(*found)
 
     def write_all(record: Any) -> dict[str, Json]:
         return {
             name: codec.write(getattr(record, attribute))
             for name, (attribute, codec) in members.items()
+            if name not in defaults or getattr(record, attribute) != defaults[name]
         }
 
     schema = _object({name: codec.schema for name, (_, codec) in members.items()})
+    schema["required"] = [name for name in members if name not in defaults]
     return Codec(read_all, write_all, schema)
 
 

@@ -4,6 +4,7 @@ It names each key of the log and of the issuer with the entries between which it
 log entries that say so with their proofs. The log's key signs it, and not the issuer's: whoever
 has an issuer's key alone can neither add a key nor leave a revocation out. Each key of the log
 was announced by an entry in a tree that the key before it signed: who knows one knows the next.
+So was each ML-DSA-44 key of the log, once one was rotated.
 
 A trust root decides on the certificates of its first `size` entries for ever, and on no later
 one (`lethe.certificates.issuers`). So an old one that is handed out again hides nothing.
@@ -20,10 +21,10 @@ from lethe.certificates.issuers import IssuerKeys
 from lethe.certificates.shape import Blob, Moment
 from lethe.errors import LetheError
 from lethe.log.entries import parse_leaf
-from lethe.log.key_changes import LOG, load_p256
+from lethe.log.key_changes import LOG, ML_DSA, load_p256
 from lethe.log.key_history import Change, KeySpan, replay
 from lethe.log.log_keys import LogKey, LogKeys, spki_of_log
-from lethe.log.note import NoteVerifier, parse_log_vkey, read_note
+from lethe.log.note import ED25519, ML_DSA_44, NoteVerifier, parse_vkey, read_note
 from lethe.log.proofs import check_inclusion
 from lethe.log.tree import leaf_hash
 from lethe.log.trust_text import trust_text
@@ -89,7 +90,10 @@ class EntryPart:
 
 @dataclass(frozen=True, slots=True)
 class TrustRootFile:
-    """The file. `signature` has signature lines of the log's keys over all else."""
+    """The file. `signature` has signature lines of the log's keys over all else.
+
+    ml_dsa_keys: the log's second keys, left out while no entry names one.
+    """
 
     api_version: Literal["1"]
     kind: Literal["trust-root"]
@@ -99,15 +103,20 @@ class TrustRootFile:
     issuer_keys: tuple[IssuerPart, ...]
     entries: tuple[EntryPart, ...]
     signature: str
+    ml_dsa_keys: tuple[LogPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class TrustRoot:
-    """What a trust root says, once all of it was verified under `log`."""
+    """What a trust root says, once all of it was verified under `log`.
+
+    ml_dsa: the log's ML-DSA-44 keys, None while no entry names one.
+    """
 
     log: LogKeys
     issuers: IssuerKeys
     made_at: datetime
+    ml_dsa: LogKeys | None = None
 
 
 def trust_root_schema() -> dict[str, object]:
@@ -119,6 +128,7 @@ def build_trust_root(
     *,
     made_at: datetime,
     log: Sequence[tuple[LogKey, AnnouncementPart | None]],
+    ml_dsa: Sequence[tuple[LogKey, AnnouncementPart | None]] = (),
     checkpoint_note: str,
     issuers: Sequence[KeySpan],
     entries: Sequence[tuple[int, bytes, Sequence[bytes]]],
@@ -126,7 +136,8 @@ def build_trust_root(
 ) -> bytes:
     """Return the file; `sign` returns the log's signature lines over a digest.
 
-    log: its keys, oldest first. entries: index, leaf and inclusion proof of each.
+    log: its keys, oldest first; ml_dsa: its second keys, if entries name any. entries: index,
+    leaf and inclusion proof of each.
 
     Raises:
         TrustRootError: The parts contradict each other, so that no reader would accept them.
@@ -135,14 +146,12 @@ def build_trust_root(
         "1",
         "trust-root",
         made_at,
-        tuple(
-            LogPart(one.verifier.vkey, one.start, said, _revocation(one.revoked, one.reason))
-            for one, said in log
-        ),
+        tuple(_log_part(one, said) for one, said in log),
         checkpoint_note,
         tuple(map(_part, issuers)),
         tuple(EntryPart(index, leaf, tuple(hashes)) for index, leaf, hashes in entries),
         "",
+        tuple(_log_part(one, said) for one, said in ml_dsa),
     )
     members = shape.write(file)
     members["signature"] = sign(_digest(members))
@@ -151,12 +160,15 @@ def build_trust_root(
     return data
 
 
-def parse_trust_root(data: bytes, log: NoteVerifier | None = None) -> TrustRoot:
+def parse_trust_root(
+    data: bytes, log: NoteVerifier | None = None, ml_dsa: NoteVerifier | None = None
+) -> TrustRoot:
     """Read a trust root and verify all that it says.
 
     log: a key of the log, where one is known: then the file adds nothing that this key, or one
     that it led to, did not sign. Without it the file itself is what is trusted, as `log.vkey`
-    and `issuer.pem` are.
+    and `issuer.pem` are. ml_dsa: an ML-DSA-44 key of the log that is known; then the same holds
+    of this chain of keys, once entries name it.
 
     Raises:
         TrustRootError: It is none, its log did not sign it, or it is another log's.
@@ -164,7 +176,7 @@ def parse_trust_root(data: bytes, log: NoteVerifier | None = None) -> TrustRoot:
     if len(data) > MAX_TRUST_ROOT:
         raise TrustRootError(f"a trust root has at most {MAX_TRUST_ROOT} bytes")
     try:
-        return _parse(data.removesuffix(b"\n"), log)
+        return _parse(data.removesuffix(b"\n"), log, ml_dsa)
     except TrustRootError:
         raise
     except LetheError as error:
@@ -173,18 +185,23 @@ def parse_trust_root(data: bytes, log: NoteVerifier | None = None) -> TrustRoot:
         raise TrustRootError(f"the trust root does not hold: {error}") from None
 
 
-def _parse(data: bytes, known: NoteVerifier | None) -> TrustRoot:
+def _parse(
+    data: bytes, known: NoteVerifier | None, known_ml_dsa: NoteVerifier | None
+) -> TrustRoot:
     file = shape.decode(TrustRootFile, data)
     if not file.issuer_keys or not file.log_keys:
         raise TrustRootError("the trust root names no key of an issuer, or none of a log")
     changes = _changes(file)
-    log = _log(file, changes)
-    # Whoever knows a key knows those that it led to, and none from before it.
-    vkeys = [one.verifier.vkey for one in log.keys]
-    if known is not None and known.vkey not in vkeys:
-        raise TrustRootError("the trust root is of another log than the given log key")
-    trusted = LogKeys(log.keys[0 if known is None else vkeys.index(known.vkey) :])
+    log = _chain(file, changes, LOG)
+    ml_dsa = _chain(file, changes, ML_DSA) if file.ml_dsa_keys else None
+    if ml_dsa is not None and ml_dsa.name != log.name:
+        raise TrustRootError("its ML-DSA-44 keys are of another log than its log keys")
+    if ml_dsa is None and any(change.role == ML_DSA for _, change in changes):
+        raise TrustRootError("the trust root leaves out the ML-DSA-44 keys of its log entries")
+    trusted = _from(log, known)
     signed, _ = trusted.open(file.checkpoint)
+    if ml_dsa is not None and known_ml_dsa is not None:
+        _from(ml_dsa, known_ml_dsa).open(file.checkpoint)
     for entry in file.entries:
         check_inclusion(
             entry.log_index, signed.size, leaf_hash(entry.leaf), entry.hashes, signed.root
@@ -198,7 +215,21 @@ def _parse(data: bytes, known: NoteVerifier | None) -> TrustRoot:
     keys = replay(changes, (first.keyid, first.public_key))
     if tuple(map(_part, keys)) != file.issuer_keys:
         raise TrustRootError("its issuer keys are not those that its log entries name")
-    return TrustRoot(log, IssuerKeys(keys, signed.size, signed.root), file.made_at)
+    return TrustRoot(log, IssuerKeys(keys, signed.size, signed.root), file.made_at, ml_dsa)
+
+
+def _from(chain: LogKeys, known: NoteVerifier | None) -> LogKeys:
+    """Return the keys to trust: whoever knows one knows those that it led to, and none before.
+
+    known: None for whoever trusts the file itself.
+    """
+    if known is None:
+        return chain
+    vkeys = [one.verifier.vkey for one in chain.keys]
+    if known.vkey not in vkeys:
+        what = "ML-DSA-44 key" if chain.kind == ML_DSA_44 else "log key"
+        raise TrustRootError(f"the trust root is of another log than the given {what}")
+    return LogKeys(chain.keys[vkeys.index(known.vkey) :], chain.kind)
 
 
 def _changes(file: TrustRootFile) -> list[Change]:
@@ -211,28 +242,39 @@ def _changes(file: TrustRootFile) -> list[Change]:
     return changes
 
 
-def _log(file: TrustRootFile, changes: Sequence[Change]) -> LogKeys:
-    """Return the keys of the log, each led to by the one before."""
-    verifiers = [parse_log_vkey(one.vkey) for one in file.log_keys]
+def _chain(file: TrustRootFile, changes: Sequence[Change], role: str) -> LogKeys:
+    """Return the log's keys of a role, LOG or ML_DSA, each led to by the one before."""
+    parts, kind = (file.log_keys, ED25519) if role == LOG else (file.ml_dsa_keys, ML_DSA_44)
+    what = "log" if role == LOG else "ML-DSA-44"
+    wrong = TrustRootError(f"its {what} keys are not those that its log entries name")
+    verifiers = [parse_vkey(one.vkey) for one in parts]
+    if any(one.kind != kind for one in verifiers):
+        raise wrong
+    if role == ML_DSA and not any(change.role == role for _, change in changes):
+        raise wrong  # a key that the log's Ed25519 key alone vouches for
     name = verifiers[0].name
-    spans = replay(changes, (verifiers[0].key_id.hex(), spki_of_log(verifiers[0])), LOG)
+    spans = replay(changes, (verifiers[0].key_id.hex(), spki_of_log(verifiers[0])), role)
     leaves = {entry.log_index: entry.leaf for entry in file.entries}
     keys: list[LogKey] = []
     if len(spans) != len(verifiers):
-        raise TrustRootError("its log keys are not those that its log entries name")
-    for span, part, verifier in zip(spans, file.log_keys, verifiers, strict=True):
+        raise wrong
+    for span, part, verifier in zip(spans, parts, verifiers, strict=True):
         said = span.keyid, span.spki, span.start, _revocation(span.revoked, span.reason)
         own = verifier.key_id.hex(), spki_of_log(verifier), part.from_, part.revoked
         if said != own or verifier.name != name or bool(keys) != bool(part.announcement):
-            raise TrustRootError("its log keys are not those that its log entries name")
+            raise wrong
         if part.announcement is not None:
-            signed, _ = LogKeys((keys[-1],)).open(part.announcement.checkpoint)
+            signed, _ = LogKeys((keys[-1],), kind).open(part.announcement.checkpoint)
             leaf = leaf_hash(leaves[span.start])
             check_inclusion(
                 span.start, signed.size, leaf, part.announcement.hashes, signed.root
             )
         keys.append(LogKey(verifier, span.start, span.revoked, span.reason))
-    return LogKeys(tuple(keys))
+    return LogKeys(tuple(keys), kind)
+
+
+def _log_part(key: LogKey, said: AnnouncementPart | None) -> LogPart:
+    return LogPart(key.verifier.vkey, key.start, said, _revocation(key.revoked, key.reason))
 
 
 def _part(key: KeySpan) -> IssuerPart:

@@ -31,7 +31,7 @@ from lethe.certificates.keys import ISSUER_KEY, LOG_KEY, read_issuer, read_log_k
 from lethe.certificates.statement import Statement, parse_statement
 from lethe.errors import LetheError
 from lethe.log.log_keys import LogKeys, log_keys
-from lethe.log.note import NoteVerifier, not_verified, read_note
+from lethe.log.note import ML_DSA_44, NoteVerifier, not_verified, read_note
 from lethe.log.policy import NONE, Policy
 from lethe.log.proofs import check_inclusion
 from lethe.log.tree import leaf_hash
@@ -153,7 +153,7 @@ def verify_certificate(
     witnesses: Sequence[NoteVerifier] = (),
     threshold: int = 0,
     policy: Policy | None = None,
-    log_ml_dsa: NoteVerifier | None = None,
+    log_ml_dsa: NoteVerifier | LogKeys | None = None,
 ) -> Verdict:
     """Verify a certificate file against the log's and the issuer's key.
 
@@ -165,7 +165,8 @@ def verify_certificate(
     must list the log if it lists any. Signature lines of other keys are ignored, as
     the note format demands, and step 6 names them: nothing notices a change in them.
 
-    With `log_ml_dsa` the log must have signed the checkpoint with this key of it as well.
+    With `log_ml_dsa` the log must have signed the checkpoint with this key of it as well, or
+    with one of these, from a trust root, that might sign a tree of this size.
 
     Never raises because of what `bundle`, `model` or `evidence` hold.
 
@@ -188,7 +189,7 @@ def verify_certificate(
         witnesses if policy is None else policy.keys,
         threshold,
         policy,
-        () if log_ml_dsa is None else (log_ml_dsa,),
+        None if log_ml_dsa is None else log_keys(log_ml_dsa, ML_DSA_44),
     )
     steps: list[Step] = []
     failed = False
@@ -219,7 +220,7 @@ class _Run:
     witnesses: Sequence[NoteVerifier]
     threshold: int
     policy: Policy | None
-    second: tuple[NoteVerifier, ...]  # the log's key of ML-DSA-44, if it is asked for
+    second: LogKeys | None  # the log's keys of ML-DSA-44, if one of them must have signed
     parsed: Bundle = field(init=False)
     key: EllipticCurvePublicKey = field(init=False)  # the issuer's, as the entry names it
     statement: Statement = field(init=False)
@@ -279,17 +280,19 @@ class _Run:
             if signed.size == self.issuer.size and root is not None and signed.root != root:
                 raise StepError("the log forked: the trust root's tree of this size is another")
             found = "; " + self.issuer.check(spki_of(self.key), proof.log_index)
-        if not self.second:
+        if self.second is None:
             return f"Ed25519 by {self.log.name}, size {signed.size}{found}"
-        both = [named[0].verifier, *self.second]
-        if len(read_note(proof.checkpoint.envelope, both).verified) != 2:
+        both = [named[0].verifier, *self.second.verifiers]
+        lines = [one.key_id for one in read_note(proof.checkpoint.envelope, both).verified]
+        if len(set(lines)) != len(lines) or len(lines) < 2:
             raise StepError("the log did not sign the checkpoint once with each of both keys")
+        self.second.open(proof.checkpoint.envelope)
         return f"Ed25519 and ML-DSA-44 by {self.log.name}, size {signed.size}{found}"
 
     def witness_policy(self) -> str:
         note = self.parsed.entry.inclusion_proof.checkpoint.envelope
         # Refuses a wrong line of a witness, whether it is required or not.
-        own = [*self.log.verifiers, *self.second]
+        own = [*self.log.verifiers, *(self.second.verifiers if self.second else ())]
         opened = read_note(note, [*own, *self.witnesses])
         lines = [(key.name, key.key_id) for key in opened.verified]
         if len(set(lines)) != len(lines):

@@ -20,6 +20,8 @@ from lethe.errors import LetheError
 
 if TYPE_CHECKING:
     from lethe.certificates.verify import Verdict
+    from lethe.log.log_keys import LogKeys
+    from lethe.log.note import NoteVerifier
     from lethe.words.texts import Language
 
 TIMEOUT_S = 30.0
@@ -88,7 +90,12 @@ def verify(
 
     if policy is not None and (witness or threshold is not None):
         raise click.UsageError("--policy names witnesses and quorum: leave out the others")
-    log, issuer, root = trusted(keys, trust_root, log_key, issuer_key)
+    log, issuer, root = trusted(keys, trust_root, log_key, issuer_key, log_mldsa_key)
+    second: NoteVerifier | LogKeys | None = None
+    if log_mldsa_key is not None:
+        second = read_ml_dsa_key(log_mldsa_key, log.name)
+        if root is not None and root.ml_dsa is not None:
+            second = root.ml_dsa
     required = len(witness) if threshold is None else threshold
     if required > len(witness):
         raise click.UsageError("--threshold is above the number of --witness keys")
@@ -104,7 +111,7 @@ def verify(
         witnesses=[read_witness_key(path) for path in witness],
         threshold=required,
         policy=None if policy is None else parse_policy(policy.read_bytes()),
-        log_ml_dsa=None if log_mldsa_key is None else read_ml_dsa_key(log_mldsa_key, log.name),
+        log_ml_dsa=second,
     )
     if as_json:
         click.echo(json.dumps(verdict.to_json()))

@@ -25,16 +25,24 @@ def trusted(
     trust_root: Path | None,
     log_key: Path | None = None,
     issuer_key: Path | None = None,
+    log_mldsa_key: Path | None = None,
 ) -> tuple["NoteVerifier | LogKeys", "EllipticCurvePublicKey | IssuerKeys", "TrustRoot | None"]:
     """Return the keys of log and issuer, and the trust root that they are from, if any.
 
-    keys: a directory with both. log_key: beside a trust root the key that is known.
+    keys: a directory with both. log_key, log_mldsa_key: beside a trust root the keys that are
+    known.
 
     Raises:
         UsageError: There are too many of them, or too few.
         PublicKeyError, TrustRootError: A file does not hold what it should.
     """
-    from lethe.certificates.keys import ISSUER_KEY, LOG_KEY, read_issuer, read_log_key
+    from lethe.certificates.keys import (
+        ISSUER_KEY,
+        LOG_KEY,
+        read_issuer,
+        read_log_key,
+        read_witness_key,
+    )
 
     if trust_root is None:
         log = read_log_key(key_file(log_key, keys, LOG_KEY, "--log-key"))
@@ -44,7 +52,8 @@ def trusted(
     from lethe.certificates.trust_root import parse_trust_root
 
     known = None if log_key is None else read_log_key(log_key)
-    root = parse_trust_root(trust_root.read_bytes(), known)
+    second = None if log_mldsa_key is None else read_witness_key(log_mldsa_key)
+    root = parse_trust_root(trust_root.read_bytes(), known, second)
     return root.log, root.issuers, root
 
 

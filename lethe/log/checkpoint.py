@@ -7,6 +7,7 @@
 """
 
 import time
+from collections.abc import Sequence
 
 from lethe.errors import LetheError
 from lethe.log.cosigner import Cosigner
@@ -74,16 +75,16 @@ def parse_checkpoint(text: str) -> Checkpoint:
 
 
 def sign_checkpoint(
-    checkpoint: Checkpoint, *signers: NoteSigner, cosigner: Cosigner | None = None
+    checkpoint: Checkpoint, *signers: NoteSigner, cosigners: Sequence[Cosigner] = ()
 ) -> str:
-    """Return the checkpoint as a note by the log's keys, and by `cosigner` with the time.
+    """Return the checkpoint as a note by the log's keys, and by `cosigners` with the time.
 
     The caller promises never to sign two checkpoints of which neither extends the other:
     whoever holds both can prove that the log forked.
     """
     text = format_checkpoint(checkpoint)
-    line = "" if cosigner is None else cosigner.line(text, int(time.time()))
-    return sign_note(text, *signers) + line
+    now = int(time.time())
+    return sign_note(text, *signers) + "".join(one.line(text, now) for one in cosigners)
 
 
 def open_checkpoint(note: str, verifier: NoteVerifier, origin: str | None = None) -> Checkpoint:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PublicKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PublicFormat,
@@ -25,6 +26,7 @@ ROTATED: Final = "key.rotated"
 REVOKED: Final = "key.revoked"
 ISSUER: Final = "issuer"
 LOG: Final = "log"
+ML_DSA: Final = "log-mldsa"  # the log's second key
 # Names of RFC 5280, section 5.3.1: a free text could name a person, and stays for ever.
 REASONS = ("key-compromise", "superseded", "cessation-of-operation", "unspecified")
 MASTER_ROTATED: Final = "master-key.rotated"
@@ -35,7 +37,7 @@ _MASTER_KEYID = re.compile(r"[0-9a-f]{16}")
 
 @dataclass(frozen=True, slots=True)
 class KeyChange:
-    """One event of a key of `role`, ISSUER or LOG.
+    """One event of a key of `role`: ISSUER, LOG or ML_DSA.
 
     `key` is its SubjectPublicKeyInfo in DER, `keyid` its name, that of a log's key its key id.
     `replaces` is the key that a rotation ends, `reason` one of REASONS for a revocation;
@@ -174,4 +176,25 @@ def load_ed25519(spki: bytes) -> Ed25519PublicKey:
     return key
 
 
-_LOADERS: dict[str, Callable[[bytes], object]] = {ISSUER: load_p256, LOG: load_ed25519}
+def load_ml_dsa(spki: bytes) -> MLDSA44PublicKey:
+    """Return the ML-DSA-44 key of a SubjectPublicKeyInfo in its one DER spelling (RFC 9881).
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        key = load_der_public_key(spki)
+    except (ValueError, UnsupportedAlgorithm):
+        raise ValueError("a log's second key is an ML-DSA-44 key") from None
+    if not isinstance(key, MLDSA44PublicKey) or (
+        key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) != spki
+    ):
+        raise ValueError("a log's second key is an ML-DSA-44 key")
+    return key
+
+
+_LOADERS: dict[str, Callable[[bytes], object]] = {
+    ISSUER: load_p256,
+    LOG: load_ed25519,
+    ML_DSA: load_ml_dsa,
+}

@@ -2,6 +2,7 @@
 
 A log announces its next key by an entry under the old one, and signs with both until it revokes
 the old one by another entry. A checkpoint over that entry no longer counts under the old key.
+Its second key, ML-DSA-44, has a chain of its own of the same form.
 """
 
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -43,14 +44,18 @@ class LogKey:
 
 @dataclass(frozen=True, slots=True)
 class LogKeys:
-    """All keys of a log, oldest first, at least one. They share the log's name."""
+    """All keys of a log of one kind, oldest first, at least one. They share the log's name.
+
+    kind: ED25519, or ML_DSA_44 for the log's second keys.
+    """
 
     keys: tuple[LogKey, ...]
+    kind: bytes = ED25519
 
     @classmethod
-    def of(cls, *verifiers: NoteVerifier) -> "LogKeys":
+    def of(cls, *verifiers: NoteVerifier, kind: bytes = ED25519) -> "LogKeys":
         """Return keys of which nobody knows from when to when they sign."""
-        return cls(tuple(map(LogKey, verifiers)))
+        return cls(tuple(map(LogKey, verifiers)), kind)
 
     @property
     def name(self) -> str:
@@ -69,7 +74,7 @@ class LogKeys:
             NoteError: No key of the log signed it, or none that might, or a line is wrong.
             CheckpointError: The signed text is not a checkpoint, or of another origin.
         """
-        if any(one.kind != ED25519 for one in self.verifiers):
+        if any(one.kind != self.kind for one in self.verifiers):
             raise NoteError("a witness's key does not sign for a log: give the log's own key")
         opened = read_note(note, self.verifiers)
         checkpoint = parse_checkpoint(opened.text)
@@ -93,6 +98,6 @@ def spki_of_log(key: NoteVerifier) -> bytes:
     return key.key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
-def log_keys(given: NoteVerifier | LogKeys) -> LogKeys:
+def log_keys(given: NoteVerifier | LogKeys, kind: bytes = ED25519) -> LogKeys:
     """Return keys as they are, or the only one of a log."""
-    return given if isinstance(given, LogKeys) else LogKeys.of(given)
+    return given if isinstance(given, LogKeys) else LogKeys.of(given, kind=kind)

@@ -185,15 +185,25 @@ export function mapping(shape) {
   };
 }
 
-export function members(shapes) {
-  const names = Object.keys(shapes);
+// shapes: of the members that must be there. absent: of those that are left out where empty.
+export function members(shapes, absent = {}) {
+  const required = Object.keys(shapes);
+  const names = [...required, ...Object.keys(absent)];
   return (value) => {
     const own = isObject(value) ? Object.keys(value) : [];
-    if (own.length !== names.length || !names.every((name) => own.includes(name))) {
+    if (!own.every((name) => names.includes(name)) || !required.every((name) => own.includes(name))) {
       throw shapeError(`must be an object with exactly ${names.join(", ")}`);
     }
     return Object.fromEntries(
-      names.map((name) => [name, within(name, shapes[name], value[name])]),
+      own.map((name) => [name, within(name, { ...shapes, ...absent }[name], value[name])]),
     );
+  };
+}
+
+export function nonempty(shape) {
+  return (value) => {
+    const found = shape(value);
+    if (!found.length) throw shapeError("must be left out");
+    return found;
   };
 }

@@ -4,9 +4,11 @@
 // lethe/log: a rule that changes there changes here.
 
 import { concat, equal, sha256, toBase64, utf8 } from "./bytes.mjs";
-import { checkInclusion, leafHash, parseCheckpoint, parseLogVkey, readNote } from "./log.mjs";
 import {
-  Refused, array, blob, canonical, count, hash, members, moment, one, optional, parse, text,
+  ED25519, ML_DSA_44, checkInclusion, leafHash, parseCheckpoint, parseVkey, readNote,
+} from "./log.mjs";
+import {
+  Refused, array, blob, canonical, count, hash, members, moment, nonempty, one, optional, parse, text,
 } from "./shape.mjs";
 import { isP256 } from "./signatures.mjs";
 
@@ -14,18 +16,19 @@ const MAX_TRUST_ROOT = 1 << 20;
 const MAX_LEAF = 65535;
 
 const revocation = optional(members({ logIndex: count, reason: text }));
+const chain = array(
+  members({
+    vkey: text,
+    from: count,
+    announcement: optional(members({ checkpoint: text, hashes: array(hash) })),
+    revoked: revocation,
+  }),
+);
 const trustRootFile = members({
   apiVersion: one("1"),
   kind: one("trust-root"),
   madeAt: moment,
-  logKeys: array(
-    members({
-      vkey: text,
-      from: count,
-      announcement: optional(members({ checkpoint: text, hashes: array(hash) })),
-      revoked: revocation,
-    }),
-  ),
+  logKeys: chain,
   checkpoint: text,
   issuerKeys: array(
     members({
@@ -38,11 +41,11 @@ const trustRootFile = members({
   ),
   entries: array(members({ logIndex: count, leaf: blob, hashes: array(hash) })),
   signature: text,
-});
+}, { mlDsaKeys: nonempty(chain) });
 
 // --- log entries on keys ----------------------------------------------------------------
 
-const common = { at: moment, role: one("issuer", "log"), keyid: text, publicKey: blob };
+const common = { at: moment, role: one("issuer", "log", "log-mldsa"), keyid: text, publicKey: blob };
 const KEY_EVENTS = {
   "key.announced": members({ ...common, event: one("key.announced") }),
   "key.rotated": members({ ...common, event: one("key.rotated"), replaces: blob }),
@@ -64,7 +67,7 @@ async function parseKeyLeaf(leaf) {
     throw new Refused("an entry of the trust root is not of its documented form");
   }
   for (const key of [change.publicKey, change.replaces ?? change.publicKey]) {
-    const fits = change.role === "log" ? isEd25519(key) : await isP256(key);
+    const fits = change.role === "issuer" ? await isP256(key) : isOfLog(key, change.role);
     if (!fits) throw new Refused("a key of an entry is not of the kind of its role");
   }
   return change;
@@ -75,8 +78,19 @@ const ED25519_SPKI = Uint8Array.from(
   [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00],
 );
 
-function isEd25519(spki) {
-  return spki.length === 44 && equal(spki.subarray(0, ED25519_SPKI.length), ED25519_SPKI);
+// The same of an ML-DSA-44 key (RFC 9881), up to its 1312 bytes.
+const ML_DSA_44_SPKI = Uint8Array.from([
+  0x30, 0x82, 0x05, 0x32, 0x30, 0x0b, 0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x03,
+  0x11, 0x03, 0x82, 0x05, 0x21, 0x00,
+]);
+const ROLES = {
+  log: { kind: ED25519, spki: ED25519_SPKI, size: 32, what: "log" },
+  "log-mldsa": { kind: ML_DSA_44, spki: ML_DSA_44_SPKI, size: 1312, what: "ML-DSA-44" },
+};
+
+function isOfLog(key, role) {
+  const { spki, size } = ROLES[role];
+  return key.length === spki.length + size && equal(key.subarray(0, spki.length), spki);
 }
 
 // The keys of a role that entries name, oldest first; `first` is the one before any of them.
@@ -156,13 +170,17 @@ function sizeProblem({ key, start, revoked }, size) {
     `${size} entries`;
 }
 
-// The keys of the log, each led to by the one before.
-async function logKeysOf({ logKeys, entries }, changes) {
-  const listed = logKeys.map((part) => ({ part, key: parseLogVkey(part.vkey) }));
-  const spkiOf = (key) => concat(ED25519_SPKI, key.raw);
+// The keys of the log of a role, each led to by the one before.
+async function chainOf(parts, role, { entries }, changes) {
+  const { kind, spki, what } = ROLES[role];
+  const listed = parts.map((part) => ({ part, key: parseVkey(part.vkey) }));
+  const wrong = new Refused(`its ${what} keys are not those that its log entries name`);
+  if (listed.some(({ key }) => key.kind !== kind)) throw wrong;
+  // A second key that no entry names is one that the log's Ed25519 key alone vouches for.
+  if (role === "log-mldsa" && !changes.some(({ change }) => change.role === role)) throw wrong;
+  const spkiOf = (key) => concat(spki, key.raw);
   const first = { keyid: listed[0].key.keyId, publicKey: spkiOf(listed[0].key) };
-  const spans = replay(changes, first, "log");
-  const wrong = new Refused("its log keys are not those that its log entries name");
+  const spans = replay(changes, first, role);
   if (spans.length !== listed.length) throw wrong;
   const logs = [];
   for (const [at, { part, key }] of listed.entries()) {
@@ -184,9 +202,17 @@ async function logKeysOf({ logKeys, entries }, changes) {
   return logs;
 }
 
-// {logs, issuers: {keys, size, root}, madeAt} of a trust root (Uint8Array) that its log signed.
+// The keys from the known one on, which led to them; all where none is known.
+function chainFrom(keys, knownId, what) {
+  const from = knownId === null ? 0 : keys.findIndex(({ key }) => equal(key.logId, knownId));
+  if (from < 0) throw new Refused(`the trust root is of another log than the given ${what}`);
+  return keys.slice(from);
+}
+
+// {logs, second, issuers: {keys, size, root}, madeAt} of a trust root (Uint8Array) that its log signed.
 // knownLogId: of a key of the log that is known; only what it signed, or led to, is believed.
-export async function parseTrustRoot(bytes, knownLogId = null) {
+// knownMlDsa: a second key of the log that is known, as `parseVkey` returns it.
+export async function parseTrustRoot(bytes, knownLogId = null, knownMlDsa = null) {
   if (bytes.length > MAX_TRUST_ROOT) {
     throw new Refused(`a trust root has at most ${MAX_TRUST_ROOT} bytes`);
   }
@@ -202,14 +228,15 @@ export async function parseTrustRoot(bytes, knownLogId = null) {
     }
     changes.push({ index: logIndex, change: await parseKeyLeaf(leaf) });
   }
-  const logs = await logKeysOf(file, changes);
-  const from = knownLogId === null
-    ? 0
-    : logs.findIndex(({ key }) => equal(key.logId, knownLogId));
-  if (from < 0) {
-    throw new Refused("the trust root is of another log than the given log key");
+  const logs = await chainOf(file.logKeys, "log", file, changes);
+  const second = file.mlDsaKeys ? await chainOf(file.mlDsaKeys, "log-mldsa", file, changes) : null;
+  if (second !== null && second[0].key.name !== logs[0].key.name) {
+    throw new Refused("its ML-DSA-44 keys are of another log than its log keys");
   }
-  const trusted = logs.slice(from);
+  if (second === null && changes.some(({ change }) => change.role === "log-mldsa")) {
+    throw new Refused("the trust root leaves out the ML-DSA-44 keys of its log entries");
+  }
+  const trusted = chainFrom(logs, knownLogId, "log key");
   const others = Object.fromEntries(Object.entries(json).filter(([name]) => name !== "signature"));
   const digest = toBase64(sha256(utf8(canonical(others))));
   const signed = `lethe-trust-root/v1\nlog ${logs[0].key.name}\n${digest}\n\n${file.signature}`;
@@ -218,6 +245,9 @@ export async function parseTrustRoot(bytes, knownLogId = null) {
     throw new Refused("only keys signed the trust root that it says are revoked");
   }
   const checkpoint = await openLogged(file.checkpoint, trusted);
+  if (second !== null && knownMlDsa !== null) {
+    await openLogged(file.checkpoint, chainFrom(second, knownMlDsa.logId, "ML-DSA-44 key"));
+  }
   for (const { logIndex, leaf, hashes } of file.entries) {
     checkInclusion(logIndex, checkpoint.size, leafHash(leaf), hashes, checkpoint.root);
   }
@@ -231,7 +261,7 @@ export async function parseTrustRoot(bytes, knownLogId = null) {
     throw new Refused("its keys are not those that its log entries name");
   }
   const { size, root } = checkpoint;
-  return { logs, issuers: { keys, size, root }, madeAt: file.madeAt };
+  return { logs, second, issuers: { keys, size, root }, madeAt: file.madeAt };
 }
 
 // --- what a certificate's place in the log says of its key ------------------------------

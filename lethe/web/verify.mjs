@@ -98,17 +98,19 @@ const STEPS = [
       }
       found = `; ${checkIssuer(issuers, issuer, proof.logIndex)}`;
     }
-    if (!second.length) return `Ed25519 by ${log.name}, size ${signed.size}${found}`;
-    const both = await readNote(proof.checkpoint.envelope, [log, ...second]);
-    if (both.verified.length !== 2) {
+    if (second === null) return `Ed25519 by ${log.name}, size ${signed.size}${found}`;
+    const keys = second.map(({ key }) => key);
+    const { verified } = await readNote(proof.checkpoint.envelope, [log, ...keys]);
+    if (new Set(verified).size !== verified.length || verified.length < 2) {
       throw new Refused("the log did not sign the checkpoint once with each of both keys");
     }
+    await openLogged(proof.checkpoint.envelope, second);
     return `Ed25519 and ML-DSA-44 by ${log.name}, size ${signed.size}${found}`;
   }],
   ["witness policy", async ({ parsed: { entry }, logs, second, witnesses, threshold, policy }) => {
     // Refuses a wrong line of a witness, whether it is required or not.
     const note = entry.inclusionProof.checkpoint.envelope;
-    const own = [...logs.map(({ key }) => key), ...second];
+    const own = [...logs, ...(second ?? [])].map(({ key }) => key);
     const opened = await readNote(note, [...own, ...witnesses]);
     if (new Set(opened.verified).size !== opened.verified.length) {
       throw new Refused("a key signed the checkpoint twice");
@@ -190,8 +192,11 @@ export async function readKeys(
   const line = (vkey) => (vkey.endsWith("\n") ? vkey.slice(0, -1) : vkey);
   const policy = policyFile === null ? null : parsePolicy(policyFile);
   const log = logVkey === null ? null : parseLogVkey(line(logVkey));
-  const root = trustRoot === null ? null : await parseTrustRoot(trustRoot, log?.logId ?? null);
+  const root = trustRoot === null ? null : await parseTrustRoot(
+    trustRoot, log?.logId ?? null, mlDsaVkey === null ? null : parseVkey(line(mlDsaVkey)),
+  );
   const logs = root?.logs ?? [{ key: log, start: 0n, revoked: null }];
+  const second = mlDsaVkey === null ? null : parseMlDsaVkey(line(mlDsaVkey), logs[0].key);
   return {
     logs,
     issuer: root === null ? await readIssuer(issuerPem) : null,
@@ -199,7 +204,7 @@ export async function readKeys(
     witnesses: policy?.witnesses.map((one) => one.key) ??
       witnessVkeys.map((vkey) => parseVkey(line(vkey))),
     policy,
-    second: mlDsaVkey === null ? [] : [parseMlDsaVkey(line(mlDsaVkey), logs[0].key)],
+    second: second && (root?.second ?? [{ key: second, start: 0n, revoked: null }]),
   };
 }
 

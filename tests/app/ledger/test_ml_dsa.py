@@ -5,8 +5,9 @@ from click.testing import CliRunner
 
 from app.cli.witnesses import ml_dsa
 from app.ledger.entry_macs import KeyMissingError
+from app.ledger.log_files import ML_DSA_KEY, ML_DSA_VKEY, create_ml_dsa
 from app.ledger.sequencer import Ledger
-from app.ledger.startup import ML_DSA_KEY, ML_DSA_VKEY, create_ml_dsa, load_ledger, open_ledger
+from app.ledger.startup import load_ledger, open_ledger
 from app.reconcile.fsck.run import fsck
 from app.settings import Settings
 from lethe.log.checkpoint import open_checkpoint
