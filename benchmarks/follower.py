@@ -28,7 +28,7 @@ from app.ledger.sequencer import Ledger
 from app.ledger.startup import ENTRIES_KEY, load_ledger, open_ledger
 from app.ledger.transaction import Transaction
 from app.settings import Settings
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from benchmarks.service.installation import Installation
 from benchmarks.service.log import DAY, RECEIVED, fill
 from lethe.log.entries import event_leaf
@@ -64,7 +64,7 @@ def measure(folder: Path, records: int, entries: int) -> dict[str, float]:
     secret = b64decode((settings.keys_dir / ENTRIES_KEY).read_bytes())
     fill(open_ledger(settings, engine), secret, entries)
     ledger = load_ledger(settings, engine)
-    _register(ledger, MasterKey.load(settings), records)
+    _register(ledger, RootSecret.load(settings), records)
     found: dict[str, float] = {}
     with following(settings, engine, folder / "followed") as follower:
         found["first_round_seconds"] = _seconds(follower.run)
@@ -88,12 +88,12 @@ def _append(tx: Transaction) -> int:
     return tx.append(event_leaf(RECEIVED, str(uuid.uuid4()), bytes(32), DAY))
 
 
-def _register(ledger: Ledger, master: MasterKey, count: int) -> None:
+def _register(ledger: Ledger, root_secret: RootSecret, count: int) -> None:
     """Store rows as large as those of a registration; nobody opens them."""
     with Session(ledger.engine) as session:
         model = Model(
             ref="m", method="ridge-exact", config={}, classes=[], extractor={},
-            tombstone_key=master.seal(bytes(32), aad=b"tombstone|m"),
+            tombstone_key=root_secret.seal(bytes(32), aad=b"tombstone|m"),
         )  # fmt: skip
         session.add(model)
         session.flush()

@@ -23,7 +23,7 @@ from sqlalchemy.pool import NullPool
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
 from app.settings import Settings
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from app.vault.seal import new_key
 from lethe.signing.keys import PrivateKey
 from migrations.runner import upgrade
@@ -187,7 +187,7 @@ def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterat
 def engine(database_url: str) -> Iterator[Engine]:
     """An engine on a fresh migrated database."""
     engine = make_engine(database_url)
-    seal_columns(engine, MasterKey(new_key()))  # an installation's log brings its own
+    seal_columns(engine, RootSecret(new_key()))  # an installation's log brings its own
     yield engine
     engine.dispose()
 

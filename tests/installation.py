@@ -58,8 +58,12 @@ class Installation:
     def check(self) -> None:
         """Run fsck and insist on a clean log."""
         report = fsck(self.services.ledger)
-        fsck_vault(self.services.engine, self.services.artifacts, self.services.master, report)
-        fsck_journal(self.services.engine, self.services.master, self.services.journal, report)
+        fsck_vault(
+            self.services.engine, self.services.artifacts, self.services.root_secret, report
+        )
+        fsck_journal(
+            self.services.engine, self.services.root_secret, self.services.journal, report
+        )
         assert report.ok, report.findings
 
 

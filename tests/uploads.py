@@ -9,7 +9,7 @@ from pathlib import Path
 from app.uploads.checked import CheckedUpload
 from app.uploads.spool import Spool
 from app.vault.artifacts import ArtifactStore, StagedArtifact
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from app.vault.seal import context, open_sealed
 
 
@@ -27,7 +27,7 @@ class Parsed:
 def parsed(body: bytes, parse: Callable[[Spool, StagedArtifact], CheckedUpload]) -> Parsed:
     """Return what `parse` makes of a body that was spooled, into a file that was staged."""
     with tempfile.TemporaryDirectory() as folder, closing(Spool(Path(folder))) as spool:
-        store = ArtifactStore(Path(folder), MasterKey(bytes(32)))
+        store = ArtifactStore(Path(folder), RootSecret(bytes(32)))
         for start in range(0, len(body), 65_536):
             spool.write(body[start : start + 65_536])
         try:

@@ -17,7 +17,7 @@ from app.vault.artifacts import ArtifactStore
 from app.vault.errors import MasterKeyError
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 
 
 def fsck_installation(
@@ -36,9 +36,9 @@ def fsck_installation(
         fsck_keys(settings, ledger, report)
         fsck_master(settings, ledger, report)
     with suppress(MasterKeyError):
-        master = MasterKey.load(settings)
-        artifacts = ArtifactStore(settings.data_dir / "artifacts", master)
-        fsck_vault(ledger.engine, artifacts, master, report, held)
-        journal = ErasureJournal(settings.keys_dir / JOURNAL, master)
-        fsck_journal(ledger.engine, master, journal, report)
+        root_secret = RootSecret.load(settings)
+        artifacts = ArtifactStore(settings.data_dir / "artifacts", root_secret)
+        fsck_vault(ledger.engine, artifacts, root_secret, report, held)
+        journal = ErasureJournal(settings.keys_dir / JOURNAL, root_secret)
+        fsck_journal(ledger.engine, root_secret, journal, report)
     return report

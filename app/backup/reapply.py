@@ -24,7 +24,7 @@ from app.reconcile.people import hand_over, rows_if_logged
 from app.service.desk.people import keep_sums
 from app.service.queue import PARKED
 from app.vault.journal import ErasureJournal, JournalError, Line
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from app.vault.model_key import open_tombstone_key, record_tag
 from app.vault.wipe import DELETED, is_wiped, wipe
 from lethe.log.entries import ERASURE_EVENT, HASHEDREKORD, Leaf
@@ -70,7 +70,7 @@ class Reapplied:
 
 def reapply(
     session: Session,
-    master: MasterKey,
+    root_secret: RootSecret,
     journal: ErasureJournal,
     leaves: Sequence[Leaf] = (),
     *,
@@ -89,13 +89,13 @@ def reapply(
     done.people = [
         model.ref
         for model in session.exec(select(Model)).all()
-        if model.ref not in erased.deleted and rows_if_logged(session, master, model)
+        if model.ref not in erased.deleted and rows_if_logged(session, root_secret, model)
     ]
     for model, tags in of_models(session, erased):
-        rows = [row for row, _ in stored_erased(session, master, model, tags)]
+        rows = [row for row, _ in stored_erased(session, root_secret, model, tags)]
         subjects = {row.subject_id for row in rows}
         done.records += len(rows)
-        key = open_tombstone_key(master, model)
+        key = open_tombstone_key(root_secret, model)
         owners = {record_tag(key, row.record): row.subject_id for row in rows}
         _forget_people(session, model, [row.record for row in rows])
         _remove(session, [row.id for row in rows])
@@ -122,7 +122,7 @@ def reapply(
     _delete(session, erased.deleted, done)
     session.flush()
     for model in _models(session, done.people):
-        hand_over(session, master, model)
+        hand_over(session, root_secret, model)
     return done
 
 
@@ -132,7 +132,7 @@ def _models(session: Session, refs: Sequence[str]) -> Sequence[Model]:
 
 def reapply_all(
     session: Session,
-    master: MasterKey,
+    root_secret: RootSecret,
     journal: ErasureJournal,
     leaves: Sequence[Leaf],
     *,
@@ -154,12 +154,12 @@ def reapply_all(
             "restore the newest keys directory; without one, --journal-incomplete quarantines "
             "every model"
         )
-    done = reapply(session, master, journal, leaves)
+    done = reapply(session, root_secret, journal, leaves)
     # The table is the backup's, and the log is ahead of it: nothing can be compared.
     models = session.exec(select(Model).where(Model.state != DELETED)).all()
     done.people = [model.ref for model in models]
     for model in models:
-        hand_over(session, master, model, leaves)
+        hand_over(session, root_secret, model, leaves)
     if unknown:
         for model in models:
             _quarantine(model, done)
@@ -183,13 +183,13 @@ def log_quarantines(ledger: Ledger, models: Sequence[str]) -> None:
         ledger.transact(effect)
 
 
-def log_people(ledger: Ledger, master: MasterKey, models: Sequence[str]) -> None:
+def log_people(ledger: Ledger, root_secret: RootSecret, models: Sequence[str]) -> None:
     """Log the identities of models from which a restore took some.
 
     Whoever looks a person up does so too, if it was interrupted before this.
     """
     for ref in models:
-        keep_sums(ledger, master, ref)
+        keep_sums(ledger, root_secret, ref)
 
 
 def unlogged(engine: Engine) -> list[str]:

@@ -12,7 +12,7 @@ from app.ledger.startup import open_ledger, require_schema
 from app.settings import Settings
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from lethe.log.entries import Leaf
 from lethe.log.fetch import fetch_from
 
@@ -35,10 +35,10 @@ def recover_entries(
     """
     require_schema(engine)
     ledger = open_ledger(settings, engine)
-    master = MasterKey.load(settings)
-    journal = ErasureJournal(settings.keys_dir / JOURNAL, master)
+    root_secret = RootSecret.load(settings)
+    journal = ErasureJournal(settings.keys_dir / JOURNAL, root_secret)
 
     def again(session: Session, leaves: list[Leaf]) -> Reapplied:
-        return reapply_all(session, master, journal, leaves, incomplete=incomplete)
+        return reapply_all(session, root_secret, journal, leaves, incomplete=incomplete)
 
     return ledger, recover(ledger, [fetch_from(source) for source in sources], again)

@@ -27,7 +27,7 @@ from app.reconcile.journal import RESTORED
 from app.settings import Settings
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from lethe.files import PARTIAL, sync_directory, write_durably
 from lethe.log.checkpoint import Checkpoint
 from lethe.log.spelling import format_base64
@@ -82,9 +82,9 @@ def _restore(
     if keys is not None:
         _restore_keys(settings.keys_dir, keys)
     guard = SigningGuard(settings.keys_dir / GUARD).read()
-    master = MasterKey.load(settings)
-    seal_columns(engine, master)
-    journal = ErasureJournal(settings.keys_dir / JOURNAL, master)
+    root_secret = RootSecret.load(settings)
+    seal_columns(engine, root_secret)
+    journal = ErasureJournal(settings.keys_dir / JOURNAL, root_secret)
     journal.read()  # before anything is written
     upgrade(engine)
     with Session(engine, expire_on_commit=False) as session:
@@ -100,7 +100,7 @@ def _restore(
         _require_log(settings, session, backup, count)
         # Keys from a backup do not tell what was signed after them.
         complete = keys is None and guard.size <= backup.size
-        done = reapply(session, master, journal, complete=complete)
+        done = reapply(session, root_secret, journal, complete=complete)
         artifacts.mkdir(mode=0o700, exist_ok=True)
         for name in files:
             if name != DATABASE:

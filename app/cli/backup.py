@@ -25,7 +25,7 @@ from app.settings import Settings
 from app.vault.artifacts import ArtifactStore
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from models.database.session import opened_engine, reading
 from models.database.types import utcnow
 
@@ -251,23 +251,23 @@ def _restore(settings: Settings, engine: Engine, directory: Path, keys: Path | N
     else:
         ledger = load_ledger(settings, engine)
         log_quarantines(ledger, restored.done.models)
-        log_people(ledger, MasterKey.load(settings), restored.done.people)
+        log_people(ledger, RootSecret.load(settings), restored.done.people)
         click.echo("nothing was signed after this backup: lethe serve may start")
 
 
 def _erase_again(settings: Settings, engine: Engine, yes: bool) -> None:
     ledger = load_ledger(settings, engine)
-    master = MasterKey.load(settings)
-    journal = ErasureJournal(settings.keys_dir / JOURNAL, master)
+    root_secret = RootSecret.load(settings)
+    journal = ErasureJournal(settings.keys_dir / JOURNAL, root_secret)
     require_signed(ledger)  # it says which of the journal's lines count
     with ledger.repairing() as session:
-        done = reapply(session, master, journal)
+        done = reapply(session, root_secret, journal)
         session.commit()
     log_quarantines(ledger, done.models)
-    log_people(ledger, master, done.people)
+    log_people(ledger, root_secret, done.people)
     print_reapplied(done)
-    artifacts = ArtifactStore(settings.data_dir / ARTIFACTS, master)
-    _complete(ledger, GapFinder(ledger, artifacts, master, journal), yes)
+    artifacts = ArtifactStore(settings.data_dir / ARTIFACTS, root_secret)
+    _complete(ledger, GapFinder(ledger, artifacts, root_secret, journal), yes)
 
 
 def _complete(ledger: Ledger, finder: GapFinder, yes: bool) -> None:

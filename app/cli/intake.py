@@ -8,7 +8,7 @@ from app.service.access.keys import authorise
 from app.service.access.roles import DECIDING
 from app.service.intake.codes import LIFE_DAYS, MAX_CHECKED, issue
 from app.settings import Settings
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from lethe.cli import saved
 from lethe.errors import LetheError
 from models.database.session import opened_engine
@@ -60,13 +60,13 @@ def code(kind: str, value: str, checked: str, token: str) -> None:
     if not 0 < len(checked) <= MAX_CHECKED or not checked.isprintable():
         raise CheckedError(f"--checked: 1 to {MAX_CHECKED} printable characters")
     settings = Settings()
-    master = MasterKey.load(settings)
+    root_secret = RootSecret.load(settings)
     with opened_engine(settings.resolved_database_url) as engine:
         require_schema(engine)
         open_ledger(settings, engine)  # whose key seals the columns
         with Session(engine) as session:
             by = authorise(session, f"Bearer {token}", DECIDING).name
-            text = issue(session, master, kind, value, checked, by)
+            text = issue(session, root_secret, kind, value, checked, by)
             session.commit()
     click.echo(text)
     click.echo(f"valid once, for {LIFE_DAYS} days: give it to that person only", err=True)

@@ -16,7 +16,7 @@ from app.reconcile.findings import NOT_CHECKED, NOT_OPENED, UNREAD, FsckReport
 from app.reconcile.fsck.state import StateError, Verified, read_state, write_state
 from app.reconcile.journal import RESTORED
 from app.settings import Settings
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from lethe.log.entries import succession_leaf
 from models.database.session import opened_engine
 from models.database.types import utcnow
@@ -74,7 +74,7 @@ def recover(sources: tuple[str, ...], no_mirror: bool, journal_incomplete: bool)
     with opened_engine(settings.resolved_database_url) as engine:
         ledger, done = recover_entries(settings, engine, sources, incomplete=journal_incomplete)
         log_quarantines(ledger, unlogged(engine))
-        log_people(ledger, MasterKey.load(settings), done.result.people)
+        log_people(ledger, RootSecret.load(settings), done.result.people)
         (settings.keys_dir / RESTORED).unlink(missing_ok=True)
     click.echo(f"recovered {done.size - done.start} entries: the log has {done.size}")
     print_reapplied(done.result)

@@ -44,7 +44,7 @@ def token(services: Services, session: str, address: str) -> str:
 
 def _mac(services: Services, session: str, address: str, nonce: str, expires: int) -> str:
     said = canonical.encode([session, address, nonce, str(expires)])
-    return digest(services.master.derive("console/forms"), said, "sha256").hex()
+    return digest(services.root_secret.derive("console/forms"), said, "sha256").hex()
 
 
 async def posted(request: Request, services: ServicesDep) -> Mapping[str, str]:

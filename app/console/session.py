@@ -94,7 +94,7 @@ def set_cookie(
 
 def pack(services: Services, purpose: str, said: dict[str, str]) -> str:
     """Seal what a browser keeps for us and must neither read nor change."""
-    key = services.master.derive(purpose)
+    key = services.root_secret.derive(purpose)
     return urlsafe_b64encode(seal(key, json.dumps(said).encode(), purpose.encode())).decode()
 
 
@@ -104,7 +104,7 @@ def unpack(services: Services, purpose: str, text: str) -> dict[str, str] | None
         blob = urlsafe_b64decode(text[:MOST_COOKIE].encode())
         if urlsafe_b64encode(blob).decode() != text:
             return None
-        data = open_sealed(services.master.derive(purpose), blob, purpose.encode())
+        data = open_sealed(services.root_secret.derive(purpose), blob, purpose.encode())
     except (Base64Error, ValueError, SealError):
         return None
     found: dict[str, str] = json.loads(data)

@@ -72,7 +72,7 @@ def _code_page(
 ) -> Response:
     asked, expires = challenge.waiting(services, ref)
     statement = statement_of(
-        services.master, ref, asked, expires, address_of(request, services)
+        services.root_secret, ref, asked, expires, address_of(request, services)
     )
     return render(
         request,

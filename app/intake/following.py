@@ -68,7 +68,7 @@ def case_page(
 ) -> Response:
     """Return the page of a case whose code was given, or that was opened just now."""
     case = following.follow(services, ref)
-    code = case_code(services.master, ref)
+    code = case_code(services.root_secret, ref)
     public = services.settings.public_url.rstrip("/")  # with the path before /intake, if any
     own = f"{address_of(request, services)}{request.scope.get('root_path', '')}"
     address = f"{public or own}/intake/case#{code}"
@@ -123,7 +123,7 @@ def _case_of(request: Request, services: Services, form: IntakeForm) -> str:
     client = client_of(request)
     limits.check(*of_client(CODES, client))
     try:
-        return read_case_code(services.master, form.of("code"))
+        return read_case_code(services.root_secret, form.of("code"))
     except IntakeCaseError:
         limits.take(*of_client(CODES, client))
         raise

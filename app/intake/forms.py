@@ -98,7 +98,7 @@ def form_token(services: Services, session: str) -> str:
 
 def _mac(services: Services, session: str, nonce: str, expires: int) -> str:
     said = canonical.encode([session, nonce, str(expires)])
-    return digest(services.master.derive("intake/form"), said, "sha256").hex()
+    return digest(services.root_secret.derive("intake/form"), said, "sha256").hex()
 
 
 async def posted(request: Request, services: ServicesDep) -> IntakeForm:

@@ -10,7 +10,7 @@ from app.ledger.log_files import LOG_KEY
 from app.settings import Settings
 from app.vault import root
 from app.vault.errors import SealError
-from app.vault.master import MasterKey, given
+from app.vault.master import RootSecret, given
 from app.vault.model_key import open_tombstone_key
 from models import Model
 from models.database.session import reading
@@ -35,7 +35,7 @@ def adopt_root(settings: Settings, engine: Engine) -> bool:
         if model is None:
             return False
         try:
-            open_tombstone_key(MasterKey(key), model)
+            open_tombstone_key(RootSecret(key), model)
         except SealError:
             return False
     root.create_root(folder, key, key)

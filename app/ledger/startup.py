@@ -41,7 +41,7 @@ from app.vault import master
 from app.vault.errors import MasterKeyError
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from app.vault.root import create_root
 from lethe.errors import LetheError
 from lethe.files import write_durably
@@ -131,8 +131,8 @@ def open_ledger(settings: Settings, engine: Engine, *, examine: bool = False) ->
             missing or not a key, or the list of revocations is missing.
     """
     signers = SignerFiles(settings)
-    with suppress(MasterKeyError):  # whoever needs it is told by `MasterKey.load`
-        seal_columns(engine, MasterKey.load(settings))
+    with suppress(MasterKeyError):  # whoever needs it is told by `RootSecret.load`
+        seal_columns(engine, RootSecret.load(settings))
     guard = SigningGuard(settings.keys_dir / GUARD)
     missing = not (settings.keys_dir / ENTRIES_KEY).exists()
     entry_key = None if examine and missing else load_entry_key(settings)

@@ -62,7 +62,7 @@ def open_all(
     """
     named = sorted(canonical.encode(one.model_dump()).decode() for one in people)
     content = canonical.encode([regulation, *named]).decode()
-    tag = services.master.tag("content of an agent's request", content)
+    tag = services.root_secret.tag("content of an agent's request", content)
     count = len(people)
     with services.reading() as session:
         known = _cases(session, asked)

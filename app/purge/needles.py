@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from lethe.errors import LetheError
 
 SHORTEST = 4  # bytes of UTF-8; shorter ones are found everywhere by chance
@@ -24,7 +24,7 @@ class IdentifierError(LetheError):
 class Needles:
     """Identifiers by their number, 1 for the first; nothing here prints them."""
 
-    def __init__(self, identifiers: Iterable[str], master: MasterKey) -> None:
+    def __init__(self, identifiers: Iterable[str], root_secret: RootSecret) -> None:
         """Read them.
 
         Raises:
@@ -41,11 +41,12 @@ class Needles:
                 )
         self._clear = [(n, form) for n, t in enumerate(self.texts, 1) for form in forms(t)]
         self._sealed = [
-            (n, master.seal_name(text.encode(), RECORD)) for n, text in enumerate(self.texts, 1)
+            (n, root_secret.seal_name(text.encode(), RECORD))
+            for n, text in enumerate(self.texts, 1)
         ]
         # No window between two pieces that are searched may be shorter.
         self.longest = max(len(form) for _, form in (*self._clear, *self._sealed))
-        self._master = master
+        self._root_secret = root_secret
 
     def clear(self, data: bytes) -> set[int]:
         """Return the numbers of those that `data` holds in clear."""
@@ -57,7 +58,7 @@ class Needles:
 
     def tags(self, purpose: str) -> set[str]:
         """Return the identifiers' tags in columns of one purpose."""
-        return {self._master.tag(purpose, text) for text in self.texts}
+        return {self._root_secret.tag(purpose, text) for text in self.texts}
 
 
 def forms(text: str) -> set[bytes]:

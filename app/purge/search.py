@@ -11,7 +11,7 @@ from app.purge.tables import search_people, search_sealed, search_tables, search
 from app.settings import Settings
 from app.vault.artifacts import ArtifactStore
 from app.vault.features import FeatureVault
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from models.database.sealed import seal_columns
 from models.database.session import opened_engine, reading
 
@@ -23,18 +23,18 @@ def search(settings: Settings, identifiers: Iterable[str]) -> Findings:
         LetheError: An identifier is too short, a key is missing, or the database does not
             answer: nothing was checked.
     """
-    master = MasterKey.load(settings)
-    needles = Needles(identifiers, master)
+    root_secret = RootSecret.load(settings)
+    needles = Needles(identifiers, root_secret)
     found = Findings()
     with opened_engine(settings.resolved_database_url) as engine:
         require_schema(engine)
-        seal_columns(engine, master)
+        seal_columns(engine, root_secret)
         with Session(reading(engine)) as session:
             search_tables(session, needles, found)
-            search_tombstones(session, master, needles, found)
-            search_people(session, master, needles, found)
-            artifacts = ArtifactStore(settings.data_dir / "artifacts", master)
-            search_sealed(session, artifacts, FeatureVault(master), needles, found)
+            search_tombstones(session, root_secret, needles, found)
+            search_people(session, root_secret, needles, found)
+            artifacts = ArtifactStore(settings.data_dir / "artifacts", root_secret)
+            search_sealed(session, artifacts, FeatureVault(root_secret), needles, found)
         search_server(engine, needles, found)
     database = database_files(settings.resolved_database_url)
     search_files(settings.data_dir.absolute(), database, needles, found)

@@ -17,7 +17,7 @@ from app.reconcile.people import people_key, stored_rows, tag_conditions
 from app.service.requests import CLOSED
 from app.vault.artifacts import ArtifactStore
 from app.vault.features import FeatureVault
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from app.vault.model_key import open_tombstone_key, record_tag
 from lethe.errors import LetheError
 from lethe.identity import KINDS, IdentityError, digests
@@ -86,11 +86,11 @@ def _kept(session: Session) -> Sequence[Model]:
 
 
 def search_tombstones(
-    session: Session, master: MasterKey, needles: Needles, found: Findings
+    session: Session, root_secret: RootSecret, needles: Needles, found: Findings
 ) -> None:
     """Count the tombstones of records with these ids: they are kept, and say only that."""
     for model in _kept(session):
-        key = open_tombstone_key(master, model)
+        key = open_tombstone_key(root_secret, model)
         tags = [record_tag(key, text) for text in needles.texts]
         for start in range(0, len(tags), FETCH):
             query = select(Tombstone.tag).where(
@@ -102,11 +102,11 @@ def search_tombstones(
 
 
 def search_people(
-    session: Session, master: MasterKey, needles: Needles, found: Findings
+    session: Session, root_secret: RootSecret, needles: Needles, found: Findings
 ) -> None:
     """Look for identifiers as identities of the usual kinds, by their keyed digests."""
     for model in _kept(session):
-        key = people_key(master, model)
+        key = people_key(root_secret, model)
         for kind, text in product(KINDS, needles.texts):
             try:
                 tags = key.tags(kind, digests(kind, text))

@@ -18,7 +18,7 @@ from app.reconcile.deleted import deleted_by
 from app.reconcile.judgement import EXECUTED
 from app.reconcile.model_events import CLOSED
 from app.vault.journal import Erased, ErasureJournal, JournalError, Line
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from app.vault.model_key import ADD_BACK, open_tombstone_key, record_tag
 from app.vault.wipe import is_wiped
 from lethe.log.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
@@ -194,10 +194,10 @@ def require_applied(engine: Engine, journal: ErasureJournal) -> None:
 
 
 def stored_erased(
-    session: Session, master: MasterKey, model: Model, tags: dict[bytes, Line]
+    session: Session, root_secret: RootSecret, model: Model, tags: dict[bytes, Line]
 ) -> Iterator[tuple[Record, Line]]:
     """Yield the stored records of a model whose tags the journal has as erased."""
-    key = open_tombstone_key(master, model)
+    key = open_tombstone_key(root_secret, model)
     query = select(Record).where(Record.model_id == model.id)
     for row in session.exec(query.execution_options(yield_per=FETCH)):
         if (line := tags.get(record_tag(key, row.record))) is not None:

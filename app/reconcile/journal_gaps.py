@@ -26,7 +26,7 @@ from app.reconcile.judgement import EXECUTED, RECEIVED, VERIFIED, Event, opened
 from app.reconcile.model_events import KIND, REF, REQUEST, signed_leaves
 from app.vault.artifacts import ArtifactStore
 from app.vault.journal import LINE, ErasureJournal, Line
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from app.vault.model_key import open_tombstone_key, record_tag
 from lethe import canonical
 from lethe.certificates import shape
@@ -90,11 +90,11 @@ class GapFinder:
         self,
         ledger: Ledger,
         artifacts: ArtifactStore,
-        master: MasterKey,
+        root_secret: RootSecret,
         journal: ErasureJournal,
     ) -> None:
         self._ledger, self._artifacts = ledger, artifacts
-        self._master, self._journal = master, journal
+        self._root_secret, self._journal = root_secret, journal
 
     def find(self, session: Session) -> list[Gap]:
         """Return the tombstones that the journal lacks, by model and request.
@@ -170,7 +170,7 @@ class GapFinder:
             executed, records = self._erased(session, model, request, log.requests[request.ref])
         except _UnconfirmedError as error:
             return [Gap(model.ref, request.ref, frozenset(tags), str(error))]
-        key = open_tombstone_key(self._master, model)
+        key = open_tombstone_key(self._root_secret, model)
         query = select(Record.record, Record.salt, Record.content)
         stored = list(session.exec(query.where(Record.model_id == model.id)))
         named = tags & {record_tag(key, record) for record in records}

@@ -18,7 +18,7 @@ from app.ledger.sequencer import Ledger
 from app.reconcile.deleted import deleted_in
 from app.reconcile.findings import FsckReport
 from app.reconcile.model_events import model_events
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from app.vault.model_key import open_tombstone_key
 from app.vault.people import PeopleKey, StoredRow, Sums
 from lethe.errors import LetheError
@@ -41,9 +41,9 @@ class PeopleChangedError(LetheError):
     slug, title, status = "people-changed", "The identities were changed", 500
 
 
-def people_key(master: MasterKey, model: Model) -> PeopleKey:
+def people_key(root_secret: RootSecret, model: Model) -> PeopleKey:
     """Return the keys of a model's identities."""
-    return PeopleKey(open_tombstone_key(master, model))
+    return PeopleKey(open_tombstone_key(root_secret, model))
 
 
 def stored_rows(
@@ -142,13 +142,13 @@ def read_part(
     return list(found.values())
 
 
-def check_people(session: Session, master: MasterKey, report: FsckReport) -> None:
+def check_people(session: Session, root_secret: RootSecret, report: FsckReport) -> None:
     """Add to a report of `fsck` the models whose identities are not those of the log."""
     gone = deleted_in(session)
     for model in session.exec(select(Model).order_by(col(Model.id))).all():
         if model.ref in gone:
             continue
-        key = people_key(master, model)
+        key = people_key(root_secret, model)
         index, digests = last_entry(session, model)
         logged = key.opened(digests)
         total, _ = present_total(session, model, logged)
@@ -163,26 +163,26 @@ def check_people(session: Session, master: MasterKey, report: FsckReport) -> Non
             report.add("people", CHANGED_SUMS, index)
 
 
-def rows_if_logged(session: Session, master: MasterKey, model: Model) -> Sums | None:
+def rows_if_logged(session: Session, root_secret: RootSecret, model: Model) -> Sums | None:
     """Return the sums of a model's rows if they are those of its last entry.
 
     Its log was checked. None if they are not.
     """
-    key = people_key(master, model)
+    key = people_key(root_secret, model)
     total, _ = present_total(session, model, key.opened(last_entry(session, model)[1]))
     sums = _sums_of_rows(session, model, key)
     return sums if sums is not None and sums.total == total else None
 
 
 def hand_over(
-    session: Session, master: MasterKey, model: Model, leaves: Sequence[Leaf] = ()
+    session: Session, root_secret: RootSecret, model: Model, leaves: Sequence[Leaf] = ()
 ) -> None:
     """Store the sums of a model whose rows a restore changed, with those that they replace.
 
     Until the change is logged, these sums are believed in place of the logged ones: nobody
     else can seal them, and they name the entry's sum. leaves: of the log, not stored yet.
     """
-    key = people_key(master, model)
+    key = people_key(root_secret, model)
     sums = _sums_of_rows(session, model, key)
     if sums is None:
         return

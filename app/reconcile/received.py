@@ -14,7 +14,7 @@ from app.ledger.sequencer import Ledger
 from app.reconcile.judgement import RECEIVED, Event, opened
 from app.reconcile.model_events import requests_events, signed_leaf
 from app.vault.errors import SealError
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from app.vault.model_key import UPLOAD, upload_tag
 from lethe.log.entries import MODEL_EVENT, CommitmentError, EntryError, Leaf
 from lethe.log.proofs import ProofError
@@ -61,7 +61,11 @@ def _received(
 
 
 def received_upload(
-    ledger: Ledger, master: MasterKey, model: Model, contribution: Contribution, digest: str
+    ledger: Ledger,
+    root_secret: RootSecret,
+    model: Model,
+    contribution: Contribution,
+    digest: str,
 ) -> Leaf | None:
     """Return the log's entry of a contribution, None if it is not of this upload and model.
 
@@ -74,17 +78,17 @@ def received_upload(
         leaf = signed_leaf(ledger, contribution.log_index)
     except (EntryError, ProofError):
         return None
-    return leaf if is_of_upload(leaf, master, model, contribution, digest) else None
+    return leaf if is_of_upload(leaf, root_secret, model, contribution, digest) else None
 
 
 def is_of_upload(
-    leaf: Leaf, master: MasterKey, model: Model, contribution: Contribution, digest: str
+    leaf: Leaf, root_secret: RootSecret, model: Model, contribution: Contribution, digest: str
 ) -> bool:
     """Return whether an entry received such an upload for a contribution to a model."""
     if leaf.kind != MODEL_EVENT or leaf.event not in UPLOADED or leaf.ref != model.ref:
         return False
     try:
-        tag = upload_tag(master, model, contribution.id, digest)
+        tag = upload_tag(root_secret, model, contribution.id, digest)
     except SealError:  # the model's key is that of another reference
         return False
     return leaf.digests.get(UPLOAD) == tag

@@ -287,7 +287,7 @@ def _check_records(
             "this round erases all of an owner whose records are added: add them in a later one"
         )
     model = session.get_one(Model, row.model_id)
-    tombstone_key = open_tombstone_key(services.master, model)
+    tombstone_key = open_tombstone_key(services.root_secret, model)
     for chunk in chunks(adds):
         held = select(Record.id).where(
             Record.model_id == model.id, col(Record.record).in_(chunk)

@@ -125,7 +125,7 @@ def preview(services: Services, signed: SignedBy, wanted: NewRequest) -> Preview
         method = choose(model, wanted)
         assert model is not None
         scope = narrow(wanted.scope, key)
-        records = check_scope(session, services.master, model, key, scope)
+        records = check_scope(session, services.root_secret, model, key, scope)
         config = model.config
     warnings = _warnings(services, records, scope.model_dump(exclude_none=True), wanted.scope)
     needed = least_records(config, method)
@@ -173,7 +173,7 @@ def _explain(services: Services, submission: Submission) -> None:
         model = session.exec(select(Model).where(Model.ref == wanted.model)).first()
         choose(model, wanted)
         assert model is not None
-        check_scope(session, services.master, model, key, narrow(wanted.scope, key))
+        check_scope(session, services.root_secret, model, key, narrow(wanted.scope, key))
 
 
 def _accepted(

@@ -248,7 +248,7 @@ class _Batch:
         self._services, self._tx, self._session = services, tx, tx.session
         self._connection = tx.session.connection()
         self._dialect = self._connection.dialect
-        self._tag = services.master.tag
+        self._tag = services.root_secret.tag
         self._submissions = submissions
         self._most_open = services.settings.open_requests_per_key
         self._note(answers)
@@ -348,7 +348,7 @@ class _Batch:
         request_id = str(uuid.uuid4())
         return {
             "id": request_id,
-            "ref": request_ref(self._services.master, request_id),
+            "ref": request_ref(self._services.root_secret, request_id),
             "model_id": model.id,
             "keyid": submission.signed.keyid,
             "state": begins.state,

@@ -21,7 +21,7 @@ from app.vault.artifacts import ArtifactStore
 from app.vault.features import FeatureVault
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from app.witnesses.gather import begin
 from app.witnesses.policy import load_policy
 from lethe.files import keep_private, warn_if_shared
@@ -40,7 +40,7 @@ class Services:
     settings: Settings
     engine: Engine
     ledger: Ledger
-    master: MasterKey
+    root_secret: RootSecret
     journal: ErasureJournal
     artifacts: ArtifactStore
     features: FeatureVault
@@ -85,18 +85,18 @@ def open_services(settings: Settings) -> Services:
 def _open(settings: Settings, engine: Engine) -> Services:
     ledger = _load(settings, engine)  # first: what it misses is what must be done
     warn_if_shared(settings.data_dir)
-    master = MasterKey.load(settings)
-    journal = ErasureJournal(settings.keys_dir / JOURNAL, master)
+    root_secret = RootSecret.load(settings)
+    journal = ErasureJournal(settings.keys_dir / JOURNAL, root_secret)
     require_applied(engine, journal)
     begin(ledger, policy := load_policy(settings, ledger.keys))
     return Services(
         settings=settings,
         engine=engine,
         ledger=ledger,
-        master=master,
+        root_secret=root_secret,
         journal=journal,
-        artifacts=ArtifactStore(settings.data_dir / "artifacts", master, journal),
-        features=FeatureVault(master, journal),
+        artifacts=ArtifactStore(settings.data_dir / "artifacts", root_secret, journal),
+        features=FeatureVault(root_secret, journal),
         dispatcher=Dispatcher(partial(make_celery, settings)),
         committer=GroupCommitter(ledger),
         nonces=NonceBook(ledger),

@@ -19,7 +19,7 @@ from app.ledger.startup import ISSUER_PEM, load_issuer, open_ledger
 from app.problems import NotReadyError
 from app.service.context import Services
 from app.service.issued import public_log
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from app.witnesses.standing import CONTRADICTED, contradictions
 from lethe.errors import LetheError
 from lethe.signing.keys import public_pem
@@ -155,7 +155,7 @@ def _keys(services: Services) -> None:
             "service-key rotate issuer` again where that was interrupted"
         )
     with services.reading() as session:
-        services.artifacts.require_master(session, MasterKey.load(settings))
+        services.artifacts.require_master(session, RootSecret.load(settings))
 
 
 def _space(services: Services) -> None:

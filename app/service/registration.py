@@ -73,7 +73,7 @@ def register(
     silos: dict[str, str] = {}
     if isinstance(wanted, NewNetwork):
         silos = silo_keys.registered(services.settings, services.ledger)
-    tombstone_key = services.master.seal(
+    tombstone_key = services.root_secret.seal(
         secrets.token_bytes(32), aad=f"tombstone|{wanted.ref}".encode()
     )
 
@@ -100,7 +100,7 @@ def register(
             raise ConflictError("a model of this reference exists: choose another")
         tx.session.add(model)
         tx.session.flush()
-        noise = noise_commitment(services.master, model)
+        noise = noise_commitment(services.root_secret, model)
         new = None if upload is None else contributions.named(services, model, upload)
         sent_rows = {} if new is None else {UPLOAD: new.tag}
         digests = {"config": digest, **policy, **noise, **silos, **sent_rows}

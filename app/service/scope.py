@@ -15,7 +15,7 @@ from app.problems import (
     UnknownRecordError,
 )
 from app.schemas.requests import Level, Scope
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from app.vault.model_key import ADD_BACK, open_tombstone_key, record_tag
 from lethe.log.entries import parse_leaf
 from lethe.signing.errors import KeyNotEntitledError
@@ -138,7 +138,7 @@ def check_size(named: Sequence[str], limit: int) -> None:
 
 def check_scope(
     session: Session,
-    master: MasterKey,
+    root_secret: RootSecret,
     model: Model,
     key: RequesterKey,
     scope: Scope,
@@ -150,7 +150,7 @@ def check_scope(
 
     Args:
         session: A snapshot.
-        master: Opens the model's tombstone key.
+        root_secret: Opens the model's tombstone key.
         model: The model that holds the records.
         key: The signer; a key bound to a client or subject reaches only its own records.
         scope: As `narrow` returned it.
@@ -174,7 +174,7 @@ def check_scope(
         rows, claimed, by = session.exec(query).one()
         found, held, claimant = found + rows, held + claimed, claimant or by
     if found < max(len(named), 1):
-        _explain_missing(session, master, model, key, scope)
+        _explain_missing(session, root_secret, model, key, scope)
     if claimant is not None and (named or held == found):
         _refuse_claimed(session, key, claimant)
     return found - held
@@ -335,7 +335,7 @@ def _named(
 
 
 def _explain_missing(
-    session: Session, master: MasterKey, model: Model, key: RequesterKey, scope: Scope
+    session: Session, root_secret: RootSecret, model: Model, key: RequesterKey, scope: Scope
 ) -> None:
     """Say why a scope means less than it names, as far as the key may know it."""
     pending = session.exec(
@@ -345,7 +345,7 @@ def _explain_missing(
     ).all()
     # After "already erased" nobody asks again, and the record may be on its way back.
     if not any(is_add_back(session, row) for row in pending):
-        erased, request_id = _erased_by(session, master, model, key, scope)
+        erased, request_id = _erased_by(session, root_secret, model, key, scope)
         if request_id is not None:
             _refuse_claimed(session, key, request_id)
         if erased:
@@ -368,7 +368,7 @@ def _explain_missing(
 
 
 def _erased_by(
-    session: Session, master: MasterKey, model: Model, key: RequesterKey, scope: Scope
+    session: Session, root_secret: RootSecret, model: Model, key: RequesterKey, scope: Scope
 ) -> tuple[bool, str | None]:
     """Return whether some of what is missing was erased and is the key's, and by which request.
 
@@ -388,7 +388,7 @@ def _erased_by(
     if is_bound(key):
         own = select(Subject.id).where(*_named(model.id, key.client, key.subject))
         conditions.append(col(Tombstone.subject_id).in_(own))
-    tombstone_key = open_tombstone_key(master, model)
+    tombstone_key = open_tombstone_key(root_secret, model)
     missing = _missing(session, model, key, scope.records)
     tags = [record_tag(tombstone_key, record) for record in missing]
     erased = False

@@ -26,7 +26,7 @@ from sqlmodel import Session, col, select
 
 from app.vault.errors import NotStoredError, SealError, ShreddedError
 from app.vault.journal import ErasureJournal
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from app.vault.opened import ArtifactFile, OpenedArtifact
 from app.vault.seal import SealStream, context, new_key, open_sealed, seal
 from lethe.files import PARTIAL, open_durably, sync_directory, write_all_durably
@@ -79,16 +79,16 @@ class StagedArtifact:
 
 
 class ArtifactStore:
-    """Artifacts in `directory`, their keys wrapped by `master`.
+    """Artifacts in `directory`, their keys wrapped by `root_secret`.
 
     `journal` notes each key that is destroyed.
     """
 
     def __init__(
-        self, directory: Path, master: MasterKey, journal: ErasureJournal | None = None
+        self, directory: Path, root_secret: RootSecret, journal: ErasureJournal | None = None
     ) -> None:
         self._directory = directory
-        self._master = master
+        self._root_secret = root_secret
         self._journal = journal
         # Where the looks at all files go on: who starts again looks from the beginning.
         self._turn = threading.Lock()
@@ -109,7 +109,7 @@ class ArtifactStore:
             artifact_id, key = str(uuid.uuid4()), new_key()
             digest = hashlib.sha256(data).hexdigest()
             files[artifact_id] = seal(key, data, _content(artifact_id, kind))
-            wrapped = self._master.seal(key, _key_of(artifact_id, digest))
+            wrapped = self._root_secret.seal(key, _key_of(artifact_id, digest))
             artifacts.append(
                 Artifact(
                     id=artifact_id,
@@ -140,7 +140,7 @@ class ArtifactStore:
 
     def put_staged(self, session: Session, staged: StagedArtifact) -> Artifact:
         """Write the row of a staged artifact, with the caller's transaction."""
-        wrapped = self._master.seal(staged.key, _key_of(staged.id, staged.digest))
+        wrapped = self._root_secret.seal(staged.key, _key_of(staged.id, staged.digest))
         artifact = Artifact(
             id=staged.id,
             kind=staged.kind,
@@ -295,8 +295,8 @@ class ArtifactStore:
             self._lost = _sort(engine, absent)[0]
             return len(self._lost)
 
-    def require_master(self, session: Session, master: MasterKey) -> None:
-        """Return if `master` opens what is stored, as far as one artifact can tell.
+    def require_master(self, session: Session, root_secret: RootSecret) -> None:
+        """Return if `root_secret` opens what is stored, as far as one artifact can tell.
 
         Raises:
             SealError: It is another master key than the one that sealed it.
@@ -304,14 +304,14 @@ class ArtifactStore:
         query = select(Artifact).where(col(Artifact.wrapped_key).is_not(None))
         newest = session.exec(query.order_by(col(Artifact.created_at).desc()).limit(1)).first()
         if newest is not None and newest.wrapped_key is not None:
-            master.open(newest.wrapped_key, _key_of(newest.id, newest.digest))
+            root_secret.open(newest.wrapped_key, _key_of(newest.id, newest.digest))
 
     def _unwrapped(self, session: Session, artifact_id: str) -> tuple[Artifact, bytes]:
         artifact = _find(session, artifact_id)
         if artifact.wrapped_key is None:
             raise ShreddedError("this artifact was erased; its digest is all that remains")
         place = _key_of(artifact.id, artifact.digest)
-        return artifact, self._master.open(artifact.wrapped_key, place)
+        return artifact, self._root_secret.open(artifact.wrapped_key, place)
 
     def _path(self, artifact_id: str) -> Path:
         if not is_file_name(artifact_id):

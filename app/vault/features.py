@@ -11,7 +11,7 @@ from sqlmodel import Session, col
 
 from app.vault.errors import NotStoredError, ShreddedError
 from app.vault.journal import ErasureJournal
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from app.vault.seal import context, new_key, open_sealed, seal
 from models import FeatureBlock, Subject
 from models.database.session import read_by_id
@@ -21,13 +21,13 @@ FETCH = 100  # blocks in memory at once when a whole model is read
 
 
 class FeatureVault:
-    """Feature blocks in the database, their keys wrapped by `master`. Payloads are opaque.
+    """Feature blocks in the database, their keys wrapped by `root_secret`. Payloads are opaque.
 
     `journal` notes each key that is destroyed.
     """
 
-    def __init__(self, master: MasterKey, journal: ErasureJournal | None = None) -> None:
-        self._master = master
+    def __init__(self, root_secret: RootSecret, journal: ErasureJournal | None = None) -> None:
+        self._root_secret = root_secret
         self._journal = journal
 
     def store(self, session: Session, subject: Subject, payload: bytes, rows: int) -> None:
@@ -51,7 +51,7 @@ class FeatureVault:
         block.ciphertext = seal(
             key, payload, _content(subject.model_id, subject.id, generation)
         )
-        subject.wrapped_key = self._master.seal(key, _key_of(subject.id, generation))
+        subject.wrapped_key = self._root_secret.seal(key, _key_of(subject.id, generation))
         subject.key_generation = generation
         subject.shredded_at = None
         session.add(subject)
@@ -93,7 +93,7 @@ class FeatureVault:
         if subject is None or block is None or subject.wrapped_key is None:
             raise NotStoredError("no features are stored for this subject")
         generation = block.key_generation
-        key = self._master.open(subject.wrapped_key, _key_of(subject_id, generation))
+        key = self._root_secret.open(subject.wrapped_key, _key_of(subject_id, generation))
         return open_sealed(
             key, block.ciphertext, _content(block.model_id, subject_id, generation)
         )
@@ -128,7 +128,7 @@ class FeatureVault:
         )
         with session.connection().execute(query) as found:
             for subject_id, generation, ciphertext, wrapped in found:
-                key = self._master.open(wrapped or b"", _key_of(subject_id, generation))
+                key = self._root_secret.open(wrapped or b"", _key_of(subject_id, generation))
                 place = _content(model_id, subject_id, generation)
                 yield subject_id, open_sealed(key, ciphertext, place)
 

@@ -28,7 +28,7 @@ from sqlalchemy.orm import SessionTransaction
 from sqlmodel import Session, col
 
 from app.steps import reached
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from lethe import canonical
 from lethe.errors import LetheError
 from lethe.files import write_durably
@@ -115,11 +115,11 @@ class _Noted:
 
 
 class ErasureJournal:
-    """The journal in the file `path`; `master` keys the tags of destroyed keys."""
+    """The journal in the file `path`; `root_secret` keys the tags of destroyed keys."""
 
-    def __init__(self, path: Path, master: MasterKey) -> None:
+    def __init__(self, path: Path, root_secret: RootSecret) -> None:
         self.path = path
-        self._key = master.derive("erasure journal")
+        self._key = root_secret.derive("erasure journal")
 
     @staticmethod
     def create(path: Path) -> None:

@@ -18,8 +18,8 @@ FILE = "master.key"
 NEXT_FILE = "master.next.key"  # of a rotation
 
 
-class MasterKey:
-    """What a process does with the master key once that has opened the root secret.
+class RootSecret:
+    """The root secret, opened by the master key: it seals and tags, and derives other keys.
 
     root: the secret's 32 bytes. Never printed, logged or compared.
     """
@@ -31,7 +31,7 @@ class MasterKey:
         self._names = AESSIV(self.derive("names/mac") + self.derive("names/cipher"))
 
     @classmethod
-    def load(cls, settings: Settings) -> "MasterKey":
+    def load(cls, settings: Settings) -> "RootSecret":
         """Open the root secret with the key that `settings` names.
 
         Raises:
@@ -63,7 +63,7 @@ class MasterKey:
         """Open what `seal` made.
 
         Raises:
-            SealError: Altered, of another place, or sealed under another master key.
+            SealError: Altered, of another place, or sealed under another root secret.
         """
         return open_sealed(self._key, blob, aad)
 
@@ -75,13 +75,13 @@ class MasterKey:
         """Open what `seal_name` made.
 
         Raises:
-            SealError: Altered, of another place, or sealed under another master key.
+            SealError: Altered, of another place, or sealed under another root secret.
         """
         try:
             return self._names.decrypt(blob, [aad])
         except InvalidTag:
             raise SealError(
-                "a sealed name was altered, moved, or sealed under another master key: restore "
+                "a sealed name was altered, moved, or sealed under another root secret: restore "
                 "the data directory and the database from the same backup"
             ) from None
 

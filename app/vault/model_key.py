@@ -11,7 +11,7 @@ import hmac
 from collections.abc import Collection
 from typing import Any
 
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from models import Model
 
 CERTIFIED_NEWTON, NOISY_FINETUNING = "certified-newton", "noisy-finetuning"
@@ -31,9 +31,9 @@ def record_tag(tombstone_key: bytes, record: str) -> bytes:
     return hmac.new(tombstone_key, record.encode(), hashlib.sha256).digest()
 
 
-def open_tombstone_key(master: MasterKey, model: Model) -> bytes:
+def open_tombstone_key(root_secret: RootSecret, model: Model) -> bytes:
     """Unseal the key that tags a model's erased records."""
-    return master.open(model.tombstone_key, aad=f"tombstone|{model.ref}".encode())
+    return root_secret.open(model.tombstone_key, aad=f"tombstone|{model.ref}".encode())
 
 
 def tags_digest(tags: Collection[bytes]) -> str:
@@ -41,13 +41,13 @@ def tags_digest(tags: Collection[bytes]) -> str:
     return hashlib.sha256(b"".join(sorted(tags))).hexdigest()
 
 
-def upload_tag(master: MasterKey, model: Model, contribution: str, digest: str) -> str:
+def upload_tag(root_secret: RootSecret, model: Model, contribution: str, digest: str) -> str:
     """Return by what the log has an upload: hex HMAC-SHA256 under a key of the model's.
 
     contribution: its id. digest: hex SHA-256 of the upload, which without a key would confirm
     anybody's guess of the rows.
     """
-    key = hmac.digest(open_tombstone_key(master, model), _UPLOADS, "sha256")
+    key = hmac.digest(open_tombstone_key(root_secret, model), _UPLOADS, "sha256")
     return hmac.digest(key, f"{contribution}|{digest}".encode(), "sha256").hex()
 
 
@@ -57,18 +57,20 @@ def has_noise(config: dict[str, Any]) -> bool:
     return NOISY_FINETUNING in settings or bool(settings.get(CERTIFIED_NEWTON, {}).get("sigma"))
 
 
-def noise_key(master: MasterKey, model: Model) -> bytes:
+def noise_key(root_secret: RootSecret, model: Model) -> bytes:
     """Return a model's noise key: 32 secret bytes."""
-    return hmac.new(open_tombstone_key(master, model), _NOISE, hashlib.sha256).digest()
+    return hmac.new(open_tombstone_key(root_secret, model), _NOISE, hashlib.sha256).digest()
 
 
-def noise_commitment(master: MasterKey, model: Model) -> dict[str, str]:
+def noise_commitment(root_secret: RootSecret, model: Model) -> dict[str, str]:
     """Return the digest for the log by its name; empty for a model without noise."""
     if not has_noise(model.config):
         return {}
-    return {NOISE_DIGEST: hashlib.sha256(_COMMITMENT + noise_key(master, model)).hexdigest()}
+    return {
+        NOISE_DIGEST: hashlib.sha256(_COMMITMENT + noise_key(root_secret, model)).hexdigest()
+    }
 
 
-def audit_mac_key(master: MasterKey, model: Model) -> bytes:
+def audit_mac_key(root_secret: RootSecret, model: Model) -> bytes:
     """Return the key of a model's audits: 32 secret bytes."""
-    return hmac.new(open_tombstone_key(master, model), _AUDITS, hashlib.sha256).digest()
+    return hmac.new(open_tombstone_key(root_secret, model), _AUDITS, hashlib.sha256).digest()

@@ -8,10 +8,10 @@ gives no id the reference of another request.
 import hmac
 from uuid import UUID
 
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 
 
-def request_ref(master: MasterKey, request_id: str) -> str:
+def request_ref(root_secret: RootSecret, request_id: str) -> str:
     """Return the reference of the request of an id; without the keys it tells nothing of it."""
-    digest = hmac.digest(master.derive("request/ref"), request_id.encode(), "sha256")
+    digest = hmac.digest(root_secret.derive("request/ref"), request_id.encode(), "sha256")
     return str(UUID(bytes=digest[:16], version=4))

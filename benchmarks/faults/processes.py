@@ -17,7 +17,7 @@ from itertools import product
 from pathlib import Path
 
 from app.ledger.startup import open_ledger
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from benchmarks.faults.case import Case, Outcome
 from benchmarks.faults.judgement import Acknowledged, judge
 from benchmarks.faults.layer import MODES, Fault
@@ -83,7 +83,7 @@ def run_case(fit: Processes, which: str, case: Case, place: Path) -> Outcome:
         if case.beside:
             twin.kill()
         engine = make_engine(made.settings.resolved_database_url)
-        seal_columns(engine, MasterKey.load(made.settings))
+        seal_columns(engine, RootSecret.load(made.settings))
         ledger = open_ledger(made.settings, engine)
         found = judge(made.settings, ledger, WORKLOADS["erase"], acknowledged)
         engine.dispose()

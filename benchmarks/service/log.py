@@ -26,7 +26,7 @@ from app.ledger.storage import NodeTable
 from app.ledger.transaction import Transaction
 from app.settings import Settings
 from app.vault.artifacts import ArtifactStore
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from benchmarks.service.installation import Installation
 from lethe.log.checkpoint import Checkpoint
 from lethe.log.entries import ERASURE_EVENT, event_leaf
@@ -242,4 +242,4 @@ def _stored(folder: Path, count: int) -> tuple[Engine, ArtifactStore, list[str]]
     with engine.begin() as connection:
         rows = [{**row, "id": one, "created_at": utcnow()} for one in ids]
         connection.execute(insert(Artifact), rows)
-    return engine, ArtifactStore(files, MasterKey(bytes(32))), ids
+    return engine, ArtifactStore(files, RootSecret(bytes(32))), ids

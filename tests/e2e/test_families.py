@@ -119,7 +119,7 @@ class Finished:
             model = session.exec(select(Model).where(Model.ref == "shards")).one()
             sealed = bytes(model.tombstone_key)
         services.engine.dispose()
-        secret = services.master.open(sealed, aad=b"tombstone|shards")
+        secret = services.root_secret.open(sealed, aad=b"tombstone|shards")
         return hmac.digest(secret, b"\xfflethe shard key 1", "sha256")
 
     def download(self, ref: str, form: str) -> Path:

@@ -7,7 +7,7 @@ from sqlalchemy.exc import StatementError
 from sqlmodel import Session, select
 
 from app.vault.errors import SealError
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from app.vault.seal import new_key
 from models import RequesterKey
 from models.database.sealed import UnsealedError, seal_columns
@@ -48,7 +48,7 @@ def test_a_value_of_another_column_or_key_does_not_open(engine: Engine) -> None:
         with pytest.raises(SealError):
             session.exec(select(RequesterKey)).one()
         session.rollback()
-        seal_columns(engine, MasterKey(new_key()))
+        seal_columns(engine, RootSecret(new_key()))
         with pytest.raises(SealError):
             session.exec(select(RequesterKey.subject)).one()
 
@@ -63,20 +63,20 @@ def test_without_the_key_a_sealed_column_is_of_no_use(database_url: str) -> None
 
 
 def test_a_tag_is_of_one_purpose_and_one_key() -> None:
-    master = MasterKey(new_key())
-    assert master.tag("client", "x") == master.tag("client", "x")
-    assert master.tag("client", "x") != master.tag("subject", "x")
-    assert master.tag("client", "x") != MasterKey(new_key()).tag("client", "x")
-    assert len(master.tag("client", "x")) == 64
+    root_secret = RootSecret(new_key())
+    assert root_secret.tag("client", "x") == root_secret.tag("client", "x")
+    assert root_secret.tag("client", "x") != root_secret.tag("subject", "x")
+    assert root_secret.tag("client", "x") != RootSecret(new_key()).tag("client", "x")
+    assert len(root_secret.tag("client", "x")) == 64
 
 
 def test_equal_names_are_equal_bytes_of_one_column_only() -> None:
-    master = MasterKey(new_key())
-    once = master.seal_name(b"r1", b"records.record")
-    assert once == master.seal_name(b"r1", b"records.record")
-    assert once != master.seal_name(b"r2", b"records.record")
-    assert once != master.seal_name(b"r1", b"elsewhere")
-    assert master.open_name(once, b"records.record") == b"r1"
+    root_secret = RootSecret(new_key())
+    once = root_secret.seal_name(b"r1", b"records.record")
+    assert once == root_secret.seal_name(b"r1", b"records.record")
+    assert once != root_secret.seal_name(b"r2", b"records.record")
+    assert once != root_secret.seal_name(b"r1", b"elsewhere")
+    assert root_secret.open_name(once, b"records.record") == b"r1"
     for blob, place in ((once, b"elsewhere"), (b"\0" + once[1:], b"records.record")):
         with pytest.raises(SealError):
-            master.open_name(blob, place)
+            root_secret.open_name(blob, place)

@@ -66,7 +66,7 @@ def _learn(job: JobContext, sent: ReceivedUpload) -> None:
     with services.reading() as session:
         before = versions.current(session, model)
         base = model.current_version
-        tombstone_key = open_tombstone_key(services.master, model)
+        tombstone_key = open_tombstone_key(services.root_secret, model)
     kind = family.of(model)
     upload = kind.read(model, file)
     with services.reading() as session:

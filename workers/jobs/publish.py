@@ -268,7 +268,7 @@ def _bury(
 ) -> None:
     """Take the records out of the training set; their tombstones say by whose request."""
     session, lease = tx.session, job.lease
-    key = open_tombstone_key(job.services.master, model)
+    key = open_tombstone_key(job.services.root_secret, model)
     owners = {record: member.request_id for member in members for record in member.salts}
     owners |= {record: str(lease.request_id) for record in dropped}
     write_tombstones(session, lease.model_id, key, owners)

@@ -82,5 +82,5 @@ def _computed(services: Services, taken: LeasedPair) -> dict[str, object]:
         "environment": dict(method.environment),
     }
     common = about(model, taken.audit_id, audit.config, method.version, code)
-    key = audit_mac_key(services.master, model)
+    key = audit_mac_key(services.root_secret, model)
     return {**recorded, "mac": pair_mac(key, common, taken.pair, recorded)}

@@ -37,7 +37,7 @@ def contradiction(
         return UNREGISTERED
     if [pair.pair for pair in pairs] != list(range(int(audit.config["pairs"]))):
         return OTHERS
-    key = audit_mac_key(services.master, model)
+    key = audit_mac_key(services.root_secret, model)
     common = about(model, audit.id, audit.config, audit.method_version, audit.code_digest)
     for pair in pairs:
         recorded = {name: getattr(pair, name) for name in RECORDED}

@@ -7,7 +7,7 @@ from sqlmodel import Session, col, select
 
 from app.reconcile.findings import FsckReport
 from app.reconcile.received import is_of_upload
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from lethe.log.entries import EntryError, parse_leaf
 from models import Artifact, Contribution, LogEntry, Model
 
@@ -15,7 +15,7 @@ FETCH = 500  # rows in memory at once
 OTHER = "a contribution that waits has another upload or model than the log received"
 
 
-def check_contributions(session: Session, master: MasterKey, report: FsckReport) -> None:
+def check_contributions(session: Session, root_secret: RootSecret, report: FsckReport) -> None:
     """Compare each contribution that is not learned yet with its entry.
 
     What was learned is in the log by its rows; of an artifact's row the file is read elsewhere.
@@ -30,7 +30,7 @@ def check_contributions(session: Session, master: MasterKey, report: FsckReport)
         .execution_options(yield_per=FETCH)
     )
     for contribution, model, digest, leaf in session.exec(query):
-        if not _is_received(contribution, model, digest, leaf, master):
+        if not _is_received(contribution, model, digest, leaf, root_secret):
             report.add("contribution", OTHER, contribution.log_index)
 
 
@@ -39,11 +39,11 @@ def _is_received(
     model: Model,
     digest: str,
     leaf: bytes | None,
-    master: MasterKey,
+    root_secret: RootSecret,
 ) -> bool:
     if leaf is None:
         return False
     try:
-        return is_of_upload(parse_leaf(leaf), master, model, contribution, digest)
+        return is_of_upload(parse_leaf(leaf), root_secret, model, contribution, digest)
     except EntryError:  # `check_tree` names it
         return False

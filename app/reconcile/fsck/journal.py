@@ -19,7 +19,7 @@ from app.reconcile.journal import (
     without_tombstone,
 )
 from app.vault.journal import Erased, ErasureJournal, JournalError
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from app.vault.model_key import ADD_BACK, tags_digest
 from lethe.log.entries import MODEL_EVENT
 from models import LogEntry
@@ -35,7 +35,7 @@ AGAIN = "restore its newest copy"
 
 
 def fsck_journal(
-    engine: Engine, master: MasterKey, journal: ErasureJournal, report: FsckReport
+    engine: Engine, root_secret: RootSecret, journal: ErasureJournal, report: FsckReport
 ) -> None:
     """Add where journal, tombstones and the log's contributions differ to a report of `fsck`.
 
@@ -61,7 +61,7 @@ def fsck_journal(
                 "erased have no tombstone: run `lethe restore --journal-only`",
             )
         for model, tags in of_models(session, counted):
-            if stored := sum(1 for _ in stored_erased(session, master, model, tags)):
+            if stored := sum(1 for _ in stored_erased(session, root_secret, model, tags)):
                 report.add(
                     CHECK,
                     f"{stored} records of model {model.ref} are stored that the erasure "

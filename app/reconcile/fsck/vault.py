@@ -15,7 +15,7 @@ from app.reconcile.fsck.state import Verified
 from app.reconcile.people import check_people
 from app.reconcile.retention import ended_refs
 from app.vault.artifacts import GRACE, ArtifactStore, is_file_name
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from app.vault.model_key import open_tombstone_key, record_tag
 from lethe.certificates.evidence import parse_evidence
 from lethe.errors import LetheError
@@ -40,7 +40,7 @@ STORED = "an erased record is stored again"
 def fsck_vault(
     engine: Engine,
     artifacts: ArtifactStore,
-    master: MasterKey,
+    root_secret: RootSecret,
     report: FsckReport,
     held: Verified | None = None,
 ) -> None:
@@ -57,11 +57,11 @@ def fsck_vault(
             _check_files(engine, session, artifacts, report, held)
         with sealed_rows(report, "erased records"):
             first = 0 if held is None else held.size
-            _check_erased(session, artifacts, master, report, first)
+            _check_erased(session, artifacts, root_secret, report, first)
         with sealed_rows(report, "contributions"):
-            check_contributions(session, master, report)
+            check_contributions(session, root_secret, report)
         with sealed_rows(report, "identities"):
-            check_people(session, master, report)
+            check_people(session, root_secret, report)
 
 
 def _check_files(
@@ -93,7 +93,7 @@ def _check_files(
 def _check_erased(
     session: Session,
     artifacts: ArtifactStore,
-    master: MasterKey,
+    root_secret: RootSecret,
     report: FsckReport,
     first: int,
 ) -> None:
@@ -117,7 +117,7 @@ def _check_erased(
             if model.ref in gone:  # with its tombstones and their key
                 continue
             if model_id not in keys:
-                keys[model_id] = open_tombstone_key(master, model)
+                keys[model_id] = open_tombstone_key(root_secret, model)
             evidence = parse_evidence(artifacts.get(session, evidence_id))
         except LetheError:
             report.add("file", "the evidence of a certificate cannot be opened", index)

@@ -157,14 +157,16 @@ def _open_part(
         )
     model = session.get_one(Model, seen.model.id)
     # The rows that were believed, and no others: their model's identities were those logged.
-    if people.looked_up(session, services.master, model, person).rows != seen.rows:
+    if people.looked_up(session, services.root_secret, model, person).rows != seen.rows:
         raise changed()
     kind, records, request_id = NOTHING, 0, None
     if seen.learned:
         kind, records = ERASING, len(seen.learned)
         request_id = claimant(services, session, model, seen.learned)
         if request_id is None:
-            request_id = submit(tx, case, wanted, model, seen, jobs, issued_by, services.master)
+            request_id = submit(
+                tx, case, wanted, model, seen, jobs, issued_by, services.root_secret
+            )
     elif seen.erased:
         kind, records = BEFORE, seen.erased
         request_id = seen.erased_by[-1] if seen.erased_by else None

@@ -34,7 +34,7 @@ from app.reconcile.people import (
 from app.service.context import Services
 from app.service.models import registry
 from app.service.scope import named_places
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from app.vault.people import MODULUS, PeopleKey, StoredRow, Sums
 from lethe.identity import Identity
 from models import (
@@ -79,7 +79,7 @@ def add(
     rest = iter(found)
     if not (block := list(islice(rest, BLOCK))):
         return 0
-    key, session = people_key(services.master, model), tx.session
+    key, session = people_key(services.root_secret, model), tx.session
     session.flush()
     dialect = session.connection().dialect
     following = (session.exec(select(func.max(Person.id))).one() or 0) + 1
@@ -139,7 +139,7 @@ def bury(
     rows that were stored, with the request if one removes them. Those that were not stored are
     left alone: a client may send any id for them, and must not get an answer about it.
     """
-    key = people_key(services.master, model)
+    key = people_key(services.root_secret, model)
     change = _Change(services.ledger, tx.session, model, key)
     _bury(tx.session, model, change, LEARNED, requests)
     _bury(tx.session, model, change, HELD_OUT, held_out)
@@ -182,7 +182,7 @@ def require_sums(services: Services, tx: Transaction, model: Model) -> None:
     Raises:
         PeopleChangedError: The parts of the sum are missing, and the rows are not those logged.
     """
-    key = people_key(services.master, model)
+    key = people_key(services.root_secret, model)
     logged = logged_total(services.ledger, model, key)
     total, sums = present_total(tx.session, model, logged)
     if sums is None:
@@ -255,7 +255,7 @@ def find(services: Services, model: Model, person: Identity) -> Found:
     Raises:
         PeopleChangedError: They are not: whoever wrote them is not believed.
     """
-    key = people_key(services.master, model)
+    key = people_key(services.root_secret, model)
     tags = key.tags(person.kind, person.digests)
     for tried in range(1, TRIES + 1):
         try:
@@ -264,18 +264,20 @@ def find(services: Services, model: Model, person: Identity) -> Found:
                 total, sums = present_total(session, model, logged)
                 rows = None if sums is None else read_part(session, model, key, sums, tags)
                 whole = None if rows is not None else read_all(session, model, key, total)
-                found = looked_up(session, services.master, model, person, rows)
+                found = looked_up(session, services.root_secret, model, person, rows)
         except PeopleChangedError:
             if tried == TRIES:
                 raise
             continue
         if whole is not None or total != logged:
-            keep_sums(services.ledger, services.master, model.ref, whole)
+            keep_sums(services.ledger, services.root_secret, model.ref, whole)
         return found
     raise AssertionError
 
 
-def keep_sums(ledger: Ledger, master: MasterKey, ref: str, sums: Sums | None = None) -> None:
+def keep_sums(
+    ledger: Ledger, root_secret: RootSecret, ref: str, sums: Sums | None = None
+) -> None:
     """Store the sums of a model's rows, unless these changed since, and log them if it is due.
 
     sums: None for those that a restore stored (`app.reconcile.people.hand_over`).
@@ -283,7 +285,7 @@ def keep_sums(ledger: Ledger, master: MasterKey, ref: str, sums: Sums | None = N
 
     def effect(tx: Transaction) -> None:
         model = tx.session.exec(select(Model).where(Model.ref == ref)).one()
-        key = people_key(master, model)
+        key = people_key(root_secret, model)
         logged = logged_total(ledger, model, key)
         total, stored = present_total(tx.session, model, logged)
         kept = stored if sums is None else sums
@@ -299,13 +301,13 @@ def keep_sums(ledger: Ledger, master: MasterKey, ref: str, sums: Sums | None = N
 
 def looked_up(
     session: Session,
-    master: MasterKey,
+    root_secret: RootSecret,
     model: Model,
     person: Identity,
     among: Iterable[StoredRow] | None = None,
 ) -> Found:
     """Return what the table, or `among` its rows, has of a person, believed or not (`find`)."""
-    key = people_key(master, model)
+    key = people_key(root_secret, model)
     tags = key.tags(person.kind, person.digests)
     stored = stored_rows(session, model.id, or_(*tag_conditions(tags)))
     rows = frozenset(
@@ -371,7 +373,7 @@ def import_identities(
     with services.reading() as session:
         model = registry.find(session, ref)
         model_id = model.id
-        key = people_key(services.master, model)
+        key = people_key(services.root_secret, model)
         total, sums = present_total(session, model, logged_total(services.ledger, model, key))
         if sums is None:
             read_all(session, model, key, total)

@@ -26,7 +26,7 @@ from app.service.desk.parts import UNLIKE
 from app.service.desk.people import Found
 from app.service.review import start
 from app.service.scope import claim, covers
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from app.vault.request_ref import request_ref
 from lethe import canonical
 from lethe.log.entries import CommitmentError, EntryError
@@ -114,7 +114,7 @@ def submit(
     found: Found,
     jobs: dict[str, str],
     issued_by: str | None,
-    master: MasterKey,
+    root_secret: RootSecret,
 ) -> str:
     """Submit a request for the records of a person, as `app.service.admission` does.
 
@@ -128,7 +128,7 @@ def submit(
     request_id = str(uuid.uuid4())
     request = ErasureRequest(
         id=request_id,
-        ref=request_ref(master, request_id),
+        ref=request_ref(root_secret, request_id),
         model_id=model.id,
         keyid=None,
         state=begins.state,

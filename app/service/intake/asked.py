@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, cast
 
 from app.schemas.requests import Regulation
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from lethe.certificates.intake_receipt import (
     STATEMENT_TYPE,
     IntakeStatement,
@@ -49,20 +49,20 @@ def asked_of(document: dict[str, Any]) -> Asked:
     )
 
 
-def salt_of(master: MasterKey, ref: str) -> bytes:
+def salt_of(root_secret: RootSecret, ref: str) -> bytes:
     """Return the salt under which a statement names its person; the receipt has it."""
-    return hmac.digest(master.derive("intake/salt"), ref.encode(), "sha256")
+    return hmac.digest(root_secret.derive("intake/salt"), ref.encode(), "sha256")
 
 
 def statement_of(
-    master: MasterKey, ref: str, asked: Asked, expires: datetime, service: str
+    root_secret: RootSecret, ref: str, asked: Asked, expires: datetime, service: str
 ) -> IntakeStatement:
     """Return what the browser's key signs. service: the address of the page's site."""
     return IntakeStatement(
         STATEMENT_TYPE,
         "erasure",
         service,
-        person_digest(salt_of(master, ref), asked.kind, asked.value),
+        person_digest(salt_of(root_secret, ref), asked.kind, asked.value),
         asked.regulation,
         (expires - LIFE).replace(microsecond=0),
         ref,

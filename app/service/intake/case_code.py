@@ -7,7 +7,7 @@ import hmac
 import uuid
 
 from app.service.intake.errors import IntakeCaseError
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32: no I, L, O and U
 MAC_BYTES = 9  # 72 bits, guessed in calls to the service alone
@@ -15,13 +15,13 @@ LENGTH = (16 + MAC_BYTES) * 8 // 5
 GROUP = 5
 
 
-def case_code(master: MasterKey, ref: str) -> str:
+def case_code(root_secret: RootSecret, ref: str) -> str:
     """Return the code of a case: 40 letters and digits in groups of five."""
     data = uuid.UUID(ref).bytes
-    return grouped(spell(data + _mac(master, data)))
+    return grouped(spell(data + _mac(root_secret, data)))
 
 
-def read_case_code(master: MasterKey, code: str) -> str:
+def read_case_code(root_secret: RootSecret, code: str) -> str:
     """Return the reference of the case.
 
     Raises:
@@ -35,7 +35,7 @@ def read_case_code(master: MasterKey, code: str) -> str:
     for letter in letters:
         number = number * 32 + ALPHABET.index(letter)
     data = number.to_bytes(16 + MAC_BYTES)
-    if not hmac.compare_digest(data[16:], _mac(master, data[:16])):
+    if not hmac.compare_digest(data[16:], _mac(root_secret, data[:16])):
         raise refused
     return str(uuid.UUID(bytes=data[:16]))
 
@@ -60,5 +60,5 @@ def grouped(letters: str) -> str:
     return "-".join(letters[at : at + GROUP] for at in range(0, len(letters), GROUP))
 
 
-def _mac(master: MasterKey, data: bytes) -> bytes:
-    return hmac.digest(master.derive("intake/case"), data, "sha256")[:MAC_BYTES]
+def _mac(root_secret: RootSecret, data: bytes) -> bytes:
+    return hmac.digest(root_secret.derive("intake/case"), data, "sha256")[:MAC_BYTES]

@@ -15,7 +15,7 @@ from app.service.context import Services
 from app.service.intake import codes
 from app.service.intake.asked import BY_MAIL, LIFE, Asked, asked_of
 from app.service.intake.errors import IntakeCodeError, IntakeExpiredError
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from lethe import canonical
 from models import IntakeChallenge
 
@@ -57,7 +57,7 @@ def ask(services: Services, ref: str, session: str, asked: Asked) -> str | None:
         row = IntakeChallenge(
             ref=ref, asked=asked.as_json(), mac="", tries=0, expires_at=tx.now + LIFE
         )
-        row.mac = _mac(services.master, row, session, code, asked)
+        row.mac = _mac(services.root_secret, row, session, code, asked)
         tx.session.add(row)
         tx.session.flush()
         return True
@@ -109,14 +109,14 @@ def answer(services: Services, ref: str, session: str, code: str) -> Answered:
             return None
         if row.case_ref is not None:  # sent again: the first answer may have been lost
             given = "".join(code.split())
-            mac = _mac(services.master, row, session, given, None)
+            mac = _mac(services.root_secret, row, session, given, None)
             again = Answered(ref, session, given, row.expires_at, row.mac, None, row.case_ref)
             return again if hmac.compare_digest(mac.encode(), row.mac.encode()) else None
         if row.tries >= MOST_TRIES or row.asked is None:
             return None
         row.tries += 1
         tx.session.flush()
-        found = _match(services.master, tx, row, session, code)
+        found = _match(services.root_secret, tx, row, session, code)
         return MOST_TRIES - row.tries if found is None else found
 
     found = services.ledger.transact(effect, checkpoint=False)
@@ -128,19 +128,19 @@ def answer(services: Services, ref: str, session: str, code: str) -> Answered:
 
 
 def _match(
-    master: MasterKey, tx: Transaction, row: IntakeChallenge, session: str, code: str
+    root_secret: RootSecret, tx: Transaction, row: IntakeChallenge, session: str, code: str
 ) -> Answered | None:
     assert row.asked is not None
     asked = asked_of(row.asked)
     given = "".join(code.split())
     known = given if asked.proven == BY_MAIL else ""
-    mac = _mac(master, row, session, known, asked)
+    mac = _mac(root_secret, row, session, known, asked)
     if not hmac.compare_digest(mac.encode(), row.mac.encode()):
         return None
     checked = tag = issuer = None
     if asked.proven != BY_MAIL:
-        tag = codes.tag_of(master, asked.kind, asked.value, given)
-        if (issued := codes.find(tx.session, master, tag, tx.now)) is None:
+        tag = codes.tag_of(root_secret, asked.kind, asked.value, given)
+        if (issued := codes.find(tx.session, root_secret, tag, tx.now)) is None:
             return None
         checked, issuer = issued.checked, issued.issued_by
     found = row.ref, session, given, row.expires_at, row.mac, asked, None
@@ -153,12 +153,12 @@ def conclude(services: Services, tx: Transaction, found: Answered, case: str) ->
     if row is None or row.case_ref is not None or row.mac != found.mac:
         return False
     if found.tag is not None:
-        issued = codes.find(tx.session, services.master, found.tag, tx.now)
+        issued = codes.find(tx.session, services.root_secret, found.tag, tx.now)
         if issued is None:
             return False
         tx.session.delete(issued)
     row.asked, row.case_ref = None, case
-    row.mac = _mac(services.master, row, found.session, found.code, None)
+    row.mac = _mac(services.root_secret, row, found.session, found.code, None)
     tx.session.flush()
     return True
 
@@ -169,7 +169,7 @@ def expired() -> IntakeExpiredError:
 
 
 def _mac(
-    master: MasterKey, row: IntakeChallenge, session: str, code: str, asked: Asked | None
+    root_secret: RootSecret, row: IntakeChallenge, session: str, code: str, asked: Asked | None
 ) -> str:
     said = [
         row.ref,
@@ -179,5 +179,5 @@ def _mac(
         row.case_ref or "",
         asked.as_json() if asked is not None else {},
     ]
-    key = master.derive("intake/challenge")
+    key = root_secret.derive("intake/challenge")
     return hmac.digest(key, canonical.encode(said), "sha256").hex()

@@ -8,7 +8,7 @@ from sqlmodel import Session
 
 from app.service.intake.asked import EMAIL
 from app.service.intake.case_code import grouped, plain, spell
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from lethe import canonical
 from lethe.identity import IdentityError, digests
 from models import IntakeCode
@@ -20,7 +20,7 @@ MAX_CHECKED = 300  # characters
 
 
 def issue(
-    session: Session, master: MasterKey, kind: str, value: str, checked: str, by: str
+    session: Session, root_secret: RootSecret, kind: str, value: str, checked: str, by: str
 ) -> str:
     """Store a new code for an identity and return it, once.
 
@@ -34,33 +34,37 @@ def issue(
         raise IdentityError("the page takes e-mail addresses in ASCII: write a domain as xn--")
     code = spell(secrets.token_bytes(BITS // 8))
     row = IntakeCode(
-        tag=tag_of(master, kind, value, code),
+        tag=tag_of(root_secret, kind, value, code),
         checked=checked,
         issued_by=by,
         expires_at=utcnow() + timedelta(days=LIFE_DAYS),
         mac="",
     )
-    row.mac = _mac(master, row)
+    row.mac = _mac(root_secret, row)
     session.add(row)
     session.flush()
     return grouped(code)
 
 
-def tag_of(master: MasterKey, kind: str, value: str, code: str) -> str:
+def tag_of(root_secret: RootSecret, kind: str, value: str, code: str) -> str:
     """Return what the code of an identity is found by. Raises IdentityError as `digests`."""
     said = canonical.encode([kind, digests(kind, value)["sha256"].hex(), plain(code)])
-    return hmac.digest(master.derive("intake/code"), said, "sha256").hex()
+    return hmac.digest(root_secret.derive("intake/code"), said, "sha256").hex()
 
 
-def find(session: Session, master: MasterKey, tag: str, now: datetime) -> IntakeCode | None:
+def find(
+    session: Session, root_secret: RootSecret, tag: str, now: datetime
+) -> IntakeCode | None:
     """Return a code that was issued here, and has not expired or been used."""
     row = session.get(IntakeCode, tag)
     if row is None or row.expires_at <= now:
         return None
-    return row if hmac.compare_digest(row.mac.encode(), _mac(master, row).encode()) else None
+    return (
+        row if hmac.compare_digest(row.mac.encode(), _mac(root_secret, row).encode()) else None
+    )
 
 
-def _mac(master: MasterKey, row: IntakeCode) -> str:
+def _mac(root_secret: RootSecret, row: IntakeCode) -> str:
     expires = row.expires_at.astimezone(UTC).isoformat()
     said = canonical.encode([row.tag, row.checked, row.issued_by, expires])
-    return hmac.digest(master.derive("intake/code-row"), said, "sha256").hex()
+    return hmac.digest(root_secret.derive("intake/code-row"), said, "sha256").hex()

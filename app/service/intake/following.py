@@ -60,7 +60,7 @@ def receipt(services: Services, ref: str) -> bytes:
             RECEIPT_TYPE,
             record,
             key,
-            salt_of(services.master, record.statement.nonce),
+            salt_of(services.root_secret, record.statement.nonce),
             IntakeEntry(index, entry.tree_size, entry.leaf, entry.hashes, entry.checkpoint),
         )
     )

@@ -86,7 +86,7 @@ def _open(
 ) -> str:
     asked = found.asked
     assert asked is not None
-    statement = statement_of(services.master, found.ref, asked, found.expires, service)
+    statement = statement_of(services.root_secret, found.ref, asked, found.expires, service)
 
     try:
         check_statement(statement, signed)

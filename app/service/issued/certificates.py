@@ -131,7 +131,7 @@ def _issued(
     row = session.get(Certificate, request_id)
     if row is None:
         raise NotIssuedError("the request has no certificate yet", state=request.state)
-    return row, stated(row, request.ref, request_ref(services.master, request_id))
+    return row, stated(row, request.ref, request_ref(services.root_secret, request_id))
 
 
 def verify(

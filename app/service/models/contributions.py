@@ -98,7 +98,7 @@ def contribute(
         new = named(services, model, upload)
         digests = {UPLOAD: new.tag}
         if add_back:
-            tombstone_key = open_tombstone_key(services.master, model)
+            tombstone_key = open_tombstone_key(services.root_secret, model)
             tags = [record_tag(tombstone_key, record) for record in upload.records]
             digests[ADD_BACK] = tags_digest(tags)
         index = record_model_event(tx, ref, "contribution.received", digests)
@@ -127,7 +127,7 @@ class NewContribution(NamedTuple):
 def named(services: Services, model: Model, upload: CheckedUpload) -> NewContribution:
     """Give an upload the id of its contribution, and what the log commits to."""
     contribution_id = str(uuid.uuid4())
-    tag = upload_tag(services.master, model, contribution_id, upload.file.digest)
+    tag = upload_tag(services.root_secret, model, contribution_id, upload.file.digest)
     return NewContribution(contribution_id, tag, upload)
 
 
@@ -233,7 +233,7 @@ def queue(
 def _refuse_known(
     services: Services, session: Session, model: Model, upload: CheckedUpload, add_back: bool
 ) -> None:
-    key = open_tombstone_key(services.master, model)
+    key = open_tombstone_key(services.root_secret, model)
     clients = dict(zip(upload.records, upload.clients, strict=True))
     for chunk in chunks(upload.records):
         held = select(Record.id).where(

@@ -158,7 +158,7 @@ def certificates_of(
     )
     found = []
     for ref, one in session.exec(query):
-        certificates.stated(one, ref, request_ref(services.master, one.request_id))
+        certificates.stated(one, ref, request_ref(services.root_secret, one.request_id))
         statement = hashlib.sha256(b64decode(one.envelope["payload"])).hexdigest()
         shown = VersionCertificate(
             ref=ref, statement=statement, result=one.result, log_index=one.log_index

@@ -26,7 +26,7 @@ from app.schemas.webhooks import NewWebhook
 from app.service.intake.case_code import case_code, read_case_code
 from app.service.paging import format_cursor, parse_cursor, parse_number
 from app.settings import Allowed
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from benchmarks.fuzz.mutate import Mutator, as_json, as_lines, as_zip, plain
 from benchmarks.fuzz.target import Target, text
 from lethe import identity
@@ -53,7 +53,7 @@ UTF8 = UnicodeDecodeError
 JSON: tuple[Mutator, ...] = (as_json, as_json, plain)
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
-MASTER = MasterKey(bytes(32))
+MASTER = RootSecret(bytes(32))
 REF = "0b5bbbd2-1d3c-4c3b-8b63-9a4c8f3f8a01"
 
 

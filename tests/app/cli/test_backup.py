@@ -28,7 +28,7 @@ from app.settings import Settings
 from app.steps import PlantedFaultError
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import JournalError
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from lethe.cli.log import log
 from lethe.errors import LetheError
 from lethe.identity import Identity, digests
@@ -131,7 +131,7 @@ def mirror(installed: Installation, directory: Path) -> None:
 @contextmanager
 def rows(settings: Settings) -> Iterator[Session]:
     engine = make_engine(settings.resolved_database_url)
-    seal_columns(engine, MasterKey.load(settings))
+    seal_columns(engine, RootSecret.load(settings))
     with Session(engine) as session:
         yield session
     engine.dispose()

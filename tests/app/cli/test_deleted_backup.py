@@ -67,7 +67,7 @@ def test_it_is_deleted_again(
         report = FsckReport()
         fsck_journal(
             installed.services.engine,
-            installed.services.master,
+            installed.services.root_secret,
             installed.services.journal,
             report,
         )

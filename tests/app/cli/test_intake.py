@@ -12,7 +12,7 @@ from app.problems import ForbiddenError, TokenNameError, UnauthorizedError
 from app.service.access.tokens import mint, revoke_named
 from app.service.intake.codes import find, tag_of
 from app.settings import Settings
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from lethe.errors import LetheError
 from lethe.identity import IdentityError
 from models import IntakeCode
@@ -58,15 +58,15 @@ def test_a_code_is_printed_once_and_neither_it_nor_the_identity_is_stored(
     assert "C 77" not in said
     code = said.splitlines()[-1]
     assert len(code.split("-")) == 4
-    master = MasterKey.load(settings)
+    root_secret = RootSecret.load(settings)
     with Session(ledger.engine) as session:
         (row,) = session.exec(select(IntakeCode)).all()
-        assert row.tag == tag_of(master, "customer", "c77", code.lower())
+        assert row.tag == tag_of(root_secret, "customer", "c77", code.lower())
         assert (row.checked, row.issued_by) == ("passport", "desk")
-        found = find(session, master, row.tag, utcnow())
+        found = find(session, root_secret, row.tag, utcnow())
         assert found is not None
-        assert find(session, master, row.tag, row.expires_at) is None
-        assert find(session, master, "0" * 64, utcnow()) is None
+        assert find(session, root_secret, row.tag, row.expires_at) is None
+        assert find(session, root_secret, "0" * 64, utcnow()) is None
 
 
 @pytest.mark.parametrize(

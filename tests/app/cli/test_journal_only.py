@@ -22,7 +22,7 @@ from app.service.context import open_services
 from app.settings import Settings
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import Erased, ErasureJournal
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from lethe.cli.log import log
 from lethe.signing.keys import PrivateKey, generate_key
 from models import Contribution, ErasureRequest, LogEntry, Record, Tombstone
@@ -92,7 +92,7 @@ def lose_journal(ready: Installation) -> Path:
 
 
 def journal(settings: Settings) -> Erased:
-    return ErasureJournal(settings.keys_dir / JOURNAL, MasterKey.load(settings)).read()
+    return ErasureJournal(settings.keys_dir / JOURNAL, RootSecret.load(settings)).read()
 
 
 def known(settings: Settings) -> set[bytes]:

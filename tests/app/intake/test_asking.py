@@ -236,7 +236,7 @@ def test_an_operators_code_proves_another_identity(
 ) -> None:
     with Session(page.services.engine) as session:
         code = issue(
-            session, page.services.master, "customer", "C 77", "passport shown", "desk"
+            session, page.services.root_secret, "customer", "C 77", "passport shown", "desk"
         )
         session.commit()
     form = visitor.ask("c77", kind="customer", proof="operator")
@@ -258,7 +258,9 @@ def test_a_code_that_the_database_prolongs_is_none(
     page: Installation, visitor: Visitor, column: str
 ) -> None:
     with Session(page.services.engine) as session:
-        code = issue(session, page.services.master, "customer", "77", "passport shown", "desk")
+        code = issue(
+            session, page.services.root_secret, "customer", "77", "passport shown", "desk"
+        )
         session.commit()
     write(page, f"UPDATE intake_codes SET {column}")
     form = visitor.ask("77", kind="customer", proof="operator")

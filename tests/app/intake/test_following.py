@@ -146,7 +146,7 @@ def test_unknown_codes_get_one_answer(
         code[:-1],
         code[:-1] + ("0" if code[-1] != "0" else "1"),
         case_of_person(page),
-        case_code(page.services.master, by_operator),  # opened elsewhere
+        case_code(page.services.root_secret, by_operator),  # opened elsewhere
         "<script>alert(1)</script>",
         "é" * 40,
     ]
@@ -184,7 +184,7 @@ def test_a_case_that_the_log_does_not_have_is_not_shown(
         (bob,) = (one.ref for one in session.exec(select(Case)) if one.ref != ann)
     if "{bob}" in statement:
         write(page, f"DELETE FROM intake_proofs WHERE case_ref = '{bob}'")
-        code = case_code(page.services.master, bob)
+        code = case_code(page.services.root_secret, bob)
     write(page, statement.format(ann=ann, bob=bob))
     for address in ("/intake/case", "/intake/withdraw"):
         answer = visitor.follow(code, address)

@@ -47,7 +47,7 @@ def code(installation: Installation, by: str, customer: str = "77") -> str:
     """Issue a code."""
     with Session(installation.services.engine) as session:
         made = issue(
-            session, installation.services.master, "customer", customer, "passport", by
+            session, installation.services.root_secret, "customer", customer, "passport", by
         )
         session.commit()
     return made

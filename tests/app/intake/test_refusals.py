@@ -379,5 +379,10 @@ def test_no_code_is_issued_for_an_address_that_the_page_refuses(site: Installati
         pytest.raises(IdentityError, match="ASCII"),
     ):
         codes.issue(
-            session, site.services.master, "email", "ann@straße.example", "passport", "desk"
+            session,
+            site.services.root_secret,
+            "email",
+            "ann@straße.example",
+            "passport",
+            "desk",
         )

@@ -25,7 +25,7 @@ from app.problems import ConflictError
 from app.service.context import open_services
 from app.settings import Settings
 from app.vault.errors import MasterKeyError
-from app.vault.master import FILE, NEXT_FILE, MasterKey, create_key, read_key
+from app.vault.master import FILE, NEXT_FILE, RootSecret, create_key, read_key
 from app.vault.root import FILE as ROOT
 from app.vault.root import open_root, read_roots, seal_root, write_roots
 from lethe.cli.log import log as log_commands
@@ -52,13 +52,13 @@ def with_key(settings: Settings, key: bytes, following: bytes | None = None) -> 
 
 def opens(settings: Settings, made: Installation) -> bool:
     """Return whether a process that starts with these settings has what `made` sealed."""
-    blob = made.services.master.seal(b"x", AAD)
+    blob = made.services.root_secret.seal(b"x", AAD)
     try:
-        master = MasterKey.load(settings)
+        root_secret = RootSecret.load(settings)
     except MasterKeyError:
         return False
-    assert master.tag("client", "x") == made.services.master.tag("client", "x")
-    return master.open(blob, AAD) == b"x"
+    assert root_secret.tag("client", "x") == made.services.root_secret.tag("client", "x")
+    return root_secret.open(blob, AAD) == b"x"
 
 
 def findings(made: Installation) -> list[str]:
@@ -270,7 +270,7 @@ def test_an_attacker_who_can_write_the_root_alone_has_nothing_accepted(
         write_roots(keys, planted)
         if len(planted) == 1:
             with pytest.raises(MasterKeyError):
-                MasterKey.load(settings)
+                RootSecret.load(settings)
         else:
             assert opens(settings, ready)
         assert findings(ready)

@@ -22,7 +22,7 @@ from app.ledger.startup import (
 )
 from app.ledger.transaction import Transaction
 from app.settings import Settings
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from lethe.errors import LetheError
 from lethe.log.note import parse_vkey
 from lethe.signing.keys import generate_key, load_public_key, private_pem, public_pem
@@ -55,7 +55,7 @@ def test_init_makes_all_keys_closed_to_others_and_the_empty_checkpoint(
     assert keyid == settings.issuer_keyid
     pem = (settings.keys_dir / "issuer.pem").read_bytes()
     assert load_public_key(pem) == issuer.public_key()
-    assert MasterKey.load(settings)
+    assert RootSecret.load(settings)
     assert ledger.latest().size == 0
     assert ledger.latest().root == oracle.mth(())
 

@@ -19,7 +19,9 @@ from tests.small import MODEL, Caller, pack, rows
 
 def found(ready: Installation) -> list[Finding]:
     report = FsckReport()
-    fsck_journal(ready.services.engine, ready.services.master, ready.services.journal, report)
+    fsck_journal(
+        ready.services.engine, ready.services.root_secret, ready.services.journal, report
+    )
     assert {finding.check for finding in report.findings} <= {"journal"}
     return report.findings
 

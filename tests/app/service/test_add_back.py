@@ -61,7 +61,7 @@ def digests(ready: Installation, event: str) -> list[dict[str, str]]:
 
 def tag(ready: Installation, record: str) -> bytes:
     with Session(ready.services.engine) as session:
-        key = open_tombstone_key(ready.services.master, session.exec(select(Model)).one())
+        key = open_tombstone_key(ready.services.root_secret, session.exec(select(Model)).one())
     return record_tag(key, record)
 
 

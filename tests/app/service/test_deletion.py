@@ -292,7 +292,7 @@ def test_a_model_that_is_put_back_is_not_served_and_nothing_starts(ready: Instal
         open_services(ready.settings)
     ledger, services = ready.services.ledger, ready.services
     with ledger.repairing() as session:
-        done = reapply(session, services.master, services.journal)
+        done = reapply(session, services.root_secret, services.journal)
         session.commit()
     assert done.deleted == [MODEL]
     ready.check()
@@ -305,7 +305,7 @@ def test_a_table_alone_deletes_no_model(ready: Installation) -> None:
     assert findings(ready) == [UNLOGGED]
     services = ready.services
     with services.ledger.repairing() as session:
-        done = reapply(session, services.master, services.journal)
+        done = reapply(session, services.root_secret, services.journal)
         session.commit()
     assert (done.deleted, done.records) == ([], 0)
     everywhere = people.models_of

@@ -16,7 +16,7 @@ from sqlalchemy.engine import Engine
 
 from app.uploads.spool import CHUNK, Spool, SpoolError
 from app.vault.artifacts import ArtifactStore
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 
 SECRET = b"a row of somebody"
 
@@ -116,7 +116,7 @@ def test_a_killed_process_leaves_no_body(tmp_path: Path) -> None:
 def test_a_killed_process_leaves_an_upload_that_nobody_opens_and_the_sweep_removes(
     tmp_path: Path, engine: Engine
 ) -> None:
-    store = ArtifactStore(tmp_path / "artifacts", MasterKey(bytes(32)))
+    store = ArtifactStore(tmp_path / "artifacts", RootSecret(bytes(32)))
 
     def work() -> None:
         with store.staged("upload") as file:

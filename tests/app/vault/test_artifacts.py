@@ -20,7 +20,7 @@ from app.reconcile.fsck.vault import ELSEWHERE, fsck_vault
 from app.vault import artifacts
 from app.vault.artifacts import BATCH, ArtifactStore
 from app.vault.errors import NotStoredError, SealError, ShreddedError
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from lethe.files import PARTIAL, sync_directory
 from models import Artifact
 from models.database.session import CHUNK
@@ -30,7 +30,7 @@ DATA = b"weights that still hold the person " * 50
 
 @pytest.fixture
 def store(data_dir: Path) -> ArtifactStore:
-    return ArtifactStore(data_dir / "artifacts", MasterKey(bytes(range(32))))
+    return ArtifactStore(data_dir / "artifacts", RootSecret(bytes(range(32))))
 
 
 def put(engine: Engine, store: ArtifactStore, data: bytes = DATA, kind: str = "head") -> str:
@@ -147,7 +147,7 @@ def test_another_master_key_opens_nothing(
 ) -> None:
     artifact_id = put(engine, store)
     with pytest.raises(SealError, match="master key"):
-        get(engine, ArtifactStore(data_dir / "artifacts", MasterKey(bytes(32))), artifact_id)
+        get(engine, ArtifactStore(data_dir / "artifacts", RootSecret(bytes(32))), artifact_id)
 
 
 def test_what_was_shredded_is_gone_for_good_and_its_digest_remains(
@@ -271,7 +271,7 @@ def test_a_row_that_names_a_file_elsewhere_removes_nothing(
         session.commit()
     assert store.missing(engine) == 1
     report = FsckReport()
-    fsck_vault(engine, store, MasterKey(bytes(range(32))), report)
+    fsck_vault(engine, store, RootSecret(bytes(range(32))), report)
     assert [(one.check, one.detail) for one in report.findings if one.detail == ELSEWHERE] == [
         ("file", ELSEWHERE)
     ]
@@ -364,7 +364,7 @@ def test_a_crash_between_the_commit_and_the_end_is_made_up_for(
             patch.setattr(place, name, fault)
             with pytest.raises(CrashError):
                 store.unlink_shredded(engine)
-    again = ArtifactStore(data_dir / "artifacts", MasterKey(bytes(range(32))))
+    again = ArtifactStore(data_dir / "artifacts", RootSecret(bytes(range(32))))
     assert again.unlink_shredded(engine) == 3
     assert names(data_dir) == {kept}
     assert again.unlink_shredded(engine) == 0

@@ -7,14 +7,14 @@ from sqlmodel import Session, select
 
 from app.vault.errors import NotStoredError, SealError, ShreddedError
 from app.vault.features import FeatureVault
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from app.vault.scrub import scrub
 from app.vault.seal import context, open_sealed
 from models import FeatureBlock, Subject
 from models.database.session import WAIT_S, reading
 from tests.app.ledger.samples import add_model
 
-MASTER = MasterKey(bytes(range(32)))
+MASTER = RootSecret(bytes(range(32)))
 VAULT = FeatureVault(MASTER)
 ROWS = b"rows of one person, quantised " * 300  # more than a database page
 
@@ -211,7 +211,7 @@ def test_a_changed_or_moved_block_is_refused(
 
 def test_another_master_key_opens_nothing(engine: Engine, subjects: list[int]) -> None:
     with Session(engine) as session, pytest.raises(SealError, match="master key"):
-        FeatureVault(MasterKey(bytes(32))).load(session, subjects[0])
+        FeatureVault(RootSecret(bytes(32))).load(session, subjects[0])
 
 
 def _files_with(folder: Path, needle: bytes) -> list[str]:

@@ -14,7 +14,7 @@ from app.service.context import open_services
 from app.settings import Settings
 from app.vault.artifacts import ArtifactStore
 from app.vault.journal import FILE, ErasureJournal, JournalError, Line
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from app.vault.model_key import tags_digest
 from lethe.signing.keys import PrivateKey
 from models import Artifact, ErasureRequest
@@ -22,7 +22,7 @@ from models.database.session import reading
 from tests.installation import Installation, install
 
 TAGS = (b"a" * 32, b"b" * 32)
-MASTER = MasterKey(bytes(range(32)))
+MASTER = RootSecret(bytes(range(32)))
 
 
 @pytest.fixture

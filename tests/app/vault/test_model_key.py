@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from app.vault.model_key import (
     has_noise,
     noise_commitment,
@@ -19,7 +19,7 @@ from workers.methods.certified import noise
 from workers.methods.certified.method import CertifiedNewton
 from workers.methods.network.registry import METHODS
 
-MASTER = MasterKey(bytes(range(32)))
+MASTER = RootSecret(bytes(range(32)))
 NOISY = {"settings": {"certified-newton": {"row_norm": 8.0, "sigma": 0.1}}}
 
 

@@ -14,7 +14,7 @@ from sqlmodel import Session
 from app.vault import opened
 from app.vault.artifacts import ArtifactStore
 from app.vault.errors import NotStoredError, SealError, ShreddedError
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from app.vault.opened import OpenedArtifact
 from app.vault.seal import NONCE_SIZE, seal
 
@@ -29,7 +29,7 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def store(data_dir: Path) -> ArtifactStore:
-    return ArtifactStore(data_dir / "artifacts", MasterKey(bytes(range(32))))
+    return ArtifactStore(data_dir / "artifacts", RootSecret(bytes(range(32))))
 
 
 def put(engine: Engine, store: ArtifactStore, data: bytes) -> str:

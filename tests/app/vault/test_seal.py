@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from app.settings import Settings
 from app.vault.errors import MasterKeyError, SealError
-from app.vault.master import MasterKey, create_key, read_key
+from app.vault.master import RootSecret, create_key, read_key
 from app.vault.root import open_root, read_roots, seal_root, write_roots
 from app.vault.seal import context, new_key, open_sealed, seal
 
@@ -96,10 +96,10 @@ def test_a_master_key_comes_from_the_environment_or_the_file(tmp_path: Path) -> 
         Settings(data_dir=tmp_path),
         Settings(data_dir=tmp_path, master_key=text),
     ):
-        assert MasterKey.load(settings_).open(seal(KEY, b"x", AAD), AAD) == b"x"
+        assert RootSecret.load(settings_).open(seal(KEY, b"x", AAD), AAD) == b"x"
     other = base64.b64encode(b"\1" * 32).decode()
     with pytest.raises(MasterKeyError, match="LETHE_MASTER_KEY is not a master key"):
-        MasterKey.load(Settings(data_dir=tmp_path, master_key=other))
+        RootSecret.load(Settings(data_dir=tmp_path, master_key=other))
 
 
 def test_an_altered_root_opens_nothing() -> None:
@@ -153,15 +153,15 @@ def test_a_malformed_master_key_is_refused_without_being_shown(
         Settings(data_dir=tmp_path, master_key=text),
     ):
         with pytest.raises(MasterKeyError, match="openssl rand") as refused:
-            MasterKey.load(settings_)
+            RootSecret.load(settings_)
         assert text.strip() not in refused.value.detail
 
 
 def test_a_missing_master_key_names_its_remedies(tmp_path: Path) -> None:
     with pytest.raises(MasterKeyError, match="LETHE_MASTER_KEY"):
-        MasterKey.load(Settings(data_dir=tmp_path))
+        RootSecret.load(Settings(data_dir=tmp_path))
 
 
 def test_a_raw_master_key_has_32_bytes() -> None:
     with pytest.raises(MasterKeyError):
-        MasterKey(bytes(16))
+        RootSecret(bytes(16))

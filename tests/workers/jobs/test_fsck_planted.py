@@ -38,8 +38,8 @@ def found(installation: Installation) -> list[str]:
     """Return the names of what fsck finds, and see that it says nothing of anybody."""
     services = installation.services
     report: FsckReport = fsck(services.ledger)
-    fsck_vault(services.engine, services.artifacts, services.master, report)
-    fsck_journal(services.engine, services.master, services.journal, report)
+    fsck_vault(services.engine, services.artifacts, services.root_secret, report)
+    fsck_journal(services.engine, services.root_secret, services.journal, report)
     with Session(services.engine) as session:
         secret = [*session.exec(select(Certificate.request_id)), "r1", "r2", "r3"]
     words = {word for finding in report.findings for word in finding.detail.split()}
@@ -185,7 +185,7 @@ def test_each_plant_is_found_and_nothing_else(certified: Installation) -> None:
     honest = sqlite3.connect(":memory:")
     with sqlite3.connect(path) as stored:
         stored.backup(honest)
-    r1 = certified.services.master.seal_name(b"r1", b"records.record").hex()
+    r1 = certified.services.root_secret.seal_name(b"r1", b"records.record").hex()
     seen = {}
     for name, (statements, _) in PLANTED.items():
         tamper(engine, *(one.replace(SEALED, f"x'{r1}'") for one in statements))

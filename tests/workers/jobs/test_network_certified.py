@@ -50,7 +50,7 @@ def test_a_stream_of_requests_is_certified_until_its_noise_is_spent(
     installation: Installation,
 ) -> None:
     logistic.register(installation, logistic.NOISE, method=NEWTON)
-    key = noise_key(installation.services.master, networks.model(installation))
+    key = noise_key(installation.services.root_secret, networks.model(installation))
     committed = sha256(b"lethe certified noise key 1\x00" + key).hexdigest()
     assert leaves(installation, "model.registered")[0]["noise"] == committed
     gone: set[str] = set()

@@ -67,7 +67,7 @@ def test_requests_are_certified_until_the_budget_is_spent_and_cheats_are_refuted
 
     monkeypatch.setattr(network_case, "_noisy", judge)
     register(installation, held_out=0.0)
-    key = noise_key(installation.services.master, networks.model(installation))
+    key = noise_key(installation.services.root_secret, networks.model(installation))
     for number in (1, 2):
         found = erase(installation, f"r{number}")
         assert found.guarantee.class_ == "certified-approximate"

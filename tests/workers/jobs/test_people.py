@@ -80,7 +80,7 @@ def checks(installation: Installation) -> set[str]:
     """Return the names of the checks of fsck that find something."""
     services = installation.services
     report = fsck(services.ledger)
-    fsck_vault(services.engine, services.artifacts, services.master, report)
+    fsck_vault(services.engine, services.artifacts, services.root_secret, report)
     return {finding.check for finding in report.findings}
 
 
@@ -273,12 +273,12 @@ def test_a_restore_that_was_killed_before_it_logged_the_identities_leaves_them_u
         model = session.exec(select(Model)).one()
         forget = text("UPDATE people SET state = 'erased', record = NULL WHERE id = 1")
         session.connection().execute(forget)
-        hand_over(session, services.master, model)
+        hand_over(session, services.root_secret, model)
         session.commit()
     # Killed here: nothing was logged.
     assert "people" in checks(installation)
     if logged:
-        log_people(services.ledger, services.master, ["small"])
+        log_people(services.ledger, services.root_secret, ["small"])
         assert "people" not in checks(installation)
     ann = found(installation, f"email={ANN}")
     assert (ann.learned, ann.erased) == (("r5",), 1)

@@ -135,7 +135,7 @@ def shard(installation: Installation, name: str, shards: int = SHARDS) -> int:
     services = installation.services
     with Session(services.engine) as session:
         model = session.exec(select(Model)).one()
-    secret = services.master.open(model.tombstone_key, aad=f"tombstone|{MODEL}".encode())
+    secret = services.root_secret.open(model.tombstone_key, aad=f"tombstone|{MODEL}".encode())
     key = hmac.digest(secret, b"\xfflethe shard key 1", "sha256")
     found = hmac.digest(key, name.encode(), "sha256")
     return int.from_bytes(found[:8], "big") % shards

@@ -87,7 +87,7 @@ def nothing_learned(at: Installation, *before: str, versions_before: int = 0) ->
 def found(at: Installation) -> set[str]:
     """Return the findings of fsck on what is sealed."""
     services, report = at.services, FsckReport()
-    fsck_vault(services.engine, services.artifacts, services.master, report)
+    fsck_vault(services.engine, services.artifacts, services.root_secret, report)
     return {finding.check for finding in report.findings}
 
 
@@ -256,5 +256,5 @@ def test_the_log_names_an_upload_by_a_key_of_the_model(installation: Installatio
     with Session(installation.services.engine) as session:
         for one in made:
             model = session.get_one(Model, one.model_id)
-            tag = upload_tag(installation.services.master, model, one.id, one.body_digest)
+            tag = upload_tag(installation.services.root_secret, model, one.id, one.body_digest)
             assert entries[one.log_index] == tag

@@ -108,7 +108,7 @@ def load_case(job: JobContext, session: Session) -> RoundCase:
             else [0] * len(model.classes)
         ),
         released=[_released(session, row, request_id) for request_id in row.requests],
-        tombstone_key=open_tombstone_key(services.master, model),
+        tombstone_key=open_tombstone_key(services.root_secret, model),
     )
 
 

@@ -78,7 +78,7 @@ def load_terms(
         before=logged.releases_since_training(services.ledger, model),
         ordinal=logged.ordinal(services.ledger, model),
     )
-    return Terms(method, noise_key(services.master, model))
+    return Terms(method, noise_key(services.root_secret, model))
 
 
 def registered_terms(config: NetworkConfig) -> CertifiedNewton:

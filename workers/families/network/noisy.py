@@ -56,7 +56,7 @@ def load_keyed(services: Services, model: Model, config: NetworkConfig) -> Keyed
         before=logged.releases_since_training(services.ledger, model),
         ordinal=logged.ordinal(services.ledger, model),
     )
-    return KeyedMethod(method, noise_key(services.master, model))
+    return KeyedMethod(method, noise_key(services.root_secret, model))
 
 
 def carry_out(

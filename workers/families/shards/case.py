@@ -54,7 +54,7 @@ def _own(
     if sorted(one for own in gone for one in own) != sorted(plan.rows_gone):
         raise ValueError("the removed rows are not those of the execution")
     blocks = owned(stored.blocks, subject_names(session, stored.job.lease.model_id))
-    rows = sharded(model, shard_key(services.master, model), blocks, stored.salts)
+    rows = sharded(model, shard_key(services.root_secret, model), blocks, stored.salts)
     _, files = container.decode(stored.file)
     named = [int(place) for place in plan.parameters["shards"].split()]
     if len(files) != len(rows) or not set(named) <= set(range(len(rows))):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from sqlmodel import Session, select
 
-from app.vault.master import MasterKey
+from app.vault.master import RootSecret
 from app.vault.model_key import open_tombstone_key
 from models import Model, Subject
 from workers.errors import RefusedError
@@ -33,9 +33,9 @@ class ShardRows:
         return digest_of_rows(self.digests.values())
 
 
-def shard_key(master: MasterKey, model: Model) -> bytes:
+def shard_key(root_secret: RootSecret, model: Model) -> bytes:
     """Return the key of a model's assignment: 32 secret bytes, sealed with its other ones."""
-    return hmac.new(open_tombstone_key(master, model), _SHARDS, hashlib.sha256).digest()
+    return hmac.new(open_tombstone_key(root_secret, model), _SHARDS, hashlib.sha256).digest()
 
 
 def subject_names(session: Session, model_id: int) -> dict[int, str | None]:

@@ -74,7 +74,7 @@ def learn(
         for (_, subject), block in upload.blocks.items()
         if isinstance(block, TableBlock)
     ]
-    key = shard_key(services.master, model)
+    key = shard_key(services.root_secret, model)
     held = list(owned(blocks, names))
     rows = sharded(model, key, [*held, *new], salts)
     if before is None:
@@ -94,7 +94,7 @@ def forget(job: JobContext, before: ModelVersion, members: Sequence[BatchMember]
     found = departure(job, members)
     with job.services.reading() as session:
         names = subject_names(session, job.lease.model_id)
-    key = shard_key(job.services.master, job.model)
+    key = shard_key(job.services.root_secret, job.model)
     held = sharded(job.model, key, owned(found.blocks, names), found.salts)
     opened = _opened(job, before, held)
     rows = sharded(job.model, key, owned(found.left, names), found.salts)
@@ -117,7 +117,7 @@ def refit(job: JobContext) -> UpdateResult:
         blocks = stored(services, session, job.lease.model_id)
         salts = salts_of(session, job.lease.model_id)
         names = subject_names(session, job.lease.model_id)
-    rows = sharded(model, shard_key(services.master, model), owned(blocks, names), salts)
+    rows = sharded(model, shard_key(services.root_secret, model), owned(blocks, names), salts)
     try:
         files = fitter_of(services, model).fit([one.table for one in rows])
     except RefusedError as error:

@@ -57,7 +57,9 @@ def open_received(
         file = services.artifacts.opened(session, artifact)
     except (NotStoredError, ShreddedError):
         raise OtherUploadError(NO_UPLOAD) from None
-    entry = received_upload(services.ledger, services.master, model, contribution, file.digest)
+    entry = received_upload(
+        services.ledger, services.root_secret, model, contribution, file.digest
+    )
     if entry is None:
         file.close()
         raise OtherUploadError(OTHER_UPLOAD)
