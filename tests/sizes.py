@@ -19,6 +19,8 @@ FULL = {
     "tests/app/keys/test_master_key.py::test_a_key_of_the_environment_is_replaced_by_another": "a key in a file, in the same file",
     "tests/app/keys/test_master_key.py::test_a_killed_rotation_leaves_a_key_that_opens_and_can_be_repeated": "every step; a whole rotation in the same file",
     "tests/app/keys/test_master_key.py::test_an_attacker_who_can_write_the_root_alone_has_nothing_accepted": "an altered file, in tests/app/vault/test_seal.py",
+    "tests/app/keys/test_ml_dsa_key.py::test_an_interrupted_revocation_goes_on": "tests/app/keys/test_log_key.py, by the same code for the other role",
+    "tests/app/keys/test_ml_dsa_key.py::test_an_interrupted_rotation_goes_on": "tests/app/keys/test_log_key.py, by the same code for the other role",
     "tests/app/keys/test_restored.py": "restores with later keys; tests/app/cli/test_backup.py restores, tests/app/keys has each rotation",
     "tests/app/cli/test_backup_follow.py::test_a_piece_that_rotted_is_written_again": "restores twice; other tests of the file refuse a changed piece",
     "tests/app/cli/test_backup_follow.py::test_a_state_from_before_an_erasure_brings_nobody_back": "tests/app/cli/test_backup.py restores from before an erasure",
