@@ -37,6 +37,12 @@ class Sample:
     table: Mapping[str, str]
 
 
+@dataclass(frozen=True)
+class Grown:
+    name: str
+    later: tuple[Inner, ...] = ()
+
+
 GOOD: dict[str, Any] = {
     "class": "a",
     "_odd": "x",
@@ -167,6 +173,16 @@ def test_times_are_written_in_utc_to_the_second() -> None:
 def test_what_no_reader_would_take_is_not_written() -> None:
     with pytest.raises(ShapeError, match="someCount"):
         shape.encode(Inner(-1))
+
+
+def test_a_member_with_a_default_is_left_out_of_a_document_without_it() -> None:
+    assert shape.write(Grown("a")) == {"name": "a"}
+    assert shape.read(Grown, {"name": "a"}) == Grown("a")
+    grown = Grown("a", (Inner(3),))
+    assert shape.read(Grown, shape.write(grown)) == grown
+    for other in ({"name": "a", "later": []}, {"later": []}, {"name": "a", "more": []}):
+        with pytest.raises(ShapeError):
+            shape.read(Grown, other)
 
 
 def test_a_type_without_a_spelling_is_a_bug_of_ours() -> None:
