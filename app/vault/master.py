@@ -81,8 +81,8 @@ class RootSecret:
             return self._names.decrypt(blob, [aad])
         except InvalidTag:
             raise SealError(
-                "a sealed name was altered, moved, or sealed under another root secret: restore "
-                "the data directory and the database from the same backup"
+                "a sealed name was altered, moved, or sealed under another root secret: "
+                "restore the data directory and the database from the same backup"
             ) from None
 
     def tag(self, purpose: str, value: str) -> str:

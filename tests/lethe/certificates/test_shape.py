@@ -180,7 +180,12 @@ def test_a_member_with_a_default_is_left_out_of_a_document_without_it() -> None:
     assert shape.read(Grown, {"name": "a"}) == Grown("a")
     grown = Grown("a", (Inner(3),))
     assert shape.read(Grown, shape.write(grown)) == grown
-    for other in ({"name": "a", "later": []}, {"later": []}, {"name": "a", "more": []}):
+    others: list[dict[str, Any]] = [
+        {"name": "a", "later": []},
+        {"later": []},
+        {"name": "a", "more": []},
+    ]
+    for other in others:
         with pytest.raises(ShapeError):
             shape.read(Grown, other)
 
