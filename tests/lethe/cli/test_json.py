@@ -22,9 +22,9 @@ FILES = (
 ONE_VALUE = (
     "certificate catalogue", "completion", "features digest", "intake code", "log ml-dsa",
     "person import", "person remove-held-out", "policy check", "service-key revoke issuer",
-    "service-key revoke log", "service-key rotate issuer", "service-key rotate log",
-    "service-key rotate master", "service-key revoke master", "service-key rotate silo",
-    "service-key revoke silo",
+    "service-key revoke log", "service-key revoke log-mldsa", "service-key rotate issuer",
+    "service-key rotate log", "service-key rotate log-mldsa", "service-key rotate master",
+    "service-key revoke master", "service-key rotate silo", "service-key revoke silo",
 )  # fmt: skip
 INSTALLATION = (
     "backup follow", "backup new", "backup rehearse", "log init", "log recover", "login",

@@ -108,6 +108,17 @@ def changed_bytes(data: st.DataObject, document: bytes) -> bytes:
     return bytes(changed)
 
 
+def test_of_two_mistakes_in_a_file_both_name_the_same() -> None:
+    recorded = RECORDED[0]
+    members = canonical.decode(recorded.bundle)
+    del members["dsseEnvelope"]["payload"]
+    proof = members["verificationMaterial"]["tlogEntries"][0]["inclusionProof"]
+    proof["hashes"] = ["not base64"]
+    failed = verify_both(canonical.encode(members), **recorded.keys).failed
+    assert failed is not None
+    assert "hashes[0] must be standard base64" in failed.detail  # the schema's order
+
+
 @fuzz(600)
 @given(any_recorded, st.data())
 def test_changed_bytes_of_a_file_get_the_same_verdict(
