@@ -11,7 +11,7 @@ from app.keys import rotate as keys_of
 from app.keys.issuer import issuer_keys
 from app.keys.log import NoSecondKeyError, logged_keys
 from app.keys.master import master_keys
-from app.keys.rotate_log import revoke_log, rotate_log
+from app.keys.rotate_log import LogRotated, revoke_log, rotate_log
 from app.keys.rotate_master import revoke_master, rotate_master
 from app.keys.trust_root import trust_root as make_trust_root
 from app.ledger.key_files import named_by
@@ -75,10 +75,7 @@ def rotate_log_key(to: str | None) -> None:
     """
     with _ledger() as (settings, ledger):
         done = rotate_log(settings, ledger, to=to)
-    if done.finished:
-        click.echo("finished the rotation that was interrupted")
-    click.echo(f"announced by log entry {done.key.start}; it signs beside the old key")
-    click.echo(done.key.verifier.vkey)
+    _tell_announced(done)
 
 
 @rotate.command("log-mldsa")
@@ -90,10 +87,7 @@ def rotate_ml_dsa() -> None:
     """
     with _ledger() as (settings, ledger):
         done = rotate_log(settings, ledger, role=ML_DSA)
-    if done.finished:
-        click.echo("finished the rotation that was interrupted")
-    click.echo(f"announced by log entry {done.key.start}; it signs beside the old key")
-    click.echo(done.key.verifier.vkey)
+    _tell_announced(done)
 
 
 @rotate.command("master")
@@ -155,8 +149,7 @@ def revoke_log_key(reason: str) -> None:
     with _ledger() as (settings, ledger):
         place = named_by(settings.keys_dir / LOG_KEY)
         done = revoke_log(settings, ledger, reason)
-    old = done.key.verifier.key_id.hex()
-    click.echo(f"{old} is revoked from log entry {done.key.revoked} on")
+    _tell_revoked(done)
     _tell_left(settings, LOG_KEY, place)
     click.echo("publish the trust root: lethe service-key trust-root", err=True)
 
@@ -171,8 +164,7 @@ def revoke_ml_dsa(reason: str) -> None:
     """
     with _ledger() as (settings, ledger):
         done = revoke_log(settings, ledger, reason, role=ML_DSA)
-    old = done.key.verifier.key_id.hex()
-    click.echo(f"{old} is revoked from log entry {done.key.revoked} on")
+    _tell_revoked(done)
     click.echo("publish the trust root: lethe service-key trust-root", err=True)
 
 
@@ -256,6 +248,18 @@ def trust_root(out: Path | None) -> None:
         out.write_bytes(made + b"\n")
     except OSError as error:
         raise click.UsageError(f"cannot write {out}: {error.strerror}") from None
+
+
+def _tell_announced(done: LogRotated) -> None:
+    if done.finished:
+        click.echo("finished the rotation that was interrupted")
+    click.echo(f"announced by log entry {done.key.start}; it signs beside the old key")
+    click.echo(done.key.verifier.vkey)
+
+
+def _tell_revoked(done: LogRotated) -> None:
+    old = done.key.verifier.key_id.hex()
+    click.echo(f"{old} is revoked from log entry {done.key.revoked} on")
 
 
 def _tell_left(settings: Settings, name: str, before: KeyUri | None) -> None:
