@@ -7,7 +7,7 @@ STAMPS := .stamps
 # The tests start hundreds of processes: without bytecode each compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo federated demo-federated test coverage test-browser screenshots test-full test-repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness benchmarks-families bench bench-check faults fuzz flower-check gpu-check demos-check attacks-check witness-check red-team site sbom lock clean
+.PHONY: help demo federated demo-federated test coverage test-browser screenshots test-full test-repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness benchmarks-families bench bench-check faults soak fuzz flower-check gpu-check demos-check attacks-check witness-check red-team site sbom lock clean
 
 demo: $(STAMPS)/demo ## the demonstration: every certificate is verified; options in ARGS
 	$(BIN)/lethe demo $(ARGS)
@@ -125,6 +125,10 @@ bench-check: $(STAMPS)/dev ## fail if a ratio of a quick run is worse than docs/
 faults: $(STAMPS)/dev ## inject faults and count what was lost; ARGS=--quick
 	@mkdir -p build/faults
 	$(BIN)/python -m benchmarks.faults --json build/faults/faults.json $(ARGS)
+
+soak: $(STAMPS)/dev ## two hours of load and kills: what is lost, and what grows; ARGS="--hours 0.1"
+	@mkdir -p build/soak
+	$(BIN)/python -m benchmarks.soak --json build/soak/soak.json $(ARGS)
 
 fuzz: $(STAMPS)/dev ## fuzz every parser of others' bytes; ARGS="--runs 1000000 note"
 	@mkdir -p build/fuzz

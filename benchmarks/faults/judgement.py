@@ -58,16 +58,19 @@ def judge(
     found = Judgement()
     with Session(ledger.engine) as session:
         for kind, value in told:
-            if (why := _missing(settings, session, kind, value)) is not None:
+            if (why := missing(settings, session, kind, value)) is not None:
                 found.lost.append(f"{kind}: {why}")
-        _doubled(session, workload, found)
+        found.duplicated += doubled(session)
+        stored = session.exec(select(func.count()).select_from(ErasureRequest)).one()
+        if stored > workload.requests:
+            found.duplicated.append(f"{stored} requests are stored of {workload.requests}")
         _unfinished(session, workload, found)
     report = fsck_installation(settings, ledger)
     found.fsck_failures += [f"{one.check}: {one.detail}" for one in report.findings]
     return found
 
 
-def _missing(settings: Settings, session: Session, kind: str, value: Any) -> str | None:
+def missing(settings: Settings, session: Session, kind: str, value: Any) -> str | None:
     """Return what is missing of something that was acknowledged."""
     match kind:
         case "request":
@@ -113,25 +116,25 @@ def _entries(session: Session, event: str, ref: str) -> int:
     return session.exec(query).one()
 
 
-def _doubled(session: Session, workload: Workload, found: Judgement) -> None:
+def doubled(session: Session) -> list[str]:
+    """Return what the log or a model has twice, and certificates that only the log has."""
+    found = []
     entries = select(LogEntry.event, LogEntry.ref).where(col(LogEntry.event).in_(ONCE))
     for (event, ref), number in Counter(session.exec(entries).all()).items():
         if number > 1:
-            found.duplicated.append(f"{event} of {ref}: {number} entries")
+            found.append(f"{event} of {ref}: {number} entries")
     for event in ("key.rotated", "key.revoked"):  # each of another key: no ref names them
         count = select(func.count()).where(LogEntry.event == event)
         if (number := session.exec(count).one()) > 1:
-            found.duplicated.append(f"{event}: {number} entries")
-    stored = session.exec(select(func.count()).select_from(ErasureRequest)).one()
-    if stored > workload.requests:
-        found.duplicated.append(f"{stored} requests are stored of {workload.requests}")
+            found.append(f"{event}: {number} entries")
     certificates = set(session.exec(select(Certificate.log_index)))
     leaves = session.exec(select(LogEntry.index).where(LogEntry.kind == "hashedrekord")).all()
     if extra := set(leaves) - certificates:
-        found.duplicated.append(f"certificates in the log without one stored: {sorted(extra)}")
+        found.append(f"certificates in the log without one stored: {sorted(extra)}")
     versions = session.exec(select(ModelVersion.model_id, ModelVersion.number)).all()
     if len(versions) != len(set(versions)):
-        found.duplicated.append("two versions of a model have one number")
+        found.append("two versions of a model have one number")
+    return found
 
 
 def _unfinished(session: Session, workload: Workload, found: Judgement) -> None:
