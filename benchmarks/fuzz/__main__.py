@@ -1,18 +1,24 @@
 """Fuzz the parsers of others' bytes.
 
     python -m benchmarks.fuzz [--runs N] [--json FILE] [--corpus FOLDER] [TARGET …]
+    python -m benchmarks.fuzz --campaign docs/benchmarks/fuzz.json --minutes 60 [TARGET …]
 
 Each input must become a value or the documented refusal. Exits with 1 if one raises anything
-else, takes too long, or kills its process. docs/benchmarks/faults.md has the results.
+else, takes too long, or kills its process. With --campaign a run adds to those before it, until
+each target has had a million. docs/benchmarks/faults.md has the results.
 """
 
 import argparse
 import json
 import sys
+import time
 from pathlib import Path
 
-from benchmarks.fuzz.engine import fuzz
+from benchmarks.fuzz.campaign import Campaign
+from benchmarks.fuzz.engine import Found, fuzz
 from benchmarks.fuzz.targets import TARGETS
+
+WHOLE = 1_000_000  # inputs of each target, of a campaign
 
 
 def main() -> None:
@@ -23,9 +29,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="another one makes other inputs")
     parser.add_argument("--json", type=Path, help="write the results there")
     parser.add_argument("--corpus", type=Path, help="keep inputs there that did something new")
+    parser.add_argument("--campaign", type=Path, help="go on with the campaign of this file")
+    parser.add_argument("--minutes", type=float, default=60.0, help="of a campaign's call")
     arguments = parser.parse_args()
     if unknown := set(arguments.targets) - set(TARGETS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(TARGETS)}")
+    if arguments.campaign is not None:
+        sys.exit(_go_on(arguments))
     results = []
     print(f"{'target':22} {'runs':>9} {'read':>9} {'ways':>5} {'slowest':>8} {'seconds':>8}")
     for name in arguments.targets or TARGETS:
@@ -41,6 +51,22 @@ def main() -> None:
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(results, indent=2) + "\n")
     sys.exit(any(one["crashes"] for one in results))
+
+
+def _go_on(arguments: argparse.Namespace) -> bool:
+    """Go on with a campaign; return whether it ever found a crash."""
+    campaign = Campaign(arguments.campaign)
+
+    def one(name: str, runs: int, seed: int) -> Found:
+        found = fuzz(TARGETS[name], runs, seed, arguments.corpus)
+        print(f"{name:22} {found.runs:9} {found.seconds:8.1f} s", flush=True)
+        for where, data in found.crashes.items():
+            print(f"  CRASH {where}: {data[:200]}", flush=True)
+        return found
+
+    until = time.monotonic() + 60 * arguments.minutes
+    campaign.run(arguments.targets or TARGETS, WHOLE, until, one)
+    return any(found["crashes"] for found in campaign.found.values())
 
 
 if __name__ == "__main__":

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.fuzz import engine
+from benchmarks.fuzz import campaign, engine
 from benchmarks.fuzz.mutate import as_json, as_lines, as_tensors, as_zip, plain
 from benchmarks.fuzz.target import Target
+from benchmarks.soundness.report import BEGIN, END
 from tests.small import pack, rows
 
 ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs" / "benchmarks"
 
 
 @pytest.mark.timeout(900)
@@ -80,6 +82,44 @@ def test_a_process_that_dies_is_found() -> None:
             os._exit(3)
 
     assert list(fuzzed(deadly, runs=20).crashes) == ["the process died: status 768"]
+
+
+def test_a_campaign_goes_on_where_it_was_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(campaign, "BATCH", 100)
+    file, asked = tmp_path / "fuzz.json", []
+    (tmp_path / campaign.PAGE).write_text(f"Prose.\n\n{BEGIN}\n{END}\n\nMore.\n")
+
+    def fuzz(name: str, runs: int, seed: int) -> engine.Found:
+        asked.append((name, runs, seed))
+        crashes = {"TypeError at a:1": "00"} if name == "b" else {}
+        return engine.Found(name, runs, runs - 1, 1, 2, 0.5, 1.0, crashes)
+
+    soon = time.monotonic() + 60
+    campaign.Campaign(file).run("ab", 150, soon, fuzz)
+    campaign.Campaign(file).run("ab", 250, soon, fuzz)
+    campaign.Campaign(file).run("ab", 1000, 0.0, fuzz)  # no time is left
+    assert asked == [
+        ("a", 100, 0), ("b", 100, 0), ("a", 50, 1), ("b", 50, 1), ("a", 100, 2), ("b", 100, 2)
+    ]  # fmt: skip
+    found = json.loads(file.read_text())
+    assert {name: one["runs"] for name, one in found.items()} == {"a": 250, "b": 250}
+    assert [name for name, one in found.items() if one["crashes"]] == ["b"]
+    page = (tmp_path / campaign.PAGE).read_text()
+    assert page.startswith("Prose.")
+    assert page.endswith("More.\n")
+    assert "500 inputs of 2 targets, at least 250 of each" in page
+
+
+def test_the_page_is_what_the_campaign_found() -> None:
+    found = json.loads((PAGES / "fuzz.json").read_text())
+    between = (PAGES / campaign.PAGE).read_text().partition(BEGIN)[2].partition(END)[0]
+    assert between == f"\n\n{campaign.render(found)}\n"
+    from benchmarks.fuzz.targets import TARGETS  # loads all parsers, torch's too
+
+    assert set(found) == set(TARGETS)
+    assert not [name for name, one in found.items() if one["crashes"]]
 
 
 @pytest.mark.parametrize("mutator", [plain, as_json, as_zip, as_tensors, as_lines])

@@ -1,0 +1,98 @@
+"""A campaign of many runs, in one file: what each target has had so far, over several calls.
+
+A million inputs of every target take a day. Each call goes on with the target that has had the
+fewest, with inputs that none had before; the page says how far it came.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.fuzz.engine import Found
+from benchmarks.soundness.report import BEGIN, END, table
+
+BATCH = 20_000  # inputs between two looks at the clock, some seconds to a minute
+PAGE = "faults.md"  # beside the file
+
+
+class Campaign:
+    """What was found so far, by target, in `file`; it is written after every batch."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.found: dict[str, dict[str, Any]] = (
+            json.loads(file.read_text()) if file.exists() else {}
+        )
+
+    def run(
+        self,
+        targets: Iterable[str],
+        wanted: int,
+        until: float,
+        fuzz: Callable[[str, int, int], Found],
+    ) -> None:
+        """Fuzz until every target has had `wanted` inputs, or `until` by the monotonic clock.
+
+        fuzz: runs a target, by name, so many times with a seed.
+        """
+        names = list(targets)
+        while time.monotonic() < until:
+            name = min(names, key=self._runs)
+            missing = wanted - self._runs(name)
+            if missing <= 0:
+                return
+            seed = self.found.get(name, {}).get("batches", 0)
+            self._add(name, fuzz(name, min(BATCH, missing), seed))
+
+    def _runs(self, name: str) -> int:
+        return int(self.found.get(name, {}).get("runs", 0))
+
+    def _add(self, name: str, new: Found) -> None:
+        before = self.found.get(name, {})
+        self.found[name] = {
+            "batches": before.get("batches", 0) + 1,
+            **{
+                key: before.get(key, 0) + getattr(new, key)
+                for key in ("runs", "read", "refused")
+            },
+            "ways": max(before.get("ways", 0), new.ways),
+            "slowest_s": max(before.get("slowest_s", 0.0), new.slowest_s),
+            "seconds": round(before.get("seconds", 0.0) + new.seconds, 1),
+            "crashes": {**before.get("crashes", {}), **new.crashes},
+        }
+        unfinished = self._file.with_suffix(".unfinished")
+        unfinished.write_text(json.dumps(self.found, indent=1, sort_keys=True) + "\n")
+        unfinished.replace(self._file)
+        page = self._file.parent / PAGE
+        if page.exists():
+            write_page(self.found, page)
+
+
+def write_page(found: Mapping[str, Any], page: Path) -> None:
+    """Replace what stands between the markers of a page."""
+    before, _, rest = page.read_text().partition(BEGIN)
+    page.write_text(f"{before}{BEGIN}\n\n{render(found)}\n{END}{rest.partition(END)[2]}")
+
+
+def render(found: Mapping[str, Any]) -> str:
+    """Return the campaign as a table."""
+    fewest = min(one["runs"] for one in found.values())
+    runs = sum(one["runs"] for one in found.values())
+    crashes = sum(len(one["crashes"]) for one in found.values())
+    seconds = sum(one["seconds"] for one in found.values())
+    body = [
+        (
+            f"`{name}`", f"{one['runs']:,}", f"{one['read']:,}", str(one["ways"]),
+            f"{one['slowest_s']:.2f} s", str(len(one["crashes"])),
+        )
+        for name, one in sorted(found.items())
+    ]  # fmt: skip
+    return "\n".join(
+        [
+            f"So far: {runs:,} inputs of {len(found)} targets, at least {fewest:,} of each, in "
+            f"{seconds / 3600:.1f} hours; {crashes} crashes.\n",
+            table(("target", "inputs", "read", "ways", "slowest", "crashes"), body),
+        ]
+    )
