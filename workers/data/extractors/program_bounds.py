@@ -30,6 +30,10 @@ class Bounds(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._written = self._work = 0
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # to say so torch would import its compiler, for seconds
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:

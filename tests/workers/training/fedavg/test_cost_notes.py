@@ -1,7 +1,16 @@
 """What a certificate says of a run's cost, and the operations that are counted."""
 
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
 from workers.training.fedavg.base import Work, cost_notes
-from workers.training.fedavg.client.flops import forward_flops, training_flops
+from workers.training.fedavg.client.flops import (
+    CountedOperations,
+    forward_flops,
+    training_flops,
+)
+from workers.training.networks import registry
 from workers.training.networks.registry import network
 
 
@@ -30,3 +39,22 @@ def test_counted_operations_of_segmentation() -> None:
     named = network("res-unet", {"height": 16, "width": 16, "features": 4})
     assert forward_flops(named) < training_flops(named, "cross-entropy+dice")
     assert training_flops(named, "cross-entropy+dice") < 3 * forward_flops(named)
+
+
+@pytest.mark.parametrize("name", registry.known())
+def test_operations_are_counted_as_torch_counts_them(name: str) -> None:
+    named = network(name)
+    module = named.skeleton()
+    inputs = torch.empty((2, *named.input_shape), device="meta")
+
+    def twice() -> None:
+        weights = list(module.parameters())
+        loss = module(inputs).square().sum()
+        first = torch.autograd.grad(loss, weights, create_graph=True)
+        torch.autograd.grad(torch.stack([one.sum() for one in first]).sum(), weights)
+
+    with CountedOperations() as counted:
+        twice()
+    with FlopCounterMode(display=False) as theirs:
+        twice()
+    assert counted.total == theirs.get_total_flops() > 0

@@ -10,6 +10,7 @@ from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask, ch
 from workers.training.fedavg.client.flops import training_flops
 from workers.training.fedavg.client.local import batches
 from workers.training.fedavg.client.losses import loss_of
+from workers.training.fedavg.client.steps import Steps
 from workers.training.networks.weights import difference, weights_of, with_weights
 
 After = Callable[[nn.Module], bool]  # sees the weights after each step; True ends the ascent
@@ -34,22 +35,22 @@ def ascend(
     module = with_weights(task.network, task.weights, device).train()
     check_data(task.network, data)
     rate = config.rate(task.round)
-    optimizer = torch.optim.SGD(module.parameters(), rate, config.momentum, maximize=True)
+    steps = Steps(module.parameters(), rate, momentum=config.momentum, maximize=True)
     inputs, targets = data.inputs.to(device), data.targets.to(device)
     total = torch.zeros((), dtype=torch.float64, device=device)
-    seen = steps = 0
+    seen = taken = 0
     for at in batches(len(data), config, task.seed, device):
         mixed = config.precision == "bfloat16"
         with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=mixed):
             logits = module(inputs[at])
         loss = loss_of(config.loss, logits, targets[at])
-        optimizer.zero_grad()
+        steps.forget_gradients()
         loss.backward()  # type: ignore[no-untyped-call]
         if config.clip_norm:
             nn.utils.clip_grad_norm_(module.parameters(), config.clip_norm)
-        optimizer.step()
+        steps.step()
         total += loss.detach().double() * len(at)
-        seen, steps = seen + len(at), steps + 1
+        seen, taken = seen + len(at), taken + 1
         if after is not None and after(module):
             break
     return ClientUpdate(
@@ -58,7 +59,7 @@ def ascend(
         base=task.base,
         delta=difference(weights_of(module), task.weights),
         samples=len(data),
-        steps=steps,
+        steps=taken,
         loss=float(total) / seen,
         flops=seen * training_flops(task.network, config.loss),
         seconds=time.perf_counter() - started,

@@ -22,6 +22,7 @@ from workers.training.fedavg.base import ClientData, Work
 from workers.training.fedavg.client.flops import training_flops
 from workers.training.fedavg.client.local import batches, crop_flip
 from workers.training.fedavg.client.losses import loss_of
+from workers.training.fedavg.client.steps import Steps
 from workers.training.fedavg.config import LocalConfig
 from workers.training.fedavg.errors import DivergedError
 from workers.training.fedavg.seeds import derive, stream
@@ -88,7 +89,7 @@ class DescentMethod(ABC):
 
 
 class Descent:
-    """A model on its way, one optimiser, and what its steps took."""
+    """A model on its way, its steps, and what its steps took."""
 
     def __init__(
         self, case: UnlearningCase, passes: Passes, device: torch.device | str
@@ -96,7 +97,7 @@ class Descent:
         self.config = passes.local(case.config.local, case.config.rounds + 1)
         self.network, self.device = case.network, device
         self.module = with_weights(case.network, case.weights, device).train()
-        self.optimizer = _optimizer(self.config, self.module)
+        self._steps = Steps.of(self.config, self.module, self.config.learning_rate)
         self.steps = self.flops = 0
 
     def epoch(self, rows: ClientData, loss: Loss, *, seed: int, augment: bool = False) -> float:
@@ -108,11 +109,11 @@ class Descent:
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         for batch in self.batches(rows, seed=seed, augment=augment):
             found = loss(batch)
-            self.optimizer.zero_grad()
+            self._steps.forget_gradients()
             found.backward()  # type: ignore[no-untyped-call]
             if self.config.clip_norm:
                 nn.utils.clip_grad_norm_(self.module.parameters(), self.config.clip_norm)
-            self.optimizer.step()
+            self._steps.step()
             total += found.detach().double() * len(batch[0])
             self.steps += 1
             self.flops += len(batch[0]) * training_flops(self.network, self.config.loss)
@@ -175,12 +176,3 @@ class Descent:
             "central.epochs": str(epochs),
             "central.learning-rate": f"{self.config.learning_rate:.6g}",
         }
-
-
-def _optimizer(config: LocalConfig, module: nn.Module) -> torch.optim.Optimizer:
-    weights, rate, decay = list(module.parameters()), config.learning_rate, config.weight_decay
-    if config.optimizer == "adam":
-        return torch.optim.Adam(weights, rate, weight_decay=decay)
-    if config.optimizer == "adamw":
-        return torch.optim.AdamW(weights, rate, weight_decay=decay)
-    return torch.optim.SGD(weights, rate, momentum=config.momentum, weight_decay=decay)

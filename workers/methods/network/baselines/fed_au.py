@@ -19,7 +19,6 @@ from typing import ClassVar
 
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from workers.errors import RefusedError
 from workers.methods.network.base import (
@@ -35,8 +34,14 @@ from workers.methods.network.baselines.layers import classifier
 from workers.methods.network.baselines.random_label import other_labels
 from workers.methods.network.recovery import Recovery, Step, step_and_recover
 from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask, check_data
+from workers.training.fedavg.client.flops import (
+    CountedOperations,
+    one_row,
+    without_values,
+)
 from workers.training.fedavg.client.local import batches
 from workers.training.fedavg.client.losses import loss_of
+from workers.training.fedavg.client.steps import Steps
 from workers.training.fedavg.config import LocalConfig, Loss
 from workers.training.fedavg.seeds import derive
 from workers.training.fedavg.server import weighted_mean
@@ -151,27 +156,27 @@ def train_classifier(
         parameter.requires_grad_(name in names)
     free = [part for part in module.parameters() if part.requires_grad]
     rate = config.rate(task.round)
-    optimizer = torch.optim.SGD(free, rate, config.momentum, weight_decay=config.weight_decay)
+    steps = Steps(free, rate, momentum=config.momentum, decay=config.weight_decay)
     wrong = other_labels(data.targets, task.network.classes, derive(task.seed, "labels"))
     inputs, labels = data.inputs.to(device), wrong.to(device)
     total = torch.zeros((), dtype=torch.float64, device=device)
-    seen = steps = 0
+    seen = taken = 0
     for at in batches(len(data), config, task.seed, device):
         loss = loss_of(config.loss, module(inputs[at]), labels[at])
-        optimizer.zero_grad()
+        steps.forget_gradients()
         loss.backward()  # type: ignore[no-untyped-call]
         if config.clip_norm:
             nn.utils.clip_grad_norm_(free, config.clip_norm)
-        optimizer.step()
+        steps.step()
         total += loss.detach().double() * len(at)
-        seen, steps = seen + len(at), steps + 1
+        seen, taken = seen + len(at), taken + 1
     return ClientUpdate(
         round=task.round,
         client=task.client,
         base=task.base,
         delta=difference(weights_of(module), task.weights),
         samples=len(data),
-        steps=steps,
+        steps=taken,
         loss=float(total) / seen,
         flops=seen * classifier_flops(task.network, config.loss, names),
         seconds=time.perf_counter() - started,
@@ -181,12 +186,11 @@ def train_classifier(
 @lru_cache(maxsize=64)
 def classifier_flops(network: Network, loss: Loss, names: tuple[str, ...]) -> int:
     """Return the operations of one row: forward through all, backward to `names` only."""
-    module = network.skeleton()
+    module = without_values(network)
     for name, parameter in module.named_parameters():
         parameter.requires_grad_(name in names)
-    pixels = network.input_shape[1:] if network.task == "segmentation" else ()
-    inputs = torch.empty((1, *network.input_shape), device="meta")
-    targets = torch.zeros((1, *pixels), dtype=torch.int64, device="meta")
-    with FlopCounterMode(display=False) as counter:
+    inputs, targets = one_row(network, module)
+    counted = CountedOperations()
+    with counted:
         loss_of(loss, module(inputs), targets).backward()  # type: ignore[no-untyped-call]
-    return int(counter.get_total_flops())
+    return counted.total

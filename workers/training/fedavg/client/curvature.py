@@ -12,7 +12,6 @@ from math import ceil
 
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from workers.errors import RefusedError
 from workers.training.fedavg.base import (
@@ -21,6 +20,11 @@ from workers.training.fedavg.base import (
     Operation,
     RoundTask,
     check_data,
+)
+from workers.training.fedavg.client.flops import (
+    CountedOperations,
+    one_row,
+    without_values,
 )
 from workers.training.fedavg.client.losses import loss_of
 from workers.training.fedavg.config import Loss
@@ -137,16 +141,13 @@ def _number(loss: torch.Tensor) -> float:
 
 @lru_cache(maxsize=64)
 def operation_flops(network: Network, kind: Loss, operation: Operation) -> int:
-    """Return the operations of one row, counted on the meta device as in flops.py."""
-    module = network.skeleton()
-    pixels = network.input_shape[1:] if network.task == "segmentation" else ()
-    rows = (
-        torch.empty((1, *network.input_shape), device="meta"),
-        torch.zeros((1, *pixels), dtype=torch.int64, device="meta"),
-    )
+    """Return the operations of one row, counted as in flops.py."""
+    module = without_values(network)
+    rows = one_row(network, module)
     vector = None
     if operation != "gradient":
         vector = {name: torch.empty_like(weight) for name, weight in module.named_parameters()}
-    with FlopCounterMode(display=False) as counter:
+    counted = CountedOperations()
+    with counted:
         product(operation, module, kind, rows, vector)
-    return int(counter.get_total_flops())
+    return counted.total

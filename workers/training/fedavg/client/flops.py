@@ -1,36 +1,93 @@
-"""Floating-point operations, counted from the operators of a network on the meta device.
+"""Floating-point operations, counted from the operators that a network calls for one row.
 
 A multiply-add counts as two. Convolutions, matrix products and attention are counted,
 elementwise work is not: about 1 % for the networks here.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from workers.training.fedavg.client.losses import loss_of
 from workers.training.fedavg.config import Loss
 from workers.training.networks.registry import Network
 
+SMALL = 1 << 20  # weights of a network that is counted in memory
+
+
+class CountedOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts, in `total`, the operations of what runs within it, as `FlopCounterMode` does.
+
+    That one is to be left alone by torch's compiler and imports it to say so, which takes
+    three times as long as importing torch. Nothing is compiled here.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.total: int = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        """Call an operator and count it, or its parts if it has some."""
+        named = kwargs or {}
+        counted = flop_registry.get(func._overloadpacket)
+        if counted is None and func.namespace == "aten":  # prim asks for a tensor's device
+            with self:
+                found = func.decompose(*args, **named)
+            if found is not NotImplemented:
+                return found
+        found = func(*args, **named)
+        if counted is not None:
+            self.total += int(counted(*args, **named, out_val=found))
+        return found
+
+
+def without_values(network: Network) -> nn.Module:
+    """Return a network to count with: on the meta device, or, if small, in memory.
+
+    Operators on the meta device import torch's compiler too. Its 2 s are nothing beside the
+    training of a network that is not small, which would take as much memory again.
+    """
+    module = network.skeleton()
+    small = sum(weight.numel() for weight in module.parameters()) < SMALL
+    return module.to_empty(device="cpu") if small else module
+
+
+def one_row(network: Network, module: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return an input and its target, without values, where the module is."""
+    device = next(module.parameters()).device
+    pixels = network.input_shape[1:] if network.task == "segmentation" else ()
+    inputs = torch.empty((1, *network.input_shape), device=device)
+    return inputs, torch.zeros((1, *pixels), dtype=torch.int64, device=device)
+
 
 @lru_cache(maxsize=64)
 def forward_flops(network: Network) -> int:
     """Return the operations of one input through the network."""
-    with FlopCounterMode(display=False) as counter:
-        network.skeleton()(_input(network))
-    return int(counter.get_total_flops())
+    module = without_values(network)
+    inputs, _ = one_row(network, module)
+    counted = CountedOperations()
+    with counted:
+        module(inputs)
+    return counted.total
 
 
 @lru_cache(maxsize=64)
 def training_flops(network: Network, loss: Loss = "cross-entropy") -> int:
     """Return the operations of the gradient of one input: forward and backward."""
-    pixels = network.input_shape[1:] if network.task == "segmentation" else ()
-    targets = torch.zeros((1, *pixels), dtype=torch.int64, device="meta")
-    with FlopCounterMode(display=False) as counter:
-        loss_of(loss, network.skeleton()(_input(network)), targets).backward()  # type: ignore[no-untyped-call]
-    return int(counter.get_total_flops())
-
-
-def _input(network: Network) -> torch.Tensor:
-    return torch.empty((1, *network.input_shape), device="meta")
+    module = without_values(network)
+    inputs, targets = one_row(network, module)
+    counted = CountedOperations()
+    with counted:
+        loss_of(loss, module(inputs), targets).backward()  # type: ignore[no-untyped-call]
+    return counted.total

@@ -13,6 +13,7 @@ from workers.errors import RefusedError
 from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask, check_data
 from workers.training.fedavg.client.flops import training_flops
 from workers.training.fedavg.client.losses import loss_of
+from workers.training.fedavg.client.steps import Steps
 from workers.training.fedavg.config import LocalConfig
 from workers.training.fedavg.seeds import stream
 from workers.training.networks.weights import difference, weights_of, with_weights
@@ -33,11 +34,11 @@ def train_locally(
     check_data(task.network, data)
     if config.augment != "none" and data.inputs.ndim != 4:
         raise RefusedError("augment: only images can be cropped")
-    optimizer = _optimizer(config, module, task.round)
+    steps = Steps.of(config, module, config.rate(task.round))
     augmented = stream(task.seed, "augment")
     inputs, targets = data.inputs.to(device), data.targets.to(device)
     total = torch.zeros((), dtype=torch.float64, device=device)
-    seen = steps = 0
+    seen = taken = 0
     module.train()
     for at in batches(len(data), config, task.seed, device):
         batch = inputs[at]
@@ -47,21 +48,21 @@ def train_locally(
         with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=mixed):
             logits = module(batch)
         loss = loss_of(config.loss, logits, targets[at])
-        optimizer.zero_grad()
+        steps.forget_gradients()
         loss.backward()  # type: ignore[no-untyped-call]
         if config.clip_norm:
             nn.utils.clip_grad_norm_(module.parameters(), config.clip_norm)
-        optimizer.step()
+        steps.step()
         total += loss.detach().double() * len(at)
         seen += len(at)
-        steps += 1
+        taken += 1
     return ClientUpdate(
         round=task.round,
         client=task.client,
         base=task.base,
         delta=difference(weights_of(module), task.weights),
         samples=len(data),
-        steps=steps,
+        steps=taken,
         loss=float(total) / seen,
         flops=seen * training_flops(task.network, config.loss),
         seconds=time.perf_counter() - started,
@@ -85,15 +86,6 @@ def batches(
         for start in range(0, min(left, each) * size, size):
             yield order[start : start + size]
         left -= each
-
-
-def _optimizer(config: LocalConfig, module: nn.Module, round: int) -> torch.optim.Optimizer:
-    weights, rate, decay = list(module.parameters()), config.rate(round), config.weight_decay
-    if config.optimizer == "adam":
-        return torch.optim.Adam(weights, rate, weight_decay=decay)
-    if config.optimizer == "adamw":
-        return torch.optim.AdamW(weights, rate, weight_decay=decay)
-    return torch.optim.SGD(weights, rate, momentum=config.momentum, weight_decay=decay)
 
 
 MARGIN = 4  # pixels of zeros on each side before the crop, as for CIFAR since He et al. 2016
