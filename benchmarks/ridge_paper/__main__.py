@@ -21,6 +21,7 @@ from benchmarks.ridge_paper import (
 )
 from benchmarks.ridge_paper.contenders import Start
 from benchmarks.ridge_paper.data import load
+from benchmarks.ridge_paper.linear_heads import QUICK, Rounds
 from benchmarks.ridge_paper.results import (
     PARTS,
     Results,
@@ -97,7 +98,7 @@ def _measure(task: Task, wanted: tuple[str, ...], results: Results, quick: bool)
     if not LEARNING & set(wanted):
         return
     started = time.perf_counter()
-    start = Start(task)
+    start = Start(task, QUICK if quick else Rounds())
     results.seconds["start"] += time.perf_counter() - started
     if "table3" in wanted:
         _timed(results, "table3", lambda: results.table3.append(table3.measure(start, quick)))

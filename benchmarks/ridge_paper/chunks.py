@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
+import torch
 
 from benchmarks.common import refit, seconds, timed
 from benchmarks.ridge_paper import fedavg
 from benchmarks.ridge_paper.contenders import FEDAVG, REFIT, Ours, Start
 from benchmarks.ridge_paper.exact import files, retrained
+from benchmarks.ridge_paper.linear_heads import FEDERATED, accuracy
+from benchmarks.ridge_paper.task import share
 
 SHARE = 0.25
 POINTS = 5
@@ -51,7 +54,7 @@ def measure(begin: Start, requests: int, quick: bool) -> Chunks:
     schedule = fedavg.Schedule(rounds=20) if quick else fedavg.Schedule()
     parts = np.array_split(task.stream(int(SHARE * len(task.rows)), seed=2), requests)
     result = Chunks(task.name, requests, sum(map(len, parts)))
-    names = (*contenders, REFIT, FEDAVG)
+    names = (*contenders, REFIT, FEDAVG, *FEDERATED)
     for record in (result.seconds, result.test, result.retained):
         record.update({name: [] for name in names})
     keep = np.ones(len(task.rows), dtype=np.bool_)
@@ -71,8 +74,14 @@ def measure(begin: Start, requests: int, quick: bool) -> Chunks:
         labels = task.rows.labels[keep]
         for name, head in heads.items():
             result.test[name].append(task.accuracy(head))
-            hits = np.argmax(x @ head, axis=1) == labels
-            result.retained[name].append(float(hits.mean()))
+            result.retained[name].append(share(x, labels, head))
+        linear = begin.federated.linear
+        kept = linear.rows.only(torch.from_numpy(keep))
+        for name in FEDERATED:
+            weights, taken = timed(partial(begin.federated.forget, name, keep.copy()))
+            result.seconds[name].append(taken)
+            result.test[name].append(accuracy(weights, linear.test))
+            result.retained[name].append(accuracy(weights, kept))
         exact = contenders["ridge-exact"]
         assert isinstance(exact, Ours)
         alone = files(retrained(task, keep), task.config)

@@ -1,6 +1,7 @@
 """Everything that follows a stream of deletions and additions, behind one interface."""
 
 from copy import copy, deepcopy
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 
 from benchmarks.ridge_paper.exact import head64
 from benchmarks.ridge_paper.ledgers import Acu, Ledger, VariantA, VariantB, pooled
+from benchmarks.ridge_paper.linear_heads import FederatedHeads, Rounds
 from benchmarks.ridge_paper.partition import members
 from benchmarks.ridge_paper.task import Task
 from workers.arrays import Matrix
@@ -111,12 +113,17 @@ class Ours:
 class Start:
     """All contenders trained on a task's rows once, to begin any number of streams from."""
 
-    def __init__(self, task: Task) -> None:
-        self.task, self.owners = task, task.owners(CLIENTS)
+    def __init__(self, task: Task, rounds: Rounds) -> None:
+        self.task, self.owners, self._rounds = task, task.owners(CLIENTS), rounds
         self._trained: dict[str, Contender] = {
             **{name: Paper(name, task, self.owners) for name in PAPER},
             **{name: Ours(name, task) for name in OURS},
         }
+
+    @cached_property
+    def federated(self) -> FederatedHeads:
+        """FATS and Exact-Fun, trained when they are first asked for."""
+        return FederatedHeads(self.task, self.owners, self._rounds)
 
     def contenders(self, names: tuple[str, ...] = PAPER + OURS) -> dict[str, Contender]:
         """Return fresh contenders by name."""

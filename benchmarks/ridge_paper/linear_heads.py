@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from benchmarks.baselines.exact_fun import ExactFun
 from benchmarks.baselines.fats import Fats
+from benchmarks.baselines.history import PastRound, RecordedCase
 from benchmarks.ridge_paper.task import Task
-from workers.methods.network.base import Side
+from workers.methods.network.base import Side, UnlearningRequest
 from workers.training.fedavg.base import ClientData
 from workers.training.fedavg.config import LocalConfig, TrainingConfig
 from workers.training.fedavg.in_process import InProcess
@@ -25,7 +26,7 @@ from workers.training.networks.registry import Network, network
 from workers.training.networks.weights import Weights
 
 SCALE = 160.0
-FATS, EXACT_FUN = "FATS", "Exact-Fun"
+FATS, EXACT_FUN = FEDERATED = ("FATS", "Exact-Fun")
 STEP = 1e-2  # Exact-Fun's grid; the paper's is lost in the text at hand, and coarser ones stall
 
 
@@ -70,12 +71,14 @@ class LinearTask:
         config = self.task.config
         return network("logistic", {"features": config.dimension, "classes": config.classes})
 
-    def clients(self, owners: NDArray[np.int64]) -> dict[str, ClientData]:
-        """Return the rows of each client that has any, by a name that sorts as its number."""
-        named = {f"client-{owner:05d}": owner for owner in np.unique(owners).tolist()}
+    def clients(
+        self, owners: NDArray[np.int64], keep: NDArray[np.bool_] | None = None
+    ) -> dict[str, ClientData]:
+        """Return the kept rows of each client that has any; names sort as numbers do."""
+        kept = np.ones(len(owners), dtype=np.bool_) if keep is None else keep
         return {
-            name: self.rows.only(torch.from_numpy(owners == owner))
-            for name, owner in named.items()
+            f"client-{owner:05d}": self.rows.only(torch.from_numpy(kept & (owners == owner)))
+            for owner in np.unique(owners[kept]).tolist()
         }
 
     def _data(self, features: NDArray[np.float64], labels: NDArray[np.int64]) -> ClientData:
@@ -99,19 +102,67 @@ def accuracy(weights: Weights, rows: ClientData) -> float:
     return float(hits.double().mean())
 
 
-def federated_accuracy(
-    task: Task, owners: NDArray[np.int64], rounds: Rounds
-) -> dict[str, float]:
-    """Return the test accuracy of the heads that FATS and Exact-Fun train."""
-    linear = LinearTask(task)
-    clients = linear.clients(owners)
-    engine, counts = InProcess(clients, "cpu", threads=1), sizes(clients)
-    trained: dict[str, Weights] = {}
-    number, drawn, batch = rounds.fats
-    fats = Fats(clients=drawn, batch=batch)
-    side = Side(engine, counts)
-    trained[FATS] = fats.train(linear.network, side, config_of(number)).weights
-    number, drawn = rounds.exact_fun
-    exact = ExactFun(step=STEP, clients_per_round=drawn)
-    trained[EXACT_FUN] = exact.train(linear.network, counts, config_of(number), engine).weights
-    return {name: accuracy(weights, linear.test) for name, weights in trained.items()}
+@dataclass(frozen=True, slots=True)
+class _Trained:
+    weights: Weights
+    history: tuple[PastRound, ...]
+
+
+class FederatedHeads:
+    """The heads that FATS and Exact-Fun train on a task's clients, and forget rows from.
+
+    Both kept their training: to forget, they repeat it from the first round in which the rows
+    counted. Each call forgets from the head of all rows: FATS knows rows by their places there.
+    """
+
+    def __init__(self, task: Task, owners: NDArray[np.int64], rounds: Rounds) -> None:
+        self.linear, self._owners = LinearTask(task), owners
+        clients = self.linear.clients(owners)
+        self._sizes = sizes(clients)
+        engine, network = InProcess(clients, "cpu", threads=1), self.linear.network
+        number, drawn, batch = rounds.fats
+        fats = Fats(clients=drawn, batch=batch)
+        sampled = fats.train(network, Side(engine, self._sizes), config_of(number))
+        number_exact, drawn = rounds.exact_fun
+        exact = ExactFun(step=STEP, clients_per_round=drawn)
+        config = config_of(number_exact)
+        quantised = exact.train(network, self._sizes, config, engine)
+        self._kept: dict[str, tuple[Fats | ExactFun, TrainingConfig, _Trained]] = {
+            FATS: (fats, config_of(number), _Trained(sampled.weights, sampled.history)),
+            EXACT_FUN: (exact, config, _Trained(quantised.weights, quantised.history)),
+        }
+
+    def accuracy(self) -> dict[str, float]:
+        """Return each head's accuracy on test rows, before anybody leaves."""
+        return {
+            name: accuracy(trained.weights, self.linear.test)
+            for name, (_, _, trained) in self._kept.items()
+        }
+
+    def forget(self, name: str, keep: NDArray[np.bool_]) -> Weights:
+        """Return the head that `name` makes of its training without the rows not kept (n,)."""
+        method, config, trained = self._kept[name]
+        case = RecordedCase(
+            self.linear.network,
+            trained.weights,
+            self._request(keep),
+            config,
+            self._retained(keep),
+            history=trained.history,
+        )
+        return method.replay(case).weights
+
+    def _retained(self, keep: NDArray[np.bool_]) -> Side:
+        clients = self.linear.clients(self._owners, keep)
+        return Side(InProcess(clients, "cpu", threads=1), sizes(clients))
+
+    def _request(self, keep: NDArray[np.bool_]) -> UnlearningRequest:
+        whole: set[str] = set()
+        rows: dict[str, tuple[int, ...]] = {}
+        for owner, name in zip(np.unique(self._owners).tolist(), self._sizes, strict=True):
+            gone = np.flatnonzero(~keep[self._owners == owner])
+            if len(gone) == self._sizes[name]:
+                whole.add(name)
+            elif len(gone):
+                rows[name] = tuple(gone.tolist())
+        return UnlearningRequest(frozenset(whole), rows)

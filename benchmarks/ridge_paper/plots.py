@@ -12,6 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from benchmarks.ridge_paper.chunks import Chunks
 from benchmarks.ridge_paper.contenders import FEDAVG, REFIT
 from benchmarks.ridge_paper.cost import Cost
+from benchmarks.ridge_paper.linear_heads import EXACT_FUN, FATS
 from benchmarks.ridge_paper.results import Results
 from benchmarks.ridge_paper.stream import Stream
 from benchmarks.ridge_paper.width import KINDS, Width
@@ -27,6 +28,8 @@ STYLES: dict[str, tuple[str, str, str]] = {
     "ACU": ("#b0569a", "--", "D"),
     REFIT: ("#c07a2c", ":", "^"),
     FEDAVG: ("#9a9a9a", "-.", "v"),
+    FATS: ("#5f5f5f", ":", "x"),
+    EXACT_FUN: ("#c9a227", "-.", "+"),
 }
 LABELS = {
     "Variant A": "Variant A, plain float64",
@@ -36,7 +39,10 @@ LABELS = {
     "ridge-woodbury": "ridge-woodbury, proven",
     "acu": "acu, proven",
 }
-RIDGE = ("ridge-exact", "ridge-woodbury", "Variant A", "Variant B", REFIT, FEDAVG)
+RIDGE = (
+    *("ridge-exact", "ridge-woodbury", "Variant A", "Variant B"),
+    *(REFIT, FEDAVG, FATS, EXACT_FUN),
+)
 ANALYTIC = ("acu", "ACU", "ridge-exact", REFIT, FEDAVG)
 
 

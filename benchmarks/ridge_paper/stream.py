@@ -2,7 +2,8 @@
 
 Contenders take turns of TURN requests each, so that a busy machine slows all of them. In
 every turn scikit-learn refits once, in every fifth FedAvg retrains once; either would be
-asked to at each request, and its cumulative time counts as if it had.
+asked to at each request, and its cumulative time counts as if it had. With FedAvg, FATS and
+Exact-Fun forget one row of the turn, the first: what they repeat depends on the row.
 """
 
 from collections.abc import Mapping
@@ -27,6 +28,7 @@ from benchmarks.ridge_paper.contenders import (
 )
 from benchmarks.ridge_paper.exact import files, head64, retrained
 from benchmarks.ridge_paper.ledgers import deviation
+from benchmarks.ridge_paper.linear_heads import FEDERATED
 from benchmarks.ridge_paper.task import Task
 
 TURN = 10
@@ -71,7 +73,7 @@ def measure(begin: Start, quick: bool) -> Stream:
     result = Stream(task.name, length)
     result.deviation = {name: [] for name in contenders}
     result.bound = {name: [] for name in OURS}
-    result.seconds = {name: [] for name in (*contenders, REFIT, FEDAVG)}
+    result.seconds = {name: [] for name in (*contenders, REFIT, FEDAVG, *FEDERATED)}
     order = task.stream(length)
     keep = np.ones(len(task.rows), dtype=np.bool_)
     schedule = fedavg.Schedule(rounds=20) if quick else fedavg.Schedule()
@@ -86,6 +88,12 @@ def measure(begin: Start, quick: bool) -> Stream:
             result.seconds[FEDAVG].append(
                 seconds(partial(fedavg.train, task, owners, schedule, keep))
             )
+            alone = np.ones_like(keep)
+            alone[part[0]] = False
+            for name in FEDERATED:
+                result.seconds[name].append(
+                    seconds(partial(begin.federated.forget, name, alone))
+                )
         if start + turn in (length // 2, length):
             _compare(result, f"{start + turn} deletions", task, keep, contenders)
     for start in range(0, length, turn):

@@ -10,7 +10,6 @@ from benchmarks.common import refit
 from benchmarks.ridge_paper import fedavg
 from benchmarks.ridge_paper.contenders import FEDAVG, PAPER, Start
 from benchmarks.ridge_paper.exact import federated, head64
-from benchmarks.ridge_paper.linear_heads import QUICK, Rounds, federated_accuracy
 from benchmarks.ridge_paper.partition import members
 from workers.arrays import Matrix
 
@@ -49,5 +48,5 @@ def measure(start: Start, quick: bool) -> Row:
         classes=config.classes,
         test_rows=len(task.test_labels),
         accuracy={name: task.accuracy(head) for name, head in heads.items()}
-        | federated_accuracy(task, start.owners, QUICK if quick else Rounds()),
+        | start.federated.accuracy(),
     )

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.baselines.exact_fun import ExactFun
+from benchmarks.baselines.history import same
 from benchmarks.common import refit
 from benchmarks.ridge_paper import (
     chunks,
@@ -29,12 +31,24 @@ from benchmarks.ridge_paper.contenders import FEDAVG, OURS, PAPER, REFIT, Ours, 
 from benchmarks.ridge_paper.data import digits, load, read
 from benchmarks.ridge_paper.exact import Files, bits_apart, federated, files, head64, retrained
 from benchmarks.ridge_paper.ledgers import Acu, VariantA, VariantB, deviation, pooled
-from benchmarks.ridge_paper.linear_heads import EXACT_FUN, FATS, LinearTask, accuracy, logits
+from benchmarks.ridge_paper.linear_heads import (
+    EXACT_FUN,
+    FATS,
+    FEDERATED,
+    QUICK,
+    STEP,
+    LinearTask,
+    accuracy,
+    config_of,
+    logits,
+)
 from benchmarks.ridge_paper.partition import members
 from benchmarks.ridge_paper.results import Results, format_results, parse_results
 from benchmarks.ridge_paper.task import Task, make_task
 from workers.errors import RefusedError
 from workers.methods.ridge.statistics.gram import RidgeStatistics
+from workers.training.fedavg.in_process import InProcess
+from workers.training.fedavg.rounds import sizes
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +58,7 @@ def task() -> Task:
 
 @pytest.fixture(scope="module")
 def start(task: Task) -> Start:
-    return Start(task)
+    return Start(task, QUICK)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -170,7 +184,7 @@ def test_deletions_and_additions_stay_near_and_are_proven(results: Results) -> N
         (*PAPER, *OURS), 20
     )
     assert len(run.seconds[REFIT]) == 4
-    assert len(run.seconds[FEDAVG]) == 2
+    assert all(len(run.seconds[name]) == 2 for name in (FEDAVG, *FEDERATED))
 
 
 def test_all_ridge_heads_are_equally_accurate(results: Results) -> None:
@@ -183,6 +197,26 @@ def test_all_ridge_heads_are_equally_accurate(results: Results) -> None:
     for name in (*PAPER, *OURS):
         assert np.allclose(run.test[name], run.test[REFIT], atol=0.01), name
         assert np.allclose(run.retained[name], run.retained[REFIT], atol=0.01), name
+
+
+def test_the_exact_baselines_forget_what_they_learned(start: Start) -> None:
+    owners, federated = start.owners, start.federated
+    keep = np.ones(len(owners), dtype=np.bool_)
+    keep[::3] = False
+    keep[owners == owners[1]] = False  # a whole client leaves too
+    clients = federated.linear.clients(owners, keep)
+    assert len(clients) < len(federated.linear.clients(owners))
+    exact = ExactFun(step=STEP, clients_per_round=QUICK.exact_fun[1]).train(
+        federated.linear.network,
+        sizes(clients),
+        config_of(QUICK.exact_fun[0]),
+        InProcess(clients, "cpu", threads=1),
+    )
+    assert same(federated.forget(EXACT_FUN, keep), exact.weights)
+    fewer = keep.copy()
+    fewer[np.flatnonzero(keep)[:40]] = False
+    for name in FEDERATED:
+        assert not same(federated.forget(name, keep), federated.forget(name, fewer))
 
 
 def test_single_precision_is_worse_than_double(results: Results) -> None:
@@ -288,10 +322,10 @@ def test_a_linear_head_is_judged_on_the_rows_of_its_task(task: Task) -> None:
 def test_messages_have_the_sizes_of_table_1(results: Results, task: Task) -> None:
     (row,) = results.messages
     d, c = task.config.dimension, task.config.classes
-    assert {sizes["Variant A"] for sizes in row.bytes.values()} == {8 * (d * d + d * c)}
-    for count, sizes in row.bytes.items():
-        assert sizes["Variant B"] == 8 * (min(int(count), d) * d + d * c)
-        assert sizes["exact statistics"] == 8 * (d * (d + 1) // 2 + d * c + c)
+    assert {found["Variant A"] for found in row.bytes.values()} == {8 * (d * d + d * c)}
+    for count, found in row.bytes.items():
+        assert found["Variant B"] == 8 * (min(int(count), d) * d + d * c)
+        assert found["exact statistics"] == 8 * (d * (d + 1) // 2 + d * c + c)
     whole = [one for one in row.sketches if one.kind == "frequent-directions"][-1]
     assert whole.rank == d
     assert whole.deviation is not None
