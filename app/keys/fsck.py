@@ -25,6 +25,10 @@ AGAIN = "run `lethe service-key rotate master` again, or restore the newest root
 def fsck_keys(settings: Settings, ledger: Ledger, report: FsckReport) -> None:
     """Report a key file that is not the log's. Raises what reading the signed log raises."""
     try:
+        ledger.require_named()
+    except KeyMissingError as error:
+        report.add("log-key", error.detail)
+    try:
         require_logged(ledger)
     except KeyMissingError as error:
         report.add("log-mldsa", error.detail)

@@ -22,7 +22,7 @@ from app.keys.issuer import (
 )
 from app.ledger.entry_macs import KeyMissingError
 from app.ledger.journal import record_service_key_event
-from app.ledger.key_files import ensure_next, is_p256, read_key
+from app.ledger.key_files import is_p256, make_next, read_key
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import ISSUER_KEY, ISSUER_PEM
 from app.ledger.transaction import Transaction
@@ -52,10 +52,10 @@ def rotate_issuer(
 ) -> Rotated:
     """Replace the issuer's key by a fresh one, named `keyid` or by the next number.
 
-    to: where it is made, as `ensure_next` has it.
+    to: where it is made, as `make_next` has it.
 
     Raises:
-        KeyPlaceError, HsmError: As `ensure_next`.
+        KeyPlaceError, HsmError: As `make_next`.
         ConflictError: A key of the issuer had this name.
         KeyMissingError: The new key's file holds something else.
         KeysChangedError: Another rotation was faster.
@@ -70,14 +70,14 @@ def rotate_issuer(
     if keyid in names:
         raise ConflictError("a key of the issuer has this name already: choose another --keyid")
     chosen = keyid or _next_name(last.keyid, names)
-    fresh = _fresh(settings, keys, to)
     announced = is_announced(ledger, ISSUER)
 
     def effect(tx: Transaction) -> None:
         require_unchanged(tx, keys.size)
         if not announced:
             record_service_key_event(tx, ANNOUNCED, KeyChange(ANNOUNCED, last.keyid, last.spki))
-        spki = spki_of(fresh.public_key())
+        # Under the lock: the file is not that of another rotation, whose entry names its key.
+        spki = spki_of(_fresh(settings, keys, to).public_key())
         record_service_key_event(
             tx, ROTATED, KeyChange(ROTATED, chosen, spki, replaces=last.spki)
         )
@@ -131,15 +131,14 @@ def _put_in_place(settings: Settings, keys: IssuerKeys) -> bool:
 
 
 def _fresh(settings: Settings, keys: IssuerKeys, to: str | None) -> P256Key:
-    """Return the next key; one that a crash left before its entry has signed nothing yet."""
+    """Make the next key and return it; what a crash left in its file is replaced."""
     path, current = settings.keys_dir / NEXT_KEY, settings.keys_dir / ISSUER_KEY
     known = [one.spki for one in keys.keys]
     try:
-        key = ensure_next(settings, current, path, "ecdsa-p256-sha256", to=to, known=known)
+        key = make_next(settings, current, path, "ecdsa-p256-sha256", to=to, known=known)
     except KeyFormatError as error:
         raise KeyMissingError(f"{path}: {error.detail}") from None
-    if not is_p256(key):
-        raise KeyMissingError(f"{path} is not an ECDSA P-256 key: remove it, and run it again")
+    assert is_p256(key), "it was made as one"
     return key
 
 

@@ -19,7 +19,7 @@ from app.keys.issuer import KeysChangedError, is_announced, require_unchanged
 from app.keys.log import logged_keys
 from app.ledger.entry_macs import KeyMissingError
 from app.ledger.journal import record_service_key_event
-from app.ledger.key_files import KeyPlaceError, ensure_next
+from app.ledger.key_files import KeyPlaceError, is_ed25519, make_next
 from app.ledger.log_files import (
     RoleFiles,
     load_cosigner,
@@ -35,7 +35,7 @@ from app.settings import Settings
 from lethe.files import sync_directory, write_durably
 from lethe.log.key_changes import ANNOUNCED, LOG, ML_DSA, REVOKED, ROTATED, KeyChange
 from lethe.log.log_keys import LogKey, LogKeys, spki_of_log
-from lethe.log.note import NoteError, NoteVerifier
+from lethe.log.note import NoteError, NoteSigner, NoteVerifier
 from lethe.signing.errors import KeyFormatError
 
 
@@ -52,11 +52,11 @@ def rotate_log(
 ) -> LogRotated:
     """Announce a fresh key of the log, which signs checkpoints too from then on.
 
-    to: where it is made, as `ensure_next` has it. role: LOG, or ML_DSA for its second key,
+    to: where it is made, as `make_next` has it. role: LOG, or ML_DSA for its second key,
     which is made in a file.
 
     Raises:
-        KeyPlaceError, HsmError: As `ensure_next`.
+        KeyPlaceError, HsmError: As `make_next`.
         ConflictError: Two keys sign already: the older one must be revoked first. Or the key in
             use is not here, or the latest checkpoint lacks its signature.
         NoSecondKeyError: There is no second key.
@@ -78,17 +78,19 @@ def rotate_log(
         )
     old = known[-1].verifier
     _require_signing(ledger, known[-1], chain, role)
-    new = _fresh(settings, files, known, to)
     announced = is_announced(ledger, role)
 
-    def effect(tx: Transaction) -> None:
+    def effect(tx: Transaction) -> NoteVerifier:
         require_unchanged(tx, size)
         if not announced:
             record_service_key_event(tx, ANNOUNCED, _change(ANNOUNCED, old, role))
+        # Under the lock: the file is not that of another rotation, whose entry names its key.
+        new = _fresh(settings, files, known, to)
         said = _change(ROTATED, new, role, replaces=spki_of_log(old))
         record_service_key_event(tx, ROTATED, said)
+        return new
 
-    ledger.transact(effect)
+    new = ledger.transact(effect)
     chain = logged_keys(ledger, role=role)
     if chain.keys[-1].verifier != new:
         raise KeysChangedError("another rotation was faster: see `lethe service-key list`")
@@ -105,13 +107,14 @@ def revoke_log(
         ConflictError: One key signs alone, or the new one does not sign yet.
         NoSecondKeyError: There is no second key.
         KeysChangedError: A key was rotated or revoked meanwhile.
+        KeyMissingError: No key file has the new key.
         UnpublishedError: The entry is stored and not signed yet: run it again.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
     size, files = service_key_events(ledger).size, RoleFiles(role)
     known = logged_keys(ledger, role=role).keys
     if len(in_use := [one for one in known if one.revoked is None]) == 1:
-        if (
+        if len(known) == 1 or (
             _load(settings, role, files.key) == in_use[-1].verifier
             and not (settings.keys_dir / files.next_vkey).exists()
         ):
@@ -159,21 +162,22 @@ def _require_signing(ledger: Ledger, key: LogKey, chain: LogKeys, role: str) -> 
 def _fresh(
     settings: Settings, files: RoleFiles, known: tuple[LogKey, ...], to: str | None
 ) -> NoteVerifier:
-    """Return the next key; one that a crash left before its entry has signed nothing yet."""
-    folder, spkis = settings.keys_dir, [spki_of_log(one.verifier) for one in known]
+    """Make the next key and return it; what a crash left in its file is replaced."""
+    folder, verifiers = settings.keys_dir, [one.verifier for one in known]
     path = folder / files.next_key
     if files.role == ML_DSA:
-        new = make_ml_dsa(settings, files.next_key).verifier
-        if spki_of_log(new) in spkis:
+        if path.exists() and _load(settings, ML_DSA, path.name) in verifiers:
             raise KeyPlaceError(
                 f"{path.name} is a key that the log names already: finish that rotation first"
             )
-        return new
+        return make_ml_dsa(settings, path.name, replace=True).verifier
+    spkis = list(map(spki_of_log, verifiers))
     try:
-        ensure_next(settings, folder / files.key, path, "ed25519", to=to, known=spkis)
+        key = make_next(settings, folder / files.key, path, "ed25519", to=to, known=spkis)
     except KeyFormatError as error:
         raise KeyMissingError(f"{path}: {error.detail}") from None
-    return load_signer(settings, files.next_key).verifier
+    assert is_ed25519(key), "it was made as one"
+    return NoteSigner(settings.origin, key).verifier
 
 
 def _publish_next(settings: Settings, ledger: Ledger, chain: LogKeys, files: RoleFiles) -> None:
@@ -192,6 +196,13 @@ def _take_over(
         kept = "".join(f"{line}\n" for line in [*lines, old.vkey])
         write_durably(folder / files.previous, kept.encode(), mode=0o644)
     if _load(settings, files.role, files.key) != new:
+        if not (folder / files.next_key).exists() or (
+            _load(settings, files.role, files.next_key) != new
+        ):
+            raise KeyMissingError(
+                f"neither {files.key} nor {files.next_key} is the key {new.key_id.hex()} that "
+                "the log has: restore the newest backup of the keys directory"
+            )
         (folder / files.next_key).replace(folder / files.key)
     write_durably(folder / files.vkey, f"{new.vkey}\n".encode(), mode=0o644)
     (folder / files.next_vkey).unlink(missing_ok=True)

@@ -12,7 +12,6 @@ What the root secret seals is not touched. A process that dies between two lines
 installation that either key opens, and the same command, run again, goes on.
 """
 
-from contextlib import suppress
 from dataclasses import dataclass
 
 from app.keys.master import MasterSpan, master_keys, require_unchanged, sealed_for
@@ -57,20 +56,21 @@ def rotate_master(settings: Settings, ledger: Ledger) -> MasterSpan:
     opened = open_root(given(settings), roots)
     if opened is None:
         raise MasterKeyError(f"{source(settings)} does not open root.sealed")
-    root, following = opened[1], _next(settings)
-    if open_root(following, [kept]) is not None:
-        raise ConflictError("the next master key is the one in use: give another")
-    # A rotation that died before its entry may have sealed it under this key, or another.
-    left = [one for one in roots if one != kept and open_root(following, [one]) is not None]
-    fresh = left[0] if left else seal_root(following, root)
+    root = opened[1]
 
-    def effect(tx: Transaction) -> int:
+    def effect(tx: Transaction) -> MasterSpan:
         require_unchanged(tx, known.size)
+        following = _next(settings, kept)
+        if open_root(following, [kept]) is not None:
+            raise ConflictError("the next master key is the one in use: give another")
+        # A rotation that died before its entry may have sealed it under this key, or another.
+        left = [one for one in roots if one != kept and open_root(following, [one]) is not None]
+        fresh = left[0] if left else seal_root(following, root)
         write_roots(folder, [kept, fresh])  # first: the log names no key that opens nothing
         said = MasterKeyChange(MASTER_ROTATED, fresh.keyid, replaces=kept.keyid)
-        return record_master_key_event(tx, MASTER_ROTATED, said)
+        return MasterSpan(fresh.keyid, record_master_key_event(tx, MASTER_ROTATED, said))
 
-    return MasterSpan(fresh.keyid, ledger.transact(effect))
+    return ledger.transact(effect)
 
 
 def revoke_master(settings: Settings, ledger: Ledger, reason: str) -> MasterRotated:
@@ -104,8 +104,11 @@ def revoke_master(settings: Settings, ledger: Ledger, reason: str) -> MasterRota
     return MasterRotated(MasterSpan(old.keyid, old.start, old.end, index, reason), False)
 
 
-def _next(settings: Settings) -> bytes:
-    """Return the next master key: the one that is given, or a new one in a file."""
+def _next(settings: Settings, used: SealedRoot) -> bytes:
+    """Return the next master key: the one that is given, or a new one in a file.
+
+    A file that is there is replaced, unless its key is in use: whoever put it there has it.
+    """
     if text := settings.master_key_next.get_secret_value():
         return parse_key(text, "LETHE_MASTER_KEY_NEXT")
     if settings.master_key.get_secret_value():
@@ -114,9 +117,10 @@ def _next(settings: Settings) -> bytes:
             "`openssl rand -base64 32` makes one"
         )
     path = settings.keys_dir / NEXT_FILE
-    with suppress(FileExistsError):  # one that a crash left
-        create_key(path)
-    return read_key(path)
+    if _opens(settings, NEXT_FILE, used):
+        return read_key(path)
+    path.unlink(missing_ok=True)
+    return create_key(path)
 
 
 def _require_in_use(settings: Settings, new: SealedRoot) -> None:

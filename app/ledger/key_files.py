@@ -98,7 +98,7 @@ def ensure_key(
     return read_key(settings, path)
 
 
-def ensure_next(
+def make_next(
     settings: Settings,
     current: Path,
     path: Path,
@@ -107,15 +107,16 @@ def ensure_next(
     to: str | None,
     known: Collection[bytes],
 ) -> SigningKey:
-    """Return the next key of a role: the one that a crash left, or a fresh one.
+    """Make the next key of a role, and return it. Called under the log's lock.
 
-    current: the file of the key in use. to: `file`, a URI, or None for beside that key. known:
-    SubjectPublicKeyInfo of all keys of the role; the next one is none of them. In a token it is
-    named after their number, so the pair that a crash left without a file is found again: it
-    has signed nothing.
+    current: the file of the key in use. path: that of the next one; what lies there is
+    replaced, since whoever put it there, or copied it, has the key. to: `file`, a URI, or None
+    for beside the key in use. known: SubjectPublicKeyInfo of all keys of the role; the next one
+    is none of them. In a token it is named after their number, so the pair that a crash left
+    there is found again: it has signed nothing, and cannot be copied.
 
     Raises:
-        KeyPlaceError: A rotation to another place was begun; or the log has the key already.
+        KeyPlaceError: The log has the key already, in the file or in that place.
         KeyFormatError, HsmError: As `ensure_key`.
     """
     if to is None:
@@ -123,19 +124,12 @@ def ensure_next(
         place = None if here is None else here.numbered(len(known) + 1)
     else:
         place = None if to == IN_FILE else parse_uri(to)
-    if not path.exists():
-        _make(settings, path, algorithm, place, known)
-    elif to is not None and named_by(path) != place:
-        raise KeyPlaceError(
-            f"{path.name} has the key of a rotation that was interrupted: run it again without "
-            "--to, or remove the file"
-        )
-    key = read_key(settings, path)
-    if _spki(key) in known:
-        raise KeyPlaceError(
-            f"{path.name} is a key that the log names already: finish that rotation first"
-        )
-    return key
+    with suppress(FileNotFoundError):
+        if _spki(read_key(settings, path)) in known:
+            raise KeyPlaceError(
+                f"{path.name} is a key that the log names already: finish that rotation first"
+            )
+    return _make(settings, path, algorithm, place, known, replace=True)
 
 
 def _make(
@@ -144,22 +138,27 @@ def _make(
     algorithm: Algorithm,
     place: KeyUri | None,
     known: Collection[bytes] = (),
-) -> None:
+    *,
+    replace: bool = False,
+) -> SigningKey:
+    made: SigningKey
     if place is None:
-        data = private_pem(generate_key(algorithm)).encode()
+        private = generate_key(algorithm)
+        made, data = private, private_pem(private).encode()
     else:
         _generate(settings, place, algorithm)
         # Before the file: one that names a wrong key would have to be removed by hand.
-        found = _open(settings, place)
-        if algorithm_of(found.public_key()) != algorithm:
+        made = _open(settings, place)
+        if algorithm_of(made.public_key()) != algorithm:
             raise HsmError(f"the key {place.object} is none of the kind {algorithm}")
-        if _spki(found) in known:
+        if _spki(made) in known:
             raise KeyPlaceError(
                 f"the log names the key {place.object} already: give another --to"
             )
         data = f"{place}\n".encode()
     with suppress(FileExistsError):
-        write_durably(path, data, replace=False)
+        write_durably(path, data, replace=replace)
+    return made
 
 
 def _spki(key: SigningKey) -> bytes:

@@ -215,8 +215,10 @@ def load_cosigner(settings: Settings, name: str) -> Cosigner:
     return Cosigner(settings.origin, key)
 
 
-def make_ml_dsa(settings: Settings, name: str) -> Cosigner:
+def make_ml_dsa(settings: Settings, name: str, *, replace: bool = False) -> Cosigner:
     """Make an ML-DSA-44 key in this file, unless it has one; return that.
+
+    replace: make it in any case.
 
     Raises:
         KeyMissingError: As `load_cosigner`.
@@ -224,7 +226,8 @@ def make_ml_dsa(settings: Settings, name: str) -> Cosigner:
     made = MLDSA44PrivateKey.generate()
     pem = made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     with suppress(FileExistsError):
-        write_durably(settings.keys_dir / name, pem, replace=False)
+        write_durably(settings.keys_dir / name, pem, replace=replace)
+        return Cosigner(settings.origin, made)
     return load_cosigner(settings, name)
 
 

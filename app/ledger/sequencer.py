@@ -38,6 +38,7 @@ from app.ledger.guard import (
     require_extends,
 )
 from app.ledger.lock import LogState
+from app.ledger.named import require_named
 from app.ledger.receipt import (
     Appended,
     EntryReceipt,
@@ -52,6 +53,7 @@ from app.ledger.transaction import Transaction
 from app.steps import reached
 from lethe.errors import LetheError
 from lethe.log.checkpoint import Checkpoint
+from lethe.log.key_changes import LOG
 from lethe.log.log_keys import LogKeys
 from lethe.log.note import NoteError, NoteVerifier
 from lethe.log.proofs import ProofError, consistency_proof, inclusion_proof
@@ -112,6 +114,7 @@ class Ledger:
         self.guard = guard
         self.entry_key = entry_key
         self._source = signers
+        self._named: LogSigners | None = None  # those that the log's entries named at a look
         self.nodes = NodeCache()
         self._proved = 0  # entries that the log has at least
         self._recent: deque[Published] = deque(maxlen=RECENT)
@@ -189,6 +192,7 @@ class Ledger:
         Raises:
             LogMissingError: No log was begun.
             GuardError: The log may not be signed; `effect` was not run.
+            KeyMissingError: The log does not name the key that would sign it; likewise.
             LogBusyError: Its turn did not come within WAIT_S; `effect` was not run.
             UnpublishedError: All is stored, and no checkpoint covers it yet.
         """
@@ -206,6 +210,11 @@ class Ledger:
             if checkpoint and (appended is not None or pending):
                 self._publish_stored(tail, appended)
         return result
+
+    def require_named(self) -> None:
+        """Return if the keys that sign are those that the log names. Raises KeyMissingError."""
+        with self._reading() as session:
+            require_named(session, self.signing(LOG))
 
     def beside(self, effect: Callable[[], T]) -> T:
         """Run `effect`, which writes in a transaction of its own and appends no entry.
@@ -260,8 +269,8 @@ class Ledger:
         with self._turn():
             with self._writing() as (session, state):
                 self._require_own_key(session)
-                tail = self._verified(session, state, None)
                 stored = self._open_stored(self._require_latest(session))
+                tail = self._verified(session, state, None)
                 held = self.guard.read()
                 if held.size < stored.size:  # the keys came from a backup
                     self.guard.advance(stored, tail.root_at)
@@ -397,6 +406,9 @@ class Ledger:
                     "the published checkpoint is not one of the entries in the database: "
                     "restore its newest backup, then run `lethe log fsck`"
                 )
+        if (signers := self._signers) is not self._named:  # at the start, and after a rotation
+            require_named(session, signers.signing(LOG))
+            self._named = signers
         return tail
 
     def _extended(

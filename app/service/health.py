@@ -145,6 +145,7 @@ def _keys(services: Services) -> None:
     if not stored.has_keys_of(services.ledger):
         raise KeyMissingError("a key of the log is another than at the start: restore it")
     try:
+        services.ledger.require_named()
         require_logged(services.ledger)
         issuer = signing_issuer(settings, services.ledger)[0]
     except GuardError:  # the part `guard` says what is wrong with it

@@ -1,0 +1,59 @@
+"""Whether the keys that sign for the log are those that its entries name.
+
+Key files vouch for each other only: whoever writes them all would have the log signed by a key
+of their own. The entries read here are found by a column, which somebody else may write; what
+both together get signed is refused by whoever verifies.
+"""
+
+from collections.abc import Sequence
+
+from sqlmodel import Session, col, select
+
+from app.ledger.entry_macs import KeyMissingError
+from app.ledger.storage import latest_checkpoint
+from lethe.errors import LetheError
+from lethe.log.entries import SERVICE_KEY_EVENT, parse_leaf
+from lethe.log.key_changes import LOG
+from lethe.log.key_history import replay
+from lethe.log.log_keys import LogKeys, spki_of_log
+from lethe.log.note import NoteVerifier
+from models import LogEntry
+
+RESTORE = "restore the newest backup of the keys directory"
+
+
+def require_named(session: Session, signing: Sequence[NoteVerifier]) -> None:
+    """Return if the log's entries name all of these keys, and have not revoked them all.
+
+    signing: the log's keys of Ed25519 whose private halves are in the key files. Before a
+    rotation no entry names one, and the latest checkpoint has the signature of the only one.
+
+    Raises:
+        KeyMissingError: They are other keys.
+    """
+    query = select(LogEntry.index, LogEntry.leaf).where(col(LogEntry.kind) == SERVICE_KEY_EVENT)
+    rows = session.exec(query.order_by(col(LogEntry.index)))
+    found = [(index, parse_leaf(leaf).key) for index, leaf in rows]
+    said = [(index, key) for index, key in found if key is not None and key.role == LOG]
+    if not said:
+        latest = latest_checkpoint(session)
+        try:
+            if latest is not None:
+                LogKeys.of(signing[0]).open(latest.note)
+        except LetheError:
+            raise _unnamed(signing[0]) from None
+        if len(signing) > 1:
+            raise _unnamed(signing[1])
+        return
+    named = {one.spki: one for one in replay(said, ("", b""), LOG)}
+    for key in signing:
+        if spki_of_log(key) not in named:
+            raise _unnamed(key)
+    if all(named[spki_of_log(key)].revoked is not None for key in signing):
+        raise KeyMissingError(f"log.key was revoked, and nothing signs by it: {RESTORE}")
+
+
+def _unnamed(key: NoteVerifier) -> KeyMissingError:
+    return KeyMissingError(
+        f"no entry of the log names the key {key.key_id.hex()} in the key files: {RESTORE}"
+    )
