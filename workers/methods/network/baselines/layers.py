@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from workers.errors import RefusedError
+from workers.training.fedavg.client.flops import one_row, without_values
 from workers.training.networks.registry import Network
 
 Layer = nn.Conv2d | nn.Linear
@@ -16,13 +17,14 @@ Layer = nn.Conv2d | nn.Linear
 def layers(network: Network) -> tuple[str, ...]:
     """Return the paths of convolutions and linear layers in the order in which they run.
 
-    Traced on the meta device, which costs no memory: registration may be in another order.
+    Traced by running it: registration may be in another order.
     """
-    module, ran = network.skeleton(), list[str]()
+    module, ran = without_values(network), list[str]()
     for path, part in module.named_modules():
         if isinstance(part, Layer):
             part.register_forward_hook(_noting(path, ran))
-    module(torch.empty((1, *network.input_shape), device="meta"))
+    with torch.no_grad():
+        module(one_row(network, module)[0])
     return tuple(dict.fromkeys(ran))  # a layer that runs twice counts where it first ran
 
 
