@@ -12,7 +12,7 @@ A process that dies between two lines leaves a silo whose signatures count. Run 
 command goes on.
 """
 
-from contextlib import suppress
+import fcntl
 
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Ledger
@@ -47,6 +47,16 @@ def rotate_silo(settings: Settings, ledger: Ledger, silo: int) -> str:
         ConflictError: Two keys count already, or the silo's key is not here.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
+    key = private_path(settings, silo)
+    if not key.exists():
+        return _rotate(settings, ledger, silo)  # says that it is not here
+    with key.open("rb") as file:
+        # No other process meanwhile: each would replace the other's next key.
+        fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
+        return _rotate(settings, ledger, silo)
+
+
+def _rotate(settings: Settings, ledger: Ledger, silo: int) -> str:
     old, following = public_key(settings, silo), next_path(settings, silo)
     if old is not None and previous_path(settings, silo).exists():
         new = read_private(following)
@@ -61,11 +71,11 @@ def rotate_silo(settings: Settings, ledger: Ledger, silo: int) -> str:
             f"the registered key of silo {silo} is not here: start its worker once, and run "
             "this where LETHE_SILO_KEY_DIR has its private key"
         )
-    with suppress(FileExistsError):  # one that a crash left has signed nothing
-        write_durably(following, private_pem(generate_key()).encode(), replace=False)
     new = read_private(following)
-    if new is None:
-        raise ConflictError(f"{following} is not an Ed25519 key: remove it, and run it again")
+    if new is None or not _is_logged(ledger, silo, digest_of(new.public_key())):
+        # Nobody counts on it, and whoever put it there, or copied it, has it.
+        new = generate_key("ed25519")
+        write_durably(following, private_pem(new).encode())
     digest, before = digest_of(new.public_key()), digest_of(old)
 
     def say() -> None:
@@ -119,6 +129,10 @@ def promote(settings: Settings, silo: int) -> None:
     if key.public_key() == public_key(settings, silo):
         path.replace(private_path(settings, silo))
         sync_directory(path.parent)
+
+
+def _is_logged(ledger: Ledger, silo: int, digest: str) -> bool:
+    return any(logged(ledger, ref).get(silo) == digest for ref in networks(ledger))
 
 
 def _log(ledger: Ledger, refs: list[str], digests: dict[str, str]) -> None:

@@ -141,6 +141,18 @@ def test_a_killed_revocation_goes_on(
     assert files(services) == {"silo-0.key", "silo-0.pem"}
 
 
+def test_a_next_key_that_somebody_put_there_is_not_announced(
+    services: Services, first: str
+) -> None:
+    path = silo_keys.next_path(services.settings, 0)
+    path.write_text(private_pem(generate_key("ed25519")))
+    planted = silo_keys.read_private(path)
+    assert planted is not None
+    new = rotate_silo(services.settings, services.ledger, 0)
+    assert new != silo_keys.digest_of(planted.public_key())
+    assert silo_keys.accepted(services, "m") == {0: (new, first)}
+
+
 def test_a_silos_key_that_is_elsewhere_is_not_rotated_here(
     services: Services, first: str, tmp_path: Path
 ) -> None:
