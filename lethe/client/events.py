@@ -9,6 +9,7 @@ from lethe.client.answers import Document
 from lethe.client.errors import AnswerError
 
 MOST_LINE = 2**20  # characters; a history item has a few hundred
+LONGEST_INDEX = 18  # digits; Python converts no number of thousands
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,5 +59,6 @@ class EventParser:
             data = None
         if not isinstance(data, dict):
             raise AnswerError("an event of the service's stream is no JSON object")
-        index = int(number) if number.isascii() and number.isdigit() else None
+        counted = number.isascii() and number.isdigit() and len(number) <= LONGEST_INDEX
+        index = int(number) if counted else None
         return StreamEvent(self._fields.get("event", "message"), index, data)

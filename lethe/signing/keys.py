@@ -3,7 +3,7 @@
 from hashlib import sha256
 from typing import Literal, Protocol
 
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InternalError, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import (
     SECP256R1,
     EllipticCurvePrivateKey,
@@ -82,7 +82,7 @@ def load_private_key(pem: bytes) -> PrivateKey:
         raise KeyFormatError(
             "the private key is encrypted: decrypt it first, `openssl pkey -in FILE`"
         ) from None
-    except (ValueError, UnsupportedAlgorithm):
+    except (ValueError, UnsupportedAlgorithm, InternalError):  # the last of an odd length
         raise KeyFormatError(f"the text is not a private key in PEM: {REMEDY}") from None
     algorithm_of(key)
     assert isinstance(key, PrivateKey)

@@ -19,6 +19,7 @@ from workers.errors import DatasetError
 
 REQUIRED = ("features", "labels", "clients")
 OPTIONAL = ("records", "subjects", "is_test", "label_names")
+MOST_CLASSES = 10_000  # that a service takes; a name is made for each
 EXACT = 1 << 53  # floats hold every integer up to here
 
 _Array = NDArray[Any]
@@ -121,15 +122,24 @@ def as_floats(name: str, array: _Array) -> NDArray[np.floating[Any]]:
 def _labels(array: _Array) -> Labels:
     if array.ndim != 1 or array.dtype.kind not in "iu" or array.size == 0:
         raise DatasetError("labels: must be one integer for each row")
-    if int(array.min()) < 0 or int(array.max()) >= 2**31:
-        raise DatasetError("labels: must count from 0")
+    if int(array.min()) < 0 or int(array.max()) >= MOST_CLASSES:
+        raise DatasetError(f"labels: must count from 0, to less than {MOST_CLASSES:,}")
     return array.astype(np.int64)
 
 
 def _ids(name: str, array: _Array, rows: int) -> NDArray[np.str_]:
     if array.shape != (rows,) or array.dtype.kind not in "iuU":
         raise DatasetError(f"{name}: must be one integer or string for each row")
-    return array.astype(np.str_)
+    return _checked(name, array.astype(np.str_))
+
+
+def _checked(name: str, array: NDArray[np.str_]) -> NDArray[np.str_]:
+    """Return texts. Raises DatasetError for one with a number that is no character's."""
+    try:
+        array.tolist()
+    except (SystemError, ValueError):
+        raise DatasetError(f"{name}: holds what is no text: save it again") from None
+    return array
 
 
 def _label_names(array: _Array | None, labels: Labels) -> tuple[str, ...]:
@@ -138,6 +148,6 @@ def _label_names(array: _Array | None, labels: Labels) -> tuple[str, ...]:
         return tuple(str(label) for label in range(classes))
     if array.ndim != 1 or array.dtype.kind != "U":
         raise DatasetError("label_names: must be a list of strings")
-    if len(set(array.tolist())) != len(array):
+    if len(set(_checked("label_names", array).tolist())) != len(array):
         raise DatasetError("label_names: must be distinct")
     return tuple(str(name) for name in array)

@@ -74,8 +74,9 @@ def _rotate(settings: Settings, ledger: Ledger, silo: int) -> str:
     new = read_private(following)
     if new is None or not _is_logged(ledger, silo, digest_of(new.public_key())):
         # Nobody counts on it, and whoever put it there, or copied it, has it.
-        new = generate_key("ed25519")
-        write_durably(following, private_pem(new).encode())
+        write_durably(following, private_pem(generate_key("ed25519")).encode())
+        new = read_private(following)
+        assert new is not None, "it was just made"
     digest, before = digest_of(new.public_key()), digest_of(old)
 
     def say() -> None:

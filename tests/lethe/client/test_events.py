@@ -8,7 +8,7 @@ import pytest
 
 from lethe.client import AsyncClient, Client
 from lethe.client.errors import AnswerError, ProblemError, UnreachableError
-from lethe.client.events import MOST_LINE, StreamEvent
+from lethe.client.events import MOST_LINE, EventParser, StreamEvent
 
 BASE = "https://erasure.example"
 STREAM = 'retry: 3\n\nevent: history\nid: 7\ndata: {"event": "x"}\n\n: beat\n\nevent: end\ndata: {}\n\n'
@@ -81,3 +81,11 @@ def test_what_is_no_stream_is_an_error(answer: Answer, kind: type[Exception]) ->
         list(client.events("r"))
     with pytest.raises(kind):
         asyncio.run(asynchronous())
+
+
+def test_a_number_of_thousands_of_digits_is_no_index() -> None:
+    parser = EventParser()
+    [event] = parser.feed(f'id: {"9" * 5000}\ndata: {{"a":1}}\n\n')
+    assert event.log_index is None
+    [event] = parser.feed('id: 12\ndata: {"a":1}\n\n')
+    assert event.log_index == 12

@@ -1,5 +1,6 @@
 """Two kinds of key are read, whatever made them; every other kind is refused by name."""
 
+import base64
 import subprocess
 from collections.abc import Callable
 from hashlib import sha256
@@ -136,3 +137,12 @@ def test_broken_text_is_refused_without_an_echo(name: str) -> None:
         with pytest.raises(KeyFormatError) as error:
             load(BROKEN[name])
         assert "someone" not in str(error.value)
+
+
+def test_a_private_key_of_another_kinds_length_is_refused() -> None:
+    """OpenSSL's own error for X448 with 32 bytes (RFC 8410, section 7) is no ValueError."""
+    der = bytes.fromhex("302e020100300506032b656f04220420") + bytes(range(32))
+    text = base64.encodebytes(der).decode()
+    pem = f"-----BEGIN PRIVATE KEY-----\n{text}-----END PRIVATE KEY-----\n"
+    with pytest.raises(KeyFormatError, match="not a private key"):
+        load_private_key(pem.encode())

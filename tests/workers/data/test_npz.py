@@ -82,6 +82,7 @@ def test_the_seed_decides_what_is_held_out(tmp_path: Path) -> None:
     assert len({tuple(rows) for rows in held}) > 1
 
 
+NO_TEXTS = np.array([0x110000, *range(65, 72)], dtype=np.uint32).view("<U1")
 NAN_FEATURES = GOOD["features"].copy()
 NAN_FEATURES[2, 1] = np.nan
 INF_FEATURES = GOOD["features"].copy()
@@ -108,6 +109,9 @@ INF_FEATURES[0, 0] = np.inf
         ({"features": np.full((8, 3), 2**53 + 1)}, r"features: holds an integer above 2\*\*53"),
         ({"features": np.full((8, 3), -(2**63))}, r"features: holds an integer above 2\*\*53"),
         ({"labels": np.full(8, 2**40)}, "labels: must count from 0"),
+        ({"labels": np.full(8, 10_000)}, "labels: .* to less than 10,000"),  # a name for each
+        ({"records": NO_TEXTS}, "records: holds what is no text"),
+        ({"label_names": NO_TEXTS[:3]}, "label_names: holds what is no text"),
         ({"labels": GOOD["labels"][None]}, "labels: "),
         ({"labels": np.empty(0, dtype=int)}, "labels: "),
         ({"clients": GOOD["clients"][:5]}, "clients: .* each row"),
