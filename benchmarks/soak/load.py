@@ -185,16 +185,11 @@ class Load:
         ref = f"model-{next(self._models)}"
         self._register(ref, 40)
         request_id = self._submit(ref, "r0")
-        while request_id in self.open:
+        while not self._again(lambda client: client.status(request_id)).final:
             if self._ended.wait(0.5):
                 return
-        try:
-            self._again(lambda client: client.delete_model(ref))
-        except ProblemError as error:
-            if error.status != 409:
-                raise
-        else:
-            self.counts["deleted"] += 1
+        self._again(lambda client: client.delete_model(ref))
+        self.counts["deleted"] += 1
 
     def _register(self, ref: str, count: int) -> None:
         wanted, sent = manifest(ref=ref), pack(rows(count=count))
