@@ -46,15 +46,14 @@ def render(known: Mapping[str, Any]) -> str:
 
 
 def _section(on: str, found: Mapping[str, Any]) -> str:
-    done, hours = found["done"], found["seconds"] / 3600
+    done = found["done"]
     trends = [Trend(**one) for one in found["trends"]]
     counted = [(f"`{name}`", str(len(found[name]))) for name in VERDICT]
     parts = [
         f"## {PLACES[on]}\n",
-        f"{hours:.2g} hours, {found['kills']} kills, {found['entries']:,} log entries. "
+        f"{found['seconds'] / 60:.0f} minutes, {found['kills']} kills, {found['entries']:,} log entries. "
         f"{', '.join(found['machine'].values())}.\n",
-        ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in done.items())
-        + ".\n",
+        "Done: " + ", ".join(f"`{name}` {number:,}" for name, number in done.items()) + ".\n",
         table(("figure", "found"), counted),
         *(f"- `{name}`: {one}" for name in VERDICT for one in found[name]),
         f"![Memory, open files and threads of what is not killed]({FIGURE.format(on)})\n",
@@ -62,7 +61,7 @@ def _section(on: str, found: Mapping[str, Any]) -> str:
         table(
             ("held", "second quarter", "last quarter"),
             [
-                (one.name, f"{one.before:,.1f}", f"{one.after:,.1f}")
+                (one.name, _number(one.before), _number(one.after))
                 for one in trends
                 if one.name not in LOGGED and (one.before or one.after)
             ],
@@ -71,13 +70,17 @@ def _section(on: str, found: Mapping[str, Any]) -> str:
         table(
             ("held", "second quarter", "last quarter"),
             [
-                (one.name, f"{one.pace_before:,.1f}", f"{one.pace_after:,.1f}")
+                (one.name, _number(one.pace_before), _number(one.pace_after))
                 for one in trends
                 if one.name in LOGGED
             ],
         ),
     ]
     return "\n".join(parts)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.3g}"
 
 
 def draw(samples: Sequence[Mapping[str, Any]], file: Path) -> None:
