@@ -51,7 +51,8 @@ def _section(on: str, found: Mapping[str, Any]) -> str:
     counted = [(f"`{name}`", str(len(found[name]))) for name in VERDICT]
     parts = [
         f"## {PLACES[on]}\n",
-        f"{found['seconds'] / 60:.0f} minutes, {found['kills']} kills, {found['entries']:,} log entries. "
+        f"{found['seconds'] / 60:.0f} minutes, {found['kills']} kills, "
+        f"{found['entries']:,} log entries. "
         f"{', '.join(found['machine'].values())}.\n",
         "Done: " + ", ".join(f"`{name}` {number:,}" for name, number in done.items()) + ".\n",
         table(("figure", "found"), counted),
