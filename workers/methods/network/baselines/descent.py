@@ -89,7 +89,7 @@ class DescentMethod(ABC):
 
 
 class Descent:
-    """A model on its way, its steps, and what its steps took."""
+    """A model on its way, its optimiser, and what the steps took."""
 
     def __init__(
         self, case: UnlearningCase, passes: Passes, device: torch.device | str
@@ -97,7 +97,7 @@ class Descent:
         self.config = passes.local(case.config.local, case.config.rounds + 1)
         self.network, self.device = case.network, device
         self.module = with_weights(case.network, case.weights, device).train()
-        self._steps = Steps.of(self.config, self.module, self.config.learning_rate)
+        self._optimiser = Steps.of(self.config, self.module, self.config.learning_rate)
         self.steps = self.flops = 0
 
     def epoch(self, rows: ClientData, loss: Loss, *, seed: int, augment: bool = False) -> float:
@@ -109,11 +109,11 @@ class Descent:
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         for batch in self.batches(rows, seed=seed, augment=augment):
             found = loss(batch)
-            self._steps.forget_gradients()
+            self._optimiser.forget_gradients()
             found.backward()  # type: ignore[no-untyped-call]
             if self.config.clip_norm:
                 nn.utils.clip_grad_norm_(self.module.parameters(), self.config.clip_norm)
-            self._steps.step()
+            self._optimiser.step()
             total += found.detach().double() * len(batch[0])
             self.steps += 1
             self.flops += len(batch[0]) * training_flops(self.network, self.config.loss)
