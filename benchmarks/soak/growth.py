@@ -22,8 +22,10 @@ LOGGED = {
 }  # fmt: skip
 QUARTER = 4
 # What a value may be above that of the second quarter: relative, and of its own unit.
-SHARE, LEAST = 0.10, {"memory MiB": 8.0, "MiB": 1.0, "files": 20.0, "rows": 20.0}
-MORE = 3.0  # open files, threads, connections, keys
+# The first kind that a name has decides.
+SHARE = 0.10
+LEAST = {"memory MiB": 8.0, "MiB": 1.0, "open files": 3.0, "files": 20.0, "rows": 20.0}
+MORE = 3.0  # threads, connections, keys
 PACE = 0.25  # by which the growth by entry of what the log needs may rise
 
 

@@ -56,6 +56,11 @@ def test_what_the_log_needs_grows_as_the_log_does(
     assert [one.grown for one in trends(samples(value, name))] == [grown]
 
 
+def test_ten_files_that_stay_open_have_grown() -> None:
+    leak = samples(lambda n: 25.0 + n, "api open files")
+    assert [one.grown for one in trends(leak)] == [True]
+
+
 def test_a_value_that_appears_late_has_grown() -> None:
     late = samples(lambda _: 1.0)
     leaked = {"data/leaked files": 30.0}

@@ -72,7 +72,11 @@ def _rotate(settings: Settings, ledger: Ledger, silo: int) -> str:
             "this where LETHE_SILO_KEY_DIR has its private key"
         )
     new = read_private(following)
-    if new is None or not _is_logged(ledger, silo, digest_of(new.public_key())):
+    if (
+        new is None
+        or new.public_key() == old  # a thief's copy of the key that is to be replaced
+        or not _is_logged(ledger, silo, digest_of(new.public_key()))
+    ):
         # Nobody counts on it, and whoever put it there, or copied it, has it.
         write_durably(following, private_pem(generate_key("ed25519")).encode())
         new = read_private(following)

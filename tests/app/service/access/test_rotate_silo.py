@@ -141,11 +141,14 @@ def test_a_killed_revocation_goes_on(
     assert files(services) == {"silo-0.key", "silo-0.pem"}
 
 
+@pytest.mark.parametrize("which", ["of their own", "the one in use"])
 def test_a_next_key_that_somebody_put_there_is_not_announced(
-    services: Services, first: str
+    services: Services, first: str, which: str
 ) -> None:
     path = silo_keys.next_path(services.settings, 0)
-    path.write_text(private_pem(generate_key("ed25519")))
+    in_use = silo_keys.private_path(services.settings, 0).read_text()
+    own = private_pem(generate_key("ed25519"))
+    path.write_text(own if which == "of their own" else in_use)
     planted = silo_keys.read_private(path)
     assert planted is not None
     new = rotate_silo(services.settings, services.ledger, 0)
