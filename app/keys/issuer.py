@@ -132,17 +132,20 @@ def signing_issuer(settings: Settings, ledger: Ledger) -> tuple[P256Key, str, Is
     )
 
 
-def require_unchanged(tx: Transaction, size: int) -> None:
-    """Return if the log has no entry on keys above its first `size` entries.
+def require_unchanged(tx: Transaction, size: int, kind: str = SERVICE_KEY_EVENT) -> None:
+    """Return if no entry on keys is above the log's first `size` entries.
 
-    Asked under the log's lock. It goes by a column: whoever changes that has a certificate
-    logged that every verifier refuses, and nothing accepted.
+    Asked under the log's lock, so that of two rotations at once one is refused. It goes by a
+    column: whoever changes that has a certificate logged that every verifier refuses, and
+    nothing accepted.
+
+    kind: entries on the service's keys, or MASTER_KEY_EVENT.
 
     Raises:
-        KeysChangedError: It has one.
+        KeysChangedError: There is one.
     """
     later = select(LogEntry.index).where(
-        col(LogEntry.kind) == SERVICE_KEY_EVENT, col(LogEntry.index) >= size
+        col(LogEntry.kind) == kind, col(LogEntry.index) >= size
     )
     if tx.session.exec(later.limit(1)).first() is not None:
         raise KeysChangedError("a key was rotated or revoked meanwhile: try again")

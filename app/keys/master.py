@@ -2,17 +2,12 @@
 
 from dataclasses import dataclass
 
-from sqlmodel import col, select
-
-from app.keys.issuer import KeysChangedError
 from app.ledger.sequencer import Ledger
-from app.ledger.transaction import Transaction
 from app.reconcile.model_events import master_key_events
 from app.vault.errors import MasterKeyError
 from app.vault.root import SealedRoot
-from lethe.log.entries import MASTER_KEY_EVENT, parse_leaf
+from lethe.log.entries import parse_leaf
 from lethe.log.key_changes import MASTER_ROTATED
-from models import LogEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +73,3 @@ def sealed_for(roots: tuple[SealedRoot, ...], keyid: str) -> SealedRoot:
         f"root.sealed lacks the master key {keyid}, which the log names as the one in use: "
         "restore the newest backup of the keys directory"
     )
-
-
-def require_unchanged(tx: Transaction, size: int) -> None:
-    """Return if no entry on master keys is above the log's first `size` entries.
-
-    Asked under the log's lock, so that of two rotations at once one is refused.
-
-    Raises:
-        KeysChangedError: There is one.
-    """
-    later = select(LogEntry.index).where(
-        col(LogEntry.kind) == MASTER_KEY_EVENT, col(LogEntry.index) >= size
-    )
-    if tx.session.exec(later.limit(1)).first() is not None:
-        raise KeysChangedError("a key was rotated or revoked meanwhile: try again")

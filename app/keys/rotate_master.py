@@ -14,7 +14,8 @@ installation that either key opens, and the same command, run again, goes on.
 
 from dataclasses import dataclass
 
-from app.keys.master import MasterSpan, master_keys, require_unchanged, sealed_for
+from app.keys.issuer import require_unchanged
+from app.keys.master import MasterSpan, master_keys, sealed_for
 from app.ledger.journal import record_master_key_event
 from app.ledger.sequencer import Ledger
 from app.ledger.transaction import Transaction
@@ -24,6 +25,7 @@ from app.vault.errors import MasterKeyError
 from app.vault.master import FILE, NEXT_FILE, create_key, given, parse_key, read_key, source
 from app.vault.root import SealedRoot, open_root, read_roots, seal_root, write_roots
 from lethe.files import sync_directory
+from lethe.log.entries import MASTER_KEY_EVENT
 from lethe.log.key_changes import MASTER_REVOKED, MASTER_ROTATED, MasterKeyChange
 
 
@@ -59,7 +61,7 @@ def rotate_master(settings: Settings, ledger: Ledger) -> MasterSpan:
     root = opened[1]
 
     def effect(tx: Transaction) -> MasterSpan:
-        require_unchanged(tx, known.size)
+        require_unchanged(tx, known.size, MASTER_KEY_EVENT)
         following = _next(settings, kept)
         if open_root(following, [kept]) is not None:
             raise ConflictError("the next master key is the one in use: give another")
@@ -95,7 +97,7 @@ def revoke_master(settings: Settings, ledger: Ledger, reason: str) -> MasterRota
         return MasterRotated(old, True)
 
     def effect(tx: Transaction) -> int:
-        require_unchanged(tx, known.size)
+        require_unchanged(tx, known.size, MASTER_KEY_EVENT)
         said = MasterKeyChange(MASTER_REVOKED, old.keyid, reason=reason)
         return record_master_key_event(tx, MASTER_REVOKED, said)
 

@@ -75,26 +75,3 @@ def range_root(start: int, end: int, read: NodeReader) -> bytes:
 def tree_root(size: int, read: NodeReader) -> bytes:
     """Return the root of the first `size` leaves, in at most 63 reads."""
     return range_root(0, size, read) if size else EMPTY_ROOT
-
-
-def new_nodes(
-    size: int, leaf_hashes: Sequence[bytes], read: NodeReader
-) -> list[tuple[int, int, bytes]]:
-    """Return each (level, index, hash) that appending to a tree of `size` completes.
-
-    Level 0 is included, and a node comes after both of its children. Reads only nodes
-    that were complete at `size`.
-    """
-    nodes: list[tuple[int, int, bytes]] = []
-    made: dict[tuple[int, int], bytes] = {}
-    for index, digest in enumerate(leaf_hashes, start=size):
-        level = 0
-        nodes.append((level, index, digest))
-        made[level, index] = digest
-        while index & 1:  # a right child completes its parent
-            left = made.get((level, index - 1)) or read(level, index - 1)
-            digest = node_hash(left, digest)
-            level, index = level + 1, index >> 1
-            nodes.append((level, index, digest))
-            made[level, index] = digest
-    return nodes

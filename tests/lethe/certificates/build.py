@@ -42,8 +42,9 @@ from lethe.certificates.verify import Verdict, verify_certificate
 from lethe.log.checkpoint import Checkpoint, sign_checkpoint
 from lethe.log.entries import event_leaf
 from lethe.log.note import NoteSigner, NoteVerifier
+from lethe.log.peaks import Peaks
 from lethe.log.proofs import inclusion_proof
-from lethe.log.tree import leaf_hash, new_nodes, tree_root
+from lethe.log.tree import leaf_hash, tree_root
 from lethe.signing.keys import public_pem
 
 KEYID = "issuer-2026"
@@ -67,6 +68,7 @@ class LocalLog:
     def __init__(self, signer: NoteSigner | None = None) -> None:
         self.signer = signer or log_signer()
         self.leaves: list[bytes] = []
+        self._peaks = Peaks()
         self._nodes: dict[tuple[int, int], bytes] = {}
 
     @property
@@ -74,8 +76,8 @@ class LocalLog:
         return self.signer.verifier
 
     def append(self, data: bytes) -> int:
-        added = new_nodes(len(self.leaves), [leaf_hash(data)], self._read)
-        self._nodes |= {(level, index): digest for level, index, digest in added}
+        for level, index, digest in self._peaks.append(leaf_hash(data)):
+            self._nodes[level, index] = digest
         self.leaves.append(data)
         return len(self.leaves) - 1
 

@@ -15,6 +15,7 @@ from lethe.log.check import check_tree
 from lethe.log.checkpoint import Checkpoint, sign_checkpoint
 from lethe.log.fetch import LogError, LogUnreachableError, MissingFileError, fetch_from
 from lethe.log.follow import LogReport, mirror_log, verify_log
+from lethe.log.peaks import Peaks
 from lethe.log.tiles import (
     encode_bundle,
     entries_path,
@@ -26,7 +27,6 @@ from lethe.log.tree import (
     EMPTY_ROOT,
     leaf_hash,
     leaf_hashes,
-    new_nodes,
     node_hashes,
     root_of,
     tree_root,
@@ -78,10 +78,8 @@ def test_an_honest_log_of_three_tile_levels_verifies() -> None:
 
 
 def _all_nodes(entries: list[bytes]) -> list[tuple[int, int, bytes]]:
-    def read(level: int, index: int) -> bytes:
-        raise AssertionError("a tree begun empty reads nothing")
-
-    return new_nodes(0, [leaf_hash(entry) for entry in entries], read)
+    peaks = Peaks()
+    return [node for entry in entries for node in peaks.append(leaf_hash(entry))]
 
 
 def _files_of_nodes(entries: list[bytes], nodes: dict[tuple[int, int], bytes]) -> Files:

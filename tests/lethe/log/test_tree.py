@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lethe.log.peaks import Peaks
 from lethe.log.tree import (
     EMPTY_ROOT,
     MAX_SIZE,
     leaf_hash,
-    new_nodes,
     node_hash,
     range_root,
     root_of,
@@ -79,9 +79,9 @@ def test_appending_completes_exactly_the_subtrees_that_it_completes(
     size: int, added: int
 ) -> None:
     entries = oracle.entries(size + added)
-    hashes = [leaf_hash(entry) for entry in entries[size:]]
     # The reader holds only the old tree: reading a node that is not stored yet would fail.
-    nodes = new_nodes(size, hashes, oracle.StrictReader(entries[:size]))
+    peaks = Peaks.of(size, oracle.StrictReader(entries[:size]))
+    nodes = [node for entry in entries[size:] for node in peaks.append(leaf_hash(entry))]
     expected = {
         (level, index)
         for level in range((size + added).bit_length())
@@ -104,14 +104,15 @@ def test_a_log_grown_in_batches_keeps_its_root(batches: list[int]) -> None:
         return stored[level, index]
 
     for start, end in pairwise(bounds):
-        hashes = [leaf_hash(entry) for entry in entries[start:end]]
-        for level, index, digest in new_nodes(start, hashes, read):
-            assert (level, index) not in stored  # a stored node never changes
-            if level:
-                assert (level - 1, 2 * index) in stored  # children come first
-                assert (level - 1, 2 * index + 1) in stored
-            stored[level, index] = digest
-        assert tree_root(end, read) == oracle.mth(entries[:end])
+        peaks = Peaks.of(start, read)
+        for entry in entries[start:end]:
+            for level, index, digest in peaks.append(leaf_hash(entry)):
+                assert (level, index) not in stored  # a stored node never changes
+                if level:
+                    assert (level - 1, 2 * index) in stored  # children come first
+                    assert (level - 1, 2 * index + 1) in stored
+                stored[level, index] = digest
+        assert peaks.root() == tree_root(end, read) == oracle.mth(entries[:end])
 
 
 def test_the_largest_tree_needs_63_reads() -> None:

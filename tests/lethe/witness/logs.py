@@ -7,8 +7,9 @@ from pathlib import Path
 
 from lethe.log.checkpoint import Checkpoint, sign_checkpoint
 from lethe.log.note import NoteSigner
+from lethe.log.peaks import Peaks
 from lethe.log.proofs import consistency_proof
-from lethe.log.tree import leaf_hash, new_nodes, tree_root
+from lethe.log.tree import leaf_hash, tree_root
 from lethe.witness.home import create, load
 from lethe.witness.protocol import AddCheckpoint, format_add_checkpoint
 from lethe.witness.server import Server
@@ -21,9 +22,11 @@ class Log:
     def __init__(self, leaves: int, branch: str = "", signer: NoteSigner | None = None) -> None:
         self.signer = signer or log_signer()
         self._nodes: dict[tuple[int, int], bytes] = {}
-        hashes = [leaf_hash(f"{branch if n >= 3 else ''}{n}".encode()) for n in range(leaves)]
-        for level, index, digest in new_nodes(0, hashes, self._read):
-            self._nodes[level, index] = digest
+        peaks = Peaks()
+        for n in range(leaves):
+            leaf = f"{branch if n >= 3 else ''}{n}".encode()
+            for level, index, digest in peaks.append(leaf_hash(leaf)):
+                self._nodes[level, index] = digest
 
     def _read(self, level: int, index: int) -> bytes:
         return self._nodes[level, index]

@@ -2,6 +2,7 @@
 
 import hashlib
 import threading
+from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
@@ -26,7 +27,6 @@ from workers.judge.ridge.freivalds import (
     Challenge,
     _joined,
     answer_of_claim,
-    answer_of_rows,
     draw,
     error_probability,
     suffices,
@@ -46,8 +46,15 @@ def column(challenge: Challenge, kept: list[int]) -> Challenge:
     )
 
 
+def answer_of_rows(blocks: Iterable[Rows], challenge: Challenge) -> list[int]:
+    with Answering(challenge, 16) as answering:
+        for rows in blocks:
+            answering.take(rows)
+        return answering.result()
+
+
 def passes(rows: Rows, statistics: ClaimedStatistics, challenge: Challenge) -> bool:
-    return answer_of_rows([rows], challenge, 16) == answer_of_claim(statistics, challenge)
+    return answer_of_rows([rows], challenge) == answer_of_claim(statistics, challenge)
 
 
 def is_prime(n: int) -> bool:
@@ -91,7 +98,7 @@ def test_both_answers_equal_python_integers(n: int, d: int, c: int, seed: int) -
             total += (inner + t[label]) ** 2 - t[label] ** 2
         want.append(total % prime)
     blocks = [only(rows, range(start, n, 3)) for start in range(3)]
-    assert answer_of_rows(blocks, challenge, 16) == want
+    assert answer_of_rows(blocks, challenge) == want
     assert answer_of_claim(claimed(rows, c), challenge) == want
 
 
@@ -113,7 +120,7 @@ def test_extreme_codes_and_residues_stay_exact(n: int, code: int) -> None:
 def test_no_rows_at_all() -> None:
     statistics = ClaimedStatistics(np.zeros((2, 2), np.int64), np.zeros((2, 3), np.int64), 0)
     challenge = draw(SEED, "00", 2, 3, 1)
-    assert answer_of_rows([], challenge, 16) == answer_of_claim(statistics, challenge) == [0, 0]
+    assert answer_of_rows([], challenge) == answer_of_claim(statistics, challenge) == [0, 0]
 
 
 def test_every_one_of_10000_planted_errors_of_one_is_found() -> None:
@@ -123,7 +130,7 @@ def test_every_one_of_10000_planted_errors_of_one_is_found() -> None:
     rows = random_rows(rng, 9, d, c)
     true = claimed(rows, c)
     challenge = draw(SEED, "00", d, c, trials)
-    answers = answer_of_rows([rows], challenge, 16)
+    answers = answer_of_rows([rows], challenge)
     assert answers == answer_of_claim(true, challenge)
     entries = [("gram", i, j) for i in range(d) for j in range(i, d)]
     entries += [("moment", i, k) for i in range(d) for k in range(c)]
@@ -217,7 +224,7 @@ def test_how_rows_are_cut_does_not_show(cuts: tuple[int, ...]) -> None:
     challenge = draw(SEED, "00", 2, 2, 1)
     ends = [0, *cuts, len(rows)]
     blocks = [only(rows, range(i, j)) for i, j in pairwise(ends)]
-    assert answer_of_rows(blocks, challenge, 16) == answer_of_claim(claimed(rows, 2), challenge)
+    assert answer_of_rows(blocks, challenge) == answer_of_claim(claimed(rows, 2), challenge)
 
 
 def test_few_groups_of_rows_wait_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,14 +172,6 @@ class Answering:
         return _squares(values), np.bincount(labels, minlength=classes)
 
 
-def answer_of_rows(rows: Iterable[Rows], challenge: Challenge, bits: int) -> list[int]:
-    """Return what `Answering` computes of rows that are all given."""
-    with Answering(challenge, bits) as answering:
-        for block in rows:
-            answering.take(block)
-        return answering.result()
-
-
 def answer_of_claim(claimed: ClaimedStatistics, challenge: Challenge) -> list[int]:
     """Return rᵀGr + 2 rᵀCt modulo each prime, (K,), for symmetric G."""
     image = exact_product(claimed.gram, challenge.features)
