@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from lethe.errors import LetheError
-from lethe.log.tree import HASH_SIZE, NodeReader
+from lethe.log.tree import HASH_SIZE
 
 TILE_HEIGHT = 8
 TILE_WIDTH = 256  # 2**TILE_HEIGHT hashes
@@ -98,12 +98,6 @@ def tile_level(level: int, size: int, first: int = 0) -> Iterator[TileRef]:
         if not width:
             return
         yield TileRef(level, index, width)
-
-
-def tile_bytes(level: int, index: int, width: int, read: NodeReader) -> bytes:
-    """Return the tile's `width` hashes, concatenated."""
-    start = index * TILE_WIDTH
-    return b"".join(read(TILE_HEIGHT * level, start + i) for i in range(width))
 
 
 def split_tile(data: bytes) -> list[bytes]:

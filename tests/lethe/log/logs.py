@@ -7,12 +7,19 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from lethe.log.checkpoint import Checkpoint, sign_checkpoint
 from lethe.log.fetch import Fetch, MissingFileError
 from lethe.log.note import NoteSigner
-from lethe.log.tiles import encode_bundle, entries_path, tile_bytes, tile_level
+from lethe.log.tiles import TILE_HEIGHT, TILE_WIDTH, encode_bundle, entries_path, tile_level
+from lethe.log.tree import NodeReader
 from tests.lethe.log import oracle
 
 SIGNER = NoteSigner("log.example", Ed25519PrivateKey.from_private_bytes(bytes([1]) * 32))
 VERIFIER = SIGNER.verifier
 STRANGER = NoteSigner("log.example", Ed25519PrivateKey.from_private_bytes(bytes([2]) * 32))
+
+
+def tile_bytes(level: int, index: int, width: int, read: NodeReader) -> bytes:
+    """Return a tile's `width` hashes, concatenated."""
+    start = index * TILE_WIDTH
+    return b"".join(read(TILE_HEIGHT * level, start + i) for i in range(width))
 
 
 def log_files(entries: Sequence[bytes], signer: NoteSigner = SIGNER) -> dict[str, bytes]:

@@ -20,7 +20,6 @@ from lethe.log.tiles import (
     encode_bundle,
     entries_path,
     parse_tile_path,
-    tile_bytes,
     tile_level,
 )
 from lethe.log.tree import (
@@ -33,7 +32,7 @@ from lethe.log.tree import (
 )
 from tests.fuzz import fuzz
 from tests.lethe.log import oracle
-from tests.lethe.log.logs import SIGNER, STRANGER, VERIFIER, fetch_files, log_files
+from tests.lethe.log.logs import SIGNER, STRANGER, VERIFIER, fetch_files, log_files, tile_bytes
 
 Files = dict[str, bytes]
 

@@ -15,12 +15,12 @@ from lethe.log.tiles import (
     entries_path,
     parse_tile_path,
     split_tile,
-    tile_bytes,
     tile_level,
     tile_path,
     tile_width,
 )
 from tests.lethe.log import oracle
+from tests.lethe.log.logs import tile_bytes
 from tests.lethe.log.vectors import case_name, cases
 
 refs = st.builds(

@@ -1,4 +1,4 @@
-"""How far bounded poison can turn the step: HF-KCU, Theorem 1 and corollary 2; Theorem 3.
+"""How far bounded poison can turn the step: HF-KCU, Theorem 1 and corollary 2.
 
 These bound the distance to the step that clean answers would have given. None of them says
 that a step forgets: that is measured. HF-KCU's Theorem 7 (a bound in total variation) is
@@ -6,7 +6,7 @@ left out, for without noise the outputs are point masses, whose total variation 
 """
 
 from dataclasses import dataclass
-from math import inf, isfinite, sqrt
+from math import inf, isfinite
 
 from workers.errors import RefusedError
 
@@ -63,15 +63,3 @@ def stability(
         adversarial = scale * (turned + rho / (floor - epsilon))
     solver = scale * residual * gradient / floor
     return Stability(floor, floor_proven, epsilon, rho, adversarial, solver)
-
-
-def energy_error(condition: float, iterations: int) -> float:
-    """Return 2((√κ-1)/(√κ+1))^k, Theorem 3's bound of ‖x_k - x‖_A / ‖x‖_A."""
-    root = sqrt(_condition(condition))
-    return float(2 * ((root - 1) / (root + 1)) ** iterations)
-
-
-def _condition(condition: float) -> float:
-    if not 1 <= condition < inf:
-        raise RefusedError("a condition number is finite and at least 1")
-    return condition
