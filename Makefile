@@ -7,7 +7,7 @@ STAMPS := .stamps
 # The tests start hundreds of processes: without bytecode each compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo federated demo-federated test coverage test-browser screenshots test-full test-repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness benchmarks-families bench bench-check faults soak fuzz flower-check gpu-check demos-check attacks-check witness-check red-team site sbom lock clean
+.PHONY: help demo federated demo-federated test coverage test-browser screenshots test-full test-repeats repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness benchmarks-families bench bench-check faults soak fuzz flower-check gpu-check demos-check attacks-check witness-check red-team site sbom lock clean
 
 demo: $(STAMPS)/demo ## the demonstration: every certificate is verified; options in ARGS
 	$(BIN)/lethe demo $(ARGS)
@@ -58,8 +58,15 @@ test-browser: $(STAMPS)/dev $(STAMPS)/browser ## the pages in a browser, axe too
 screenshots: $(STAMPS)/dev $(STAMPS)/browser ## renew the pictures of pages in docs/images
 	LETHE_TEST_SCREENSHOTS=docs/images $(BIN)/python -m pytest -n 0 -m "full or not full" tests/browser/test_desk.py tests/browser/test_decisions.py -k "files or curves"
 
-test-repeats: $(STAMPS)/dev ## every case on the second database: half an hour, not in .ci/run
+test-repeats: $(STAMPS)/dev ## every test and case on the second database: an hour, not in .ci/run
 	$(BIN)/python -m pytest -n 2 $(BY_FILE) -m "repeats and not slow and not redteam" $(ARGS)
+
+# Tests that start processes send what they send there: those rooms run every case on both.
+repeats: export LETHE_TEST_SIZE = full
+repeats: $(STAMPS)/dev ## renew tests/repeats.txt: tests that send PostgreSQL nothing new; half an hour
+	rm -rf build/repeats
+	$(BIN)/python -m pytest -p tests.repeats -n 2 $(BY_FILE) -k postgresql -m "not repeats and not slow and not redteam" tests/app tests/faults tests/migrations tests/models tests/workers $(ARGS)
+	$(BIN)/python -m tests.repeats
 
 # The tests that train, with the vector instructions of other processors: the last bits of their
 # sums differ, and no verdict may rest on them. What the machine uses anyway `make test` has run,

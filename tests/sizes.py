@@ -5,6 +5,7 @@
 """
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
@@ -259,16 +260,8 @@ ONE_CASE_ROOMS = (
     "tests/workers/secure_sum/client",
 )
 
-# A round sends one set of statements, whoever fails or lies in it: test_masked_model.py sends
-# them to PostgreSQL, and tests/faults rolls back there. Nor does a method of ridge heads change
-# what is stored. `make test-repeats` runs these there.
-SAME_STATEMENTS = (
-    "tests/workers/jobs/test_ridge_family.py",
-    *(
-        f"tests/workers/secure_sum/client/test_{name}.py"
-        for name in ("changed_rows", "dishonest_provider", "dishonest_server", "failures")
-    ),
-)
+# Tests that send PostgreSQL what others send it too: `make repeats` finds them.
+REPEATED = frozenset(Path(__file__).with_name("repeats.txt").read_text().split())
 
 # Of a witnessed file the verifier in JavaScript flips every bit of the witness's line, and of the
 # rest a sample: a file without a witness has that rest, and each of its bits flipped.
@@ -295,8 +288,8 @@ _LEFT_OUT = tuple(FULL)
 def assign(items: Iterable[pytest.Item]) -> None:
     """Mark what `make test` leaves out with `full`, and what repeats a path with `repeats`.
 
-    Elsewhere than above, PostgreSQL runs the first case of each test: the other cases send
-    it the same statements with other values.
+    Elsewhere than above, PostgreSQL runs the first case of each test that sends it something
+    new: the other cases send the same statements with other values.
     """
     seen: set[tuple[str, bool]] = set()
     for item in items:
@@ -308,10 +301,8 @@ def assign(items: Iterable[pytest.Item]) -> None:
         seen.add((function, second))
         if name in REPEATS or (
             second
-            and (
-                name.startswith(SAME_STATEMENTS)
-                or (further and not name.startswith(EVERY_CASE_ON_BOTH))
-            )
+            and not name.startswith(EVERY_CASE_ON_BOTH)
+            and (further or function in REPEATED)
         ):
             item.add_marker(pytest.mark.repeats)
         if name.startswith(COMPILED):

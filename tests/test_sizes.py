@@ -13,7 +13,7 @@ from tests.sizes import (
     FULL,
     ONE_CASE,
     ONE_CASE_ROOMS,
-    SAME_STATEMENTS,
+    REPEATED,
     assign,
 )
 
@@ -21,7 +21,7 @@ REPOSITORY = Path(__file__).parent.parent
 
 
 def test_every_entry_names_a_test() -> None:
-    for name in [*FULL, *ONE_CASE, *ONE_CASE_ROOMS, *EVERY_CASE_ON_BOTH, *SAME_STATEMENTS]:
+    for name in [*FULL, *ONE_CASE, *ONE_CASE_ROOMS, *EVERY_CASE_ON_BOTH, *REPEATED]:
         path, _, function = name.partition("::")
         place = REPOSITORY / path
         assert place.exists(), name
@@ -59,11 +59,11 @@ def test_every_entry_leaves_its_tests_out() -> None:
 
 def test_postgresql_runs_the_first_case_and_repeats_the_others() -> None:
     for place, repeated in [
-        ("tests/workers/jobs/test_it.py", [False, True]),
-        *((one, [True, True]) for one in SAME_STATEMENTS),
-        *((f"{one}/test_it.py", [False, False]) for one in EVERY_CASE_ON_BOTH),
+        ("tests/workers/jobs/test_it.py::test_it", [False, True]),
+        *((one, [True, True]) for one in REPEATED),
+        *((f"{one}/test_it.py::test_it", [False, False]) for one in EVERY_CASE_ON_BOTH),
     ]:
-        cases = [Item(f"{place}::test_it[{case}]", database="postgresql") for case in "ab"]
+        cases = [Item(f"{place}[{case}]", database="postgresql") for case in "ab"]
         assert ["repeats" in found for found in marks(*cases)] == repeated, place
 
 
