@@ -61,7 +61,7 @@ screenshots: $(STAMPS)/dev $(STAMPS)/browser ## renew the pictures of pages in d
 test-repeats: $(STAMPS)/dev ## every test and case on the second database: an hour, not in .ci/run
 	$(BIN)/python -m pytest -n 2 $(BY_FILE) -m "repeats and not slow and not redteam" $(ARGS)
 
-# Tests that start processes send what they send there: those rooms run every case on both.
+# Without the rooms whose tests start processes: they run every case on both databases anyway.
 repeats: export LETHE_TEST_SIZE = full
 repeats: $(STAMPS)/dev ## renew tests/repeats.txt: tests that send PostgreSQL nothing new; half an hour
 	rm -rf build/repeats

@@ -1,9 +1,9 @@
 """Which tests send PostgreSQL nothing that other tests do not send it: `make repeats`.
 
-Run on PostgreSQL, a test of an API or a job shows that its statements work there. Once each
-statement was seen to, further tests that send the same ones show nothing; `repeats.txt` names
-them, and `make test-repeats` runs them there. Two statements are one if their texts differ only in how
-many values they have, and if they end alike: with rows or without, or with the same error.
+Run on PostgreSQL, a test of the API or of a job shows that its statements work there. Further
+tests that send the same ones show nothing new: `repeats.txt` names them, and `make test-repeats`
+runs them there. Two statements are one if their texts differ only in how many values they have,
+and if they end alike: with rows or without, or with the same error.
 
     pytest -p tests.repeats …     # records what each test sends
     python -m tests.repeats       # writes repeats.txt
@@ -46,6 +46,7 @@ CALLERS = {"Thread", "ThreadPoolExecutor"}
 _sent: Sent = set()
 _recorded: list[dict[str, Any]] = []
 _seconds: dict[str, float] = defaultdict(float)
+_skipped: set[str] = set()
 
 
 def _note(text: Any, outcome: str) -> None:
@@ -84,7 +85,7 @@ def _noting_each(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def pytest_configure() -> None:
-    """Note what psycopg's cursors and the pipeline of `models.database` are given, by all tests."""
+    """Note what psycopg's cursors and the pipeline of `models.database` are given by each test."""
     sizes.REPEATED = frozenset()
     for name in ("execute", "executemany"):
         setattr(psycopg.Cursor, name, _noting(getattr(psycopg.Cursor, name)))
@@ -101,15 +102,21 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Note how long a test took."""
+    """Note how long a test took, and if it was skipped: of such a test nothing is known."""
     _seconds[report.nodeid] += report.duration
+    if report.skipped:
+        _skipped.add(report.nodeid)
 
 
 def pytest_sessionfinish() -> None:
     """Write what this process noted."""
     if _recorded:
         RECORDED.mkdir(parents=True, exist_ok=True)
-        rows = [{**one, "seconds": _seconds[one["test"]]} for one in _recorded]
+        rows = [
+            {**one, "seconds": _seconds[one["test"]]}
+            for one in _recorded
+            if one["test"] not in _skipped
+        ]
         worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
         (RECORDED / f"{worker}.json").write_text(json.dumps(rows))
 
