@@ -63,7 +63,7 @@ test-repeats: $(STAMPS)/dev ## every test and case on the second database: an ho
 
 # Without the rooms whose tests start processes: they run every case on both databases anyway.
 repeats: export LETHE_TEST_SIZE = full
-repeats: $(STAMPS)/dev ## renew tests/repeats.txt: tests that send PostgreSQL nothing new; half an hour
+repeats: $(STAMPS)/dev ## renew tests/repeats.txt: tests that send PostgreSQL nothing new; up to an hour
 	rm -rf build/repeats
 	$(BIN)/python -m pytest -p tests.repeats -n 2 $(BY_FILE) -k postgresql -m "not repeats and not slow and not redteam" tests/app tests/faults tests/migrations tests/models tests/workers $(ARGS)
 	$(BIN)/python -m tests.repeats
