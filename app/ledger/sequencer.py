@@ -124,6 +124,7 @@ class Ledger:
         # Threads of one process queue here in turn: SQLite's own lock is polled with sleeps.
         self._lock = threading.Lock()
         self._holder: int | None = None
+        self._before: Tail | None = None  # the log before the transaction whose effect runs
         self._waited = 0.0  # seconds, of the thread whose turn it is
         self._contended = False  # other processes had the lock the last time
 
@@ -202,7 +203,11 @@ class Ledger:
                 tail = self._verified(session, state, self._known)
                 pending = state.published != state.size
                 tx = Transaction(session, tail, self._required_key(), state)
-                result = effect(tx)
+                self._before = tail
+                try:
+                    result = effect(tx)
+                finally:
+                    self._before = None
                 appended = tx.commit()
             if appended is not None:
                 span.set("lethe.log.entries", len(appended.leaves))
@@ -210,6 +215,23 @@ class Ledger:
             if checkpoint and (appended is not None or pending):
                 self._publish_stored(tail, appended)
         return result
+
+    def remembered(self) -> Checkpoint:
+        """Return what the guard remembers; inside a transaction, all entries before it.
+
+        A failure, or another process, may be between an entry's commit and its checkpoint. The
+        effect of a transaction that did not see the entry would do the same again.
+
+        Raises:
+            GuardError: As `SigningGuard.advance`.
+        """
+        held = self.guard.read()
+        before = self._before if self._holder == threading.get_ident() else None
+        if before is None or before.peaks.size == held.size:
+            return held
+        all_ = Checkpoint(self.origin, before.peaks.size, before.peaks.root())
+        self.guard.advance(all_, before.root_at)  # durable and verified, as it must be
+        return all_
 
     def require_named(self) -> None:
         """Return if the keys that sign are those that the log names. Raises KeyMissingError."""

@@ -248,7 +248,7 @@ def signed_leaves(ledger: Ledger, kept: Callable[[bytes], bool]) -> list[tuple[i
         if kept(data):
             found.append((index, data))
 
-    _hash(ledger, ledger.guard.read(), Peaks(), see)
+    _hash(ledger, ledger.remembered(), Peaks(), see)
     return found
 
 
@@ -304,7 +304,7 @@ def _up_to_date(ledger: Ledger) -> Iterator[_Read]:
 
 
 def _read_on(ledger: Ledger, read: _Read) -> None:
-    signed = ledger.guard.read()  # first: what was signed before a snapshot is within it
+    signed = ledger.remembered()  # first: what was signed before a snapshot is within it
     if signed.size < read.peaks.size:  # log and guard were restored: what was read is no more
         read.forget()
     if signed.size == read.peaks.size:

@@ -14,11 +14,9 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.fuzz.campaign import Campaign
+from benchmarks.fuzz.campaign import WANTED, Campaign
 from benchmarks.fuzz.engine import Found, fuzz
 from benchmarks.fuzz.targets import TARGETS
-
-WHOLE = 1_000_000  # inputs of each target, of a campaign
 
 
 def main() -> None:
@@ -65,7 +63,7 @@ def _go_on(arguments: argparse.Namespace) -> bool:
         return found
 
     until = time.monotonic() + 60 * arguments.minutes
-    campaign.run(arguments.targets or TARGETS, WHOLE, until, one)
+    campaign.run(arguments.targets or TARGETS, WANTED, until, one)
     return any(found["crashes"] for found in campaign.found.values())
 
 

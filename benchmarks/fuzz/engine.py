@@ -9,6 +9,7 @@ import os
 import random
 import resource
 import signal
+import tempfile
 import time
 import traceback
 from collections import Counter
@@ -22,11 +23,16 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from benchmarks.fuzz.target import Target
+from tests.servers import in_memory
 
 ROOT = Path(__file__).parents[2]
 ROOMS = tuple(f"{ROOT}/{room}/" for room in ("app", "lethe", "models", "workers"))
 MEMORY_BYTES = 3 << 30  # of address space, more than the process has when it begins
 KEPT = 400  # inputs of a corpus
+KEPT_BYTES = (
+    1 << 15
+)  # of one, unless a seed is longer: what grew would slow down all that follows
+TEMPORARY_BYTES = 1 << 28
 HANG_S = 60  # after which a run is given up
 
 
@@ -85,6 +91,8 @@ def fuzz(target: Target, runs: int, seed: int = 0, corpus: Path | None = None) -
 
 def _be(target: Target, runs: int, seed: int, corpus: Path | None, there: Connection) -> None:
     status = 1
+    within = in_memory(TEMPORARY_BYTES)  # on a disk some parsers take ten times as long
+    tempfile.tempdir = None if within is None else str(within)
     try:
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in (1, 2):
@@ -109,6 +117,7 @@ def loop(target: Target, runs: int, seed: int = 0, corpus: Path | None = None) -
         except target.refusals as error:
             raise RuntimeError(f"{error!r} for {one[:200]!r}") from error
     kept = seeds + _stored(corpus, target.name)
+    longest = max(KEPT_BYTES, *map(len, seeds))
     seen: Counter[str] = Counter()
     found = Found(target.name)
     begun = time.monotonic()
@@ -116,7 +125,7 @@ def loop(target: Target, runs: int, seed: int = 0, corpus: Path | None = None) -
         for _ in range(runs):
             data = rng.choice(target.mutators)(rng, rng.choice(kept), kept)
             way = _once(target, data, found)
-            if not seen[way] and len(kept) < KEPT:
+            if not seen[way] and len(kept) < KEPT and len(data) <= longest:
                 kept.append(data)
                 _store(corpus, target.name, data)
             seen[way] += 1

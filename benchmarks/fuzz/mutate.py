@@ -3,6 +3,7 @@
 import io
 import json
 import random
+import re
 import zipfile
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -32,6 +33,7 @@ WORDS = (
     b"\xed\xa0\x80",
 )
 DEEP = 4000  # deeper than Python's JSON goes
+DIGITS = re.compile(rb"[0-9]+")
 
 
 def plain(rng: random.Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
@@ -76,13 +78,10 @@ def _random(rng: random.Random, _data: bytes, _: Sequence[bytes]) -> bytes:
 
 def _number(rng: random.Random, data: bytes, _: Sequence[bytes]) -> bytes:
     """Put another number in the place of digits, or of four or eight bytes."""
-    places = [at for at, byte in enumerate(data) if 0x30 <= byte <= 0x39]
-    if places and rng.random() < 0.7:
-        first = last = rng.choice(places)
-        while last < len(data) and 0x30 <= data[last] <= 0x39:
-            last += 1
+    digits = DIGITS.search(data, rng.randrange(len(data) + 1)) or DIGITS.search(data)
+    if digits and rng.random() < 0.7:
         number = rng.choice((b"0", b"-1", b"+1", b"00", b"1_0", b"9" * 20, b"9" * 5000, b"1e9"))
-        return data[:first] + number + data[last:]
+        return data[: digits.start()] + number + data[digits.end() :]
     width = rng.choice((2, 4, 8))
     at = rng.randrange(len(data) + 1)
     value = rng.choice((0, 1, 2**15, 2**31, 2**32 - 1, 2**63, 2**64 - 1)) % 2 ** (8 * width)

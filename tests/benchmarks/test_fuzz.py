@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -109,7 +110,36 @@ def test_a_campaign_goes_on_where_it_was_stopped(
     page = (tmp_path / campaign.PAGE).read_text()
     assert page.startswith("Prose.")
     assert page.endswith("More.\n")
-    assert "500 inputs of 2 targets, at least 250 of each" in page
+    assert "500 inputs of 2 targets, 1,000,000 of 0 of them and at least 250 of each" in page
+
+
+def test_a_campaign_goes_on_with_the_target_that_is_done_soonest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(campaign, "BATCH", 100)
+    asked = []
+
+    def fuzz(name: str, runs: int, _: int) -> engine.Found:
+        asked.append(name)
+        return engine.Found(name, runs, seconds={"a": 9.0, "b": 1.0}[name])
+
+    campaign.Campaign(tmp_path / "fuzz.json").run("ab", 300, time.monotonic() + 60, fuzz)
+    assert "".join(asked) == "abbbaa"
+
+
+def test_what_grew_is_not_kept(tmp_path: Path) -> None:
+    def read(data: bytes) -> None:
+        if len(data) > engine.KEPT_BYTES:
+            raise ValueError
+        if len(data) > 1:
+            raise KeyError
+
+    def grow(rng: random.Random, _: bytes, __: Sequence[bytes]) -> bytes:
+        return bytes(rng.choice((2, engine.KEPT_BYTES + 1)))
+
+    target = Target("grown", read, lambda: [b"1"], (KeyError, ValueError), (grow,))
+    assert engine.fuzz(target, 50, corpus=tmp_path).ways == 2
+    assert [path.read_bytes() for path in (tmp_path / "grown").iterdir()] == [bytes(2)]
 
 
 def test_the_page_is_what_the_campaign_found() -> None:

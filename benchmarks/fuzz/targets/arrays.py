@@ -21,7 +21,7 @@ from tests.app.uploads.test_npz import inputs as parse_images
 from tests.small import pack
 from tests.uploads import parsed
 from tests.workers.data.tables.test_files import TABLE, WRITERS
-from tests.workers.judge.test_scores_file import FILE as SCORES
+from tests.workers.judge.empirical_claims import World, committed, simulated
 from tests.workers.silos import questions
 from tests.workers.silos.test_message import SENT
 from tests.workers.silos.test_scores import ANSWER, DIGEST, MESSAGE, TASK
@@ -39,7 +39,7 @@ from workers.errors import ArtifactError, DatasetError, RefusedError
 from workers.judge.policy.document import format_policy
 from workers.judge.policy.document import parse_policy as parse_judging
 from workers.judge.policy.policy import PolicyError, default
-from workers.judge.scores.file import decode_scores
+from workers.judge.scores.file import decode_scores, encode_scores
 from workers.methods.ridge.statistics.encoding import decode_statistics, encode_statistics
 from workers.secure_sum.local import parse_rows as parse_local
 from workers.silos import score_task, scores
@@ -51,7 +51,6 @@ from workers.training.programs import outputs
 from workers.training.programs.program import parse_lock
 from workers.training.shards.container import ShardManifest
 
-SHM = "/dev/shm"
 ZIP: tuple[Mutator, ...] = (as_zip, as_zip, plain)
 LINES: tuple[Mutator, ...] = (as_lines, plain)
 TENSORS: tuple[Mutator, ...] = (as_tensors, as_tensors, plain)
@@ -66,7 +65,7 @@ def _file(suffix: str, read: Callable[[Path], object]) -> Callable[[bytes], obje
     """Return a reader of bytes, as a file of this suffix."""
 
     def of_bytes(data: bytes) -> object:
-        with TemporaryDirectory(dir=SHM) as folder:
+        with TemporaryDirectory() as folder:
             path = Path(folder) / f"file{suffix}"
             path.write_bytes(data)
             return read(path)
@@ -101,7 +100,7 @@ def _png() -> bytes:
 
 
 def _masks(data: bytes) -> object:
-    with TemporaryDirectory(dir=SHM) as folder:
+    with TemporaryDirectory() as folder:
         for kind, content in (("images", _png()), ("masks", data)):
             path = Path(folder) / kind / "site" / "one.png"
             path.parent.mkdir(parents=True)
@@ -147,6 +146,11 @@ def _onnx() -> Sequence[bytes]:
 def _statistics() -> Sequence[bytes]:
     kept = state()
     return [encode_statistics(kept.statistics, CONFIG.exponents, CONFIG.bits, CONFIG.penalty)]
+
+
+def _scores_file() -> Sequence[bytes]:
+    claim = simulated(1, World(rows=(20, 24, 12)))
+    return [encode_scores(claim, committed(claim))]
 
 
 def _scores(data: bytes) -> object:
@@ -263,7 +267,7 @@ TARGETS = (
     ),
     Target("score-task", score_task.decode_task, lambda: [MESSAGE], (MessageError,), JSON),
     Target("score-answer", _scores, lambda: [ANSWER], (MessageError,), TENSORS),
-    Target("scores-file", decode_scores, lambda: [SCORES], (ArtifactError,), TENSORS),
+    Target("scores-file", decode_scores, _scores_file, (ArtifactError,), TENSORS),
     Target(
         "judging-policy",
         parse_judging,

@@ -50,6 +50,23 @@ def test_what_is_not_signed_yet_is_not_counted_yet(ledger: Ledger) -> None:
     assert heads(ledger) == [(0, 1)]
 
 
+def test_a_transaction_counts_what_another_did_not_come_to_sign(ledger: Ledger) -> None:
+    append(ledger, entry(1), checkpoint=False)
+    assert ledger.transact(lambda tx: heads(ledger), checkpoint=False) == [(0, 1)]
+    assert ledger.guard.read().size == 1
+    assert ledger.latest().size == 0
+    append(ledger, entry(2))
+    assert (heads(ledger), ledger.latest().size) == ([(0, 1), (1, 2)], 2)
+
+
+def test_a_transaction_counts_no_row_that_somebody_else_wrote(ledger: Ledger) -> None:
+    append(ledger, entry(1), entry(2), checkpoint=False)
+    tamper(ledger.engine, LEAF)
+    with pytest.raises(ForkedError):
+        ledger.transact(lambda tx: heads(ledger))
+    assert ledger.guard.read().size == 0
+
+
 COLUMNS = "UPDATE log_entries SET ref = 'n', event = 'x.y', kind = 'z'"
 LEAF = 'UPDATE log_entries SET leaf = (SELECT leaf FROM log_entries WHERE "index" = 0)'
 

@@ -8,10 +8,12 @@ from sqlalchemy import text
 from sqlmodel import Session, select
 
 from app import steps
+from app.ledger.guard import SigningGuard
 from app.ledger.startup import load_issuer
 from app.reconcile.deleted import EVENT, LEFT, REVIVED, UNLOGGED
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck.run import fsck
+from app.reconcile.model_events import model_events
 from app.service.context import open_services
 from app.service.desk import people
 from app.service.models import deletion
@@ -76,6 +78,20 @@ def live(ready: Installation) -> set[str]:
     with Session(ready.services.engine) as session:
         query = select(Artifact.kind).where(Artifact.wrapped_key.is_not(None))  # type: ignore[union-attr]
         return set(session.exec(query))
+
+
+def test_a_deletion_whose_checkpoint_failed_is_not_logged_again(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("no room")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(SigningGuard, "advance", full)
+        assert delete(ready).status_code == 503
+    index = deleted(ready)
+    assert [one for one, _ in model_events(ready.services.ledger, MODEL, EVENT)] == [index]
+    assert findings(ready) == []
 
 
 def test_nothing_is_left_but_what_verifies(ready: Installation) -> None:
