@@ -19,6 +19,7 @@ from app.ledger.log_files import LOG_KEY
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import ISSUER_KEY, load_ledger
 from app.service.access import rotate_silo as silo_rotation
+from app.service.access import silo_keys
 from app.settings import Settings
 from app.vault.root import read_roots
 from lethe.cli.options import each_as_json, print_json, print_table
@@ -198,13 +199,14 @@ def revoke_silo_key(silo: int) -> None:
 @service_key.command("list")
 @each_as_json
 def list_keys(as_json: bool) -> None:
-    """List the keys of log and issuer and the master keys, as the log has them."""
+    """List the keys of log, issuer and silos and the master keys, as the log has them."""
     with _ledger() as (settings, ledger):
         found = issuer_keys(settings, ledger)
         logs = [(LOG, one) for one in logged_keys(ledger).keys]
         with suppress(NoSecondKeyError):
             logs += [(ML_DSA, one) for one in logged_keys(ledger, role=ML_DSA).keys]
         masters = master_keys(ledger).of(read_roots(settings.keys_dir))
+        silos = silo_keys.spans(ledger)
     heads = ("role", "keyid", "from entry", "replaced at", "revoked at", "reason")
     rows = [
         *(
@@ -218,6 +220,10 @@ def list_keys(as_json: bool) -> None:
         *(
             ("master", one.keyid, one.start, one.end, one.revoked, one.reason)
             for one in masters
+        ),
+        *(
+            (f"silo {one.silo}", one.digest, one.start, one.end, one.revoked, None)
+            for one in silos
         ),
     ]
     if as_json:

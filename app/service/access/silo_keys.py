@@ -7,6 +7,7 @@ there before stays to be compared. Silos are numbers in it: a name could be a cl
 
 import hashlib
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
@@ -93,7 +94,7 @@ def logged(ledger: Ledger, ref: str) -> dict[int, str]:
 
     Raises what `model_events` raises.
     """
-    return {silo: digest for silo, digest, _ in _history(ledger, ref)}
+    return {silo: digest for _, silo, digest, _ in _history(ledger, ref)}
 
 
 def previous(ledger: Ledger, ref: str) -> dict[int, str]:
@@ -101,7 +102,7 @@ def previous(ledger: Ledger, ref: str) -> dict[int, str]:
 
     Raises what `model_events` raises.
     """
-    last = {silo: before for silo, _, before in _history(ledger, ref)}
+    last = {silo: before for _, silo, _, before in _history(ledger, ref)}
     return {silo: before for silo, before in last.items() if before is not None}
 
 
@@ -110,21 +111,51 @@ def revoked(ledger: Ledger) -> set[tuple[int, str]]:
 
     A file that is put back makes none of them count again. Raises what `model_events` raises.
     """
-    found: set[tuple[int, str]] = set()
+    return {(one.silo, one.digest) for one in spans(ledger) if one.revoked is not None}
+
+
+@dataclass
+class SiloSpan:
+    """What the log's entries say of a silo's key, over all models.
+
+    start: the first that names it. end, revoked: the last that names another as the silo's key,
+    and that does not name it any more; None while it is one, or counts, for each model that had
+    it.
+    """
+
+    silo: int
+    digest: str
+    start: int
+    end: int | None = None
+    revoked: int | None = None
+
+
+def spans(ledger: Ledger) -> list[SiloSpan]:
+    """Return the keys of all silos, by silo and entry. Raises what `model_events` raises."""
+    found: dict[tuple[int, str], SiloSpan] = {}
     for ref in model_refs(ledger):
-        history = _history(ledger, ref)
-        had = {(silo, one) for silo, *both in history for one in both if one is not None}
-        counts = {*logged(ledger, ref).items(), *previous(ledger, ref).items()}
-        found |= had - counts
-    return found
+        counting: dict[int, tuple[str, ...]] = {}  # by silo: its key, and the one before
+        for index, silo, digest, before in _history(ledger, ref):
+            now = (digest,) if before is None else (digest, before)
+            for one in now:
+                span = found.setdefault((silo, one), SiloSpan(silo, one, index))
+                span.start = min(span.start, index)
+            for place, one in enumerate(counting.get(silo, ())):
+                span = found[silo, one]
+                if place == 0 and one != digest:
+                    span.end = max(span.end or 0, index)
+                if one not in now:
+                    span.revoked = max(span.revoked or 0, index)
+            counting[silo] = now
+    return sorted(found.values(), key=lambda one: (one.silo, one.start, one.digest))
 
 
-def _history(ledger: Ledger, ref: str) -> list[tuple[int, str, str | None]]:
-    """Return silo, digest of its key and of the key before, in the order of their entries."""
+def _history(ledger: Ledger, ref: str) -> list[tuple[int, int, str, str | None]]:
+    """Return index, silo, digest of its key and of the one before, in their entries' order."""
     found = [*model_events(ledger, ref, REGISTERED), *model_events(ledger, ref, CHANGED)]
     return [
-        (silo, digest, leaf.digests.get(f"{PREVIOUS}{silo}"))
-        for _, leaf in sorted(found, key=lambda one: one[0])
+        (index, silo, digest, leaf.digests.get(f"{PREVIOUS}{silo}"))
+        for index, leaf in sorted(found, key=lambda one: one[0])
         for name, digest in leaf.digests.items()
         if name.startswith(PREFIX) and (silo := int(name.removeprefix(PREFIX))) >= 0
     ]

@@ -1,5 +1,6 @@
 """A silo's key is rotated by command, with an overlap, and each step can be repeated."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,9 +10,11 @@ from click.testing import CliRunner, Result
 from app.cli.service_key import service_key
 from app.ledger.startup import load_ledger
 from app.problems import ConflictError
+from app.reconcile.model_events import model_events
 from app.service.access import rotate_silo as rotation
 from app.service.access import silo_keys
 from app.service.access.rotate_silo import revoke_silo, rotate_silo
+from app.service.access.silo_keys import SiloSpan
 from app.service.context import Services
 from lethe.signing.keys import generate_key, private_pem, public_pem
 from tests.app.cli.test_backup import point_at
@@ -31,6 +34,10 @@ def first(services: Services) -> str:
 
 def files(services: Services) -> set[str]:
     return {path.name for path in services.settings.keys_dir.glob("silo-*")}
+
+
+def entries_at(services: Services) -> list[int]:
+    return [index for index, _ in model_events(services.ledger, "m", silo_keys.CHANGED)]
 
 
 def test_by_command_with_an_entry_for_each_network(
@@ -65,6 +72,26 @@ def test_by_command_with_an_entry_for_each_network(
     ]
     assert events(services, "n") == []
     assert files(services) == {"silo-0.key", "silo-0.pem"}
+    begun_at, rotated_at, ended_at = entries_at(services)
+    assert silo_keys.spans(services.ledger) == [
+        SiloSpan(0, first, begun_at, rotated_at, ended_at),
+        SiloSpan(0, new, rotated_at),
+    ]
+    listed = [json.loads(line) for line in command("list", "--json").output.splitlines()]
+    assert [one for one in listed if one["role"] == "silo 0"] == [
+        {
+            "role": "silo 0",
+            "keyid": key,
+            "from_entry": span[0],
+            "replaced_at": span[1],
+            "revoked_at": span[2],
+            "reason": None,
+        }
+        for key, span in (
+            (first, (begun_at, rotated_at, ended_at)),
+            (new, (rotated_at, None, None)),
+        )
+    ]
     assert isinstance(command("revoke", "silo", "0").exception, ConflictError)
     assert isinstance(command("rotate", "silo", "1").exception, ConflictError)
 
