@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.faults import processes
 from benchmarks.faults.campaign import KINDS, Campaign, beginnings, run
-from benchmarks.faults.schedule import Part, every
+from benchmarks.faults.schedule import Part, every, parse_part
 
 # Faults on SQLite, on PostgreSQL, and in real processes.
 QUICK, WHOLE = (190, 30, 10), (1800, 300, 60)
@@ -35,7 +35,7 @@ def main() -> None:
     )
     parser.add_argument(
         "--part",
-        type=_part,
+        type=parse_part,
         default=(1, 1),
         metavar="K/N",
         help="every N-th fault only, from the K-th on: the N parts together are the whole",
@@ -50,13 +50,6 @@ def main() -> None:
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(report, indent=2) + "\n")
     sys.exit(any(report[kind] for kind in KINDS))
-
-
-def _part(text: str) -> Part:
-    number, _, parts = text.partition("/")
-    if not 1 <= int(number) <= int(parts):
-        raise argparse.ArgumentTypeError("not K/N with 1 <= K <= N")
-    return int(number), int(parts)
 
 
 def measure(

@@ -1,5 +1,6 @@
 """Which faults are injected: each site in each way first, then later calls of each site."""
 
+import argparse
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
@@ -19,6 +20,14 @@ ALONE = ("withdraw",)  # workloads that a second process would end otherwise
 
 
 T = TypeVar("T")
+
+
+def parse_part(text: str) -> Part:
+    """Return K and N of "K/N", for a command line. Raises argparse.ArgumentTypeError."""
+    number, _, parts = text.partition("/")
+    if not 1 <= int(number) <= int(parts):
+        raise argparse.ArgumentTypeError("not K/N with 1 <= K <= N")
+    return int(number), int(parts)
 
 
 def every(cases: Iterable[T], part: Part) -> Iterator[T]:

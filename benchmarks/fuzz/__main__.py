@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+from benchmarks.faults.schedule import every, parse_part
 from benchmarks.fuzz.campaign import WANTED, Campaign
 from benchmarks.fuzz.engine import Found, fuzz
 from benchmarks.fuzz.targets import TARGETS
@@ -29,14 +30,22 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, help="keep inputs there that did something new")
     parser.add_argument("--campaign", type=Path, help="go on with the campaign of this file")
     parser.add_argument("--minutes", type=float, default=60.0, help="of a campaign's call")
+    parser.add_argument(
+        "--part",
+        type=parse_part,
+        default=(1, 1),
+        metavar="K/N",
+        help="every N-th target only, from the K-th on: N calls of one campaign at once",
+    )
     arguments = parser.parse_args()
     if unknown := set(arguments.targets) - set(TARGETS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(TARGETS)}")
+    names = list(every(iter(arguments.targets or TARGETS), arguments.part))
     if arguments.campaign is not None:
-        sys.exit(_go_on(arguments))
+        sys.exit(_go_on(arguments, names))
     results = []
     print(f"{'target':22} {'runs':>9} {'read':>9} {'ways':>5} {'slowest':>8} {'seconds':>8}")
-    for name in arguments.targets or TARGETS:
+    for name in names:
         found = fuzz(TARGETS[name], arguments.runs, arguments.seed, arguments.corpus)
         results.append(found.as_dict())
         print(
@@ -51,7 +60,7 @@ def main() -> None:
     sys.exit(any(one["crashes"] for one in results))
 
 
-def _go_on(arguments: argparse.Namespace) -> bool:
+def _go_on(arguments: argparse.Namespace, names: list[str]) -> bool:
     """Go on with a campaign; return whether it ever found a crash."""
     campaign = Campaign(arguments.campaign)
 
@@ -63,7 +72,7 @@ def _go_on(arguments: argparse.Namespace) -> bool:
         return found
 
     until = time.monotonic() + 60 * arguments.minutes
-    campaign.run(arguments.targets or TARGETS, WANTED, until, one)
+    campaign.run(names, WANTED, until, one)
     return any(found["crashes"] for found in campaign.found.values())
 
 

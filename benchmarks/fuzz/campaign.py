@@ -4,7 +4,9 @@ A million inputs of every target take many hours. Each call goes on with the tar
 have had its million soonest, with inputs that none had before; the page says how far it came.
 """
 
+import fcntl
 import json
+import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -23,9 +25,10 @@ class Campaign:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self.found: dict[str, dict[str, Any]] = (
-            json.loads(file.read_text()) if file.exists() else {}
-        )
+        self.found = self._read()
+
+    def _read(self) -> dict[str, dict[str, Any]]:
+        return dict(json.loads(self._file.read_text())) if self._file.exists() else {}
 
     def run(
         self,
@@ -57,6 +60,15 @@ class Campaign:
         )
 
     def _add(self, name: str, new: Found) -> None:
+        folder = os.open(self._file.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)  # beside calls for other targets
+            self._write(name, new)
+        finally:
+            os.close(folder)
+
+    def _write(self, name: str, new: Found) -> None:
+        self.found = self._read()
         before = self.found.get(name, {})
         self.found[name] = {
             "batches": before.get("batches", 0) + 1,
@@ -99,8 +111,9 @@ def render(found: Mapping[str, Any]) -> str:
     ]  # fmt: skip
     return "\n".join(
         [
-            f"So far: {runs:,} inputs of {len(found)} targets, {WANTED:,} of {whole} of them and at "
-            f"least {fewest:,} of each, in {seconds / 3600:.1f} hours; {crashes} crashes.\n",
+            f"So far: {runs:,} inputs of {len(found)} targets, {WANTED:,} of {whole} of them "
+            f"and at least {fewest:,} of each, in {seconds / 3600:.1f} hours; {crashes} "
+            "crashes.\n",
             table(("target", "inputs", "read", "ways", "slowest", "crashes"), body),
         ]
     )

@@ -10,6 +10,7 @@ from sqlalchemy.engine import Engine
 from sqlmodel import SQLModel
 
 from benchmarks.soak.service import LASTING, Service
+from models.database.session import reading
 
 MIB = 2**20
 
@@ -63,7 +64,7 @@ def of_files(data: Path) -> dict[str, float]:
 def of_database(engine: Engine) -> dict[str, float]:
     """Return the rows of each table; of PostgreSQL also its size and its connections."""
     held: dict[str, float] = {}
-    with engine.connect() as connection:
+    with reading(engine).connect() as connection:
         for table in SQLModel.metadata.sorted_tables:
             query = select(func.count()).select_from(table)
             held[f"rows of {table.name}"] = float(connection.execute(query).scalar_one())

@@ -127,6 +127,19 @@ def test_a_campaign_goes_on_with_the_target_that_is_done_soonest(
     assert "".join(asked) == "abbbaa"
 
 
+def test_two_calls_of_a_campaign_add_to_one_file(tmp_path: Path) -> None:
+    file = tmp_path / "fuzz.json"
+    both = [campaign.Campaign(file), campaign.Campaign(file)]
+    for one, names in zip(both, "ab", strict=True):
+        one.run(
+            names, 10, time.monotonic() + 60, lambda name, runs, _: engine.Found(name, runs)
+        )
+    assert {name: one["runs"] for name, one in json.loads(file.read_text()).items()} == {
+        "a": 10,
+        "b": 10,
+    }
+
+
 def test_what_grew_is_not_kept(tmp_path: Path) -> None:
     def read(data: bytes) -> None:
         if len(data) > engine.KEPT_BYTES:
