@@ -6,6 +6,7 @@ import sys
 import threading
 from pathlib import Path
 from types import FrameType
+from typing import BinaryIO
 
 import click
 
@@ -28,7 +29,8 @@ def witness() -> None:
 def init(directory: Path, name: str, logs: tuple[str, ...]) -> None:
     """Make a witness in DIRECTORY and print its two verifier keys.
 
-    The name is part of the keys and never changes. To add logs later, edit DIRECTORY/logs.
+    The name is part of the keys and never changes. To add logs later, edit DIRECTORY/logs: a
+    witness that serves reads it anew.
     """
     from lethe.witness.home import create
 
@@ -38,6 +40,27 @@ def init(directory: Path, name: str, logs: tuple[str, ...]) -> None:
         raise NoteError(f"--log is neither a vkey nor a file: {error.detail}") from None
     for cosigner in create(directory, name, keys):
         click.echo(cosigner.verifier.vkey)
+
+
+@witness.command()
+@click.argument("directory", type=_Directory)
+@click.argument("trust_root", type=click.File("rb"))
+def follow(directory: Path, trust_root: BinaryIO) -> None:
+    """Follow a log's rotation of its key, as its TRUST_ROOT proves it ("-": standard input).
+
+    Adds keys that the witness's last key of the log led to, and removes those that the log
+    revoked. A witness that serves needs no restart.
+    """
+    from lethe.certificates.trust_root import MAX_TRUST_ROOT, parse_trust_root
+    from lethe.witness.logs import follow as follow_log
+
+    data = trust_root.read(MAX_TRUST_ROOT + 1)
+    done = follow_log(directory, lambda known: parse_trust_root(data, known).log)
+    for said, vkeys in (("added", done.added), ("removed", done.removed)):
+        for vkey in vkeys:
+            click.echo(f"{said} {vkey}")
+    if not done.added and not done.removed:
+        click.echo(f"nothing has changed for {done.origin}")
 
 
 @witness.command()

@@ -2,7 +2,7 @@
 
 witness.key        Ed25519, cosigns with type 0x04        witness.vkey
 witness-mldsa.key  ML-DSA-44, cosigns with type 0x06      witness-mldsa.vkey
-logs               vkeys of logs, one a line; a line that begins with # is a comment
+logs               `lethe.witness.logs`; a line that begins with # is a comment
 heads/, evidence/  `lethe.witness.heads`
 """
 
@@ -19,27 +19,17 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from lethe.errors import LetheError
 from lethe.files import write_durably
 from lethe.log.cosigner import Cosigner
-from lethe.log.note import NoteError, NoteVerifier, parse_log_vkey, parse_vkey
+from lethe.log.note import NoteError, NoteVerifier, parse_vkey
 from lethe.witness.heads import Heads
+from lethe.witness.logs import HomeError, LogList, write
 from lethe.witness.witness import Witness
 
 KEYS: Mapping[str, type[Ed25519PrivateKey | MLDSA44PrivateKey]] = {
     "witness": Ed25519PrivateKey,
     "witness-mldsa": MLDSA44PrivateKey,
 }
-LOGS = "logs"
-LOGS_HEAD = "# vkeys of the logs that this witness cosigns, one a line"
-
-
-class HomeError(LetheError):
-    """A directory that is not a witness's, or already is one."""
-
-    slug = "witness-directory"
-    title = "Not a witness's directory"
-    status = 409
 
 
 def create(directory: Path, name: str, logs: Sequence[NoteVerifier]) -> tuple[Cosigner, ...]:
@@ -61,8 +51,7 @@ def create(directory: Path, name: str, logs: Sequence[NoteVerifier]) -> tuple[Co
         pem = one.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         write_durably(directory / f"{stem}.key", pem, replace=False)
         write_durably(directory / f"{stem}.vkey", f"{vkey}\n".encode(), mode=0o644)
-    lines = [LOGS_HEAD, *(log.vkey for log in logs)]
-    write_durably(directory / LOGS, "".join(f"{line}\n" for line in lines).encode())
+    write(directory, logs)
     Heads.create(directory)
     return cosigners
 
@@ -75,7 +64,7 @@ def load(directory: Path) -> Witness:
         StateError: Its memory is missing, or another process uses it.
     """
     cosigners = [_cosigner(directory, stem) for stem in KEYS]
-    return Witness(cosigners, _logs(directory), Heads(directory))
+    return Witness(cosigners, LogList(directory).keys, Heads(directory))
 
 
 def _cosigner(directory: Path, stem: str) -> Cosigner:
@@ -96,19 +85,3 @@ def _cosigner(directory: Path, stem: str) -> Cosigner:
             f"{stem}.key and {stem}.vkey in {directory} are not one key: restore them"
         ) from None
     return cosigner
-
-
-def _logs(directory: Path) -> list[NoteVerifier]:
-    try:
-        lines = (directory / LOGS).read_text().splitlines()
-    except (FileNotFoundError, ValueError):
-        raise HomeError(f"{directory / LOGS} is missing or not text: restore it") from None
-    logs = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        try:
-            logs.append(parse_log_vkey(line))
-        except NoteError as error:
-            raise HomeError(f"line {number} of {directory / LOGS}: {error.detail}") from None
-    return logs

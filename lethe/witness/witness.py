@@ -6,7 +6,7 @@ Its word is worth what it remembers: `lethe.witness.heads`.
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from lethe.errors import LetheError
 from lethe.log.checkpoint import Checkpoint, CheckpointError, parse_checkpoint
@@ -62,19 +62,18 @@ class ClockError(WitnessError):
 
 
 class Witness:
-    """Cosigns checkpoints of `logs` with each of `cosigners`."""
+    """Cosigns checkpoints of logs that it knows, with each of `cosigners`."""
 
     def __init__(
         self,
         cosigners: Sequence[Cosigner],
-        logs: Sequence[NoteVerifier],
+        keys: Callable[[str], Sequence[NoteVerifier]],
         heads: Heads,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """Cosign for the logs of which `keys` returns keys, by origin."""
         self._cosigners, self.heads, self._clock = cosigners, heads, clock
-        self._logs: Mapping[str, list[NoteVerifier]] = {
-            one.name: [key for key in logs if key.name == one.name] for one in logs
-        }
+        self._keys = keys
         # One request at a time: an old size is compared and the new one written as one step.
         self._lock = threading.Lock()
 
@@ -94,8 +93,8 @@ class Witness:
             checkpoint = _checkpoint(text)
         except (NoteError, CheckpointError) as error:
             raise RequestError(f"not a checkpoint: {error.detail}") from None
-        keys = self._logs.get(checkpoint.origin)
-        if keys is None:
+        keys = self._keys(checkpoint.origin)
+        if not keys:
             raise UnknownLogError("this witness does not know the log")
         try:
             signed = {(key.name, key.key_id) for key in read_note(request.note, keys).verified}

@@ -168,6 +168,7 @@ PAGES = {
     "docs/witnesses.md": Page(
         prepare=witnesses,
         stands={
+            SITE: "{url}",
             "7380": "{port}",
             "/etc/lethe/witness.policy": "witness.policy",
             "FILE": FILE,

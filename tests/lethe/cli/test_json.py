@@ -28,8 +28,8 @@ ONE_VALUE = (
 )  # fmt: skip
 INSTALLATION = (
     "backup follow", "backup new", "backup rehearse", "log init", "log recover", "login",
-    "logout", "migrate", "restore", "round join", "serve", "witness init", "witness serve",
-    "worker",
+    "logout", "migrate", "restore", "round join", "serve", "witness follow", "witness init",
+    "witness serve", "worker",
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from lethe.log.note import NoteSigner, parse_vkey, read_note, sign_note, split_n
 from lethe.log.spelling import format_base64
 from lethe.witness import home
 from lethe.witness.heads import MOST_EVIDENCE, Heads, StateError, origin_hash
+from lethe.witness.logs import HomeError
 from lethe.witness.protocol import (
     MAX_PROOF,
     AddCheckpoint,
@@ -50,7 +51,10 @@ def test_growth_is_cosigned_by_both_keys_with_the_time_of_the_clock(place: Path)
     keys = [parse_vkey((place / f"{stem}.vkey").read_text()[:-1]) for stem in home.KEYS]
     loaded = home.load(place)
     witness = Witness(
-        loaded._cosigners, [LOG.signer.verifier], loaded.heads, lambda: 1_790_000_000.9
+        loaded._cosigners,
+        lambda _: [LOG.signer.verifier],
+        loaded.heads,
+        lambda: 1_790_000_000.9,
     )
     for old, new in ((0, 5), (5, 5), (5, 6), (6, 20)):
         lines = witness.add_checkpoint(LOG.request(old, new))
@@ -254,12 +258,12 @@ HOMES: dict[str, tuple[str, bytes | None, str]] = {
 def test_a_directory_that_is_not_a_witness_is_named(place: Path, name: str) -> None:
     file, content, why = HOMES[name]
     (place / file).unlink() if content is None else (place / file).write_bytes(content)
-    with pytest.raises(home.HomeError, match=why):
+    with pytest.raises(HomeError, match=why):
         home.load(place)
 
 
 def test_a_witness_gets_no_second_key(place: Path) -> None:
-    with pytest.raises(home.HomeError, match="not empty"):
+    with pytest.raises(HomeError, match="not empty"):
         witness_in(place, LOG)
 
 

@@ -1,0 +1,154 @@
+"""The logs that a witness knows: a file of their vkeys, one a line, read anew when it changes.
+
+A log announces each of its keys under the one before, and its trust root proves that. So a
+witness that knows one key of a log is led to the next by the log itself, in the overlap and
+after it, and drops those that the log has revoked.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from lethe.errors import LetheError
+from lethe.files import write_durably
+from lethe.log.log_keys import LogKeys
+from lethe.log.note import NoteError, NoteVerifier, parse_log_vkey
+from lethe.records import dataclass
+
+LOGS = "logs"
+HEAD = "# vkeys of the logs that this witness cosigns, one a line"
+
+log = logging.getLogger(__name__)
+
+
+class HomeError(LetheError):
+    """A directory that is not a witness's, or already is one."""
+
+    slug = "witness-directory"
+    title = "Not a witness's directory"
+    status = 409
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What a trust root changed: vkeys of one log that were added, and that were removed."""
+
+    origin: str
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+class LogList:
+    """The keys in a witness's file, for any number of threads."""
+
+    def __init__(self, directory: Path) -> None:
+        """Read it. Raises HomeError where it is missing or malformed."""
+        self._path = directory / LOGS
+        self._lock = threading.Lock()
+        self._seen = self._state()
+        self._keys = _keys(self._path)
+
+    def keys(self, origin: str) -> Sequence[NoteVerifier]:
+        """Return the keys of a log, none of one that the file does not have.
+
+        A file that cannot be read changes nothing: the keys before stay, and it is logged.
+        """
+        with self._lock:
+            if (state := self._state()) != self._seen:
+                self._seen = state
+                try:
+                    self._keys = _keys(self._path)
+                except HomeError as error:
+                    log.error("the list of logs stays as it was: %s", error.detail)
+            return [key for key in self._keys if key.name == origin]
+
+    def _state(self) -> tuple[int, ...]:
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return ()
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def write(directory: Path, logs: Sequence[NoteVerifier]) -> None:
+    """Write the file of a new witness."""
+    _write(directory / LOGS, [HEAD, *(one.vkey for one in logs)])
+
+
+def follow(directory: Path, lead: Callable[[NoteVerifier | None], LogKeys]) -> Followed:
+    """Add the keys that a log was led to since, and remove those that it revoked.
+
+    lead: returns a log's keys as its trust root proves them to whoever knows this one, or as it
+    names them. Only the last key of the log in the file leads to another: whoever has an older
+    one, which may be revoked soon, adds none. Other logs' lines stay.
+
+    Raises:
+        HomeError: The file is missing or malformed, has no key of this log, or none would stay.
+        LetheError: What `lead` raises.
+    """
+    path = directory / LOGS
+    origin = lead(None).name
+    listed = [key for key in _keys(path) if key.name == origin]
+    if not listed:
+        raise HomeError(f"{path} has no key of the log {origin}: add its vkey there first")
+    found, later = _led(listed, lead)
+    revoked = {one.verifier.vkey for one in found.keys if one.revoked is not None}
+    kept = [key.vkey for key in listed if key.vkey not in revoked]
+    if not kept and not later:
+        raise HomeError("all keys of the log that lead here are revoked: give a later one")
+    lines, last = path.read_text().splitlines(), listed[-1].vkey
+    changed: list[str] = []
+    for line in lines:
+        if line not in revoked:
+            changed.append(line)
+        if line == last:
+            changed += later
+    _write(path, changed)
+    gone = tuple(key.vkey for key in listed if key.vkey in revoked)
+    return Followed(origin, tuple(later), gone)
+
+
+def _led(
+    listed: Sequence[NoteVerifier], lead: Callable[[NoteVerifier | None], LogKeys]
+) -> tuple[LogKeys, list[str]]:
+    """Return a log's keys, and those that the last listed one leads to and that sign.
+
+    Just after a rotation the older key alone has signed the trust root, which adds nothing.
+    """
+    names = [key.vkey for key in listed]
+    refused: LetheError | None = None
+    for key in reversed(listed):
+        try:
+            found = lead(key)
+        except LetheError as error:
+            refused = refused or error
+            continue
+        place = found.verifiers.index(key)
+        signing = [one.verifier.vkey for one in found.keys[place + 1 :] if one.revoked is None]
+        later = [vkey for vkey in signing if vkey not in names]
+        if refused is None or not later:
+            return found, later
+        break
+    assert refused is not None, "a list without keys"
+    raise refused
+
+
+def _write(path: Path, lines: Sequence[str]) -> None:
+    write_durably(path, "".join(f"{line}\n" for line in lines).encode())
+
+
+def _keys(path: Path) -> list[NoteVerifier]:
+    try:
+        lines = path.read_text().splitlines()
+    except (FileNotFoundError, ValueError):
+        raise HomeError(f"{path} is missing or not text: restore it") from None
+    logs = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        try:
+            logs.append(parse_log_vkey(line))
+        except NoteError as error:
+            raise HomeError(f"line {number} of {path}: {error.detail}") from None
+    return logs
