@@ -9,6 +9,7 @@ import base64
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -66,6 +67,7 @@ def run_case(fit: Processes, which: str, case: Case, place: Path) -> Outcome:
     begun = time.monotonic()
     folder = place / f"real-{time.monotonic_ns()}"
     with stopped(fit.copy(folder, "", FILES)) as made, ExitStack() as stack:
+        stack.enter_context(_waking(made))
         told = folder / "told"
         planted = case.fault.site, case.fault.nth, case.fault.mode
         fault = {FAULT: json.dumps(planted), TOLD: str(told)}
@@ -94,15 +96,11 @@ def run_case(fit: Processes, which: str, case: Case, place: Path) -> Outcome:
 
 
 def _follow(made: Processes) -> tuple[Acknowledged, str | None]:
-    """Submit and wait for the certificate; start what died, and wake what stands still."""
+    """Submit and wait for the certificate; start what died."""
     told: Acknowledged = []
     request_id, error = None, None
-    still: dict[int, float] = {}
     until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
-        for process in (made.api, made.worker):
-            if process is not None and process.poll() is None:
-                _wake(process, still)
         try:
             made.restart()
             with made.requester() as requester:
@@ -120,6 +118,26 @@ def _follow(made: Processes) -> tuple[Acknowledged, str | None]:
             error = repr(caught)[:300]
         time.sleep(0.1)
     return told, error
+
+
+@contextmanager
+def _waking(made: Processes) -> Iterator[None]:
+    """Wake processes that stand still, also while they are waited for to start."""
+    over, still = threading.Event(), dict[int, float]()
+
+    def wake() -> None:
+        while not over.wait(0.1):
+            for process in (made.api, made.worker):
+                if process is not None:
+                    _wake(process, still)
+
+    thread = threading.Thread(target=wake, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def _wake(process: Process, still: dict[int, float]) -> None:
