@@ -7,7 +7,7 @@ STAMPS := .stamps
 # The tests start hundreds of processes: without bytecode each compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo federated demo-federated test coverage test-browser screenshots test-full test-repeats repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness benchmarks-families bench bench-check faults soak fuzz flower-check gpu-check demos-check attacks-check witness-check red-team site sbom lock clean
+.PHONY: help demo federated demo-federated test quick coverage test-browser screenshots test-full test-repeats repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness benchmarks-families bench bench-check faults soak fuzz flower-check gpu-check demos-check attacks-check witness-check red-team site sbom lock clean
 
 demo: $(STAMPS)/demo ## the demonstration: every certificate is verified; options in ARGS
 	$(BIN)/lethe demo $(ARGS)
@@ -22,26 +22,32 @@ demo-federated: $(STAMPS)/federated ## each unlearning method of networks beside
 # where nothing is compiled: `make test-full` runs their tests compiled.
 test coverage: export NUMBA_DISABLE_JIT = 1
 
-test: $(STAMPS)/dev ## the tests, on two processes; ARGS goes to pytest
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+test: $(STAMPS)/dev ## quick tests, on two processes: five minutes; ARGS goes to pytest
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m quick $(ARGS)
 
-# `make test`, measured: tests/probes.py says how.
-coverage: $(STAMPS)/dev ## the tests, measured: fails below the floor in pyproject.toml
+# tests/probes.py says how they are measured.
+coverage: $(STAMPS)/dev ## all tests of one process, measured: fails below the floor in pyproject.toml
 	@mkdir -p build/coverage && rm -f build/coverage/*
 	$(BIN)/python -m coverage run -m pytest -n 2 --dist worksteal $(ARGS)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
+# Which tests together reach what all reach: tests/quick.py.
+quick: $(STAMPS)/dev ## renew tests/quick.txt: which tests `make test` runs; half an hour
+	rm -rf build/quick
+	$(MAKE) coverage ARGS="-p tests.quick"
+	$(BIN)/python -m tests.quick
+
 # A file's tests share what is expensive: an installed image, a fitted installation, a finished
 # demonstration. In the order of the folders, whose last files are short: no process waits.
 BY_FILE := --dist loadfile --no-loadscope-reorder
 
-# What `make test` leaves out (tests/sizes.py says what, and why), and what it runs smaller:
+# What `make coverage` leaves out (tests/sizes.py says what, and why), and what it runs smaller:
 # fewer examples of the properties in tests/fuzz.py, forests without compiling. Three processes
 # on two processors: half of a test with killed processes is waiting for their leases. SoftHSM, the
 # PKCS#11 tokens of tests/app/hsm, is Debian's: there is no wheel of it.
 test-full: export LETHE_TEST_SIZE = full
-test-full: $(STAMPS)/dev ## what `make test` leaves out: the second database, processes, demonstrations
+test-full: $(STAMPS)/dev ## what `make coverage` leaves out: the second database, processes, demonstrations
 	@command -v softhsm2-util > /dev/null || \
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -qq && apt-get install -qq -y softhsm2; } || \
 	  { echo "install SoftHSM first: apt-get install softhsm2"; exit 1; }
@@ -69,7 +75,7 @@ repeats: $(STAMPS)/dev ## renew tests/repeats.txt: tests that send PostgreSQL no
 	$(BIN)/python -m tests.repeats
 
 # The tests that train, with the vector instructions of other processors: the last bits of their
-# sums differ, and no verdict may rest on them. What the machine uses anyway `make test` has run,
+# sums differ, and no verdict may rest on them. What the machine uses anyway `make coverage` has run,
 # the second database adds nothing to a sum, and faults, demonstrations, benchmarks, hostile
 # programs and planted changes of rows reach no verdict that the rooms' own tests do not. An
 # export is compared with the network and not judged; tables are not computed with torch.

@@ -57,12 +57,13 @@ TRAINERS = {"torch", "tests.small_network", "tests.workers.jobs.networks"}
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out, unread, what `make test` leaves out whole: its imports take seconds."""
-    inside = collection_path.is_relative_to(config.rootpath)
-    if not inside or "not full" not in str(config.option.markexpr):
+    """Leave out, unread, what `make coverage` or `make test` leaves out whole: imports take seconds."""
+    if not collection_path.is_relative_to(config.rootpath):
         return None
-    place = collection_path.relative_to(config.rootpath).as_posix()
-    return True if place in sizes.FULL else None
+    place, chosen = collection_path.relative_to(config.rootpath), config.option.markexpr
+    if chosen == "quick" and place.name.startswith("test_"):
+        return None if place.as_posix() in sizes.QUICK_FILES else True
+    return True if "not full" in str(chosen) and place.as_posix() in sizes.FULL else None
 
 
 def pytest_sessionfinish() -> None:

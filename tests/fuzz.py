@@ -1,4 +1,4 @@
-"""Property tests of two sizes: `make test` draws a fifth of what `make test-full` draws."""
+"""Property tests of two sizes: `make coverage` draws a fifth of what `make test-full` draws."""
 
 import os
 from collections.abc import Callable

@@ -1,7 +1,8 @@
-"""Which tests `make test` leaves to `make test-full`, and what of them it still covers.
+"""Which tests `make coverage` leaves to `make test-full`, and what of them it still covers.
 
-`make test` is what a newcomer runs: each check that protects correctness once, on SQLite.
-`.ci/run` runs both. `make test-repeats` runs what repeats a path that both have taken.
+`make coverage` runs each check that protects correctness once, on SQLite; `.ci/run` runs both.
+`make test`, which a newcomer runs, is a choice of the first (`tests.quick`). `make test-repeats`
+runs what repeats a path that both have taken.
 """
 
 from collections.abc import Iterable
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-# Rooms, files and tests, each with what of it `make test` still covers.
+# Rooms, files and tests, each with what of it `make coverage` still covers.
 FULL = {
     "tests/app/api/test_hardening_load.py::test_the_log_of_a_process_names_the_place_and_nobody": "starts processes; tests/app/test_logs.py",
     "tests/app/api/test_hardening_load.py::test_whoever_waits_for_the_log_holds_no_connection": "many callers at once; tests/app/ledger/test_stalls.py",
@@ -193,7 +194,7 @@ FULL = {
     "tests/workers/jobs/test_sums_family.py::test_all_rows_may_leave": "everything can be erased, in test_stages.py; tests/lethe/estimators/sums",
 }  # fmt: skip
 
-# Tests of whole installations with several cases that take the same path: `make test` runs the
+# Tests of whole installations with several cases that take the same path: `make coverage` runs the
 # first case of each, `make test-full` the others. Each with what the cases differ in.
 ONE_CASE = {
     "tests/lethe/estimators/forest/test_forest.py::test_any_history_gives_the_bytes_of_a_refit": "the seed and the size of the forest",
@@ -263,6 +264,10 @@ ONE_CASE_ROOMS = (
 # Tests that send PostgreSQL what others send it too: `make repeats` finds them.
 REPEATED = frozenset(Path(__file__).with_name("repeats.txt").read_text().split())
 
+# Tests that together reach what all reach: `make quick` finds them.
+QUICK = frozenset(Path(__file__).with_name("quick.txt").read_text().splitlines())
+QUICK_FILES = frozenset(name.partition("::")[0] for name in QUICK)
+
 # Of a witnessed file the verifier in JavaScript flips every bit of the witness's line, and of the
 # rest a sample: a file without a witness has that rest, and each of its bits flipped.
 REPEATS = tuple(
@@ -273,20 +278,22 @@ REPEATS = tuple(
     )
 )
 
-# Here a difference between databases is the point: locks, leases, triggers, grants. `make test`
+# Here a difference between databases is the point: locks, leases, triggers, grants. `make coverage`
 # runs the first case of each test on both.
 BOTH_DATABASES = ("tests/app/ledger", "tests/migrations", "tests/models")
 # Here a step that fails is another transaction that rolls back: PostgreSQL sees each.
 EVERY_CASE_ON_BOTH = (*BOTH_DATABASES, "tests/faults", "tests/e2e", "tests/packaging")
 
-# `make test` runs these without compiling them, in which numba takes a minute.
+# `make coverage` runs these without compiling them, in which numba takes a minute.
 COMPILED = ("tests/lethe/estimators", "tests/workers/jobs/test_forest_family.py")
 
 _LEFT_OUT = tuple(FULL)
 
 
 def assign(items: Iterable[pytest.Item]) -> None:
-    """Mark what `make test` leaves out with `full`, and what repeats a path with `repeats`.
+    """Mark what `make coverage` leaves out with `full`, what repeats a path with `repeats`.
+
+    And what `make test` runs with `quick`.
 
     Elsewhere than above, PostgreSQL runs the first case of each test that sends it something
     new: the other cases send the same statements with other values.
@@ -299,6 +306,8 @@ def assign(items: Iterable[pytest.Item]) -> None:
         second = any(isinstance(one, str) and one == "postgresql" for one in given)
         further = (function, second) in seen
         seen.add((function, second))
+        if name in QUICK:
+            item.add_marker(pytest.mark.quick)
         if name in REPEATS or (
             second
             and not name.startswith(EVERY_CASE_ON_BOTH)

@@ -1,4 +1,4 @@
-"""What is left out of `make test` is there, under the name that `tests/sizes.py` has."""
+"""What is left out of `make coverage` is there, under the name that `tests/sizes.py` has."""
 
 import re
 from pathlib import Path

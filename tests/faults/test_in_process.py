@@ -89,7 +89,7 @@ def test_a_submission_that_is_not_resent_is_certified_if_it_was_stored(
 
 
 def full(*values: object) -> object:
-    """Mark a case that `make test` leaves to `make test-full`."""
+    """Mark a case that `make coverage` leaves to `make test-full`."""
     return pytest.param(*values, marks=pytest.mark.full)
 
 
@@ -112,7 +112,7 @@ def three_wait(batching: Installation) -> None:
         assert batching.caller.erase_records(*records).status_code == 202
 
 
-# `make test` fails an update at the steps where something becomes durable; of a single request
+# `make coverage` fails an update at the steps where something becomes durable; of a single request
 # it fails every step.
 DURABLE = ("execute.journaled", "execute.applied", "verify.recorded", "certify.committed")
 IN_A_BATCH = [name if name in DURABLE else full(name) for name in WORKER_STEPS]
