@@ -14,6 +14,7 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from heapq import heapify, heappop, heapreplace
 from pathlib import Path
 from typing import Any
 
@@ -87,19 +88,26 @@ def chosen(
     The one that adds most statements for its time comes first: a greedy cover.
     """
     known: Reached = defaultdict(int)
-    left, taken, spent = set(reached), [], 0.0
-    while left:
-        gains = {name: _added(reached[name], known) for name in left}
-        left = {name for name, gain in gains.items() if gain}
-        fitting = [name for name in left if spent + seconds[name] <= most]
-        if not fitting:
-            break
-        best = max(fitting, key=lambda name: (gains[name] / seconds[name], name))
-        for path, bits in reached[best].items():
-            known[path] |= bits
-        spent += seconds[best]
-        taken.append(best)
-        left.remove(best)
+    taken, spent = [], 0.0
+
+    def rank(name: str) -> tuple[float, str]:
+        return -_added(reached[name], known) / seconds[name], name
+
+    ranks = [rank(name) for name in reached]
+    heapify(ranks)
+    while ranks:
+        _, best = ranks[0]
+        now = rank(best)
+        if now[0] == 0 or spent + seconds[best] > most:
+            heappop(ranks)
+        elif now > ranks[0]:  # what it adds only shrinks: the others need no second look
+            heapreplace(ranks, now)
+        else:
+            heappop(ranks)
+            taken.append(best)
+            spent += seconds[best]
+            for path, bits in reached[best].items():
+                known[path] |= bits
     return _without_repeats(taken, reached, seconds)
 
 
@@ -107,19 +115,25 @@ def _without_repeats(
     taken: list[str], reached: Mapping[str, Reached], seconds: Mapping[str, float]
 ) -> list[str]:
     """Return what is left once all that others reach too is dropped, the slowest first."""
-    twice = {path: _twice(path, taken, reached) for name in taken for path in reached[name]}
+    by_path: dict[str, dict[str, int]] = defaultdict(dict)
+    for name in taken:
+        for path, bits in reached[name].items():
+            by_path[path][name] = bits
+    twice = {path: _twice(each.values()) for path, each in by_path.items()}
     for name in sorted(taken, key=lambda one: (-seconds[one], one)):
-        if not _added(reached[name], twice):
-            taken.remove(name)
-            twice |= {path: _twice(path, taken, reached) for path in reached[name]}
+        if _added(reached[name], twice):
+            continue
+        taken.remove(name)
+        for path in reached[name]:
+            del by_path[path][name]
+            twice[path] = _twice(by_path[path].values())
     return taken
 
 
-def _twice(path: str, taken: Iterable[str], reached: Mapping[str, Reached]) -> int:
-    """Return the bits of a module that two or more of these tests reach."""
+def _twice(each: Iterable[int]) -> int:
+    """Return the bits that two or more of these have."""
     once = twice = 0
-    for name in taken:
-        bits = reached[name].get(path, 0)
+    for bits in each:
         once, twice = once | bits, twice | once & bits
     return twice
 
