@@ -32,7 +32,7 @@ coverage: $(STAMPS)/dev ## all tests of one process, measured: fails below the f
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
-# Which tests together reach what all reach: tests/quick.py.
+# Which tests together reach nearly what all reach: tests/quick.py.
 quick: $(STAMPS)/dev ## renew tests/quick.txt: which tests `make test` runs; half an hour
 	rm -rf build/quick
 	$(MAKE) coverage ARGS="-p tests.quick"
