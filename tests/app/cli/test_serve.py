@@ -50,10 +50,14 @@ def test_every_silo_has_a_worker(silos: int, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_service_that_is_terminated_ends_its_workers(tmp_path: Path) -> None:
     """In a process of its own, as uvicorn raises the signal again; its worker only waits."""
     program = f"""
-import subprocess, sys
+import subprocess, sys, types
 import app.main, fastapi
 from app.cli import serve
-app.main.create_app = fastapi.FastAPI
+def create_app():
+    made = fastapi.FastAPI()
+    made.state.streams = types.SimpleNamespace(end=lambda: None)
+    return made
+app.main.create_app = create_app
 start = subprocess.Popen
 def waiting(command, **more):
     more.pop("stdin")  # a worker that does not notice the end of its input
