@@ -80,8 +80,8 @@ def follow(directory: Path, lead: Callable[[NoteVerifier | None], LogKeys]) -> F
     """Add the keys that a log was led to since, and remove those that it revoked.
 
     lead: returns a log's keys as its trust root proves them to whoever knows this one, or as it
-    names them. Only the last key of the log in the file leads to another: whoever has an older
-    one, which may be revoked soon, adds none. Other logs' lines stay.
+    names them. Only what the last key of the log in the file proves changes anything: whoever
+    has an older one, which may be revoked soon, adds and removes none. Other logs' lines stay.
 
     Raises:
         HomeError: The file is missing or malformed, has no key of this log, or none would stay.
@@ -92,8 +92,7 @@ def follow(directory: Path, lead: Callable[[NoteVerifier | None], LogKeys]) -> F
     listed = [key for key in _keys(path) if key.name == origin]
     if not listed:
         raise HomeError(f"{path} has no key of the log {origin}: add its vkey there first")
-    found, later = _led(listed, lead)
-    revoked = {one.verifier.vkey for one in found.keys if one.revoked is not None}
+    revoked, later = _led(listed, lead)
     kept = [key.vkey for key in listed if key.vkey not in revoked]
     if not kept and not later:
         raise HomeError("all keys of the log that lead here are revoked: give a later one")
@@ -104,19 +103,19 @@ def follow(directory: Path, lead: Callable[[NoteVerifier | None], LogKeys]) -> F
             changed.append(line)
         if line == last:
             changed += later
-    _write(path, changed)
+    if changed != lines:
+        _write(path, changed)
     gone = tuple(key.vkey for key in listed if key.vkey in revoked)
     return Followed(origin, tuple(later), gone)
 
 
 def _led(
     listed: Sequence[NoteVerifier], lead: Callable[[NoteVerifier | None], LogKeys]
-) -> tuple[LogKeys, list[str]]:
-    """Return a log's keys, and those that the last listed one leads to and that sign.
+) -> tuple[set[str], list[str]]:
+    """Return vkeys that the log revoked, and those that the last listed one leads to.
 
-    Just after a rotation the older key alone has signed the trust root, which adds nothing.
+    Just after a rotation the older key alone has signed the trust root: it changes nothing.
     """
-    names = [key.vkey for key in listed]
     refused: LetheError | None = None
     for key in reversed(listed):
         try:
@@ -124,11 +123,16 @@ def _led(
         except LetheError as error:
             refused = refused or error
             continue
-        place = found.verifiers.index(key)
-        signing = [one.verifier.vkey for one in found.keys[place + 1 :] if one.revoked is None]
-        later = [vkey for vkey in signing if vkey not in names]
-        if refused is None or not later:
-            return found, later
+        later = [
+            one.verifier.vkey
+            for one in found.keys[found.verifiers.index(key) + 1 :]
+            if one.revoked is None and one.verifier not in listed
+        ]
+        if refused is None:
+            gone = [one for one in found.keys if one.revoked is not None]
+            return {one.verifier.vkey for one in gone}, later
+        if not later:
+            return set(), []
         break
     assert refused is not None, "a list without keys"
     raise refused

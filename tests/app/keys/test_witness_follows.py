@@ -11,8 +11,9 @@ from app.keys.rotate_log import revoke_log, rotate_log
 from app.ledger.sequencer import Ledger
 from lethe.certificates.trust_root import TrustRootError
 from lethe.cli.witness import witness as commands
-from lethe.log.note import parse_vkey, read_note, split_note
-from lethe.witness import home
+from lethe.log.log_keys import LogKey, LogKeys
+from lethe.log.note import NoteVerifier, parse_vkey, read_note, split_note
+from lethe.witness import home, logs
 from lethe.witness.logs import HomeError
 from lethe.witness.protocol import AddCheckpoint, format_add_checkpoint
 from lethe.witness.witness import NotTheLogError, UnknownLogError, Witness
@@ -100,6 +101,21 @@ def test_an_older_key_leads_to_none(ready: Installation, place: Path) -> None:
     rotate_log(ready.settings, ledger)
     assert isinstance(follow(place, trust(ready)).exception, TrustRootError)
     assert (place / "logs").read_text() == f"{old.vkey}\n{own.vkey}\n"
+
+
+def test_an_older_key_removes_none(ready: Installation, place: Path) -> None:
+    old = ready.services.ledger.verifier
+    new = log_signer(old.name, b"another").verifier
+    (place / "logs").write_text(f"{old.vkey}\n{new.vkey}\n")
+    said = LogKeys((LogKey(old), LogKey(new, 3, 4, "compromised")))
+
+    def lead(known: NoteVerifier | None) -> LogKeys:
+        if known == new:
+            raise TrustRootError("it did not sign this")
+        return said
+
+    assert logs.follow(place, lead) == logs.Followed(old.name, (), ())
+    assert (place / "logs").read_text() == f"{old.vkey}\n{new.vkey}\n"
 
 
 def test_whoever_missed_the_overlap_is_led_on(
