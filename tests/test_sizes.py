@@ -13,6 +13,7 @@ from tests.sizes import (
     FULL,
     ONE_CASE,
     ONE_CASE_ROOMS,
+    QUICK,
     REPEATED,
     assign,
 )
@@ -26,6 +27,16 @@ def test_every_entry_names_a_test() -> None:
         place = REPOSITORY / path
         assert place.exists(), name
         if function:
+            assert f"\ndef {function}(" in place.read_text(), name
+
+
+def test_every_quick_test_is_there() -> None:
+    """The verifier in JavaScript is put through tests of other files."""
+    for name in {one.partition("[")[0] for one in QUICK}:
+        path, _, function = name.partition("::")
+        place = REPOSITORY / path
+        assert place.exists(), f"{name}: run `make quick`, or change it in tests/quick.txt"
+        if not path.startswith("tests/lethe/web/"):
             assert f"\ndef {function}(" in place.read_text(), name
 
 
