@@ -219,8 +219,8 @@ class Ledger:
     def remembered(self) -> Checkpoint:
         """Return what the guard remembers; inside a transaction, all entries before it.
 
-        A failure, or another process, may be between an entry's commit and its checkpoint. The
-        effect of a transaction that did not see the entry would do the same again.
+        An entry may be committed and not signed yet: publishing it failed, or another process
+        is about to. An effect that did not see it would append it again.
 
         Raises:
             GuardError: As `SigningGuard.advance`.
@@ -229,9 +229,9 @@ class Ledger:
         before = self._before if self._holder == threading.get_ident() else None
         if before is None or before.peaks.size == held.size:
             return held
-        all_ = Checkpoint(self.origin, before.peaks.size, before.peaks.root())
-        self.guard.advance(all_, before.root_at)  # durable and verified, as it must be
-        return all_
+        whole = Checkpoint(self.origin, before.peaks.size, before.peaks.root())
+        self.guard.advance(whole, before.root_at)  # each entry is durable, and its MAC is right
+        return whole
 
     def require_named(self) -> None:
         """Return if the keys that sign are those that the log names. Raises KeyMissingError."""

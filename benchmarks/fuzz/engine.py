@@ -29,9 +29,7 @@ ROOT = Path(__file__).parents[2]
 ROOMS = tuple(f"{ROOT}/{room}/" for room in ("app", "lethe", "models", "workers"))
 MEMORY_BYTES = 3 << 30  # of address space, more than the process has when it begins
 KEPT = 400  # inputs of a corpus
-KEPT_BYTES = (
-    1 << 15
-)  # of one, unless a seed is longer: what grew would slow down all that follows
+KEPT_BYTES = 1 << 15  # of one, if no seed is longer: long inputs slow down all that follow
 TEMPORARY_BYTES = 1 << 28
 HANG_S = 60  # after which a run is given up
 

@@ -50,7 +50,7 @@ def test_what_is_not_signed_yet_is_not_counted_yet(ledger: Ledger) -> None:
     assert heads(ledger) == [(0, 1)]
 
 
-def test_a_transaction_counts_what_another_did_not_come_to_sign(ledger: Ledger) -> None:
+def test_inside_a_transaction_what_is_not_signed_yet_counts(ledger: Ledger) -> None:
     append(ledger, entry(1), checkpoint=False)
     assert ledger.transact(lambda tx: heads(ledger), checkpoint=False) == [(0, 1)]
     assert ledger.guard.read().size == 1
