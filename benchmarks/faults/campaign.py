@@ -40,6 +40,7 @@ class Campaign:
 
     outcomes: list[Outcome] = field(default_factory=list)
     lines: set[tuple[str, int]] = field(default_factory=set)
+    sites: set[str] = field(default_factory=set)
     seconds: float = 0.0
 
     def add(self, outcome: Outcome) -> None:
@@ -95,9 +96,13 @@ def run(
     """Inject faults on one kind of database until `most` have struck."""
     begun = time.monotonic()
     calls: dict[str, dict[str, int]] = {}
+    kind = make_url(beginning.database_url).get_backend_name()
     for name in names:
+        if WORKLOADS[name].only not in (None, kind):
+            continue
         calls[name], lines = calls_of(WORKLOADS[name], beginning, place)
         campaign.lines |= set(lines)
+        campaign.sites |= calls[name].keys()
     cases = every(schedule(calls), part)
     struck = 0
     assert threading.active_count() == 1, "a fork would copy what other threads hold"

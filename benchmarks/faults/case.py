@@ -24,9 +24,11 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.pool import NullPool
 
 from app.settings import Settings
-from benchmarks.faults.judgement import Acknowledged, Judgement, judge
+from benchmarks.faults.acknowledged import Acknowledged
+from benchmarks.faults.judgement import Judgement, judge
 from benchmarks.faults.layer import HOURS, Fault, Layer, jump
-from benchmarks.faults.workloads import WORKLOADS, StuckError, Workload, work
+from benchmarks.faults.workload import StuckError, Workload, work
+from benchmarks.faults.workloads import WORKLOADS
 from lethe.signing.keys import PrivateKey, load_private_key
 from tests.installation import Installation, install
 
@@ -109,7 +111,7 @@ def run_case(
     frozen = case.fault is not None and case.fault.mode.startswith("frozen")
     ahead = case.fault is not None and case.fault.mode == "frozen-long"
     with copied(beginning, place) as settings:
-        settings = settings.model_copy(update=workload.settings)
+        settings = prepared(settings, beginning, workload)
 
         def strike(tell: Tell) -> None:
             Layer(settings.data_dir, case.fault, lambda what: tell(what, None)).install()
@@ -152,9 +154,11 @@ def run_case(
                     else tell(kind, value)
                 )
 
+            left = workload.left(settings)
             with opened(settings, beginning.key) as made:
                 do_in(made, workload, keep)
                 judgement = judge(settings, made.services.ledger, workload, [*told, *fresh])
+            judgement.lost += [] if left is None else [left]
             tell("judgement", judgement.as_dict())
 
         judging = Child(recover, broken)
@@ -185,7 +189,7 @@ def calls_of(
         RuntimeError: It does not end well even so.
     """
     with copied(beginning, place) as settings:
-        settings = settings.model_copy(update=workload.settings)
+        settings = prepared(settings, beginning, workload)
 
         def count(tell: Tell) -> None:
             layer = Layer(settings.data_dir, None, lambda _: None)
@@ -203,6 +207,27 @@ def calls_of(
 
 
 Tell = Callable[[str, Any], None]
+
+
+def prepared(settings: Settings, beginning: Beginning, workload: Workload) -> Settings:
+    """Do what comes before a workload, in a process of its own; return its settings.
+
+    Raises:
+        RuntimeError: It fails.
+    """
+    own = settings.model_copy(update=workload.settings)
+    before = workload.prepare
+    if before is not None:
+
+        def prepare(_: Tell) -> None:
+            with opened(own, beginning.key) as made:
+                before(made)
+
+        child = Child(prepare, None)
+        child.wait(PATIENCE_S)
+        if child.said or child.hung:
+            raise RuntimeError(f"{workload.name} cannot be prepared: {child.said}")
+    return own
 
 
 def do(settings: Settings, key: PrivateKey, workload: Workload, tell: Tell) -> None:

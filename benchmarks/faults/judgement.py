@@ -1,17 +1,17 @@
 """What must hold after a fault, once everything was started again and had its time."""
 
-import base64
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from sqlmodel import Session, col, func, select
 
-from app.backup.archive import read_manifest
 from app.backup.check import fsck_installation
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
-from benchmarks.faults.workloads import OTHER, Workload
+from benchmarks.faults.acknowledged import Acknowledged, missing
+from benchmarks.faults.clients import OTHER
+from benchmarks.faults.workload import Workload
+from lethe.log.key_changes import MASTER_REVOKED, MASTER_ROTATED
 from models import (
     Certificate,
     ErasureRequest,
@@ -19,13 +19,11 @@ from models import (
     Model,
     ModelVersion,
     Record,
-    RequesterKey,
     RequestEvent,
     Tombstone,
 )
 from tests.small import MODEL, ROWS
 
-Acknowledged = list[tuple[str, Any]]
 # Events that the log may have once for each request, model or key; `kind` of a certificate.
 ONCE = (
     "request.received",
@@ -35,6 +33,8 @@ ONCE = (
     "model.deleted",
     "key.registered",
 )
+# Each is of another key, and no ref names them.
+KEYS_ONCE = ("key.rotated", "key.revoked", MASTER_ROTATED, MASTER_REVOKED)
 
 
 @dataclass
@@ -58,7 +58,7 @@ def judge(
     found = Judgement()
     with Session(ledger.engine) as session:
         for kind, value in told:
-            if (why := missing(settings, session, kind, value)) is not None:
+            if (why := missing(settings, ledger, session, kind, value)) is not None:
                 found.lost.append(f"{kind}: {why}")
         found.duplicated += doubled(session)
         stored = session.exec(select(func.count()).select_from(ErasureRequest)).one()
@@ -70,52 +70,6 @@ def judge(
     return found
 
 
-def missing(settings: Settings, session: Session, kind: str, value: Any) -> str | None:
-    """Return what is missing of something that was acknowledged."""
-    match kind:
-        case "request":
-            request_id, index, leaf = value
-            entry = session.get(LogEntry, index)
-            if entry is None or entry.leaf != base64.b64decode(leaf):
-                return f"the log's entry {index} is not that of the receipt"
-            if session.get(ErasureRequest, request_id) is None:
-                return "the request is not stored"
-        case "withdrawn":
-            request = session.get(ErasureRequest, value)
-            if request is None or request.state != "withdrawn":
-                return "the withdrawn request is not withdrawn"
-        case "model":
-            if not _entries(session, "model.registered", value):
-                return f"the log has no registration of {value}"
-        case "deleted":
-            entry = session.get(LogEntry, value)
-            if entry is None or entry.event != "model.deleted":
-                return f"the log's entry {value} is no deletion"
-        case "key" | "revoked":
-            key = session.get(RequesterKey, value)
-            if key is None or (kind == "revoked" and key.revoked_at is None):
-                return f"the key {value} is not {'revoked' if kind == 'revoked' else 'there'}"
-        case "rotated":
-            query = select(LogEntry.index).where(LogEntry.event == "key.rotated")
-            if not session.exec(query).all():
-                return "the log has no rotation"
-        case "log-rotated":
-            query = select(LogEntry.index).where(LogEntry.event == "key.revoked")
-            if not session.exec(query).all():
-                return "the log has no revocation of its older key"
-        case "backup":
-            try:
-                read_manifest(settings.data_dir / value)
-            except Exception as error:
-                return f"the backup cannot be read: {error}"
-    return None
-
-
-def _entries(session: Session, event: str, ref: str) -> int:
-    query = select(func.count()).where(LogEntry.event == event, LogEntry.ref == ref)
-    return session.exec(query).one()
-
-
 def doubled(session: Session) -> list[str]:
     """Return what the log or a model has twice, and certificates that only the log has."""
     found = []
@@ -123,7 +77,12 @@ def doubled(session: Session) -> list[str]:
     for (event, ref), number in Counter(session.exec(entries).all()).items():
         if number > 1:
             found.append(f"{event} of {ref}: {number} entries")
-    for event in ("key.rotated", "key.revoked"):  # each of another key: no ref names them
+    for event in (
+        "key.rotated",
+        "key.revoked",
+        MASTER_ROTATED,
+        MASTER_REVOKED,
+    ):  # each of another key: no ref names them
         count = select(func.count()).where(LogEntry.event == event)
         if (number := session.exec(count).one()) > 1:
             found.append(f"{event}: {number} entries")

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from types import FrameType
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 ROOT = Path(__file__).parents[2]
 ROOMS = tuple(f"{ROOT}/{room}/" for room in ("app", "lethe", "models", "workers"))
@@ -73,6 +73,7 @@ class Layer:
     counts: Counter[str] = field(default_factory=Counter)
     lines: set[tuple[str, int]] = field(default_factory=set)  # of the product, of any call
     left: int = 0  # calls that still find the disk full
+    saw: Callable[[str], None] = lambda _: None  # is told each site when it is called first
     _kinds: Counter[str] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -93,6 +94,8 @@ class Layer:
             if site is None:
                 return act()
             self.counts[site] += 1
+            if self.counts[site] == 1:
+                self.saw(site)
             self._kinds[kind] += 1
             struck = self._is_struck(site, kind)
             no_room = self.left > 0 and kind in SPACE
@@ -256,11 +259,14 @@ def _over_files(layer: Layer) -> None:
     def opened(
         file: Any, mode: str = "r", buffering: int = -1, *more: Any, **options: Any
     ) -> Any:
-        if not (set(mode) & set("wax+")) or "b" not in mode or "+" in mode or not below(file):
+        if not (set(mode) & set("wax")) or "+" in mode or not below(file):
             return whole(file, mode, buffering, *more, **options)
 
-        def act() -> BinaryIO:
-            raw = Raw(file, mode.replace("b", ""), options.get("closefd", True))
+        def act() -> IO[Any]:
+            bare = mode.replace("b", "").replace("t", "")
+            raw = Raw(file, bare, options.pop("closefd", True))
+            if "b" not in mode:
+                return io.TextIOWrapper(io.BufferedWriter(raw), *more, **options)
             return raw if buffering == 0 else io.BufferedWriter(raw)
 
         return act() if isinstance(file, int) else layer.call("open", act, of_disk)

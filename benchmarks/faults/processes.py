@@ -11,19 +11,20 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from itertools import product
+from itertools import product, zip_longest
 from pathlib import Path
 
 from app.ledger.startup import open_ledger
 from app.vault.master import RootSecret
+from benchmarks.faults.acknowledged import Acknowledged
 from benchmarks.faults.case import Case, Outcome
-from benchmarks.faults.judgement import Acknowledged, judge
-from benchmarks.faults.layer import MODES, Fault
+from benchmarks.faults.judgement import judge
+from benchmarks.faults.layer import CLOCK, MODES, Fault
 from benchmarks.faults.workloads import WORKLOADS
-from benchmarks.faults.wrapped import FAULT, TOLD
+from benchmarks.faults.wrapped import FAULT, SEEN, TOLD
 from lethe.client.errors import ClientError
 from models.database.sealed import seal_columns
 from models.database.session import make_engine
@@ -37,15 +38,61 @@ PATIENCE_S = 60.0
 STILL_S = 3.0  # longer than a lease (2 s)
 RECORDS = ["r1", "r2"]
 STRUCK = ("api", "worker")  # which process
+Line = tuple[str, int]
 ORDER = ("killed", "persisted", "frozen", "full-for-a-while", "killed-after", "failed", "ahead")
 
 
-def cases() -> Iterator[tuple[str, Case]]:
-    """Yield which process is struck, and how; the most different ones first."""
+def cases(sites: Sequence[tuple[str, str]] = ()) -> Iterator[tuple[str, Case]]:
+    """Yield which process is struck, and how; the most different ones first.
+
+    sites: each with the process that calls it, to be struck there once in each mode.
+    """
+    named = [
+        (which, Case("erase", Fault(site, 1, mode)))
+        for which, site in sites
+        for mode in MODES[site.split()[0]]
+        if _counts(which, mode)
+    ]
+    some = [  # a stride through all modes of all sites
+        named[at] for first in range(_STRIDE) for at in range(first, len(named), _STRIDE)
+    ]
+    for pair in zip_longest(some, _of_kinds()):
+        yield from (one for one in pair if one is not None)
+
+
+_STRIDE = 7
+
+
+def _of_kinds() -> Iterator[tuple[str, Case]]:
     for nth, mode, kind, which in product((2, 1, 4, 3, 6), ORDER, MODES, STRUCK):
-        # Whose API has a wrong clock is refused by it: nothing is acknowledged to be lost.
-        if mode in MODES[kind] and (mode, which) != ("ahead", "api"):
+        if mode in MODES[kind] and _counts(which, mode):
             yield which, Case("erase", Fault(kind, nth, mode), beside=nth == 4)
+
+
+def _counts(which: str, mode: str) -> bool:
+    # Whose API has a wrong clock is refused by it: nothing is acknowledged to be lost.
+    return which != "api" or mode not in CLOCK
+
+
+def sites_of(fit: Processes, place: Path) -> tuple[list[tuple[str, str]], set[Line]]:
+    """Follow a request without a fault; return each process's sites, and their lines."""
+    found, lines = list[tuple[str, str]](), set[Line]()
+    with stopped(fit.copy(place / "real-seen", "", FILES)) as made:
+        names = {which: made.directory / f"seen-{which}" for which in STRUCK}
+        made.more = {SEEN: str(names["api"])}
+        made.start_api()
+        made.more = {SEEN: str(names["worker"])}
+        made.start_worker()
+        made.more = {}
+        told, error = _follow(made)
+        assert told, error
+        made.kill()
+        for which, name in names.items():
+            for line in name.read_text().splitlines():
+                site, led = json.loads(line)
+                found.append((which, site))
+                lines |= {(file, number) for file, number in led}
+    return found, lines
 
 
 @contextmanager

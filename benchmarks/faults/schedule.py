@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -39,41 +40,53 @@ def every(cases: Iterable[T], part: Part) -> Iterator[T]:
 def schedule(calls: Calls) -> Iterator[Case]:
     """Yield every case, the ones that cover most first; no two are equal.
 
-    The first call of each site in each mode; two processes at once; then the second call of
-    each site, and so on.
+    Two processes at once; each site in each mode, in the first workload that reaches it; the
+    same with a second process beside; then in the other workloads; then later calls.
     """
+    yield from (Case(name, None, beside=True) for name in calls if name not in ALONE)
     for nth in range(1, LATER + 1):
-        yield from _spread(list(_at(calls, nth, beside=False)))
-        for name in calls:
-            if nth == 1 and name not in ALONE:
-                yield Case(name, None, beside=True)
-        yield from _spread(list(_at(calls, nth, beside=True)))
+        alone = _once(list(_at(calls, nth, beside=False)))
+        beside = _once(list(_at(calls, nth, beside=True)))
+        for new, again in ((alone[0], beside[0]), (alone[1], beside[1])):
+            yield from _spread(new)
+            yield from _spread(again)
+
+
+def _once(cases: list[Case]) -> tuple[list[Case], list[Case]]:
+    """Return the first case of each site and mode, and the others."""
+    seen, first, others = set[tuple[str, str]](), list[Case](), list[Case]()
+    for case in cases:
+        assert case.fault is not None
+        key = case.fault.site, case.fault.mode
+        (others if key in seen else first).append(case)
+        seen.add(key)
+    return first, others
 
 
 def _at(calls: Calls, nth: int, *, beside: bool) -> Iterator[Case]:
     for workload, sites in calls.items():
-        for site, number in sites.items():
+        for number, (site, count) in enumerate(sites.items()):
             kind = site.split()[0]
-            if number < nth or (beside and (workload in ALONE or kind not in BESIDE)):
+            if count < nth or (beside and (workload in ALONE or kind not in BESIDE)):
                 continue
-            for mode in PAIRED if beside else MODES[kind]:
-                if mode in MODES[kind]:
-                    yield Case(workload, Fault(site, nth, mode), beside)
+            modes = [one for one in (PAIRED if beside else MODES[kind]) if one in MODES[kind]]
+            turn = number % len(modes)  # each site begins with another mode
+            for mode in (*modes[turn:], *modes[:turn]):
+                yield Case(workload, Fault(site, nth, mode), beside)
 
 
 def _spread(cases: list[Case]) -> Iterator[Case]:
-    """Yield cases so that any first part has some of each workload, kind and mode."""
-    seen: dict[tuple[str, ...], int] = {}
-    ranked: list[tuple[int, int, Case]] = []
+    """Yield a case of each site, the workloads in turns, then the next one of each site."""
+    of_site, of_workload = Counter[str](), Counter[tuple[int, str]]()
+    ranked: list[tuple[int, int, int, Case]] = []
     for case in cases:
         assert case.fault is not None
-        kind = case.fault.site.split()[0]
-        keys = (case.fault.site,), (kind, case.fault.mode), (case.workload, case.fault.mode)
-        rank = max(seen.get(key, 0) for key in keys)
-        for key in keys:
-            seen[key] = seen.get(key, 0) + 1
-        ranked.append((rank, len(ranked), case))
-    yield from (case for _, _, case in sorted(ranked, key=lambda one: one[:2]))
+        turn = of_site[case.fault.site]
+        of_site[case.fault.site] += 1
+        place = of_workload[turn, case.workload]
+        of_workload[turn, case.workload] += 1
+        ranked.append((turn, place, len(ranked), case))
+    yield from (case for *_, case in sorted(ranked, key=lambda one: one[:3]))
 
 
 _CALLS = {
@@ -112,6 +125,9 @@ def _places_in(path: Path) -> Iterator[tuple[int, int, str]]:
         if name == "replace" and not _renames(node):
             continue
         if name == "write" and not _is_of(node, "os"):
+            continue
+        # A transaction's commit takes nothing; a trace's span is renamed to no path.
+        if (name == "commit" and node.args) or (name == "rename" and _is_of(node, "span")):
             continue
         yield node.lineno, node.end_lineno or node.lineno, name
 

@@ -31,7 +31,8 @@ from app.backup.check import fsck_installation
 from app.ledger.startup import open_ledger
 from app.settings import Settings
 from app.vault.master import RootSecret
-from benchmarks.faults.judgement import doubled, missing
+from benchmarks.faults.acknowledged import missing
+from benchmarks.faults.judgement import doubled
 from benchmarks.service.report import machine
 from benchmarks.service.servers import created_database
 from benchmarks.soak import report
@@ -163,16 +164,17 @@ def _entries(engine: Engine) -> int:
 
 def _judge(settings: Settings, engine: Engine, load: Load) -> dict[str, list[str]]:
     seal_columns(engine, RootSecret.load(settings))
+    ledger = open_ledger(settings, engine)
     with Session(engine) as session:
         lost = [
             f"{kind}: {why}"
             for kind, value in load.told
-            if (why := missing(settings, session, kind, value)) is not None
+            if (why := missing(settings, ledger, session, kind, value)) is not None
         ]
         unfinished = col(ErasureRequest.state).not_in(FINAL)
         states = Counter(session.exec(select(ErasureRequest.state).where(unfinished)))
         twice = doubled(session)
-    fsck = fsck_installation(settings, open_ledger(settings, engine))
+    fsck = fsck_installation(settings, ledger)
     return {
         "lost": lost,
         "duplicated": twice,

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from benchmarks.faults.judgement import Acknowledged
+from benchmarks.faults.acknowledged import Acknowledged
 from benchmarks.soak.service import KILLED, LASTING, Service
 from lethe import Client, verify
 from lethe.certificates.keys import read_log_key

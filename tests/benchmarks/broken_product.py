@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
+from app.backup import follower
 from app.schemas.requests import Accepted, Receipt
 from app.service import acceptance
 from benchmarks.faults.campaign import Campaign, beginnings, run
@@ -41,26 +42,32 @@ def idle() -> None:
     setattr(sweep, "head_of_queue", lambda *_: None)  # noqa: B010 - a name that it imports
 
 
+def forgetful() -> None:
+    """Name pieces in a followed backup's manifest that are not there."""
+    setattr(follower, "write_all_durably", lambda *_: None)  # noqa: B010 - a name that it imports
+
+
 def main() -> None:
     """Run what the argument names."""
     campaign = Campaign()
     with beginnings("sqlite") as ([beginning], place):
         if sys.argv[1] == "honest":
-            run(campaign, beginning, 12, place, names=("erase", "rotate"), said=lambda _: None)
+            run(campaign, beginning, 30, place, said=lambda _: None)
         else:
-            broken, kind, mode = BROKEN[sys.argv[1]]
-            counts, _ = calls_of(WORKLOADS["erase"], beginning, place)
-            sites = [site for site in counts if site.startswith(f"{kind} ")]
+            broken, workload, start, mode = BROKEN[sys.argv[1]]
+            counts, _ = calls_of(WORKLOADS[workload], beginning, place)
+            sites = [site for site in counts if site.startswith(start)]
             assert sites, counts
             for site in sites:
-                case = Case("erase", Fault(site, 1, mode))
+                case = Case(workload, Fault(site, 1, mode))
                 campaign.add(run_case(case, beginning, place, broken))
     sys.stdout.write(json.dumps(campaign.report()))
 
 
 BROKEN = {
-    "hasty": (hasty, "commit", "failed"),
-    "idle": (idle, "commit", "killed"),
+    "hasty": (hasty, "erase", "commit ", "failed"),
+    "idle": (idle, "erase", "commit ", "killed"),
+    "forgetful": (forgetful, "follow", "rename app/backup/pieces", "killed"),
 }
 
 if __name__ == "__main__":
