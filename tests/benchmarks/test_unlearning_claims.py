@@ -95,6 +95,7 @@ def test_costs_are_held_to_the_mean_and_to_one_another() -> None:
         (((20.0, 20.1, 20.2), (10.0, 10.1, 10.2), (5.0, 5.1, 5.2)), True),
         (((10.0, 10.1, 10.2), (5.0, 5.1, 5.2), (20.0, 20.1, 20.2)), False),
         (((10.0, 11.0, 30.0), (9.0, 10.0, 29.0), (5.0, 5.1, 5.2)), None),
+        (((10.0, 10.0, 10.0), (9.9, 9.9, 9.9), (9.8, 9.8, 9.8)), False),  # a rise of 2 %
     ],
 )
 def test_a_trend_is_told_by_intervals_that_do_not_touch(
