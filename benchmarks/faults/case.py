@@ -157,7 +157,13 @@ def run_case(
             left = workload.left(settings)
             with opened(settings, beginning.key) as made:
                 do_in(made, workload, keep)
-                judgement = judge(settings, made.services.ledger, workload, [*told, *fresh])
+                judgement = judge(
+                    settings,
+                    made.services.ledger,
+                    workload,
+                    [*told, *fresh],
+                    beside=case.beside,
+                )
             judgement.lost += [] if left is None else [left]
             tell("judgement", judgement.as_dict())
 

@@ -52,15 +52,23 @@ class Judgement:
 
 
 def judge(
-    settings: Settings, ledger: Ledger, workload: Workload, told: Acknowledged
+    settings: Settings,
+    ledger: Ledger,
+    workload: Workload,
+    told: Acknowledged,
+    *,
+    beside: bool = False,
 ) -> Judgement:
-    """Compare what clients were told with what is stored, and what is stored with itself."""
+    """Compare what clients were told with what is stored, and what is stored with itself.
+
+    beside: two did the same at once.
+    """
     found = Judgement()
     with Session(ledger.engine) as session:
         for kind, value in told:
             if (why := missing(settings, ledger, session, kind, value)) is not None:
                 found.lost.append(f"{kind}: {why}")
-        found.duplicated += doubled(session)
+        found.duplicated += doubled(session, 2 if beside and workload.each else 1)
         stored = session.exec(select(func.count()).select_from(ErasureRequest)).one()
         if stored > workload.requests:
             found.duplicated.append(f"{stored} requests are stored of {workload.requests}")
@@ -70,8 +78,11 @@ def judge(
     return found
 
 
-def doubled(session: Session) -> list[str]:
-    """Return what the log or a model has twice, and certificates that only the log has."""
+def doubled(session: Session, rotations: int = 1) -> list[str]:
+    """Return what the log or a model has twice, and certificates that only the log has.
+
+    rotations: of one kind of key, that the log may have.
+    """
     found = []
     entries = select(LogEntry.event, LogEntry.ref).where(col(LogEntry.event).in_(ONCE))
     for (event, ref), number in Counter(session.exec(entries).all()).items():
@@ -84,7 +95,7 @@ def doubled(session: Session) -> list[str]:
         MASTER_REVOKED,
     ):  # each of another key: no ref names them
         count = select(func.count()).where(LogEntry.event == event)
-        if (number := session.exec(count).one()) > 1:
+        if (number := session.exec(count).one()) > rotations:
             found.append(f"{event}: {number} entries")
     certificates = set(session.exec(select(Certificate.log_index)))
     leaves = session.exec(select(LogEntry.index).where(LogEntry.kind == "hashedrekord")).all()

@@ -45,6 +45,7 @@ class Workload:
     settings: dict[str, Any] = field(default_factory=dict)
     work: bool = False  # a worker runs beside it
     prepare: Callable[[Installation], None] | None = None  # done before, without a fault
+    each: bool = False  # of two operators at once, each may do it: one after the other
     only: str | None = None  # the kind of database that it is for
     # What is wrong with what a fault left, before anything is done again; None: nothing.
     left: Callable[[Settings], str | None] = lambda _: None

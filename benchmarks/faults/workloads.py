@@ -43,8 +43,8 @@ WORKLOADS = {
         Workload("delete", clients.delete),
         Workload("key", clients.key),
         Workload("rotate", operators.rotate),
-        Workload("rotate-log", operators.replace_log_key),
-        Workload("rotate-master", operators.replace_master_key),
+        Workload("rotate-log", operators.replace_log_key, each=True),
+        Workload("rotate-master", operators.replace_master_key, each=True),
         Workload(
             "rotate-silo",
             operators.replace_silo_key,

@@ -30,6 +30,14 @@ SIZES: tuple[tuple[str, str, Mapping[str, int]], ...] = (
     ("resnet", "ResNet-18", {}),
     ("vit", "ViT-Lite", SMALL),
 )
+SKEWS = (
+    (("cifar-alpha-0.1", "cifar", "cifar-alpha-1"), "CIFAR-10"),
+    (("digits", "alpha-0.5", "alpha-1"), "digits"),
+)
+CLIENTS = (
+    (("cifar-alpha-1", "cifar-clients-100", "cifar-clients-200"), "CIFAR-10"),
+    (("clients-10", "clients-100", "clients-200"), "digits"),
+)
 SKEW = {0.1: "highly", 0.5: "moderately", 1.0: "mildly"}  # as HF-KCU's table 6 calls them
 NOISE = (
     '"Seed noise" is the gap on its left between two retrainings that differ in their seed '
@@ -69,23 +77,26 @@ def hf_kcu(known: Known, attacked: Known) -> str:
     text += (
         f"## HF-KCU, Table 2: data sets and networks\n\n{kcu_tables.table2(found)}\n{NOISE}\n"
     )
-    backdoor = kcu_tables.table3(_of(known, "poisoned"))
-    text += f"## HF-KCU, Table 3: backdoor\n\n{backdoor}\n"
+    for name, title in (("cifar-poisoned", "CIFAR-10"), ("poisoned", "digits")):
+        backdoor = kcu_tables.table3(_of(known, name))
+        text += f"## HF-KCU, Table 3: backdoor, {title}\n\n{backdoor}\n"
     text += _ablations("Table 4: components", kcu_ablations.table4, known)
     text += _ablations("Table 5: damping", kcu_ablations.table5, known)
-    alphas = [
-        (f"{alpha:g} ({said} non-IID)", f"{alpha:g}", _of(known, name))
-        for name in ("digits", "alpha-0.5", "alpha-1")
-        if (alpha := SETTINGS[name].alpha) and (said := SKEW[alpha])
-    ]
-    swept = kcu_tables.sweep("α", "HF-KCU 6", alphas)
-    text += f"## HF-KCU, Table 6: skew\n\n{swept}\n{NOISE}\n"
-    clients = [
-        (str(SETTINGS[name].clients), str(SETTINGS[name].clients), _of(known, name))
-        for name in ("clients-10", "clients-100", "clients-200")
-    ]
-    swept = kcu_tables.sweep("clients", "HF-KCU 7", clients)
-    text += f"## HF-KCU, Table 7: clients\n\n{swept}\n{NOISE}\n"
+    for names, title in SKEWS:
+        alphas = [
+            (f"{alpha:g} ({said} non-IID)", f"{alpha:g}", _of(known, name))
+            for name in names
+            if (alpha := SETTINGS[name].alpha) and (said := SKEW[alpha])
+        ]
+        swept = kcu_tables.sweep("α", "HF-KCU 6", alphas)
+        text += f"## HF-KCU, Table 6: skew, {title}\n\n{swept}\n{NOISE}\n"
+    for names, title in CLIENTS:
+        clients = [
+            (str(SETTINGS[name].clients), str(SETTINGS[name].clients), _of(known, name))
+            for name in names
+        ]
+        swept = kcu_tables.sweep("clients", "HF-KCU 7", clients)
+        text += f"## HF-KCU, Table 7: clients, {title}\n\n{swept}\n{NOISE}\n"
     sized = [(title, _size(name, shape), _of(known, name)) for name, title, shape in SIZES]
     text += f"## HF-KCU, Table 8: size of the model\n\n{kcu_tables.table8(sized)}\n"
     both = [(_of(known, name), _of(attacked, name)) for name in _listed(FULL, known)]

@@ -124,21 +124,39 @@ def _fixed(method: str, label: str, rate: float) -> Contender:
     return Contender(label, method, settings)
 
 
+GIVEN = {"damping": 0.01, "iterations": 10, "guard": None, "recovery": {"rounds": 0}}
+
+
 def published() -> tuple[Contender, ...]:
     """Return the papers' algorithms with the papers' constants, without a guard.
 
     PUF with η_u 2 (Special) and 20 (Regular). HF-KCU with k = 10 and damping 0.01: the
     corrected step, and Algorithm 1 with the values of the paper's section 5.1.
     """
-    given = {"damping": 0.01, "iterations": 10, "guard": None, "recovery": {"rounds": 0}}
-    corrected = {**given, "form": "influence", "drift": "skip"}
-    printed = {**given, "variant": "as-printed", "product": "hessian", "scaling": 0.01}
+    printed = {**GIVEN, "variant": "as-printed", "product": "hessian", "scaling": 0.01}
     return (
         _fixed("puf-special", SPECIAL, 2.0),
         _fixed("puf-regular", REGULAR, 20.0),
-        Contender(CORRECTED, "hf-kcu", corrected),
+        _corrected(CORRECTED, GIVEN["damping"]),
         Contender(PRINTED, "hf-kcu", printed),
     )
+
+
+def damped(value: float) -> str:
+    """Return the label of the corrected step with the paper's constants and this damping."""
+    return CORRECTED if value == GIVEN["damping"] else f"{CORRECTED} damping={value:g}"
+
+
+def dampings() -> tuple[Contender, ...]:
+    """Return the corrected step with the other dampings of HF-KCU's table 5."""
+    return tuple(
+        _corrected(damped(value), value) for value in DAMPINGS if value != GIVEN["damping"]
+    )
+
+
+def _corrected(label: str, damping: Any) -> Contender:
+    settings = {**GIVEN, "damping": damping, "form": "influence", "drift": "skip"}
+    return Contender(label, "hf-kcu", settings)
 
 
 def one_step() -> tuple[Contender, ...]:
@@ -165,7 +183,7 @@ def one_step_ablations() -> tuple[Contender, ...]:
 
 def ablated(label: str) -> bool:
     """Return whether a label is a variant that only the tables of components are about."""
-    variants = (*ablations(), *one_step_ablations(), *causal())
+    variants = (*ablations(), *one_step_ablations(), *dampings(), *causal())
     return label in {part.label for part in variants}
 
 
@@ -194,10 +212,11 @@ def planned(plan: Plan) -> tuple[Contender, ...]:
     again = Contender(AGAIN, RETRAIN)
     main = (*(contender(method) for method in MAIN), *published())
     others = registered()[len(MAIN) :]
+    parts = (*one_step_ablations(), *dampings())
     if plan == "everything":
-        return (*main, again, *one_step(), *others, *ablations(), *one_step_ablations())
+        return (*main, again, *one_step(), *others, *ablations(), *parts)
     if plan == "components":
-        return (*main, again, *one_step(), *others, *one_step_ablations())
+        return (*main, again, *one_step(), *others, *parts)
     if plan == "all":
         return (*main, again, *one_step(), *others)
     if plan in ("puf", "pair"):

@@ -8,7 +8,7 @@ tells the directions apart.
 from collections.abc import Mapping
 
 from benchmarks.paper_figures import HEAD, figures, footnote
-from benchmarks.unlearning.contenders import AGAIN, CORRECTED, DAMPINGS, PRINTED
+from benchmarks.unlearning.contenders import AGAIN, CORRECTED, DAMPINGS, PRINTED, damped
 from benchmarks.unlearning.kcu_tables import CIFAR, RESIDUAL, faithfulness, residual
 from benchmarks.unlearning.markdown import plain, points, refused, share, table, times, unrun
 from benchmarks.unlearning.names import counted
@@ -31,8 +31,8 @@ PUBLISHED: Mapping[str, str] = {
     CORRECTED: "corrected, the paper's constants",
     PRINTED: "Algorithm 1 as printed",
 }
-# The paper's rows are its whole and what it lacks; the benchmark's setting has no scaling.
-ROWS: Mapping[str, str] = {"": "w/o adaptive scaling", " scaling=0.01": "HF-KCU (full)"}
+# The paper's rows are its whole, as printed, and what it lacks: corrected, it has no scaling.
+ROWS: Mapping[str, str] = {PRINTED: "HF-KCU (full)", CORRECTED: "w/o adaptive scaling"}
 UNRUN = ("w/o causal weighting", "w/o influence decay", "uniform influence")
 NOISE = "retrain, another seed"
 
@@ -47,10 +47,9 @@ def table4(seeds: Seeds, form: str = CYCLES) -> str:
     if not (set(variants) - {form}) & set(seeds.labels):
         return ""
     named = {**variants, **PUBLISHED, AGAIN: NOISE}
-    papers = {f"{form}{part}": row for part, row in ROWS.items()}
     body = []
     for label, title in named.items():
-        paper = figures("HF-KCU 4", CIFAR, papers.get(label, ""))
+        paper = figures("HF-KCU 4", CIFAR, ROWS.get(label, ""))
         if label not in seeds.labels:
             if label in PUBLISHED:
                 body.append(unrun(title, len(head), paper))
@@ -78,23 +77,29 @@ def table4(seeds: Seeds, form: str = CYCLES) -> str:
 def table5(seeds: Seeds, form: str = CYCLES) -> str:
     """Return the damping; nothing where none was measured."""
     head = ("λ", "test acc.", "CF", "forget acc. Δ", "FLOPs ×", "time ×", "CG residual", HEAD)
-    named = {f"{form} damping={value:g}": f"{value:.3f}" for value in DAMPINGS}
-    if not set(named) & set(seeds.labels):
+    lethes = {f"{form} damping={value:g}": f"{value:.3f}" for value in DAMPINGS}
+    if not set(lethes) & set(seeds.labels):
         return ""
+    papers = {damped(value): f"{value:.3f}" for value in DAMPINGS}
     body = []
-    for label, title in (named | {AGAIN: NOISE}).items():
+    for label, title in (papers | lethes | {AGAIN: NOISE}).items():
+        own = label in papers
+        paper = figures("HF-KCU 5", CIFAR, title if own else "")
+        named = f"{title}, corrected, the paper's constants" if own else title
         if label not in seeds.labels:
+            if own:
+                body.append(unrun(named, len(head), paper))
             continue
         body.append(
             (
-                counted(seeds, label, title),
+                counted(seeds, label, named),
                 points(seeds.mean(label, "test")),
                 share(faithfulness(seeds, label)),
                 points(seeds.gap(label, "forget")),
                 times(seeds.ratio(label, "flops")),
                 times(seeds.ratio(label, "seconds")),
                 residual(seeds, label),
-                figures("HF-KCU 5", CIFAR, title),
+                paper,
             )
         )
     return f"{table(head, body)}\n{footnote('HF-KCU 5', CIFAR)}"

@@ -43,7 +43,7 @@ TABLE3 = (
     ORIGINAL, "natural", SPECIAL, "puf-special", "puf-special one step", CORRECTED, PRINTED,
     "hf-kcu", "hf-kcu one step", RETRAIN, AGAIN,
 )  # fmt: skip
-HF_KCU = (CORRECTED, "hf-kcu")  # the rows of Tables 2 and 6 to 9
+HF_KCU = (CORRECTED, PRINTED, "hf-kcu")  # the rows of Tables 2 and 6 to 9
 MIA = ("MIA Shokri, shadow", "MIA Shokri, shadow Δ", "its AUC")
 COLUMNS1 = (
     "method", "test acc.", "CF", "MIA Song", "MIA Δ", *MIA, "forget acc. Δ", "FLOPs ×",
@@ -51,7 +51,7 @@ COLUMNS1 = (
 )  # fmt: skip
 COLUMNS2 = (
     "setting", "method", "acc. after", "acc. retrain", "acc. Δ", "seed noise", "CF", "FLOPs ×",
-    "time ×", "seeds", HEAD,
+    "time ×", "CG residual", "seeds", HEAD,
 )  # fmt: skip
 COLUMNS3 = (
     "method", "clean acc.", "clean acc. lost", "ASR", "ASR Δ", "ASR reduction", "time (s)",
@@ -63,7 +63,7 @@ COLUMNS8 = (
 )  # fmt: skip
 COLUMNS9 = (
     "setting", "method", "KL, nats", "logit MSE", "test acc. Δ", "MIA Song", "MIA Δ", *MIA,
-    HEAD,
+    "CG residual", HEAD,
 )  # fmt: skip
 SHADOW = (
     "MIA Shokri, shadow: the share that an attacker trained on "
@@ -129,6 +129,7 @@ def table2(settings: Sequence[tuple[str, str, Seeds]]) -> str:
                 *_accuracies(seeds, label),
                 _faith(seeds, label),
                 *_speed(seeds, label),
+                residual(seeds, label),
                 str(len(seeds.seeds)),
             )
             body.append(_row(seeds, label, (title, name_of(label)), cells, paper))
@@ -200,6 +201,7 @@ def table9(settings: Sequence[tuple[Seeds, Seeds]]) -> str:
                 points(seeds.mean(label, "song")),
                 points(seeds.gap(label, "song")),
                 *_shadow(seeds, attacked, label),
+                residual(seeds, label),
             )
             cifar = seeds.setting.startswith("cifar")
             paper = _of_paper("HF-KCU 9", CIFAR, "HF-KCU" if cifar else "", label)
@@ -287,8 +289,8 @@ def _row(
 
 
 def _of_paper(number: str, setting: str, row: str, label: str) -> str:
-    """Return the paper's row beside its own algorithm, – beside others."""
-    return figures(number, setting, row if label == CORRECTED else "")
+    """Return the paper's row beside its algorithm (corrected, as printed), – beside others."""
+    return figures(number, setting, row if label in (CORRECTED, PRINTED) else "")
 
 
 def _accuracies(seeds: Seeds, label: str) -> tuple[str, ...]:

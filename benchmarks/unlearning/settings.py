@@ -233,6 +233,38 @@ _ALL = (
         )
         for clients in (10, 100, 200)
     ),
+    *(
+        replace(
+            CIFAR,
+            name=f"cifar-alpha-{alpha:g}",
+            about=f"1,000 rows of CIFAR-10, Dirichlet {alpha:g}, 10 clients",
+            plan="scale",
+            alpha=alpha,
+        )
+        for alpha in (0.1, 1.0)
+    ),
+    *(
+        replace(
+            CIFAR,
+            name=f"cifar-clients-{clients}",
+            about=f"1,000 rows of CIFAR-10, Dirichlet 1, {clients} clients",
+            plan="scale",
+            alpha=1.0,
+            clients=clients,
+        )
+        for clients in (100, 200)
+    ),
+    replace(
+        CIFAR,
+        name="cifar-poisoned",
+        about=(
+            "1,000 rows of CIFAR-10, IID, one client of ten poisons half of its rows towards "
+            "class 7"
+        ),
+        plan="backdoor",
+        alpha=None,
+        poisoned=True,
+    ),
 )
 SETTINGS: dict[str, Setting] = {setting.name: setting for setting in _ALL}
 # Judged, drawn and listed in full, the main setting first.
