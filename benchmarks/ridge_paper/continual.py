@@ -1,4 +1,4 @@
-"""ACU's main table: ACU and its seven baselines over streams of requests, beside retraining.
+"""ACU's main table, figures 3 and 4: ACU and its seven baselines over streams of requests.
 
 ACU's section 4.1, table 4.1 and appendix E: a quarter of the rows leaves in 25 or 50 requests.
 The baselines unlearn a linear head with cross-entropy, one request after another, all from the
@@ -26,7 +26,8 @@ from sklearn.linear_model import LogisticRegression
 from benchmarks.common import refit, seconds
 from benchmarks.ridge_paper.chunks import SHARE
 from benchmarks.ridge_paper.contenders import Start
-from benchmarks.ridge_paper.linear_heads import LinearTask, config_of, logits
+from benchmarks.ridge_paper.linear_heads import LinearTask, accuracy, config_of, logits
+from benchmarks.ridge_paper.task import share
 from workers.arrays import Matrix
 from workers.errors import RefusedError
 from workers.methods.network.base import Side, UnlearningCase, UnlearningRequest
@@ -48,6 +49,7 @@ BASELINES = {
 ANALYTIC = ("ACU", "acu", "ridge-exact")  # ACU: the paper's equations in plain float64
 NO_METHOD, ANOTHER_SEED = "none: the original head", "retrain, another seed"
 PARTS = ("weights", "retained", "forget", "test", "attack")
+COURSE = ("retained", "test", "seconds")
 ROUNDS, QUICK_ROUNDS = 100, 3
 REQUESTS, QUICK_REQUESTS = (25, 50), (5,)
 MOST_ROWS = 20_000  # each request trains ten epochs on all of them: ACU's streams, in minutes
@@ -61,6 +63,8 @@ class Continual:
     gaps: by method, absolute differences of PARTS to the retrained head: the weights relative
     to its norm, the others as shares. test, retained: the retrained heads' own. seconds: of
     all requests. refused: why a method did not get to the end, and after how many requests.
+    courses: by method and COURSE, what it had after each request: accuracies on the rows
+    retained so far and on test rows, and the seconds of all requests until then.
     """
 
     data: str
@@ -70,6 +74,14 @@ class Continual:
     reference: dict[str, dict[str, float]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
+    courses: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+
+    def note(self, name: str, retained: float, test: float, spent: float) -> None:
+        """Add what a method has after one more request; spent: the seconds of this one."""
+        course = self.courses.setdefault(name, {part: [] for part in COURSE})
+        before = course["seconds"][-1] if course["seconds"] else 0.0
+        for part, value in zip(COURSE, (retained, test, before + spent), strict=True):
+            course[part].append(value)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,6 +152,9 @@ def _gradient_heads(
                 done = make(method).run(case)
                 weights, spent = done.weights, spent + done.work.seconds
                 left[part] = False
+                still = linear.rows.only(torch.from_numpy(left))
+                scores = accuracy(weights, still), accuracy(weights, linear.test)
+                found.note(name, *scores, done.work.seconds)
         except RefusedError as error:
             found.refused[name] = f"after {int((~left).sum()):,} rows: {error}"
             continue
@@ -160,10 +175,15 @@ def _analytic_heads(
     }
     found.reference |= reference
     for name, contender in start.contenders(ANALYTIC).items():
-        found.seconds[name] = sum(
-            seconds(partial(contender.change, part, -1)) for part in parts
-        )
-        plain = name == "ACU"
+        plain, left = name == "ACU", np.ones(len(task.rows), dtype=np.bool_)
+        features = task.features if plain else task.quantised
+        for part in parts:
+            spent = seconds(partial(contender.change, part, -1))
+            left[part] = False
+            head = contender.head()
+            retained = share(features[left], task.rows.labels[left], head)
+            found.note(name, retained, task.accuracy(head), spent)
+        found.seconds[name] = found.courses[name]["seconds"][-1]
         mine = _of_head(sets, "ridge" if plain else "ridge, 16 bits", contender.head())
         known = reference["ridge" if plain else "ridge, 16 bits"]
         found.gaps[name] = _differences(

@@ -11,6 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from benchmarks.ridge_paper.chunks import Chunks
 from benchmarks.ridge_paper.contenders import FEDAVG, REFIT
+from benchmarks.ridge_paper.continual import ANALYTIC, BASELINES, COURSE, Continual
 from benchmarks.ridge_paper.cost import Cost
 from benchmarks.ridge_paper.linear_heads import EXACT_FUN, FATS
 from benchmarks.ridge_paper.results import Results
@@ -43,7 +44,17 @@ RIDGE = (
     *("ridge-exact", "ridge-woodbury", "Variant A", "Variant B"),
     *(REFIT, FEDAVG, FATS, EXACT_FUN),
 )
-ANALYTIC = ("acu", "ACU", "ridge-exact", REFIT, FEDAVG)
+# ACU's baselines, whose colours only these figures need.
+BASELINE_STYLES = {
+    name: (colour, "--" if number % 2 else "-", "o^svDx+"[number])
+    for number, (name, colour) in enumerate(
+        zip(
+            BASELINES,
+            ("#c07a2c", "#5f5f5f", "#2f6f4f", "#c9a227", "#3f7fbf", "#a03030", "#9a9a9a"),
+            strict=True,
+        )
+    )
+}
 
 
 def draw_all(results: Results, out: Path) -> list[str]:
@@ -53,9 +64,9 @@ def draw_all(results: Results, out: Path) -> list[str]:
         runs = [run for run in results.chunks if run.requests == requests]
         if runs:
             figures[f"ridge-figure2-{requests}.png"] = _chunks(runs, RIDGE, ("test", "time"))
-            figures[f"acu-figure{number}.png"] = _chunks(
-                runs, ANALYTIC, ("retained", "test", "time")
-            )
+        streams = [run for run in results.continual if run.requests == requests]
+        if streams:
+            figures[f"acu-figure{number}.png"] = _courses(streams)
     if results.stream:
         figures["ridge-figure3.png"] = _stream(results.stream)
     if results.width:
@@ -85,7 +96,7 @@ def _line(
     every: int = 1,
     size: float = 4,
 ) -> None:
-    colour, line, marker = STYLES[name]
+    colour, line, marker = (STYLES | BASELINE_STYLES)[name]
     axes.plot(
         x,
         y,
@@ -122,11 +133,6 @@ def _cumulative(seconds: Sequence[float], requests: int) -> tuple[list[int], lis
 
 def _chunks(runs: list[Chunks], names: Sequence[str], panels: Sequence[str]) -> Figure:
     figure, grid = _grid(len(panels), len(runs))
-    titles = {
-        "test": "test accuracy, %",
-        "retained": "accuracy on retained rows, %",
-        "time": "cumulative time, s",
-    }
     for row, panel in zip(grid, panels, strict=True):
         for axes, run in zip(row, runs, strict=True):
             for i, name in enumerate(names):
@@ -134,20 +140,52 @@ def _chunks(runs: list[Chunks], names: Sequence[str], panels: Sequence[str]) -> 
                     x, y = _cumulative(run.seconds[name], run.requests)
                     _line(axes, name, x, y, max(1, len(x) // 5))
                 else:
-                    values = run.test[name] if panel == "test" else run.retained[name]
                     # Most curves coincide: hollow markers, each inside the one before.
                     size = 4 + 1.5 * (len(names) - 1 - i)
-                    _line(axes, name, run.at, [100 * value for value in values], size=size)
-            if panel == "time":
-                axes.set_yscale("log")
-            axes.set_ylabel(titles[panel])
-            axes.set_xlabel(f"requests answered, of {run.requests}")
-            axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-            axes.grid(alpha=0.25, which="major")
-    for axes, run in zip(grid[0], runs, strict=True):
-        axes.set_title(f"{run.data}: {run.rows:,} rows leave", fontsize=9)
-    _legend(figure, grid[-1][:1], 3)
+                    accuracies = [100 * value for value in run.test[name]]
+                    _line(axes, name, run.at, accuracies, size=size)
+            _answered(axes, panel, run.requests)
+    _titled(figure, grid, [(run.data, run.rows) for run in runs])
     return figure
+
+
+def _courses(runs: list[Continual]) -> Figure:
+    """Draw ACU and its baselines after each request; one that refused ends where it did."""
+    figure, grid = _grid(len(COURSE), len(runs))
+    for row, part in zip(grid, COURSE, strict=True):
+        panel = "time" if part == "seconds" else part
+        for axes, run in zip(row, runs, strict=True):
+            for name in (*BASELINE_STYLES, *ANALYTIC):
+                values = run.courses.get(name, {}).get(part, [])
+                scaled = values if panel == "time" else [100 * value for value in values]
+                x = range(1, len(values) + 1)
+                _line(axes, name, x, scaled, max(1, run.requests // 5))
+            _answered(axes, panel, run.requests)
+    _titled(figure, grid, [(run.data, run.rows) for run in runs])
+    return figure
+
+
+TITLES = {
+    "test": "test accuracy, %",
+    "retained": "accuracy on retained rows, %",
+    "time": "cumulative time, s",
+}
+
+
+def _answered(axes: Axes, panel: str, requests: int) -> None:
+    if panel == "time":
+        axes.set_yscale("log")
+    axes.set_ylabel(TITLES[panel])
+    axes.set_xlabel(f"requests answered, of {requests}")
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.grid(alpha=0.25, which="major")
+
+
+def _titled(figure: Figure, grid: list[list[Axes]], leaving: Sequence[tuple[str, int]]) -> None:
+    """Write over each column its data and how many rows leave, and below all the legend."""
+    for axes, (data, rows) in zip(grid[0], leaving, strict=True):
+        axes.set_title(f"{data}: {rows:,} rows leave", fontsize=9)
+    _legend(figure, grid[-1][:1], 3)
 
 
 def _stream(runs: list[Stream]) -> Figure:

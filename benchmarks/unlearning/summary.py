@@ -48,6 +48,8 @@ def one_minus_ratio(pairs: Sequence[tuple[float, float]]) -> Interval:
     if isnan(whole) or len(pairs) < 2:
         return Interval(whole, nan, len(pairs))
     less = [_one_minus([*pairs[:i], *pairs[i + 1 :]]) for i in range(len(pairs))]
+    if any(isnan(one) for one in less):
+        return Interval(whole, nan, len(pairs))
     error = stdev(less) * (len(pairs) - 1) / sqrt(len(pairs))
     return Interval(whole, _quantile(len(pairs) - 1) * error, len(pairs))
 

@@ -282,6 +282,20 @@ def test_analytic_heads_leave_no_gap_and_the_original_does(results: Results) -> 
     assert run.refused == {}
 
 
+def test_a_course_ends_with_the_gaps_of_the_table(results: Results) -> None:
+    (run,) = results.continual
+    assert run.courses.keys() == run.seconds.keys()
+    for name, course in run.courses.items():
+        assert [len(course[part]) for part in continual.COURSE] == [run.requests] * 3
+        assert course["seconds"] == sorted(course["seconds"])
+        assert course["seconds"][-1] == pytest.approx(run.seconds[name])
+        kind = {"ACU": "ridge"}.get(name, "ridge, 16 bits")
+        reference = run.reference["SGD" if name in continual.BASELINES else kind]
+        for part in ("retained", "test"):
+            apart = abs(course[part][-1] - reference[part])
+            assert apart == pytest.approx(run.gaps[name][part]), (name, part)
+
+
 def test_rows_that_stay_in_the_head_leave_a_gap(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:

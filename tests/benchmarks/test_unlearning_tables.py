@@ -167,6 +167,10 @@ def test_the_interval_of_a_ratio_of_means_is_the_jackknifes() -> None:
     less = [1 - 5 / 12, 1 - 4 / 12, 1 - 3 / 8]
     spread = sum((one - sum(less) / 3) ** 2 for one in less)
     assert found.half == pytest.approx(4.302653 * (2 / 3 * spread) ** 0.5, rel=1e-6)
+    # Without its second seed the ratio has no denominator.
+    partly = one_minus_ratio([(0.5, 0.0), (0.1, 0.4)])
+    assert partly.mean == pytest.approx(-0.5)
+    assert isnan(partly.half)
     assert one_minus_ratio([(1.0, 2.0)]).half != one_minus_ratio([(1.0, 2.0)]).half  # NaN
 
 
