@@ -13,7 +13,6 @@ import json
 import logging
 import os
 import shutil
-import stat
 import uuid
 from pathlib import Path
 from queue import Empty
@@ -24,6 +23,7 @@ from kombu.transport import TRANSPORT_ALIASES
 from kombu.transport.filesystem import Channel, Transport
 
 from app.nudges import LONGEST, MessageRefusedError, rebuild
+from lethe.files import open_plain
 
 log = logging.getLogger(__name__)
 
@@ -84,13 +84,11 @@ class AtomicChannel(Channel):
 def _read(path: Path) -> bytes:
     """Return a message's bytes. Raises MessageRefusedError if it is no small regular file."""
     try:
-        # A FIFO would block until somebody writes to it, a link would lead elsewhere.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = open_plain(path)
     except OSError as error:
         raise MessageRefusedError(f"not readable: {type(error).__name__}") from None
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > LONGEST:
+        if os.fstat(descriptor).st_size > LONGEST:
             raise MessageRefusedError("no file of a message's size")
         return os.read(descriptor, LONGEST + 1)
     finally:
@@ -105,9 +103,12 @@ def _remove(path: Path) -> None:
 
 
 def count_refused(control_folder: Path) -> None:
-    """Count one more dropped message."""
-    path = control_folder / REFUSED
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """Count one more dropped message, unless what has the count's name is no plain file."""
+    try:
+        descriptor = open_plain(control_folder / REFUSED, os.O_RDWR | os.O_CREAT)
+    except FileNotFoundError:
+        log.warning("%s is no plain file, and is not written: remove it", REFUSED)
+        return
     with os.fdopen(descriptor, "r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         count = _number(file.read(32)) + 1
@@ -118,9 +119,11 @@ def count_refused(control_folder: Path) -> None:
 def read_refused(control_folder: Path) -> int:
     """Return how many messages were ever dropped."""
     try:
-        return _number((control_folder / REFUSED).read_bytes()[:32])
+        descriptor = open_plain(control_folder / REFUSED)
     except FileNotFoundError:
         return 0
+    with os.fdopen(descriptor, "rb") as file:
+        return _number(file.read(32))
 
 
 def _number(text: bytes) -> int:

@@ -1,7 +1,9 @@
 """Files that survive a crash: whole or not there at all, and durable once written."""
 
+import errno
 import logging
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -61,6 +63,32 @@ def open_durably(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
     with _named(path, mode, Path.replace) as file:
         yield file
     sync_directory(path.parent)
+
+
+def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Return a descriptor of a plain file, opened without following a link or waiting.
+
+    Whoever writes its directory alone could link to a key, which would be read or written in
+    its place, or leave a pipe, at which this process would wait for ever.
+
+    Raises:
+        FileNotFoundError: It is gone, or no plain file.
+    """
+    gone = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    try:
+        opened = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno in (
+            errno.ELOOP,
+            errno.ENXIO,
+            errno.EISDIR,
+        ):  # a link, a socket, a folder
+            raise gone from error
+        raise
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise gone
+    return opened
 
 
 def _write_named(

@@ -29,7 +29,13 @@ from app.vault.journal import ErasureJournal
 from app.vault.master import RootSecret
 from app.vault.opened import ArtifactFile, OpenedArtifact
 from app.vault.seal import SealStream, context, new_key, open_sealed, seal
-from lethe.files import PARTIAL, open_durably, sync_directory, write_all_durably
+from lethe.files import (
+    PARTIAL,
+    open_durably,
+    open_plain,
+    sync_directory,
+    write_all_durably,
+)
 from models import Artifact
 from models.database.clock import clock
 from models.database.session import CHUNK, chunks, read_by_id, reading, unsynced
@@ -166,7 +172,8 @@ class ArtifactStore:
         """
         artifact, key = self._unwrapped(session, artifact_id)
         try:
-            blob = self._path(artifact.id).read_bytes()
+            with os.fdopen(open_plain(self._path(artifact.id)), "rb") as file:
+                blob = file.read()
         except FileNotFoundError:
             raise SealError(MISSING) from None
         data = open_sealed(key, blob, _content(artifact.id, artifact.kind))
@@ -181,7 +188,7 @@ class ArtifactStore:
         """
         artifact, key = self._unwrapped(session, artifact_id)
         try:
-            file = self._path(artifact.id).open("rb")
+            file = os.fdopen(open_plain(self._path(artifact.id)), "rb")
         except FileNotFoundError:
             raise SealError(MISSING) from None
         place = _content(artifact.id, artifact.kind)

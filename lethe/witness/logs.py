@@ -129,6 +129,11 @@ def _led(
             if one.revoked is None and one.verifier not in listed
         ]
         if refused is None:
+            if later and not all(one in found.verifiers for one in listed):
+                raise HomeError(
+                    f"what {key.key_id.hex()} leads to lacks a key of the log that is listed "
+                    "here: it, or the list, is of another history, as a stolen key signs one"
+                )
             gone = [one for one in found.keys if one.revoked is not None]
             return {one.verifier.vkey for one in gone}, later
         if not later:

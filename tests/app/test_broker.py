@@ -12,6 +12,7 @@ import pytest
 from celery import Celery
 from redis import Redis
 
+from app.broker import REFUSED
 from app.dispatch import Dispatcher, make_celery
 from app.nudges import LONGEST, MessageRefusedError, rebuild
 from app.settings import Settings
@@ -163,6 +164,30 @@ def test_what_is_no_file_is_dropped(data_dir: Path, kind: str) -> None:
     assert dispatcher.check() == 1
     assert list(folder.iterdir()) == []
     assert elsewhere.exists()
+
+
+@pytest.mark.parametrize("kind", ["link", "link to nothing", "pipe", "directory"])
+def test_what_has_the_counts_name_and_is_no_file_is_neither_written_nor_waited_for(
+    data_dir: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    celery = make_celery(Settings(data_dir=data_dir))
+    path, key = data_dir / "broker-control" / REFUSED, data_dir / "log.key"
+    key.write_bytes(b"-----BEGIN PRIVATE KEY-----")
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "directory":
+        path.mkdir()
+    else:
+        path.symlink_to(key if kind == "link" else data_dir / "restored")
+    (data_dir / "broker" / "!x.cpu.msg").write_bytes(b"poison")
+    dispatcher = Dispatcher(lambda: celery)
+    dispatcher.nudge("job-1")
+    dispatcher.close()
+    assert read_one(celery)[0] == "('job-1',)"
+    assert dispatcher.check() == 0
+    assert key.read_bytes() == b"-----BEGIN PRIVATE KEY-----"
+    assert not (data_dir / "restored").exists()
+    assert "remove it" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["no JSON", "unknown task", "no headers"])

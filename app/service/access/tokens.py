@@ -49,19 +49,22 @@ def mint(session: Session, scope: str, name: str) -> str:
 
 
 def revoke_named(session: Session, name: str) -> None:
-    """Revoke the living token of this name.
+    """Revoke the token of this name, and older ones whose rows say that they were not revoked.
+
+    Whoever put such a row back would else have it revoked in the place of the living one.
 
     Raises:
         TokenNameError: There is none.
     """
-    row = living_token(session, name)
-    if row is None:
+    found = _unrevoked(session, name)
+    if not found:
         raise TokenNameError("no living token has this name: `lethe token list` shows them")
     rows = key_rows(session)
-    rows.revoke(row)  # first: what is lost of it now can be done again
-    row.revoked_at = utcnow()
-    rows.seal(row)
-    session.add(row)
+    for row in found:
+        rows.revoke(row)  # first: what is lost of it now can be done again
+        row.revoked_at = utcnow()
+        rows.seal(row)
+        session.add(row)
     session.flush()
 
 
@@ -76,9 +79,16 @@ def _is_agents(session: Session, name: str) -> bool:
 
 
 def living_token(session: Session, name: str) -> BearerToken | None:
-    """Return the token of this name that was made here and is not revoked."""
+    """Return the token of this name that was made here and was never revoked."""
+    rows = key_rows(session)
+    found = (row for row in _unrevoked(session, name) if rows.is_believed(row))
+    return next(found, None)
+
+
+def _unrevoked(session: Session, name: str) -> list[BearerToken]:
+    """Return the rows of this name that were made here and do not say that they ended."""
     query = select(BearerToken).where(
         BearerToken.name == name, col(BearerToken.revoked_at).is_(None)
     )
     rows = key_rows(session)
-    return next((row for row in session.exec(query).all() if rows.is_written_here(row)), None)
+    return [row for row in session.exec(query).all() if rows.is_written_here(row)]

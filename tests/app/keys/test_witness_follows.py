@@ -118,6 +118,22 @@ def test_an_older_key_removes_none(ready: Installation, place: Path) -> None:
     assert (place / "logs").read_text() == f"{old.vkey}\n{new.vkey}\n"
 
 
+def test_an_older_key_below_the_newer_one_adds_none(ready: Installation, place: Path) -> None:
+    """A stolen key's history lacks the key that the operator put above it."""
+    stolen = ready.services.ledger.verifier
+    new, own = (log_signer(stolen.name, seed).verifier for seed in (b"new", b"own"))
+    (place / "logs").write_text(f"{new.vkey}\n{stolen.vkey}\n")
+
+    def lead(known: NoteVerifier | None) -> LogKeys:
+        if known == new:
+            raise TrustRootError("it did not sign this")
+        return LogKeys((LogKey(stolen), LogKey(own, 3)))
+
+    with pytest.raises(HomeError, match="another history"):
+        logs.follow(place, lead)
+    assert (place / "logs").read_text() == f"{new.vkey}\n{stolen.vkey}\n"
+
+
 def test_whoever_missed_the_overlap_is_led_on(
     ready: Installation, witness: Witness, place: Path
 ) -> None:

@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import text
 from sqlmodel import Session
 
-from app.problems import RoundMemberError
+from app.problems import RoundMemberError, TokenNameError
 from app.purge import retention
 from app.reconcile.fsck.run import fsck
 from app.rounds.operator import _clients
-from app.service.access.tokens import revoke_named
+from app.service.access.tokens import mint, revoke_named
 from lethe.signing.keys import generate_key, public_pem
 from tests.installation import Installation, make_token
 from tests.small import Caller
@@ -199,6 +199,38 @@ def test_the_list_of_revocations_survives_a_cut_line_and_is_missed(ready: Instal
     assert ready.caller.operator("DELETE", "/v1/keys/alice").status_code == 200
     path.write_bytes(kept)  # an older one
     assert sorted(found(ready)) == [("key", "requester_keys")] * 2
+
+
+def test_a_revocation_means_the_living_token_and_no_row_that_was_put_back(
+    ready: Installation,
+) -> None:
+    def reads(token: str) -> int:
+        return Caller(ready.caller.http, token).operator("GET", "/v1/requests").status_code
+
+    def minted() -> str:
+        with Session(ready.services.engine) as session:
+            token = mint(session, "operator", "ann")
+            session.commit()
+            return token
+
+    def revoke() -> None:
+        with Session(ready.services.engine) as session:
+            revoke_named(session, "ann")
+            session.commit()
+
+    stale = minted()
+    digest = hashlib.sha256(stale.encode()).hexdigest()
+    before = copied(ready, "bearer_tokens", f"digest = '{digest}'")
+    revoke()
+    # With the row put back, the name is free all the same, and means the new token.
+    put_back(ready, "bearer_tokens", "digest", before)
+    living = minted()
+    assert (reads(stale), reads(living)) == (401, 200)
+    revoke()
+    assert (reads(stale), reads(living)) == (401, 401)
+    assert found(ready) == []
+    with pytest.raises(TokenNameError, match="no living token"):
+        revoke()
 
 
 def test_a_revoked_token_stays_revoked(ready: Installation) -> None:

@@ -87,6 +87,12 @@ def _flip(blob: bytes) -> bytes:
     return blob[:-1] + bytes([blob[-1] ^ 1])
 
 
+def _moved(path: Path) -> Path:
+    """Move a file to another name, and return where it was."""
+    path.rename(path.with_name("moved"))
+    return path
+
+
 DAMAGE: dict[str, Callable[[Path, str, str], object]] = {
     "flipped-bit": lambda folder, one, _: (folder / one).write_bytes(
         _flip((folder / one).read_bytes())
@@ -94,6 +100,10 @@ DAMAGE: dict[str, Callable[[Path, str, str], object]] = {
     "cut": lambda folder, one, _: (folder / one).write_bytes((folder / one).read_bytes()[:-1]),
     "emptied": lambda folder, one, _: (folder / one).write_bytes(b""),
     "missing": lambda folder, one, _: (folder / one).unlink(),
+    "a pipe": lambda folder, one, _: os.mkfifo(_moved(folder / one)),
+    "a link": lambda folder, one, _: (folder / one).symlink_to(
+        _moved(folder / one).with_name("moved")
+    ),
     "swapped": lambda folder, one, other: shutil.copy(folder / other, folder / one),
 }
 
@@ -106,6 +116,12 @@ def test_a_damaged_file_is_refused(
     DAMAGE[case](data_dir / "artifacts", one, other)
     with pytest.raises(SealError, match="restore"):
         get(engine, store, one)
+    with (
+        Session(engine) as session,
+        pytest.raises(SealError),
+        store.opened(session, one) as opened,
+    ):
+        opened.read()
     assert get(engine, store, other) == DATA
 
 
