@@ -362,6 +362,8 @@ def test_the_page_keeps_its_prose_and_shows_every_picture(
 ) -> None:
     page = tmp_path / "ridge.md"
     page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+    # A short stream stands for one of 25 requests, which have a figure.
+    results = replace(results, continual=[replace(results.continual[0], requests=25)])
     pictures = plots.draw_all(results, tmp_path)
     report.write_page(results, pictures, page)
     text = page.read_text()
