@@ -207,10 +207,12 @@ def of_disk(which: str) -> OSError:
 def _over_files(layer: Layer) -> None:
     true = {name: getattr(os, name) for name in _OF_OS}
 
-    def below(target: Any) -> bool:
+    def below(target: Any, folder: int | None = None) -> bool:
         try:
             if isinstance(target, int):
                 target = os.readlink(f"/proc/self/fd/{target}")
+            if folder is not None:  # a name in an open directory
+                target = Path(os.readlink(f"/proc/self/fd/{folder}")) / os.fsdecode(target)
             return Path(os.fsdecode(target)).is_relative_to(layer.folder)
         except (OSError, TypeError, ValueError):
             return False
@@ -222,7 +224,8 @@ def _over_files(layer: Layer) -> None:
 
             if name == "open" and not arguments[1] & (os.O_CREAT | os.O_TRUNC):
                 return act()
-            return layer.call(kind, act, of_disk) if below(arguments[0]) else act()
+            folder = options.get("dir_fd", options.get("src_dir_fd"))
+            return layer.call(kind, act, of_disk) if below(arguments[0], folder) else act()
 
         setattr(os, name, called)
 
