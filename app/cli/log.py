@@ -11,10 +11,9 @@ from app.backup.reapply import log_people, log_quarantines, unlogged
 from app.backup.recovery import recover_entries
 from app.cli.backup import print_reapplied
 from app.hsm.uri import parse_uri
-from app.ledger.startup import init_log, last_signed, open_ledger, require_schema
+from app.ledger.startup import RESTORED, init_log, last_signed, open_ledger, require_schema
 from app.reconcile.findings import NOT_CHECKED, NOT_OPENED, UNREAD, FsckReport
 from app.reconcile.fsck.state import StateError, Verified, read_state, write_state
-from app.reconcile.journal import RESTORED
 from app.settings import Settings
 from app.vault.master import RootSecret
 from lethe.log.entries import succession_leaf

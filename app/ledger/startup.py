@@ -40,7 +40,7 @@ from app.settings import Settings
 from app.vault import master
 from app.vault.errors import MasterKeyError
 from app.vault.journal import FILE as JOURNAL
-from app.vault.journal import ErasureJournal
+from app.vault.journal import ErasureJournal, JournalError
 from app.vault.master import RootSecret
 from app.vault.root import create_root
 from lethe.errors import LetheError
@@ -56,6 +56,7 @@ from models.database.session import make_engine, reading
 GUARD = "log.guard.json"
 ENTRIES_KEY = "entries.key"
 ISSUER_KEY, ISSUER_PEM = "issuer.key", "issuer.pem"
+RESTORED = "restored"  # beside the keys, which came from a backup: what was signed since?
 
 
 class UnreachableDatabaseError(LetheError):
@@ -89,10 +90,12 @@ def init_log(
         LogExistsError: The database holds a log already.
         GuardExistsError: The log key has signed a log already.
         SchemaError: The database is not migrated.
+        JournalError: As `require_recovered`.
         KeyPlaceError, HsmError: As `ensure_key`.
     """
     engine = engine or make_engine(settings.resolved_database_url)
     require_schema(engine)
+    require_recovered(settings.keys_dir)
     with Session(reading(engine)) as session:
         if storage.latest_checkpoint(session):  # new keys would only hide that the old are lost
             raise LogExistsError("the database already holds a log, and keeps it")
@@ -110,16 +113,18 @@ def load_ledger(settings: Settings, engine: Engine | None = None) -> Ledger:
         GuardError: The log is not the one that was signed; the message names the remedy.
         KeyMissingError: The log's key or that of its entries is missing or none.
         SchemaError: The database is not migrated.
+        JournalError: As `require_recovered`.
     """
     engine = engine or make_engine(settings.resolved_database_url)
     require_schema(engine)
+    require_recovered(settings.keys_dir)
     ledger = open_ledger(settings, engine)
     ledger.start()
     return ledger
 
 
 def open_ledger(settings: Settings, engine: Engine, *, examine: bool = False) -> Ledger:
-    """Return the ledger unchecked, for `begin` and for those who examine a damaged log.
+    """Return the ledger unchecked, for `begin` and for those who examine or recover a log.
 
     Args:
         settings: Where the keys are.
@@ -224,6 +229,22 @@ def create_keys(
         write_durably(folder / ENTRIES_KEY, new_entry_key(), replace=False)
     ErasureJournal.create(folder / JOURNAL)
     KeyRows.create(folder / REVOKED)
+
+
+def require_recovered(keys: Path) -> None:
+    """Return if these keys did not come from a backup, or `lethe log recover` ran since.
+
+    Their guard may be older than what was signed last: the next entry that they sign would be a
+    second one in the place of an entry that somebody has a receipt of.
+
+    Raises:
+        JournalError: They did.
+    """
+    if (keys / RESTORED).exists():
+        raise JournalError(
+            "the keys came from a backup, and nothing here tells what was signed since: run "
+            "`lethe log recover` with a mirror of the log, or with --no-mirror if there is none"
+        )
 
 
 def require_schema(engine: Engine) -> None:
