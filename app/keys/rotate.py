@@ -12,6 +12,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 
+from app.keys.alone import alone
 from app.keys.issuer import (
     NEXT_KEY,
     KeysChangedError,
@@ -55,6 +56,7 @@ def rotate_issuer(
     to: where it is made, as `make_next` has it.
 
     Raises:
+        KeysBusyError: Another command changes the keys.
         KeyPlaceError, HsmError: As `make_next`.
         ConflictError: A key of the issuer had this name.
         KeyMissingError: The new key's file holds something else.
@@ -62,6 +64,11 @@ def rotate_issuer(
         UnpublishedError: The entry is stored and not signed yet: run it again.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
+    with alone(settings.keys_dir):
+        return _rotate(settings, ledger, keyid, to)
+
+
+def _rotate(settings: Settings, ledger: Ledger, keyid: str | None, to: str | None) -> Rotated:
     keys = issuer_keys(settings, ledger)
     if _put_in_place(settings, keys):
         return Rotated(keys.keys[-1], True)

@@ -14,6 +14,7 @@ and its files begin with log-mldsa.
 
 from dataclasses import dataclass
 
+from app.keys.alone import alone
 from app.keys.announced import keep_announcement
 from app.keys.issuer import KeysChangedError, is_announced, require_unchanged
 from app.keys.log import logged_keys
@@ -56,6 +57,7 @@ def rotate_log(
     which is made in a file.
 
     Raises:
+        KeysBusyError: Another command changes the keys.
         KeyPlaceError, HsmError: As `make_next`.
         ConflictError: Two keys sign already: the older one must be revoked first. Or the key in
             use is not here, or the latest checkpoint lacks its signature.
@@ -65,6 +67,11 @@ def rotate_log(
         UnpublishedError: The entry is stored and not signed yet: run it again.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
+    with alone(settings.keys_dir):
+        return _rotate(settings, ledger, to, role)
+
+
+def _rotate(settings: Settings, ledger: Ledger, to: str | None, role: str) -> LogRotated:
     size, files = service_key_events(ledger).size, RoleFiles(role)
     chain = logged_keys(ledger, role=role)
     known = chain.keys
@@ -104,6 +111,7 @@ def revoke_log(
     """End the overlap: checkpoints over this entry do not count by the older key any more.
 
     Raises:
+        KeysBusyError: Another command changes the keys.
         ConflictError: One key signs alone, or the new one does not sign yet.
         NoSecondKeyError: There is no second key.
         KeysChangedError: A key was rotated or revoked meanwhile.
@@ -111,6 +119,11 @@ def revoke_log(
         UnpublishedError: The entry is stored and not signed yet: run it again.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
+    with alone(settings.keys_dir):
+        return _revoke(settings, ledger, reason, role)
+
+
+def _revoke(settings: Settings, ledger: Ledger, reason: str, role: str) -> LogRotated:
     size, files = service_key_events(ledger).size, RoleFiles(role)
     known = logged_keys(ledger, role=role).keys
     if len(in_use := [one for one in known if one.revoked is None]) == 1:
