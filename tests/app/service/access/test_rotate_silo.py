@@ -183,6 +183,20 @@ def test_a_next_key_that_somebody_put_there_is_not_announced(
     assert silo_keys.accepted(services, "m") == {0: (new, first)}
 
 
+def test_a_previous_key_that_somebody_put_there_counts_for_no_new_model(
+    services: Services, first: str
+) -> None:
+    settings, ledger = services.settings, services.ledger
+    path = silo_keys.previous_path(settings, 0)
+    path.write_text(public_pem(generate_key("ed25519")))
+    assert silo_keys.registered(settings, ledger) == {"silo-0": first}
+    revoke_silo(settings, ledger, 0)  # the file goes, and a rotation begins as always
+    new = rotate_silo(settings, ledger, 0)
+    assert silo_keys.registered(settings, ledger) == {"silo-0": new, "previous-silo-0": first}
+    path.write_text(public_pem(generate_key("ed25519")))  # in place of the rotation's
+    assert silo_keys.registered(settings, ledger) == {"silo-0": new}
+
+
 def test_a_silos_key_that_is_elsewhere_is_not_rotated_here(
     services: Services, first: str, tmp_path: Path
 ) -> None:
