@@ -8,11 +8,10 @@ from app.keys.rotate_master import revoke_master, rotate_master
 from app.ledger.log_files import (
     NEXT_KEY,
     RoleFiles,
-    create_ml_dsa,
     load_signer,
     make_ml_dsa,
 )
-from app.ledger.startup import load_ledger
+from app.ledger.startup import create_ml_dsa, load_ledger
 from app.vault.master import NEXT_FILE, create_key, read_key
 from app.vault.root import open_root, read_roots
 from lethe.log.key_changes import ML_DSA
