@@ -9,7 +9,6 @@ file whose key the log names. The same command, run again, goes on at the follow
 """
 
 import re
-from contextlib import suppress
 from dataclasses import dataclass
 
 from app.keys.alone import alone
@@ -23,7 +22,7 @@ from app.keys.issuer import (
 )
 from app.ledger.entry_macs import KeyMissingError
 from app.ledger.journal import record_service_key_event
-from app.ledger.key_files import is_p256, make_next, read_key
+from app.ledger.key_files import has_key, is_p256, make_next, read_next
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import ISSUER_KEY, ISSUER_PEM
 from app.ledger.transaction import Transaction
@@ -126,15 +125,16 @@ def revoke_issuer(settings: Settings, ledger: Ledger, keyid: str, reason: str) -
 def _put_in_place(settings: Settings, keys: IssuerKeys) -> bool:
     """Make the next key the issuer's if the log names it; return whether it did."""
     folder, current = settings.keys_dir, keys.keys[-1]
-    with suppress(FileNotFoundError, KeyFormatError):
-        key = read_key(settings, folder / NEXT_KEY)
-        if is_key(key, current.spki):
-            pem = public_pem(key.public_key()).encode()
-            write_durably(folder / ISSUER_PEM, pem, mode=0o644)
-            (folder / NEXT_KEY).replace(folder / ISSUER_KEY)
-            sync_directory(folder)
-            return True
-    return False
+    if has_key(settings, folder / ISSUER_KEY, current.spki):
+        return False  # it is in its place: what lies in the other file may be anybody's
+    key = read_next(settings, folder / NEXT_KEY)
+    if key is None or not is_key(key, current.spki):
+        return False
+    pem = public_pem(key.public_key()).encode()
+    write_durably(folder / ISSUER_PEM, pem, mode=0o644)
+    (folder / NEXT_KEY).replace(folder / ISSUER_KEY)
+    sync_directory(folder)
+    return True
 
 
 def _fresh(settings: Settings, keys: IssuerKeys, to: str | None) -> P256Key:

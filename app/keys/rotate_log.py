@@ -12,6 +12,7 @@ goes on at the following line. The second key, ML-DSA-44, rotates by itself in t
 and its files begin with log-mldsa.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from app.keys.alone import alone
@@ -20,7 +21,7 @@ from app.keys.issuer import KeysChangedError, is_announced, require_unchanged
 from app.keys.log import logged_keys
 from app.ledger.entry_macs import KeyMissingError
 from app.ledger.journal import record_service_key_event
-from app.ledger.key_files import KeyPlaceError, is_ed25519, make_next
+from app.ledger.key_files import KeyPlaceError, is_ed25519, make_next, require_no_folder
 from app.ledger.log_files import (
     RoleFiles,
     load_cosigner,
@@ -179,10 +180,13 @@ def _fresh(
     folder, verifiers = settings.keys_dir, [one.verifier for one in known]
     path = folder / files.next_key
     if files.role == ML_DSA:
-        if path.exists() and _load(settings, ML_DSA, path.name) in verifiers:
-            raise KeyPlaceError(
-                f"{path.name} is a key that the log names already: finish that rotation first"
-            )
+        require_no_folder(path)
+        with suppress(KeyMissingError):  # no key at all: it is replaced
+            if path.exists() and _load(settings, ML_DSA, path.name) in verifiers:
+                raise KeyPlaceError(
+                    f"{path.name} is a key that the log names already: finish that rotation "
+                    "first"
+                )
         return make_ml_dsa(settings, path.name, replace=True).verifier
     spkis = list(map(spki_of_log, verifiers))
     try:

@@ -20,6 +20,7 @@ from app.keys.alone import alone, remove
 from app.keys.issuer import require_unchanged
 from app.keys.master import MasterSpan, master_keys, sealed_for
 from app.ledger.journal import record_master_key_event
+from app.ledger.key_files import require_no_folder
 from app.ledger.sequencer import Ledger
 from app.ledger.transaction import Transaction
 from app.problems import ConflictError
@@ -46,6 +47,7 @@ def rotate_master(settings: Settings, ledger: Ledger) -> MasterSpan:
     Raises:
         KeysBusyError: Another command changes the keys.
         ConflictError: Two do already; or no other key is given.
+        KeyPlaceError: A directory is in the place of the next key.
         MasterKeyError: The key in use does not open root.sealed, or the next one is no key.
         KeysChangedError: Another rotation was faster.
         UnpublishedError: The entry is stored and not signed yet: the overlap has begun.
@@ -136,6 +138,7 @@ def _next(settings: Settings, used: SealedRoot) -> bytes:
             "`openssl rand -base64 32` makes one"
         )
     path = settings.keys_dir / NEXT_FILE
+    require_no_folder(path)
     if _opens(settings, NEXT_FILE, used):
         return read_key(path)
     path.unlink(missing_ok=True)
@@ -176,4 +179,7 @@ def _take_over(settings: Settings, old: str, new: SealedRoot, left: Sequence[Pat
 
 def _opens(settings: Settings, name: str, new: SealedRoot) -> bool:
     path = settings.keys_dir / name
-    return path.exists() and open_root(read_key(path), [new]) is not None
+    try:
+        return path.is_file() and open_root(read_key(path), [new]) is not None
+    except MasterKeyError:  # no key at all
+        return False
