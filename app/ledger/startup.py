@@ -60,6 +60,7 @@ from app.vault.errors import MasterKeyError
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal, JournalError
 from app.vault.master import RootSecret
+from app.vault.root import FILE as ROOT
 from app.vault.root import create_root
 from lethe.errors import LetheError
 from lethe.files import write_durably
@@ -225,7 +226,8 @@ def create_keys(
     """Create the keys that are missing, readable by their owner only; keep the others.
 
     Raises:
-        KeyMissingError, MasterKeyError: An existing key is not what its name says.
+        KeyMissingError, MasterKeyError: An existing key is not what its name says, or the
+            master key that is given does not open root.sealed.
         KeyPlaceError, HsmError: As `ensure_key`.
     """
     folder = settings.keys_dir
@@ -235,6 +237,13 @@ def create_keys(
         with suppress(FileExistsError):
             master.create_key(folder / master.FILE)
     create_root(folder, master.given(settings))  # before log.key: `adopt_root` goes by that
+    try:
+        RootSecret.load(settings)  # or a log would begin that nothing can open
+    except MasterKeyError as error:
+        raise MasterKeyError(
+            f"{error.detail}. Or, if no log was begun with these keys, remove "
+            f"{folder / ROOT} and run `lethe log init` again"
+        ) from None
     try:
         log_key = ensure_key(settings, folder / LOG_KEY, "ed25519", log_at)
         issuer = ensure_key(settings, folder / ISSUER_KEY, "ecdsa-p256-sha256", issuer_at)
