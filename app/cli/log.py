@@ -11,12 +11,21 @@ from app.backup.reapply import log_people, log_quarantines, unlogged
 from app.backup.recovery import recover_entries
 from app.cli.backup import print_reapplied
 from app.hsm.uri import parse_uri
-from app.ledger.startup import init_log, last_signed, open_ledger, require_schema
+from app.ledger.sequencer import Ledger, LogExistsError
+from app.ledger.startup import (
+    RESTORED,
+    init_log,
+    last_signed,
+    load_ledger,
+    open_ledger,
+    require_schema,
+)
+from app.ledger.transaction import Transaction
 from app.reconcile.findings import NOT_CHECKED, NOT_OPENED, UNREAD, FsckReport
 from app.reconcile.fsck.state import StateError, Verified, read_state, write_state
-from app.reconcile.journal import RESTORED
 from app.settings import Settings
 from app.vault.master import RootSecret
+from lethe.files import PARTIAL
 from lethe.log.entries import succession_leaf
 from models.database.session import opened_engine
 from models.database.types import utcnow
@@ -37,19 +46,30 @@ def init(
 ) -> None:
     """Create this installation's log.
 
-    No other command creates a log: an empty log in place of a lost one would be a fork.
+    Keys that are there are used, and named. If it was interrupted, run it again. No other
+    command creates a log: an empty log in place of a lost one would be a fork.
     """
     settings = _settings(origin)
     log_at, issuer_at = (
         None if uri is None else parse_uri(uri) for uri in (log_key, issuer_key)
     )
     old = None if succeeds is None else last_signed(settings, succeeds)
+    found = _names(settings.keys_dir)
     with opened_engine(settings.resolved_database_url) as engine:
-        ledger = init_log(settings, engine, log_at=log_at, issuer_at=issuer_at)
+        try:
+            ledger = init_log(settings, engine, log_at=log_at, issuer_at=issuer_at)
+        except LogExistsError:
+            if old is None:
+                raise
+            ledger = load_ledger(settings, engine)  # the command may have been interrupted
         if old is not None:
-            vkey, note = old
-            ledger.transact(lambda tx: tx.append(succession_leaf(vkey, note, tx.now.date())))
-            click.echo(f"it succeeds the log {vkey.partition('+')[0]}")
+            _succeed(ledger, *old)
+    if found:
+        click.echo(
+            f"found in {settings.keys_dir}, and used: {', '.join(found)}. If neither you nor "
+            "an earlier `lethe log init` put them there, do not use this log: whoever did has "
+            "its keys. Begin it again with an empty directory and database"
+        )
     click.echo(f"began the log {ledger.origin}; keys are in {settings.keys_dir}: back them up")
     click.echo(ledger.verifier.vkey)
 
@@ -129,6 +149,29 @@ def fsck(as_json: bool, state: Path | None, full: bool) -> None:
         _print(report)
     if not report.ok:
         sys.exit(1)
+
+
+def _succeed(ledger: Ledger, vkey: str, note: str) -> None:
+    """Say in the first entry which log this one succeeds.
+
+    Raises:
+        LogExistsError: It has a first entry.
+    """
+
+    def effect(tx: Transaction) -> None:
+        if ledger.size(tx.session):
+            raise LogExistsError("the database already holds a log, and keeps it")
+        tx.append(succession_leaf(vkey, note, tx.now.date()))
+
+    ledger.transact(effect)
+    click.echo(f"it succeeds the log {vkey.partition('+')[0]}")
+
+
+def _names(folder: Path) -> list[str]:
+    """Return the names of the files that a directory has, none if it is missing."""
+    if not folder.is_dir():
+        return []
+    return sorted(one.name for one in folder.iterdir() if not one.name.startswith(PARTIAL))
 
 
 def _settings(origin: str | None) -> Settings:

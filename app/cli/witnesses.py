@@ -3,14 +3,17 @@
 import click
 from sqlmodel import Session
 
-from app.ledger.log_files import create_ml_dsa
-from app.ledger.startup import open_ledger, require_schema
+from app.keys.alone import alone
+from app.keys.issuer import is_announced
+from app.keys.log import logged_keys
+from app.ledger.startup import create_ml_dsa, open_ledger, require_schema
 from app.settings import Settings
 from app.witnesses.gather import end as end_witnessing
 from app.witnesses.policy import load_policy
 from app.witnesses.rows import Rows
 from app.witnesses.standing import contradictions, standings
 from lethe.cli.options import as_json, print_json, print_table
+from lethe.log.key_changes import ML_DSA
 from models.database.session import opened_engine, reading
 
 
@@ -71,6 +74,15 @@ def witnesses(end: bool, as_json: bool) -> None:
 def ml_dsa() -> None:
     """Have checkpoints signed by ML-DSA-44 too, from the next start of all processes on.
 
-    Creates the key, or finds it, and prints its verifier key.
+    Creates the key, or finds the one that it made, and prints its verifier key.
     """
-    click.echo(create_ml_dsa(Settings()).verifier.vkey)
+    settings = Settings()
+    with opened_engine(settings.resolved_database_url) as engine:
+        require_schema(engine)
+        ledger = open_ledger(settings, engine)
+        named = logged_keys(ledger, role=ML_DSA) if is_announced(ledger, ML_DSA) else None
+        with alone(settings.keys_dir):
+            made = create_ml_dsa(
+                settings, () if named is None else named.verifiers, ledger.latest().note
+            )
+    click.echo(made.verifier.vkey)

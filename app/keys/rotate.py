@@ -9,9 +9,9 @@ file whose key the log names. The same command, run again, goes on at the follow
 """
 
 import re
-from contextlib import suppress
 from dataclasses import dataclass
 
+from app.keys.alone import alone
 from app.keys.issuer import (
     NEXT_KEY,
     KeysChangedError,
@@ -22,7 +22,7 @@ from app.keys.issuer import (
 )
 from app.ledger.entry_macs import KeyMissingError
 from app.ledger.journal import record_service_key_event
-from app.ledger.key_files import is_p256, make_next, read_key
+from app.ledger.key_files import has_key, is_p256, make_next, read_next
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import ISSUER_KEY, ISSUER_PEM
 from app.ledger.transaction import Transaction
@@ -55,6 +55,7 @@ def rotate_issuer(
     to: where it is made, as `make_next` has it.
 
     Raises:
+        KeysBusyError: Another command changes the keys.
         KeyPlaceError, HsmError: As `make_next`.
         ConflictError: A key of the issuer had this name.
         KeyMissingError: The new key's file holds something else.
@@ -62,6 +63,11 @@ def rotate_issuer(
         UnpublishedError: The entry is stored and not signed yet: run it again.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
+    with alone(settings.keys_dir):
+        return _rotate(settings, ledger, keyid, to)
+
+
+def _rotate(settings: Settings, ledger: Ledger, keyid: str | None, to: str | None) -> Rotated:
     keys = issuer_keys(settings, ledger)
     if _put_in_place(settings, keys):
         return Rotated(keys.keys[-1], True)
@@ -119,15 +125,16 @@ def revoke_issuer(settings: Settings, ledger: Ledger, keyid: str, reason: str) -
 def _put_in_place(settings: Settings, keys: IssuerKeys) -> bool:
     """Make the next key the issuer's if the log names it; return whether it did."""
     folder, current = settings.keys_dir, keys.keys[-1]
-    with suppress(FileNotFoundError, KeyFormatError):
-        key = read_key(settings, folder / NEXT_KEY)
-        if is_key(key, current.spki):
-            pem = public_pem(key.public_key()).encode()
-            write_durably(folder / ISSUER_PEM, pem, mode=0o644)
-            (folder / NEXT_KEY).replace(folder / ISSUER_KEY)
-            sync_directory(folder)
-            return True
-    return False
+    if has_key(settings, folder / ISSUER_KEY, current.spki):
+        return False  # it is in its place: what lies in the other file may be anybody's
+    key = read_next(settings, folder / NEXT_KEY)
+    if key is None or not is_key(key, current.spki):
+        return False
+    pem = public_pem(key.public_key()).encode()
+    write_durably(folder / ISSUER_PEM, pem, mode=0o644)
+    (folder / NEXT_KEY).replace(folder / ISSUER_KEY)
+    sync_directory(folder)
+    return True
 
 
 def _fresh(settings: Settings, keys: IssuerKeys, to: str | None) -> P256Key:

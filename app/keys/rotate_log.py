@@ -12,14 +12,16 @@ goes on at the following line. The second key, ML-DSA-44, rotates by itself in t
 and its files begin with log-mldsa.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 
+from app.keys.alone import alone
 from app.keys.announced import keep_announcement
 from app.keys.issuer import KeysChangedError, is_announced, require_unchanged
 from app.keys.log import logged_keys
 from app.ledger.entry_macs import KeyMissingError
 from app.ledger.journal import record_service_key_event
-from app.ledger.key_files import KeyPlaceError, is_ed25519, make_next
+from app.ledger.key_files import KeyPlaceError, is_ed25519, make_next, require_no_folder
 from app.ledger.log_files import (
     RoleFiles,
     load_cosigner,
@@ -56,6 +58,7 @@ def rotate_log(
     which is made in a file.
 
     Raises:
+        KeysBusyError: Another command changes the keys.
         KeyPlaceError, HsmError: As `make_next`.
         ConflictError: Two keys sign already: the older one must be revoked first. Or the key in
             use is not here, or the latest checkpoint lacks its signature.
@@ -65,6 +68,11 @@ def rotate_log(
         UnpublishedError: The entry is stored and not signed yet: run it again.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
+    with alone(settings.keys_dir):
+        return _rotate(settings, ledger, to, role)
+
+
+def _rotate(settings: Settings, ledger: Ledger, to: str | None, role: str) -> LogRotated:
     size, files = service_key_events(ledger).size, RoleFiles(role)
     chain = logged_keys(ledger, role=role)
     known = chain.keys
@@ -104,6 +112,7 @@ def revoke_log(
     """End the overlap: checkpoints over this entry do not count by the older key any more.
 
     Raises:
+        KeysBusyError: Another command changes the keys.
         ConflictError: One key signs alone, or the new one does not sign yet.
         NoSecondKeyError: There is no second key.
         KeysChangedError: A key was rotated or revoked meanwhile.
@@ -111,6 +120,11 @@ def revoke_log(
         UnpublishedError: The entry is stored and not signed yet: run it again.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
+    with alone(settings.keys_dir):
+        return _revoke(settings, ledger, reason, role)
+
+
+def _revoke(settings: Settings, ledger: Ledger, reason: str, role: str) -> LogRotated:
     size, files = service_key_events(ledger).size, RoleFiles(role)
     known = logged_keys(ledger, role=role).keys
     if len(in_use := [one for one in known if one.revoked is None]) == 1:
@@ -166,10 +180,13 @@ def _fresh(
     folder, verifiers = settings.keys_dir, [one.verifier for one in known]
     path = folder / files.next_key
     if files.role == ML_DSA:
-        if path.exists() and _load(settings, ML_DSA, path.name) in verifiers:
-            raise KeyPlaceError(
-                f"{path.name} is a key that the log names already: finish that rotation first"
-            )
+        require_no_folder(path)
+        with suppress(KeyMissingError):  # no key at all: it is replaced
+            if path.exists() and _load(settings, ML_DSA, path.name) in verifiers:
+                raise KeyPlaceError(
+                    f"{path.name} is a key that the log names already: finish that rotation "
+                    "first"
+                )
         return make_ml_dsa(settings, path.name, replace=True).verifier
     spkis = list(map(spki_of_log, verifiers))
     try:

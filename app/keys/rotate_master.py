@@ -12,11 +12,15 @@ What the root secret seals is not touched. A process that dies between two lines
 installation that either key opens, and the same command, run again, goes on.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from app.keys.alone import alone, remove
 from app.keys.issuer import require_unchanged
 from app.keys.master import MasterSpan, master_keys, sealed_for
 from app.ledger.journal import record_master_key_event
+from app.ledger.key_files import require_no_folder
 from app.ledger.sequencer import Ledger
 from app.ledger.transaction import Transaction
 from app.problems import ConflictError
@@ -41,12 +45,19 @@ def rotate_master(settings: Settings, ledger: Ledger) -> MasterSpan:
     """Have another master key open everything, beside the one in use.
 
     Raises:
+        KeysBusyError: Another command changes the keys.
         ConflictError: Two do already; or no other key is given.
+        KeyPlaceError: A directory is in the place of the next key.
         MasterKeyError: The key in use does not open root.sealed, or the next one is no key.
         KeysChangedError: Another rotation was faster.
         UnpublishedError: The entry is stored and not signed yet: the overlap has begun.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
+    with alone(settings.keys_dir):
+        return _rotate(settings, ledger)
+
+
+def _rotate(settings: Settings, ledger: Ledger) -> MasterSpan:
     folder, known = settings.keys_dir, master_keys(ledger)
     roots = read_roots(folder)
     used = known.of(roots)
@@ -79,12 +90,20 @@ def revoke_master(settings: Settings, ledger: Ledger, reason: str) -> MasterRota
     """End the overlap: the older master key opens nothing any more.
 
     Raises:
+        KeysBusyError: Another command changes the keys.
         ConflictError: One key is in use alone; or the new one is not in use here yet.
         MasterKeyError: root.sealed, or a key, is missing or damaged.
         KeysChangedError: A key was rotated or revoked meanwhile.
         UnpublishedError: The entry is stored and not signed yet: run it again.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
+    with alone(settings.keys_dir) as left:
+        return _revoke(settings, ledger, reason, left)
+
+
+def _revoke(
+    settings: Settings, ledger: Ledger, reason: str, left: Sequence[Path]
+) -> MasterRotated:
     folder, known = settings.keys_dir, master_keys(ledger)
     roots = read_roots(folder)
     used = known.of(roots)
@@ -93,7 +112,7 @@ def revoke_master(settings: Settings, ledger: Ledger, reason: str) -> MasterRota
     old, new = used[-2], sealed_for(roots, used[-1].keyid)
     _require_in_use(settings, new)
     if old.revoked is not None:
-        _take_over(settings, new)
+        _take_over(settings, old.keyid, new, left)
         return MasterRotated(old, True)
 
     def effect(tx: Transaction) -> int:
@@ -102,7 +121,7 @@ def revoke_master(settings: Settings, ledger: Ledger, reason: str) -> MasterRota
         return record_master_key_event(tx, MASTER_REVOKED, said)
 
     index = ledger.transact(effect)
-    _take_over(settings, new)
+    _take_over(settings, old.keyid, new, left)
     return MasterRotated(MasterSpan(old.keyid, old.start, old.end, index, reason), False)
 
 
@@ -119,6 +138,7 @@ def _next(settings: Settings, used: SealedRoot) -> bytes:
             "`openssl rand -base64 32` makes one"
         )
     path = settings.keys_dir / NEXT_FILE
+    require_no_folder(path)
     if _opens(settings, NEXT_FILE, used):
         return read_key(path)
     path.unlink(missing_ok=True)
@@ -140,7 +160,11 @@ def _require_in_use(settings: Settings, new: SealedRoot) -> None:
         )
 
 
-def _take_over(settings: Settings, new: SealedRoot) -> None:
+def _take_over(settings: Settings, old: str, new: SealedRoot, left: Sequence[Path]) -> None:
+    """Put the new key in the place of the old one, which opens nothing from now on.
+
+    left: unfinished files, of which one may be a root.sealed that the old key opens.
+    """
     folder = settings.keys_dir
     if settings.master_key.get_secret_value():
         for name in (FILE, NEXT_FILE):  # nobody reads them any more
@@ -148,9 +172,14 @@ def _take_over(settings: Settings, new: SealedRoot) -> None:
     elif _opens(settings, NEXT_FILE, new):
         (folder / NEXT_FILE).replace(folder / FILE)
     sync_directory(folder)
-    write_roots(folder, [new])
+    remove(folder, left)  # before the last step: after that nobody comes back to it
+    # Read anew, and without the old key alone: no key that the log names is ever lost here.
+    write_roots(folder, [one for one in read_roots(folder) if one.keyid != old])
 
 
 def _opens(settings: Settings, name: str, new: SealedRoot) -> bool:
     path = settings.keys_dir / name
-    return path.exists() and open_root(read_key(path), [new]) is not None
+    try:
+        return path.is_file() and open_root(read_key(path), [new]) is not None
+    except MasterKeyError:  # no key at all
+        return False

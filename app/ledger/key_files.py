@@ -4,7 +4,7 @@ Whoever reads such a file gets what signs and has a public half, wherever the pr
 Rotations rename files of either kind, so that a key may follow one of the other kind.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeGuard
@@ -20,6 +20,7 @@ from lethe.errors import LetheError
 from lethe.files import write_durably
 from lethe.install import with_extra
 from lethe.log.note import NoteKey
+from lethe.signing.errors import KeyFormatError
 from lethe.signing.keys import (
     Algorithm,
     P256Key,
@@ -79,7 +80,8 @@ def named_by(path: Path) -> KeyUri | None:
 
 def in_tokens(folder: Path) -> list[str]:
     """Return the names of the key files whose keys are elsewhere: no copy of them has those."""
-    return [one.name for one in sorted(folder.glob("*.key")) if is_uri(one.read_bytes())]
+    files = (one for one in sorted(folder.glob("*.key")) if one.is_file())
+    return [one.name for one in files if is_uri(one.read_bytes())]
 
 
 def ensure_key(
@@ -105,18 +107,19 @@ def make_next(
     algorithm: Algorithm,
     *,
     to: str | None,
-    known: Collection[bytes],
+    known: Sequence[bytes],
 ) -> SigningKey:
     """Make the next key of a role, and return it. Called under the log's lock.
 
     current: the file of the key in use. path: that of the next one; what lies there is
     replaced, since whoever put it there, or copied it, has the key. to: `file`, a URI, or None
-    for beside the key in use. known: SubjectPublicKeyInfo of all keys of the role; the next one
-    is none of them. In a token it is named after their number, so the pair that a crash left
-    there is found again: it has signed nothing, and cannot be copied.
+    for beside the key in use. known: SubjectPublicKeyInfo of all keys of the role, the one in
+    use last; the next one is none of them. In a token it is named after their number, so the
+    pair that a crash left there is found again: it has signed nothing, and cannot be copied.
 
     Raises:
-        KeyPlaceError: The log has the key already, in the file or in that place.
+        KeyPlaceError: The log has the key already, in the file or in that place; or the file is
+            a directory.
         KeyFormatError, HsmError: As `ensure_key`.
     """
     if to is None:
@@ -124,12 +127,48 @@ def make_next(
         place = None if here is None else here.numbered(len(known) + 1)
     else:
         place = None if to == IN_FILE else parse_uri(to)
-    with suppress(FileNotFoundError):
-        if _spki(read_key(settings, path)) in known:
+    require_no_folder(path)
+    # While the key in use is in its place, no rotation waits for what lies in the other file.
+    if not has_key(settings, current, known[-1]):
+        left = read_next(settings, path)
+        if left is not None and _spki(left) in known:
             raise KeyPlaceError(
                 f"{path.name} is a key that the log names already: finish that rotation first"
             )
     return _make(settings, path, algorithm, place, known, replace=True)
+
+
+def has_key(settings: Settings, path: Path, spki: bytes) -> bool:
+    """Return whether a file has the key with these public bytes, and it is in reach."""
+    try:
+        return _spki(read_key(settings, path)) == spki
+    except (FileNotFoundError, KeyFormatError, HsmError):
+        return False
+
+
+def read_next(settings: Settings, path: Path) -> SigningKey | None:
+    """Return the key of a rotation that did not end, None if the file is missing or has none.
+
+    Raises:
+        KeyPlaceError: It is a directory.
+        HsmError: The key that its URI names cannot be reached.
+    """
+    require_no_folder(path)
+    try:
+        return read_key(settings, path)
+    except (FileNotFoundError, KeyFormatError):
+        return None
+    except HsmError as error:  # it may be the key that the log names
+        raise HsmError(
+            f"{path}: {error.detail}. If no rotation wrote this file, remove it, and run this "
+            "again"
+        ) from None
+
+
+def require_no_folder(path: Path) -> None:
+    """Return if a key's file may be written in this place. Raises KeyPlaceError."""
+    if path.is_dir():
+        raise KeyPlaceError(f"{path} is a directory: remove it, and run this again")
 
 
 def _make(

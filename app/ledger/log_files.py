@@ -231,18 +231,6 @@ def make_ml_dsa(settings: Settings, name: str, *, replace: bool = False) -> Cosi
     return load_cosigner(settings, name)
 
 
-def create_ml_dsa(settings: Settings) -> Cosigner:
-    """Create the log's ML-DSA-44 key, or return the one there is.
-
-    Raises:
-        KeyMissingError: As `load_ml_dsa`.
-    """
-    found = load_ml_dsa(settings) or make_ml_dsa(settings, ML_DSA_KEY)
-    vkey = f"{found.verifier.vkey}\n"
-    write_durably(settings.keys_dir / ML_DSA_VKEY, vkey.encode(), mode=0o644)
-    return found
-
-
 def _has_next(settings: Settings, role: str, signer: NoteVerifier) -> bool:
     announced = _read(settings.keys_dir / RoleFiles(role).next_vkey, role)
     # The end of an overlap was interrupted: the next key is in its place already.

@@ -6,6 +6,7 @@
                   log.guard.json
                   log-mldsa.key  ML-DSA-44, signs checkpoints too, where `lethe log ml-dsa`
                               made it                         log-mldsa.vkey
+                  log-mldsa.made  a MAC of the key that it made
                   log-mldsa.next.key and so on, as for log.key, once that is rotated
                   entries.key authenticates stored log entries (`app.ledger.entry_macs`),
                               keys and tokens (`app.ledger.key_rows`)
@@ -18,7 +19,9 @@
 The files of log and issuer may name a key in an HSM instead (`app.ledger.key_files`).
 """
 
+from collections.abc import Collection
 from contextlib import suppress
+from hmac import compare_digest, digest
 from pathlib import Path
 
 from sqlalchemy import inspect, text
@@ -31,22 +34,39 @@ from app.hsm.uri import KeyUri
 from app.ledger import storage
 from app.ledger.entry_macs import EntryKey, KeyMissingError, new_entry_key, parse_entry_key
 from app.ledger.guard import SigningGuard
-from app.ledger.key_files import SigningKey, ensure_key, is_ed25519, is_p256, read_key
+from app.ledger.key_files import (
+    KeyPlaceError,
+    SigningKey,
+    ensure_key,
+    is_ed25519,
+    is_p256,
+    read_key,
+)
 from app.ledger.key_rows import FILE as REVOKED
 from app.ledger.key_rows import KeyRows, authenticate_rows
-from app.ledger.log_files import LOG_KEY, LOG_VKEY, SignerFiles
+from app.ledger.log_files import (
+    LOG_KEY,
+    LOG_VKEY,
+    ML_DSA_KEY,
+    ML_DSA_VKEY,
+    SignerFiles,
+    load_ml_dsa,
+    make_ml_dsa,
+)
 from app.ledger.sequencer import Ledger, LogExistsError
 from app.settings import Settings
 from app.vault import master
 from app.vault.errors import MasterKeyError
 from app.vault.journal import FILE as JOURNAL
-from app.vault.journal import ErasureJournal
+from app.vault.journal import ErasureJournal, JournalError
 from app.vault.master import RootSecret
+from app.vault.root import FILE as ROOT
 from app.vault.root import create_root
 from lethe.errors import LetheError
 from lethe.files import write_durably
 from lethe.log.checkpoint import sign_checkpoint
-from lethe.log.note import NoteSigner
+from lethe.log.cosigner import Cosigner
+from lethe.log.note import NoteError, NoteSigner, NoteVerifier, read_note
 from lethe.signing.errors import KeyFormatError
 from lethe.signing.keys import P256Key, public_pem
 from migrations import HEAD
@@ -56,6 +76,8 @@ from models.database.session import make_engine, reading
 GUARD = "log.guard.json"
 ENTRIES_KEY = "entries.key"
 ISSUER_KEY, ISSUER_PEM = "issuer.key", "issuer.pem"
+ML_DSA_MADE = "log-mldsa.made"
+RESTORED = "restored"  # beside the keys, which came from a backup: what was signed since?
 
 
 class UnreachableDatabaseError(LetheError):
@@ -89,10 +111,12 @@ def init_log(
         LogExistsError: The database holds a log already.
         GuardExistsError: The log key has signed a log already.
         SchemaError: The database is not migrated.
+        JournalError: As `require_recovered`.
         KeyPlaceError, HsmError: As `ensure_key`.
     """
     engine = engine or make_engine(settings.resolved_database_url)
     require_schema(engine)
+    require_recovered(settings.keys_dir)
     with Session(reading(engine)) as session:
         if storage.latest_checkpoint(session):  # new keys would only hide that the old are lost
             raise LogExistsError("the database already holds a log, and keeps it")
@@ -110,16 +134,18 @@ def load_ledger(settings: Settings, engine: Engine | None = None) -> Ledger:
         GuardError: The log is not the one that was signed; the message names the remedy.
         KeyMissingError: The log's key or that of its entries is missing or none.
         SchemaError: The database is not migrated.
+        JournalError: As `require_recovered`.
     """
     engine = engine or make_engine(settings.resolved_database_url)
     require_schema(engine)
+    require_recovered(settings.keys_dir)
     ledger = open_ledger(settings, engine)
     ledger.start()
     return ledger
 
 
 def open_ledger(settings: Settings, engine: Engine, *, examine: bool = False) -> Ledger:
-    """Return the ledger unchecked, for `begin` and for those who examine a damaged log.
+    """Return the ledger unchecked, for `begin` and for those who examine or recover a log.
 
     Args:
         settings: Where the keys are.
@@ -200,7 +226,8 @@ def create_keys(
     """Create the keys that are missing, readable by their owner only; keep the others.
 
     Raises:
-        KeyMissingError, MasterKeyError: An existing key is not what its name says.
+        KeyMissingError, MasterKeyError: An existing key is not what its name says, or the
+            master key that is given does not open root.sealed.
         KeyPlaceError, HsmError: As `ensure_key`.
     """
     folder = settings.keys_dir
@@ -210,6 +237,13 @@ def create_keys(
         with suppress(FileExistsError):
             master.create_key(folder / master.FILE)
     create_root(folder, master.given(settings))  # before log.key: `adopt_root` goes by that
+    try:
+        RootSecret.load(settings)  # or a log would begin that nothing can open
+    except MasterKeyError as error:
+        raise MasterKeyError(
+            f"{error.detail}. Or, if no log was begun with these keys, remove "
+            f"{folder / ROOT} and run `lethe log init` again"
+        ) from None
     try:
         log_key = ensure_key(settings, folder / LOG_KEY, "ed25519", log_at)
         issuer = ensure_key(settings, folder / ISSUER_KEY, "ecdsa-p256-sha256", issuer_at)
@@ -224,6 +258,62 @@ def create_keys(
         write_durably(folder / ENTRIES_KEY, new_entry_key(), replace=False)
     ErasureJournal.create(folder / JOURNAL)
     KeyRows.create(folder / REVOKED)
+
+
+def create_ml_dsa(
+    settings: Settings, named: Collection[NoteVerifier] = (), note: str = ""
+) -> Cosigner:
+    """Create the log's ML-DSA-44 key, or return the one there is if it is the log's.
+
+    That is one that this made before, or that the log names. Any other that has signed nothing
+    is replaced: whoever put it there has it. What this made has a MAC under entries.key beside
+    it: a verifier key beside it, or its line on a checkpoint, could be of whoever planted it.
+
+    named: the log's second keys, as its entries have them. note: its latest checkpoint.
+
+    Raises:
+        KeyMissingError: As `load_ml_dsa` and `load_entry_key`.
+        KeyPlaceError: Another key signs checkpoints already.
+    """
+    folder = settings.keys_dir
+    key = load_entry_key(settings).derive("lethe log-mldsa.made 1")
+
+    def mac(one: Cosigner) -> bytes:
+        return digest(key, one.verifier.vkey.encode(), "sha256").hex().encode() + b"\n"
+
+    made, found = folder / ML_DSA_MADE, load_ml_dsa(settings)
+    known = found is not None and (
+        found.verifier in named
+        or (made.is_file() and compare_digest(made.read_bytes(), mac(found)))
+    )
+    if found is not None and not known and _has_line(note, found.verifier):
+        raise KeyPlaceError(
+            f"{ML_DSA_KEY} signs checkpoints, and `lethe log ml-dsa` did not make it: compare "
+            f"{found.verifier.vkey} with what you published. If it is another, stop all "
+            f"processes, remove {ML_DSA_KEY} and {ML_DSA_VKEY}, and run this again"
+        )
+    if found is None or not known:
+        found = make_ml_dsa(settings, ML_DSA_KEY, replace=True)
+        write_durably(made, mac(found))
+    # Last: a key that was published is not replaced by a command that goes on after a crash.
+    write_durably(folder / ML_DSA_VKEY, f"{found.verifier.vkey}\n".encode(), mode=0o644)
+    return found
+
+
+def require_recovered(keys: Path) -> None:
+    """Return if these keys did not come from a backup, or `lethe log recover` ran since.
+
+    Their guard may be older than what was signed last: the next entry that they sign would be a
+    second one in the place of an entry that somebody has a receipt of.
+
+    Raises:
+        JournalError: They did.
+    """
+    if (keys / RESTORED).exists():
+        raise JournalError(
+            "the keys came from a backup, and nothing here tells what was signed since: run "
+            "`lethe log recover` with a mirror of the log, or with --no-mirror if there is none"
+        )
 
 
 def require_schema(engine: Engine) -> None:
@@ -260,3 +350,11 @@ def _load(settings: Settings, path: Path) -> SigningKey:
         ) from None
     except (KeyFormatError, HsmError) as error:
         raise KeyMissingError(f"{path}: {error.detail}") from None
+
+
+def _has_line(note: str, verifier: NoteVerifier) -> bool:
+    """Return whether a checkpoint has the signature of a key."""
+    try:
+        return verifier in read_note(note, [verifier]).verified
+    except NoteError:
+        return False

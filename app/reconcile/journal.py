@@ -14,6 +14,8 @@ from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
 from app.ledger import storage
+from app.ledger.startup import RESTORED as RESTORED  # app.backup takes it from here
+from app.ledger.startup import require_recovered
 from app.reconcile.deleted import deleted_by
 from app.reconcile.judgement import EXECUTED
 from app.reconcile.model_events import CLOSED
@@ -25,7 +27,6 @@ from lethe.log.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
 from models import LogEntry, Model, Record, Tombstone
 from models.database.session import chunks, reading
 
-RESTORED = "restored"  # beside the keys, which came from a backup: what was signed since?
 ENDS = tuple(f"request.{end}" for end in CLOSED)
 
 log = logging.getLogger(__name__)
@@ -165,11 +166,7 @@ def require_applied(engine: Engine, journal: ErasureJournal) -> None:
         JournalError: A tombstone is missing, a deleted model is stored, or the journal is
             missing or damaged.
     """
-    if (journal.path.parent / RESTORED).exists():
-        raise JournalError(
-            "the keys came from a backup, and nothing here tells what was signed since: run "
-            "`lethe log recover` with a mirror of the log, or with --no-mirror if there is none"
-        )
+    require_recovered(journal.path.parent)
     with Session(reading(engine)) as session:
         erased = read_beside(session, journal)
         for model in session.exec(select(Model).where(col(Model.ref).in_(erased.deleted))):

@@ -18,9 +18,8 @@ from app.keys.master import master_keys
 from app.keys.rotate import rotate_issuer
 from app.keys.rotate_log import revoke_log, rotate_log
 from app.keys.rotate_master import revoke_master, rotate_master
-from app.ledger.log_files import create_ml_dsa
 from app.ledger.sequencer import LogExistsError
-from app.ledger.startup import init_log, open_ledger
+from app.ledger.startup import create_ml_dsa, init_log, open_ledger
 from app.problems import ConflictError
 from app.reconcile.fsck.state import Verified, write_state
 from app.reconcile.journal import RESTORED

@@ -13,6 +13,8 @@ command goes on.
 """
 
 import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Ledger
@@ -32,6 +34,7 @@ from app.service.access.silo_keys import (
     public_path,
     read_private,
     read_public,
+    spans,
 )
 from app.settings import Settings
 from lethe.files import sync_directory, write_durably
@@ -47,18 +50,14 @@ def rotate_silo(settings: Settings, ledger: Ledger, silo: int) -> str:
         ConflictError: Two keys count already, or the silo's key is not here.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
-    key = private_path(settings, silo)
-    if not key.exists():
-        return _rotate(settings, ledger, silo)  # says that it is not here
-    with key.open("rb") as file:
-        # No other process meanwhile: each would replace the other's next key.
-        fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
+    with _alone(settings, silo):
         return _rotate(settings, ledger, silo)
 
 
 def _rotate(settings: Settings, ledger: Ledger, silo: int) -> str:
+    promote(settings, silo)  # of a revocation that did not end
     old, following = public_key(settings, silo), next_path(settings, silo)
-    if old is not None and previous_path(settings, silo).exists():
+    if old is not None and read_public(previous_path(settings, silo)) is not None:
         new = read_private(following)
         if new is None or new.public_key() == old:
             raise ConflictError(
@@ -102,7 +101,14 @@ def revoke_silo(settings: Settings, ledger: Ledger, silo: int) -> str:
         ConflictError: One key counts alone, or a rotation did not end.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
+    with _alone(settings, silo):
+        return _revoke(settings, ledger, silo)
+
+
+def _revoke(settings: Settings, ledger: Ledger, silo: int) -> str:
     old, new = read_public(previous_path(settings, silo)), public_key(settings, silo)
+    if promote(settings, silo) and (done := _revoked_last(ledger, silo)) is not None:
+        return done  # the command was interrupted before its last step
     if old is None or new is None:
         raise ConflictError(
             f"one key of silo {silo} counts: first `lethe service-key rotate silo {silo}`"
@@ -125,15 +131,42 @@ def revoke_silo(settings: Settings, ledger: Ledger, silo: int) -> str:
     return digest
 
 
-def promote(settings: Settings, silo: int) -> None:
-    """Put a silo's next private key in its place once no other is registered."""
+def promote(settings: Settings, silo: int) -> bool:
+    """Put a silo's next private key in its place once no other is registered.
+
+    Returns whether it did.
+    """
     path = next_path(settings, silo)
     key = read_private(path)
-    if key is None or previous_path(settings, silo).exists():
+    if key is None or read_public(previous_path(settings, silo)) is not None:
+        return False
+    if key.public_key() != public_key(settings, silo):
+        return False
+    path.replace(private_path(settings, silo))
+    sync_directory(path.parent)
+    return True
+
+
+@contextmanager
+def _alone(settings: Settings, silo: int) -> Iterator[None]:
+    """Let no other process rotate or revoke meanwhile: it would replace the same files."""
+    key = private_path(settings, silo)
+    if not key.exists():  # nothing is rotated here; `rotate_silo` says so
+        yield
         return
-    if key.public_key() == public_key(settings, silo):
-        path.replace(private_path(settings, silo))
-        sync_directory(path.parent)
+    with key.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
+        yield
+
+
+def _revoked_last(ledger: Ledger, silo: int) -> str | None:
+    """Return the digest of the silo's key that was revoked last, None if none was."""
+    ended = [
+        (one.revoked, one.digest)
+        for one in spans(ledger)
+        if one.silo == silo and one.revoked is not None
+    ]
+    return max(ended)[1] if ended else None
 
 
 def _is_logged(ledger: Ledger, silo: int, digest: str) -> bool:

@@ -175,12 +175,15 @@ def registered(settings: Settings, ledger: Ledger) -> dict[str, str]:
 
     Without those that were replaced before: whoever has one of them cannot bring it back.
     """
-    gone, keys = revoked(ledger), stored(settings)
+    known, keys = spans(ledger), stored(settings)
+    gone = {(one.silo, one.digest) for one in known if one.revoked is not None}
     found = {silo: digest for silo, digest in keys.items() if (silo, digest) not in gone}
     before = {silo: read_public(previous_path(settings, silo)) for silo in found}
     digests = {silo: digest_of(key) for silo, key in before.items() if key is not None}
+    # The key before counts by the entries of its rotation alone: its file may be planted.
+    counting = {(one.silo, one.digest) for one in known if one.revoked is None}
     return entries(
-        found, {silo: one for silo, one in digests.items() if (silo, one) not in gone}
+        found, {silo: one for silo, one in digests.items() if (silo, one) in counting}
     )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.ledger.log_files import create_ml_dsa
 from app.ledger.sequencer import Ledger
+from app.ledger.startup import create_ml_dsa
 from app.service.issued.certificates import issuer_key
 from app.settings import Settings
 from app.witnesses.rows import WAITING

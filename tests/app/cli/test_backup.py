@@ -18,10 +18,10 @@ from app import steps
 from app.backup.archive import BackupError, read_manifest
 from app.backup.reapply import ENDED
 from app.cli.backup import backup, restore
+from app.cli.service_key import service_key
 from app.ledger.guard import RolledBackError, SigningGuard
 from app.ledger.sequencer import Ledger
-from app.ledger.startup import GUARD
-from app.reconcile.journal import RESTORED
+from app.ledger.startup import GUARD, RESTORED
 from app.service.context import open_services
 from app.service.desk import people
 from app.settings import Settings
@@ -361,6 +361,28 @@ def test_a_mirror_of_another_log_is_refused(disaster: Disaster, tmp_path: Path) 
     mirror_log(fetch_files(log_files(oracle.entries(40))), VERIFIER, tmp_path / "other")
     assert run(restore, str(disaster.backup)).exit_code == 0
     assert "no known key signed" in detail(run(log, "recover", str(tmp_path / "other")))
+
+
+def test_keys_of_a_backup_sign_nothing_before_the_log_is_recovered(disaster: Disaster) -> None:
+    """Their guard is older than entries that somebody has receipts of."""
+    new = disaster.new
+    shutil.rmtree(new.keys_dir)
+    assert run(restore, str(disaster.backup), "--keys", str(disaster.keys)).exit_code == 0
+    guard = (new.keys_dir / GUARD).read_bytes()
+    for command, *arguments in (
+        (service_key, "rotate", "issuer"),
+        (service_key, "rotate", "log"),
+        (service_key, "rotate", "master"),
+        (service_key, "revoke", "issuer", "issuer-1", "--reason", "key-compromise"),
+        (restore, "--journal-only", "--yes"),
+        (log, "init"),
+    ):
+        assert "run `lethe log recover`" in detail(run(command, *arguments)), arguments
+    assert (new.keys_dir / GUARD).read_bytes() == guard
+    told = run(log, "recover", str(disaster.mirror), "--journal-incomplete")
+    assert told.exit_code == 0, (told.output, told.exception)
+    told = run(service_key, "rotate", "issuer")
+    assert told.exit_code == 0, (told.output, told.exception)
 
 
 def test_all_is_lost_but_the_backup_and_a_mirror(disaster: Disaster) -> None:

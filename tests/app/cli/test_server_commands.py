@@ -1,5 +1,6 @@
 """`lethe migrate`, `lethe log init|fsck` and `lethe token` as processes see them."""
 
+import base64
 import hashlib
 import json
 import re
@@ -15,9 +16,14 @@ from sqlmodel import Session
 
 from app.cli.migrate import migrate
 from app.cli.token import token
+from app.ledger.entry_macs import new_entry_key
+from app.ledger.sequencer import Ledger
 from app.ledger.startup import open_ledger
 from app.settings import Settings
+from app.vault.root import create_root
+from lethe.cli.log import log
 from lethe.errors import LetheError
+from lethe.signing.keys import generate_key, private_pem
 from migrations import HEAD
 from models import BearerToken
 from models.database.session import make_engine
@@ -44,8 +50,6 @@ def run(command: Any, *arguments: str) -> Result:
 
 
 def lethe_log(*arguments: str) -> Result:
-    from lethe.cli.log import log
-
     return run(log, *arguments)
 
 
@@ -116,6 +120,70 @@ def test_init_begins_a_log_once_under_the_given_name(environment: Settings) -> N
     assert vkey.startswith("ledger.test/cli+")
     assert (environment.keys_dir / "log.vkey").read_text() == vkey + "\n"
     assert "already" in error(lethe_log("init"))
+
+
+def test_init_names_the_keys_that_it_found(environment: Settings) -> None:
+    run(migrate)
+    environment.keys_dir.mkdir(mode=0o700)
+    (environment.keys_dir / "log.key").write_text(private_pem(generate_key("ed25519")))
+    (environment.keys_dir / "entries.key").write_bytes(new_entry_key())
+    told = lethe_log("init")
+    assert told.exit_code == 0, (told.output, told.exception)
+    assert "and used: entries.key, log.key. If neither you nor" in told.output
+    assert told.output.splitlines()[-1].startswith("ledger.test/cli+")
+
+
+def test_init_finds_nothing_where_it_made_all(environment: Settings) -> None:
+    run(migrate)
+    assert "and used" not in lethe_log("init").output
+
+
+def test_init_refuses_a_master_key_that_does_not_open_what_it_finds(
+    environment: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was killed had another."""
+    run(migrate)
+    environment.keys_dir.mkdir(mode=0o700)
+    create_root(environment.keys_dir, b"a" * 32)
+    monkeypatch.setenv("LETHE_MASTER_KEY", base64.b64encode(b"b" * 32).decode())
+    said = error(lethe_log("init"))
+    assert "LETHE_MASTER_KEY is not a master key that opens root.sealed" in said
+    assert "if no log was begun with these keys, remove" in said
+    assert not (environment.keys_dir / "log.key").exists()
+    monkeypatch.setenv("LETHE_MASTER_KEY", base64.b64encode(b"a" * 32).decode())
+    assert lethe_log("init").exit_code == 0
+
+
+@pytest.mark.parametrize("step", ["begun", "stored"])
+def test_a_killed_succession_is_repeated_while_the_log_is_empty(
+    environment: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    run(migrate)
+    lethe_log("init")
+    old = environment.keys_dir
+    url = "sqlite:///" + str(tmp_path / "next.db")
+    monkeypatch.setenv("LETHE_DATABASE_URL", url)
+    monkeypatch.setenv("LETHE_DATA_DIR", str(tmp_path / "next"))
+    monkeypatch.setenv("LETHE_ORIGIN", "ledger.test/next")
+    run(migrate)
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "transact" if step == "begun" else "_publish_stored", die)
+        with pytest.raises(Killed):
+            CliRunner().invoke(log, ["init", "--succeeds", str(old)], catch_exceptions=False)
+    again = lethe_log("init", "--succeeds", str(old))
+    if step == "begun":
+        assert again.exit_code == 0, (again.output, again.exception)
+        assert "it succeeds the log ledger.test/cli" in again.output
+        again = lethe_log("init", "--succeeds", str(old))
+    assert "already holds a log" in error(again)
+    assert lethe_log("fsck").output.startswith("PASS  1 entries")
 
 
 def test_init_takes_another_name(environment: Settings) -> None:

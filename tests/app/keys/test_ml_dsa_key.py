@@ -15,12 +15,11 @@ from app.keys.rotate_log import LogRotated, revoke_log, rotate_log
 from app.ledger.log_files import (
     ML_DSA_KEY,
     RoleFiles,
-    create_ml_dsa,
     load_cosigner,
     make_ml_dsa,
 )
 from app.ledger.sequencer import Ledger
-from app.ledger.startup import load_ledger
+from app.ledger.startup import create_ml_dsa, load_ledger
 from app.problems import ConflictError
 from app.reconcile.findings import FsckReport
 from app.settings import Settings

@@ -13,12 +13,11 @@ from app.ledger.log_files import (
     NEXT_VKEY,
     PREVIOUS,
     RoleFiles,
-    create_ml_dsa,
     load_cosigner,
     load_signer,
     make_ml_dsa,
 )
-from app.ledger.startup import load_ledger
+from app.ledger.startup import create_ml_dsa, load_ledger
 from app.problems import ConflictError
 from app.reconcile.findings import FsckReport
 from lethe.log.key_changes import ML_DSA

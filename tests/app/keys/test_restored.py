@@ -9,7 +9,7 @@ from app.cli.backup import backup, restore
 from app.keys.log import logged_keys
 from app.keys.rotate import rotate_issuer
 from app.keys.rotate_log import revoke_log, rotate_log
-from app.ledger.log_files import create_ml_dsa
+from app.ledger.startup import create_ml_dsa
 from app.settings import Settings
 from lethe.certificates.trust_root import parse_trust_root
 from lethe.cli.log import log

@@ -152,7 +152,7 @@ def test_a_killed_rotation_goes_on(
     assert silo_keys.stored(settings) == {0: new}
 
 
-@pytest.mark.parametrize(("name", "call"), [("_log", 1), ("sync_directory", 1), ("promote", 1)])
+@pytest.mark.parametrize(("name", "call"), [("_log", 1), ("sync_directory", 1), ("promote", 2)])
 def test_a_killed_revocation_goes_on(
     services: Services, first: str, monkeypatch: pytest.MonkeyPatch, name: str, call: int
 ) -> None:
@@ -160,12 +160,30 @@ def test_a_killed_revocation_goes_on(
     new = rotate_silo(settings, ledger, 0)
     repeat(lambda: revoke_silo(settings, ledger, 0), monkeypatch, name, call)
     assert new in silo_keys.accepted(services, "m")[0]
-    if silo_keys.previous_path(settings, 0).exists():
-        assert revoke_silo(settings, load_ledger(settings, services.engine), 0) == first
-    else:
-        rotation.promote(settings, 0)  # as a silo's worker does that starts
+    assert revoke_silo(settings, load_ledger(settings, services.engine), 0) == first
     assert silo_keys.accepted(services, "m") == {0: (new,)}
     assert files(services) == {"silo-0.key", "silo-0.pem"}
+
+
+def test_a_rotation_begins_after_a_killed_revocation(
+    services: Services, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, ledger = services.settings, services.ledger
+    second = rotate_silo(settings, ledger, 0)
+    repeat(lambda: revoke_silo(settings, ledger, 0), monkeypatch, "promote", 2)
+    third = rotate_silo(settings, ledger, 0)
+    assert silo_keys.accepted(services, "m") == {0: (third, second)}
+    assert revoke_silo(settings, ledger, 0) == second
+    with pytest.raises(ConflictError, match="first `lethe service-key rotate"):
+        revoke_silo(settings, ledger, 0)
+
+
+def test_a_previous_key_that_is_none_holds_up_no_rotation(
+    services: Services, first: str
+) -> None:
+    silo_keys.previous_path(services.settings, 0).write_text("x")
+    new = rotate_silo(services.settings, services.ledger, 0)
+    assert silo_keys.accepted(services, "m") == {0: (new, first)}
 
 
 @pytest.mark.parametrize("which", ["of their own", "the one in use"])
@@ -181,6 +199,20 @@ def test_a_next_key_that_somebody_put_there_is_not_announced(
     new = rotate_silo(services.settings, services.ledger, 0)
     assert new != silo_keys.digest_of(planted.public_key())
     assert silo_keys.accepted(services, "m") == {0: (new, first)}
+
+
+def test_a_previous_key_that_somebody_put_there_counts_for_no_new_model(
+    services: Services, first: str
+) -> None:
+    settings, ledger = services.settings, services.ledger
+    path = silo_keys.previous_path(settings, 0)
+    path.write_text(public_pem(generate_key("ed25519")))
+    assert silo_keys.registered(settings, ledger) == {"silo-0": first}
+    revoke_silo(settings, ledger, 0)  # the file goes, and a rotation begins as always
+    new = rotate_silo(settings, ledger, 0)
+    assert silo_keys.registered(settings, ledger) == {"silo-0": new, "previous-silo-0": first}
+    path.write_text(public_pem(generate_key("ed25519")))  # in place of the rotation's
+    assert silo_keys.registered(settings, ledger) == {"silo-0": new}
 
 
 def test_a_silos_key_that_is_elsewhere_is_not_rotated_here(
