@@ -12,8 +12,8 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from app.backup.archive import BackupError
 from app.backup.check import fsck_installation
+from app.backup.errors import BackupError
 from app.backup.recovery import recover_entries
 from app.backup.restore import Restored, restore
 from app.ledger.startup import open_ledger

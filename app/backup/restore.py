@@ -13,7 +13,8 @@ from sqlalchemy.engine import Engine
 from sqlmodel import Session
 
 from app.backup import rows
-from app.backup.archive import ARTIFACTS, DATABASE, Backup, BackupError, read_manifest
+from app.backup.archive import ARTIFACTS, DATABASE, Backup, read_manifest
+from app.backup.errors import BackupError
 from app.backup.keys import MARK
 from app.backup.pieces import as_backup
 from app.backup.reapply import Reapplied, reapply

@@ -11,7 +11,8 @@ from sqlalchemy.engine import Engine
 from sqlmodel import Session
 
 from app import steps
-from app.backup.archive import ARTIFACTS, BackupError, write_backup
+from app.backup.archive import ARTIFACTS, write_backup
+from app.backup.errors import BackupError
 from app.backup.follower import Round, follow, following
 from app.backup.reapply import Reapplied, log_people, log_quarantines, reapply
 from app.backup.rehearse import rehearse

@@ -24,7 +24,10 @@ from typing import IO, Any
 ROOT = Path(__file__).parents[2]
 ROOMS = tuple(f"{ROOT}/{room}/" for room in ("app", "lethe", "models", "workers"))
 # Lines that pass a call on for others: the site is the one above them.
-PASSING = (f"{ROOT}/models/database/", f"{ROOT}/lethe/files.py")
+PASSING = tuple(
+    f"{ROOT}/{place}"
+    for place in ("models/database/", "lethe/files.py", "app/backup/folder.py")
+)
 
 FULL_FOR = 12  # calls that find the disk full where it is full for a while
 SPACE = ("write", "open", "fsync", "rename", "link", "statement", "commit")  # need some
@@ -207,10 +210,12 @@ def of_disk(which: str) -> OSError:
 def _over_files(layer: Layer) -> None:
     true = {name: getattr(os, name) for name in _OF_OS}
 
-    def below(target: Any) -> bool:
+    def below(target: Any, folder: int | None = None) -> bool:
         try:
             if isinstance(target, int):
                 target = os.readlink(f"/proc/self/fd/{target}")
+            if folder is not None:
+                target = Path(os.readlink(f"/proc/self/fd/{folder}"), target)
             return Path(os.fsdecode(target)).is_relative_to(layer.folder)
         except (OSError, TypeError, ValueError):
             return False
@@ -222,7 +227,8 @@ def _over_files(layer: Layer) -> None:
 
             if name == "open" and not arguments[1] & (os.O_CREAT | os.O_TRUNC):
                 return act()
-            return layer.call(kind, act, of_disk) if below(arguments[0]) else act()
+            folder = options.get("dir_fd", options.get("src_dir_fd"))
+            return layer.call(kind, act, of_disk) if below(arguments[0], folder) else act()
 
         setattr(os, name, called)
 

@@ -15,7 +15,8 @@ from sqlalchemy import delete
 from sqlmodel import Session, col, select
 
 from app import steps
-from app.backup.archive import BackupError, read_manifest
+from app.backup.archive import read_manifest
+from app.backup.errors import BackupError
 from app.backup.reapply import ENDED
 from app.cli.backup import backup, restore
 from app.ledger.guard import RolledBackError, SigningGuard
