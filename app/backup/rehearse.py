@@ -94,7 +94,7 @@ def rehearse(
         if mirrors:
             ledger, done = recover_entries(own, engine, mirrors)
             recovered = done.size - done.start
-        elif restored.missing or keys is not None:
+        elif restored.missing or restored.keys_restored:
             raise BackupError(_without_mirror(restored))
         else:
             ledger = open_ledger(own, engine, examine=True)

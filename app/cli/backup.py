@@ -239,7 +239,7 @@ def _restore(settings: Settings, engine: Engine, directory: Path, keys: Path | N
     backup = restored.backup
     click.echo(f"restored {backup.rows} rows and {backup.files} files of {backup.at}")
     print_reapplied(restored.done)
-    if keys is not None:
+    if restored.keys_restored:
         click.echo(
             "the keys are the backup's and do not show what was signed since: before serving "
             "run `lethe log recover` with every mirror there is"
