@@ -9,15 +9,13 @@ the guard is copied before the database, which then has all that it says was sig
 erasure journal after it.
 """
 
-import errno
 import json
 import os
 import shutil
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import file_digest
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,6 +23,8 @@ from sqlalchemy.engine import Engine
 from sqlmodel import Session
 
 from app.backup import rows
+from app.backup.errors import BackupError
+from app.backup.folder import Folder, open_plain, opened
 from app.ledger import storage
 from app.ledger.guard import SigningGuard, require_extends
 from app.ledger.startup import GUARD, require_schema
@@ -33,22 +33,14 @@ from app.settings import Settings
 from app.vault.journal import FILE as JOURNAL
 from app.vault.root import FILE as ROOT
 from lethe import canonical
-from lethe.errors import LetheError
 from lethe.files import PARTIAL, sync_directory, write_durably
 from lethe.log.spelling import format_base64
 from migrations import HEAD
 from models.database.session import reading
 from models.database.types import utcnow
 
+BLOCK = 1 << 20  # bytes of a file in memory
 MANIFEST, DATABASE, ARTIFACTS = "manifest.json", "database.jsonl", "artifacts"
-
-
-class BackupError(LetheError):
-    """A backup that cannot be written, or is not what its manifest says."""
-
-    slug = "backup"
-    title = "The backup cannot be used"
-    status = 409
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +85,7 @@ def write_backup(
     (directory / ARTIFACTS).mkdir(mode=0o700)
     for path in sorted(source.iterdir()) if source.is_dir() else ():
         target = directory / ARTIFACTS / path.name
-        if not path.name.startswith(PARTIAL) and _copy(path, target, open_artifact):
+        if not path.name.startswith(PARTIAL) and _copy(path, target, open_plain):
             names.append(f"{ARTIFACTS}/{path.name}")
     sync_directory(directory / ARTIFACTS)
     if keys is not None:
@@ -200,25 +192,6 @@ def create(path: Path) -> Iterator[BinaryIO]:
         os.fsync(file.fileno())
 
 
-def open_artifact(path: Path) -> BinaryIO:
-    """Open a file of `artifacts/`.
-
-    Raises FileNotFoundError: It is gone, as a shredded one is, or it is no plain file. Who
-    writes that directory alone could link to a key, which a backup without keys would have, or
-    leave a pipe, at which it would wait for ever.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENXIO):  # a link, a socket
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from error
-        raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    return os.fdopen(descriptor, "rb")
-
-
 def _open_key(path: Path) -> BinaryIO:
     return path.open("rb")  # links too: secrets are often mounted as such
 
@@ -232,6 +205,28 @@ def _copy(source: Path, target: Path, opens: Callable[[Path], BinaryIO] = _open_
     with opened, create(target) as file:
         shutil.copyfileobj(opened, file)
     return True
+
+
+def copy(source: BinaryIO, target: BinaryIO) -> str:
+    """Copy the rest of a file; return the SHA-256, in hex, of what was copied.
+
+    Whoever writes the target's directory may have put something else there by the time that one
+    would read it again.
+    """
+    hashed = sha256()
+    while block := source.read(BLOCK):
+        hashed.update(block)
+        target.write(block)
+    return hashed.hexdigest()
+
+
+def digest_in(directory: Path | Folder, name: str) -> str | None:
+    """Return the SHA-256 of a plain file of a directory, in hex; None if there is none."""
+    try:
+        with opened(directory, name) as file:
+            return file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None
 
 
 def digest_of(path: Path) -> str:

@@ -8,12 +8,13 @@ The write-ahead log is not shipped: an erasure must be able to cut it (`app.vaul
 """
 
 import fcntl
-import shutil
+import re
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import NoReturn
@@ -23,8 +24,10 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import DBAPIError
 from sqlmodel import Session
 
-from app.backup.archive import ARTIFACTS, MANIFEST, BackupError, digest_of, open_artifact
+from app.backup.archive import ARTIFACTS, MANIFEST, copy, digest_in
 from app.backup.beats import Beat, scratch_of, write_beat
+from app.backup.errors import BackupError
+from app.backup.folder import Folder, open_folder, open_plain
 from app.backup.keys import KeysCopy, Signature
 from app.backup.pieces import (
     LOCK,
@@ -43,7 +46,7 @@ from app.ledger.startup import GUARD, SchemaError, require_schema
 from app.ledger.storage import NodeTable
 from app.settings import Settings
 from app.steps import reached
-from lethe.files import PARTIAL, open_durably, sync_directory, write_all_durably
+from lethe.files import PARTIAL
 from lethe.log.checkpoint import Checkpoint
 from lethe.log.spelling import format_base64
 from migrations import HEAD
@@ -51,6 +54,9 @@ from models.database.session import reading
 from models.database.types import utcnow
 
 AT_ONCE = 256  # new pieces in memory, 16 MiB
+# Names that this process gave: whatever else is there is not its own, and not removed.
+_PIECE = re.compile(r"[0-9a-f]{64}")
+_ARTIFACT = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +87,17 @@ def following(
     require_schema(engine)
     with ExitStack() as held:
         with _told(directory):
-            _require_own(directory, settings.origin)
-            copy = None if keys is None else KeysCopy(settings.keys_dir, keys)
-            for lock in (directory / LOCK, *([] if copy is None else [copy.lock])):
-                if not held.enter_context(locked(lock, fcntl.LOCK_EX)):
-                    raise BackupError(
-                        f"another process follows into {lock.parent}: end it first"
-                    )
+            folder = held.enter_context(open_folder(directory))
+            _require_own(folder, settings.origin)
+            copied = None
+            if keys is not None:
+                copied = KeysCopy(settings.keys_dir, keys)
+                held.callback(copied.close)
+            for place in (folder, *([] if copied is None else [copied.folder])):
+                if not held.enter_context(locked(place, LOCK, fcntl.LOCK_EX)):
+                    raise BackupError(f"another process follows into {place}: end it first")
             connection = held.enter_context(reading(engine).connect())
-            follower = DatabaseFollower(settings, connection, directory, copy)
+            follower = DatabaseFollower(settings, connection, folder, copied)
         yield follower
 
 
@@ -119,28 +127,32 @@ def follow(
 
 
 class DatabaseFollower:
-    """One directory that follows one database. Only one at a time: see `following`."""
+    """One directory that follows one database. Only one at a time: see `following`.
+
+    The directory is held open, and each round opens the folders in it anew.
+    """
 
     def __init__(
         self,
         settings: Settings,
         connection: Connection,
-        directory: Path,
+        directory: Folder,
         keys: KeysCopy | None = None,
     ) -> None:
-        self._settings, self._connection, self._directory = settings, connection, directory
+        self._settings, self._connection, self.folder = settings, connection, directory
         self._keys = keys
         self._inode = _inode(connection)
-        self._copy = scratch_of(settings, directory)
+        self._copy = scratch_of(settings, directory.path)
         self._copy.parent.mkdir(mode=0o700, exist_ok=True)
         self._copy.unlink(missing_ok=True)  # of a follower that was killed
-        for name in (PIECES, ARTIFACTS):
-            (directory / name).mkdir(mode=0o700, exist_ok=True)
-        # What is there is read once: a piece that rotted is written again.
-        names = [path.name for path in (directory / PIECES).iterdir()]
-        self._pieces = {one for one in names if read_piece(directory, one) is not None}
-        state = read_followed(directory) if (directory / MANIFEST).exists() else None
-        self._files = {} if state is None else _intact(directory, state.files)
+        names = directory.names()
+        with self._folders(new=True) as (pieces, artifacts):
+            # What is there is read once: a piece that rotted is written again.
+            self._pieces = {
+                one for one in pieces.names() if read_piece(pieces, one) is not None
+            }
+            state = read_followed(directory) if MANIFEST in names else None
+            self._files = {} if state is None else _intact(artifacts, state.files)
         self._seen: tuple[int, frozenset[str], Signature] | None = None
         self._spare = True  # there may be files that the manifest does not name
 
@@ -152,12 +164,22 @@ class DatabaseFollower:
             SchemaError: The database was migrated.
             BackupError: A disk is full or away, or the database is; the state is the last one.
         """
-        with _told(self._directory):
-            return self._run()
+        with _told(self.folder.path):
+            at = utcnow()
+            self._require_same()
+            with self._folders() as (pieces, artifacts):
+                return self._run(at, pieces, artifacts)
 
-    def _run(self) -> Round | None:
-        at = utcnow()
-        self._require_same()
+    @contextmanager
+    def _folders(self, *, new: bool = False) -> Iterator[tuple[Folder, Folder]]:
+        """Open what has the pieces and what has the artifacts. new: make what is missing."""
+        with (
+            self.folder.inside(PIECES, new=new) as pieces,
+            self.folder.inside(ARTIFACTS, new=new) as artifacts,
+        ):
+            yield pieces, artifacts
+
+    def _run(self, at: datetime, pieces: Folder, artifacts: Folder) -> Round | None:
         held = SigningGuard(self._settings.keys_dir / GUARD).read()
         if self._keys is not None:
             self._keys.begin()
@@ -166,15 +188,15 @@ class DatabaseFollower:
                 keys = () if self._keys is None else self._keys.signature()
                 seen = self._version(), frozenset(self._stored()), keys
                 if seen == self._seen:
-                    self._prune()
+                    self._prune(pieces, artifacts)
                     return None
                 size, root = self._log(held)
                 self._take_copy()
             reached("follow.copied")
-            pieces, written = self._write_pieces()
+            names, written = self._write_pieces(pieces)
         finally:
             self._copy.unlink(missing_ok=True)
-        files = self._write_artifacts()
+        files = self._write_artifacts(artifacts)
         if self._keys is not None:
             self._keys.finish()
         reached("follow.written")
@@ -182,16 +204,16 @@ class DatabaseFollower:
             at=at.isoformat(),
             files=files,
             origin=self._settings.origin,
-            pieces=pieces,
+            pieces=names,
             root=format_base64(root),
             schema=HEAD,
             size=size,
         )
-        write_followed(self._directory, state)
+        write_followed(self.folder, state)
         reached("follow.committed")
-        self._pieces, self._files = set(pieces), files
+        self._pieces, self._files = set(names), files
         self._seen, self._spare = seen, True
-        self._prune()
+        self._prune(pieces, artifacts)
         return Round(state, written)
 
     def _require_same(self) -> None:
@@ -200,10 +222,9 @@ class DatabaseFollower:
             raise BackupError(
                 "the database's file was exchanged: start lethe backup follow again"
             )
-        written = [] if self._seen is None else [self._directory / MANIFEST]
-        for path in (*written, *([] if self._keys is None else [self._keys.lock])):
-            if not path.exists():
-                raise BackupError(f"{path} is gone: mount its disk, and start again")
+        for folder in (self.folder, *([] if self._keys is None else [self._keys.folder])):
+            if not folder.is_at(folder.path):
+                raise BackupError(f"{folder} is gone: mount its disk, and start again")
 
     def _version(self) -> int:
         """Return a number that changes with each commit of another connection."""
@@ -212,7 +233,7 @@ class DatabaseFollower:
     def _stored(self) -> list[str]:
         source = self._settings.data_dir / ARTIFACTS
         names = [path.name for path in source.iterdir()] if source.is_dir() else []
-        return sorted(name for name in names if not name.startswith(PARTIAL))
+        return sorted(name for name in names if _ARTIFACT.fullmatch(name))
 
     def _log(self, held: Checkpoint) -> tuple[int, bytes]:
         query = text("SELECT version_num FROM alembic_version")
@@ -233,7 +254,7 @@ class DatabaseFollower:
                 target.execute(f"PRAGMA {pragma}")
             source.backup(target)
 
-    def _write_pieces(self) -> tuple[list[str], int]:
+    def _write_pieces(self, folder: Folder) -> tuple[list[str], int]:
         """Write those pieces of the copy that are not there; return all, and the bytes."""
         pieces, written, new = list[str](), 0, dict[str, bytes]()
         with self._copy.open("rb") as file:
@@ -244,47 +265,50 @@ class DatabaseFollower:
                     new[name] = piece
                     written += len(piece)
                 if len(new) == AT_ONCE:
-                    self._write(new)
-        self._write(new)
+                    self._write(folder, new)
+        self._write(folder, new)
         return pieces, written
 
-    def _write(self, new: dict[str, bytes]) -> None:
+    def _write(self, folder: Folder, new: dict[str, bytes]) -> None:
         if new:
-            write_all_durably(self._directory / PIECES, new)
+            folder.write_all_durably(new)
             self._pieces |= new.keys()
             self._spare = True
             new.clear()
 
-    def _write_artifacts(self) -> dict[str, str]:
+    def _write_artifacts(self, folder: Folder) -> dict[str, str]:
         """Copy the artifacts that are not there, which never change; return all digests."""
         files = {}
         for one in self._stored():
             name = f"{ARTIFACTS}/{one}"
             digest = self._files.get(name)
             if digest is None:
-                digest = _copy(self._settings.data_dir / name, self._directory / name)
+                digest = _copy(self._settings.data_dir / name, folder, one)
             if digest is not None:
                 files[name] = digest
         return files
 
-    def _prune(self) -> None:
+    def _prune(self, pieces: Folder, artifacts: Folder) -> None:
         """Remove what the manifest does not name, unless somebody restores from it."""
         if not self._spare:
             return
-        with locked(self._directory / READERS, fcntl.LOCK_EX) as free:
+        with locked(self.folder, READERS, fcntl.LOCK_EX) as free:
             if not free:
                 return
-            for folder, kept in (
-                (PIECES, self._pieces),
-                (ARTIFACTS, {Path(name).name for name in self._files}),
-            ):
-                for path in (self._directory / folder).iterdir():
-                    if path.name not in kept:
-                        path.unlink()
-                sync_directory(self._directory / folder)
-            for path in self._directory.glob(f"{PARTIAL}*"):
-                path.unlink()
+            kept = {Path(name).name for name in self._files}
+            _remove_others(pieces, _PIECE, self._pieces)
+            _remove_others(artifacts, _ARTIFACT, kept)
+            _remove_others(self.folder, None, set())
         self._spare = False
+
+
+def _remove_others(folder: Folder, form: re.Pattern[str] | None, kept: Collection[str]) -> None:
+    """Remove the files with names of this form that are not kept, and unfinished ones."""
+    for name in folder.names():
+        own = form is not None and form.fullmatch(name) and name not in kept
+        if own or name.startswith(PARTIAL):
+            folder.unlink(name)
+    folder.sync()
 
 
 @contextmanager
@@ -308,30 +332,32 @@ def _inode(connection: Connection) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _require_own(directory: Path, origin: str) -> None:
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if (directory / MANIFEST).exists():
+def _require_own(directory: Folder, origin: str) -> None:
+    names = directory.names()
+    if MANIFEST in names:
         state = read_followed(directory)
         if state is None:
             raise BackupError(f"{directory} is a backup of one moment: give another directory")
         if state.origin != origin:
             raise BackupError(f"{directory} follows the log {state.origin}: give another one")
-    elif not (directory / LOCK).exists() and any(directory.iterdir()):
+    elif names and LOCK not in names:
         raise BackupError(f"{directory} has other files: give a new or an empty directory")
 
 
-def _intact(directory: Path, files: dict[str, str]) -> dict[str, str]:
+def _intact(artifacts: Folder, files: dict[str, str]) -> dict[str, str]:
     """Return those files that are what the manifest says."""
-    there = {name: directory / name for name in files if (directory / name).is_file()}
-    return {name: files[name] for name, path in there.items() if digest_of(path) == files[name]}
+    return {
+        name: digest
+        for name, digest in files.items()
+        if digest_in(artifacts, Path(name).name) == digest
+    }
 
 
-def _copy(source: Path, target: Path) -> str | None:
+def _copy(source: Path, folder: Folder, name: str) -> str | None:
     """Copy a file durably and return its digest; None if it is gone, as a shredded one is."""
     try:
-        opened = open_artifact(source)
+        found = open_plain(source)
     except FileNotFoundError:
         return None
-    with opened, open_durably(target) as file:
-        shutil.copyfileobj(opened, file)
-    return digest_of(target)
+    with found, folder.open_durably(name) as file:
+        return copy(found, file)

@@ -6,14 +6,16 @@ files of a round and some of the one before. A restore with copied keys asks a m
 signed since in any case.
 """
 
-from contextlib import suppress
+import os
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from app.backup.archive import BackupError
+from app.backup.errors import BackupError
+from app.backup.folder import open_folder
 from app.ledger.startup import GUARD
 from app.vault.journal import FILE as JOURNAL
 from app.vault.root import FILE as ROOT
-from lethe.files import PARTIAL, sync_directory, write_durably
+from lethe.files import PARTIAL
 
 MARK = "follower.lock"  # of a directory that `lethe backup follow` may write to
 
@@ -29,22 +31,21 @@ class KeysCopy:
         Raises:
             BackupError: Something else is there.
         """
-        if target.resolve() == source.resolve():
-            raise BackupError(f"{target} has the keys in use: copy them to another directory")
-        self._source, self._target = source, target
-        target.mkdir(mode=0o700, parents=True, exist_ok=True)
-        mark = target / MARK
-        if not mark.exists() and any(target.iterdir()):
-            raise BackupError(
-                f"{target} has other files: keys are copied to a new or an empty directory"
-            )
-        mark.touch(mode=0o600)
-        self._guard = b""
-
-    @property
-    def lock(self) -> Path:
-        """The file whose lock the one process holds that writes here."""
-        return self._target / MARK
+        self._source, self._guard = source, b""
+        with ExitStack() as held:
+            # Held open: whoever writes the copy alone cannot lead what is written elsewhere.
+            self.folder = held.enter_context(open_folder(target))
+            if self.folder.is_at(source):
+                raise BackupError(
+                    f"{target} has the keys in use: copy them to another directory"
+                )
+            names = self.folder.names()
+            if MARK not in names and names:
+                raise BackupError(
+                    f"{target} has other files: keys are copied to a new or an empty directory"
+                )
+            os.close(self.folder.open_lock(MARK))
+            self.close = held.pop_all().close
 
     def signature(self) -> Signature:
         """Return what changes when a key file does."""
@@ -68,16 +69,20 @@ class KeysCopy:
             self._write(name, found[name])
         self._write(GUARD, self._guard)
         self._write(JOURNAL, (self._source / JOURNAL).read_bytes())
-        for path in self._target.iterdir():
-            if path.name not in (*found, GUARD, JOURNAL, MARK):
-                path.unlink()
-        sync_directory(self._target)
+        for name in self.folder.names():
+            if name not in (*found, GUARD, JOURNAL, MARK):
+                self.folder.unlink(name)
+        self.folder.sync()
 
     def _files(self) -> list[Path]:
         files = sorted(path for path in self._source.iterdir() if path.is_file())
         return [path for path in files if not path.name.startswith(PARTIAL)]
 
     def _write(self, name: str, data: bytes) -> None:
-        path = self._target / name
-        if not path.exists() or path.read_bytes() != data:
-            write_durably(path, data)
+        try:
+            with self.folder.open(name) as file:
+                held = file.read(len(data) + 1)
+        except FileNotFoundError:  # or it is a link, which is replaced
+            held = None
+        if held != data:
+            self.folder.write_durably(name, data)

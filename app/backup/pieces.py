@@ -32,7 +32,6 @@ from app.backup.archive import (
     DATABASE,
     MANIFEST,
     Backup,
-    BackupError,
     create,
     damaged,
     digest_of,
@@ -40,8 +39,9 @@ from app.backup.archive import (
     require_version,
     write_manifest,
 )
+from app.backup.errors import BackupError
+from app.backup.folder import Folder, opened
 from lethe import canonical
-from lethe.files import write_durably
 from models.database.session import opened_engine, reading
 
 PIECES = "pieces"
@@ -63,19 +63,20 @@ class Followed:
     size: int
 
 
-def write_followed(directory: Path, state: Followed) -> None:
+def write_followed(directory: Folder, state: Followed) -> None:
     """Make `state`, whose files are there, the one that is restored."""
-    write_durably(directory / MANIFEST, canonical.encode(asdict(state)) + b"\n")
+    directory.write_durably(MANIFEST, canonical.encode(asdict(state)) + b"\n")
 
 
-def read_followed(directory: Path) -> Followed | None:
+def read_followed(directory: Path | Folder) -> Followed | None:
     """Return the state that a directory has; None of a backup that is of one moment.
 
     Raises:
         BackupError: There is no manifest, or it is damaged.
     """
     try:
-        found: dict[str, Any] = json.loads((directory / MANIFEST).read_bytes())
+        with opened(directory, MANIFEST) as file:
+            found: dict[str, Any] = json.loads(file.read())
         if "pieces" not in found:
             return None
         state = Followed(
@@ -130,7 +131,7 @@ def _put_together(directory: Path, state: Followed, made: Path) -> int:
     whole = made / "whole.db"
     with create(whole) as file:
         for name in state.pieces:
-            piece = read_piece(directory, name)
+            piece = read_piece(directory / PIECES, name)
             if piece is None:
                 raise BackupError(damaged(f"{PIECES}/{name}"))
             file.write(piece)
@@ -151,19 +152,25 @@ def _put_together(directory: Path, state: Followed, made: Path) -> int:
     return count
 
 
-def read_piece(directory: Path, name: str) -> bytes | None:
+def read_piece(pieces: Path | Folder, name: str) -> bytes | None:
     """Return the piece of this name; None if it is missing or another."""
     try:
-        piece = (directory / PIECES / name).read_bytes()
+        with opened(pieces, name) as file:
+            piece = file.read(PIECE + 1)  # one that is longer is none
     except OSError:
         return None
-    return piece if sha256(piece).hexdigest() == name else None
+    found = len(piece) <= PIECE and sha256(piece).hexdigest() == name
+    return piece if found else None
 
 
 @contextmanager
-def locked(path: Path, how: int) -> Iterator[bool]:
-    """Yield whether the lock of a file was free; it is held until the end of the block."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def locked(directory: Folder, name: str, how: int) -> Iterator[bool]:
+    """Yield whether the lock of a file was free; it is held until the end of the block.
+
+    Raises:
+        BackupError: It is something else than a plain file.
+    """
+    descriptor = directory.open_lock(name)
     try:
         fcntl.flock(descriptor, how | fcntl.LOCK_NB)
         yield True
@@ -177,12 +184,10 @@ def locked(path: Path, how: int) -> Iterator[bool]:
 def _kept(directory: Path) -> Iterator[None]:
     """Have nothing removed from `directory` in this block, if something could be."""
     try:
-        descriptor = os.open(directory / READERS, os.O_RDONLY | os.O_CLOEXEC)
+        file = opened(directory, READERS)
     except OSError:  # a backup of one moment, or a copy of the rest
         yield
         return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)  # a writer holds it while it removes files
+    with file:
+        fcntl.flock(file, fcntl.LOCK_SH)  # a writer holds it while it removes files
         yield
-    finally:
-        os.close(descriptor)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from app.backup.archive import BackupError
 from app.backup.check import fsck_installation
+from app.backup.errors import BackupError
 from app.backup.recovery import recover_entries
 from app.backup.restore import Restored, restore
 from app.ledger.startup import open_ledger
@@ -94,7 +94,7 @@ def rehearse(
         if mirrors:
             ledger, done = recover_entries(own, engine, mirrors)
             recovered = done.size - done.start
-        elif restored.missing or keys is not None:
+        elif restored.missing or restored.keys_restored:
             raise BackupError(_without_mirror(restored))
         else:
             ledger = open_ledger(own, engine, examine=True)

@@ -13,7 +13,8 @@ from sqlalchemy.engine import Engine
 from sqlmodel import Session
 
 from app.backup import rows
-from app.backup.archive import ARTIFACTS, DATABASE, Backup, BackupError, read_manifest
+from app.backup.archive import ARTIFACTS, DATABASE, Backup, read_manifest
+from app.backup.errors import BackupError
 from app.backup.keys import MARK
 from app.backup.pieces import as_backup
 from app.backup.reapply import Reapplied, reapply
@@ -35,14 +36,20 @@ from lethe.log.tree import EMPTY_ROOT
 from migrations.runner import upgrade
 from models.database.sealed import seal_columns
 
+HALF = b"remove this directory, and run `lethe restore` with --keys\n"  # not all keys are here
+
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was restored, and the last checkpoint that the keys are known to have signed."""
+    """What was restored, and the last checkpoint that the keys are known to have signed.
+
+    keys_restored: the keys are a backup's too, and do not tell what was signed since.
+    """
 
     backup: Backup
     guard: Checkpoint
     done: Reapplied
+    keys_restored: bool
 
     @property
     def missing(self) -> int:
@@ -81,6 +88,7 @@ def _restore(
         raise BackupError(f"{artifacts} is not empty: nothing is overwritten, move it away")
     if keys is not None:
         _restore_keys(settings.keys_dir, keys)
+    _require_all_keys(settings.keys_dir)
     guard = SigningGuard(settings.keys_dir / GUARD).read()
     root_secret = RootSecret.load(settings)
     seal_columns(engine, root_secret)
@@ -98,8 +106,10 @@ def _restore(
             except (ValueError, LookupError, TypeError):
                 raise BackupError(f"{DATABASE} is not of this version's tables") from None
         _require_log(settings, session, backup, count)
-        # Keys from a backup do not tell what was signed after them.
-        complete = keys is None and guard.size <= backup.size
+        # Keys from a backup do not tell what was signed after them, also if an earlier restore,
+        # which was killed, has put them there.
+        keys_restored = (settings.keys_dir / RESTORED).exists()
+        complete = not keys_restored and guard.size <= backup.size
         done = reapply(session, root_secret, journal, complete=complete)
         artifacts.mkdir(mode=0o700, exist_ok=True)
         for name in files:
@@ -109,7 +119,7 @@ def _restore(
                 copyfile(directory / name, target)
         sync_directory(artifacts)
         session.commit()
-    return Restored(backup, guard, done)
+    return Restored(backup, guard, done, keys_restored)
 
 
 def _require_log(settings: Settings, session: Session, backup: Backup, count: int) -> None:
@@ -137,15 +147,30 @@ def _require_log(settings: Settings, session: Session, backup: Backup, count: in
 
 def _restore_keys(target: Path, source: Path) -> None:
     if target.is_dir() and any(target.iterdir()):
+        _require_all_keys(target)
         raise BackupError(f"{target} is not empty: keys are never overwritten, drop --keys")
     if not (source / GUARD).is_file():
         raise BackupError(f"{source} holds no keys: it lacks {GUARD}")
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
     # First: nothing tells from these keys alone what was signed after they were copied.
-    write_durably(target / RESTORED, b"run `lethe log recover`\n")
+    write_durably(target / RESTORED, HALF)
     for path in sorted(source.iterdir()):
-        if path.is_file() and path.name != MARK and not path.name.startswith(PARTIAL):
+        if (
+            path.is_file()
+            and path.name not in (MARK, RESTORED)
+            and not path.name.startswith(PARTIAL)
+        ):
             public = path.suffix in (".vkey", ".pem")
             write_durably(
                 target / path.name, path.read_bytes(), mode=0o644 if public else 0o600
             )
+    write_durably(target / RESTORED, b"run `lethe log recover`\n")
+
+
+def _require_all_keys(keys: Path) -> None:
+    mark = keys / RESTORED
+    if mark.exists() and mark.read_bytes() == HALF:
+        raise BackupError(
+            f"{keys} has a part of the keys, of a restore that did not end: remove that "
+            "directory, and run this again with --keys"
+        )

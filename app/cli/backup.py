@@ -11,7 +11,8 @@ from sqlalchemy.engine import Engine
 from sqlmodel import Session
 
 from app import steps
-from app.backup.archive import ARTIFACTS, BackupError, write_backup
+from app.backup.archive import ARTIFACTS, write_backup
+from app.backup.errors import BackupError
 from app.backup.follower import Round, follow, following
 from app.backup.reapply import Reapplied, log_people, log_quarantines, reapply
 from app.backup.rehearse import rehearse
@@ -238,7 +239,7 @@ def _restore(settings: Settings, engine: Engine, directory: Path, keys: Path | N
     backup = restored.backup
     click.echo(f"restored {backup.rows} rows and {backup.files} files of {backup.at}")
     print_reapplied(restored.done)
-    if keys is not None:
+    if restored.keys_restored:
         click.echo(
             "the keys are the backup's and do not show what was signed since: before serving "
             "run `lethe log recover` with every mirror there is"

@@ -24,7 +24,10 @@ from typing import IO, Any
 ROOT = Path(__file__).parents[2]
 ROOMS = tuple(f"{ROOT}/{room}/" for room in ("app", "lethe", "models", "workers"))
 # Lines that pass a call on for others: the site is the one above them.
-PASSING = (f"{ROOT}/models/database/", f"{ROOT}/lethe/files.py")
+PASSING = tuple(
+    f"{ROOT}/{place}"
+    for place in ("models/database/", "lethe/files.py", "app/backup/folder.py")
+)
 
 FULL_FOR = 12  # calls that find the disk full where it is full for a while
 SPACE = ("write", "open", "fsync", "rename", "link", "statement", "commit")  # need some
@@ -211,8 +214,8 @@ def _over_files(layer: Layer) -> None:
         try:
             if isinstance(target, int):
                 target = os.readlink(f"/proc/self/fd/{target}")
-            if folder is not None:  # a name in an open directory
-                target = Path(os.readlink(f"/proc/self/fd/{folder}")) / os.fsdecode(target)
+            if folder is not None:
+                target = Path(os.readlink(f"/proc/self/fd/{folder}"), target)
             return Path(os.fsdecode(target)).is_relative_to(layer.folder)
         except (OSError, TypeError, ValueError):
             return False

@@ -5,9 +5,10 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
-from app.backup.archive import BackupError, read_manifest, write_backup
+from app.backup.archive import read_manifest, write_backup
 from app.backup.beats import Beat, write_beat
 from app.backup.check import fsck_installation
+from app.backup.errors import BackupError
 from app.backup.follower import following
 from app.backup.pieces import as_backup
 from app.backup.reapply import log_people, log_quarantines, unlogged

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from app.backup import follower
+from app.backup.folder import Folder
 from app.schemas.requests import Accepted, Receipt
 from app.service import acceptance
 from benchmarks.faults.campaign import Campaign, beginnings, run
@@ -44,7 +44,7 @@ def idle() -> None:
 
 def forgetful() -> None:
     """Name pieces in a followed backup's manifest that are not there."""
-    setattr(follower, "write_all_durably", lambda *_: None)  # noqa: B010 - a name that it imports
+    setattr(Folder, "write_all_durably", lambda *_: None)  # noqa: B010 - in the place of another
 
 
 def main() -> None:

@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from pydantic import BaseModel, ValidationError
 
 from app.api.models import _read as read_manifest_of_model
-from app.backup.archive import MANIFEST, BackupError, read_manifest
+from app.backup.archive import MANIFEST, read_manifest
+from app.backup.errors import BackupError
 from app.backup.pieces import read_followed
 from app.intake.forms import _parse as parse_intake_form
 from app.notices.guard import parse_target

@@ -15,7 +15,8 @@ from sqlalchemy import delete
 from sqlmodel import Session, col, select
 
 from app import steps
-from app.backup.archive import BackupError, read_manifest
+from app.backup.archive import read_manifest
+from app.backup.errors import BackupError
 from app.backup.reapply import ENDED
 from app.cli.backup import backup, restore
 from app.cli.service_key import service_key
@@ -31,6 +32,7 @@ from app.vault.journal import JournalError
 from app.vault.master import RootSecret
 from lethe.cli.log import log
 from lethe.errors import LetheError
+from lethe.files import write_durably
 from lethe.identity import Identity, digests
 from lethe.log.fetch import MissingFileError
 from lethe.log.follow import mirror_log
@@ -403,6 +405,54 @@ def test_all_is_lost_but_the_backup_and_a_mirror(disaster: Disaster) -> None:
     services = open_services(new)
     assert services.ledger.latest().size >= held.size
     services.close()
+
+
+def test_keys_of_a_restore_that_was_killed_do_not_tell_who_was_erased_since(
+    disaster: Disaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copied journal has an erasure whose entry the backup and the copied guard lack."""
+    new = disaster.new
+    shutil.rmtree(new.keys_dir)
+    shutil.copyfile(disaster.old.keys_dir / JOURNAL, disaster.keys / JOURNAL)
+
+    def die(*_: object) -> None:
+        raise PlantedFaultError
+
+    arguments = str(disaster.backup), "--keys", str(disaster.keys)
+    with monkeypatch.context() as patch:
+        patch.setattr("app.backup.restore.upgrade", die)
+        with pytest.raises(PlantedFaultError):
+            run(restore, *arguments)
+    assert "drop --keys" in detail(run(restore, *arguments))
+    told = run(restore, str(disaster.backup))
+    assert told.exit_code == 0, (told.output, told.exception)
+    assert "before serving run `lethe log recover` with every mirror" in told.output
+    assert not {"r1", "r2"} & stored(new)
+
+
+def test_a_part_of_the_keys_is_not_restored_with(
+    disaster: Disaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = disaster.new
+    shutil.rmtree(new.keys_dir)
+    honest = write_durably
+
+    def die(path: Path, data: bytes, **more: Any) -> None:
+        if path.name == "revoked.list":
+            raise PlantedFaultError
+        honest(path, data, **more)
+
+    arguments = str(disaster.backup), "--keys", str(disaster.keys)
+    with monkeypatch.context() as patch:
+        patch.setattr("app.backup.restore.write_durably", die)
+        with pytest.raises(PlantedFaultError):
+            run(restore, *arguments)
+    for again in (arguments, arguments[:1]):
+        assert "remove that directory, and run this again with --keys" in detail(
+            run(restore, *again)
+        )
+    shutil.rmtree(new.keys_dir)
+    assert run(restore, *arguments).exit_code == 0
 
 
 def test_nothing_is_overwritten_and_nothing_damaged_is_restored(disaster: Disaster) -> None:

@@ -18,8 +18,9 @@ import pytest
 from sqlmodel import Session, col, select
 
 from app import metrics, steps
-from app.backup.archive import BackupError, write_backup
+from app.backup.archive import write_backup
 from app.backup.beats import FOLDER, Beat, read_beats, write_beat
+from app.backup.errors import BackupError
 from app.backup.follower import DatabaseFollower, Round, follow, following
 from app.backup.keys import KeysCopy
 from app.backup.pieces import PIECES, as_backup, read_followed
@@ -214,7 +215,9 @@ def test_whatever_is_killed_a_whole_state_is_left(
         steps.install(None)
     whole = {before, after} if step == "follow.committed" else {before}
     assert comes_back(settings, followed.directory, tmp_path / "1") == whole
-    follower = DatabaseFollower(settings, followed.follower._connection, followed.directory)
+    follower = DatabaseFollower(
+        settings, followed.follower._connection, followed.follower.folder
+    )
     assert follower.run() is not None  # as the next process does
     assert comes_back(settings, followed.directory, tmp_path / "2") == {before, after}
     assert followed.pieces() == followed.named()
@@ -303,7 +306,7 @@ def test_the_guard_that_is_copied_is_never_ahead_of_the_database(
     settings = followed.installed.settings
     copy = KeysCopy(settings.keys_dir, tmp_path / "k")
     follower = DatabaseFollower(
-        settings, followed.follower._connection, followed.directory, copy
+        settings, followed.follower._connection, followed.follower.folder, copy
     )
     honest = follower._take_copy
 
@@ -353,6 +356,119 @@ def test_keys_are_copied_over_no_others(running: Installation, tmp_path: Path) -
     assert "keys beside the data open it" in told.output
 
 
+def _all_keys(settings: Settings) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in settings.keys_dir.iterdir()}
+
+
+@pytest.mark.parametrize("folder", [PIECES, "artifacts"])
+def test_a_folder_that_is_a_link_is_refused(followed: Following, folder: str) -> None:
+    """Who writes the followed directory alone has it lead to the keys."""
+    settings = followed.installed.settings
+    ask(followed.installed, "r1")
+    before = _all_keys(settings)
+    place = followed.directory / folder
+    place.rename(followed.directory / "moved")
+    place.symlink_to(settings.keys_dir)
+    with pytest.raises(BackupError, match="is a link or a file, and no directory: remove it"):
+        followed.follower.run()
+    place.unlink()
+    place.write_bytes(b"")
+    with pytest.raises(BackupError, match="is a link or a file, and no directory: remove it"):
+        followed.follower.run()
+    assert _all_keys(settings) == before
+    place.unlink()
+    (followed.directory / "moved").rename(place)
+    assert followed.follower.run() is not None
+
+
+@pytest.mark.parametrize("folder", [PIECES, "artifacts"])
+def test_a_folder_that_becomes_a_link_within_a_round_leads_nowhere(
+    followed: Following, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, honest = followed.installed.settings, followed.follower._take_copy
+    erase(followed.installed, "r1")  # there are pieces and files to write and to remove
+    before = _all_keys(settings)
+
+    def exchanged() -> None:
+        honest()
+        (followed.directory / folder).rename(followed.directory / "moved")
+        (followed.directory / folder).symlink_to(settings.keys_dir)
+
+    monkeypatch.setattr(followed.follower, "_take_copy", exchanged)
+    followed.round()
+    assert _all_keys(settings) == before
+
+
+def test_what_others_left_in_the_directory_is_not_removed(followed: Following) -> None:
+    others = [followed.directory / folder / "log.key" for folder in (PIECES, "artifacts")]
+    for path in others:
+        path.write_text("not the follower's")
+    ask(followed.installed, "r1")
+    followed.round()
+    assert all(path.exists() for path in others)
+
+
+def _links(path: Path, target: Path) -> None:
+    path.symlink_to(target)
+
+
+def _pipes(path: Path, _: Path) -> None:
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize("plant", [_links, _pipes])
+def test_a_lock_that_is_no_plain_file_is_refused(
+    followed: Following, plant: Callable[[Path, Path], None], tmp_path: Path
+) -> None:
+    """A file `restored` among the keys would end the service."""
+    settings = followed.installed.settings
+    planted = settings.keys_dir / "restored"
+    lock = followed.directory / "readers.lock"
+    lock.unlink()
+    plant(lock, planted)
+    comes_back(settings, followed.directory, tmp_path / "new")  # and does not wait
+    ask(followed.installed, "r1")
+    with pytest.raises(BackupError, match=r"readers\.lock is a link, a pipe .* remove it"):
+        followed.follower.run()
+    for directory in (tmp_path / "g", tmp_path / "k"):
+        directory.mkdir()
+        plant(directory / "follower.lock", planted)
+    for data, keys in (("g", "other"), ("h", "k")):
+        with pytest.raises(BackupError, match=r"follower\.lock is a link, a pipe"):
+            _refuse(followed.installed, tmp_path / data, tmp_path / keys)
+    assert not planted.exists()
+
+
+def test_a_copy_of_keys_whose_files_are_links_leads_nowhere(
+    running: Installation, tmp_path: Path
+) -> None:
+    """Who writes the copied keys alone has them lead to the keys in use, or elsewhere."""
+    settings, engine, keys = running.settings, running.services.engine, tmp_path / "k"
+    before = _all_keys(settings)
+    with following(settings, engine, tmp_path / "f", keys) as follower:
+        follower.run()
+        (keys / "log.key").unlink()
+        (keys / "log.key").symlink_to(settings.keys_dir / "issuer.key")
+        (keys / "issuer.key").unlink()
+        os.mkfifo(keys / "issuer.key")
+        (keys / "extra").symlink_to(settings.keys_dir / "log.key")
+        ask(running, "r1")
+        follower.run()
+        after = _all_keys(settings)
+        assert {name: after[name] for name in before if name != GUARD} == {
+            name: before[name] for name in before if name != GUARD
+        }
+        assert not any(path.is_symlink() for path in keys.iterdir())
+        assert (keys / "log.key").read_bytes() == before["log.key"]
+        keys.rename(tmp_path / "moved")
+        keys.symlink_to(settings.keys_dir)
+        ask(running, "r2")
+        later = _all_keys(settings)
+        with pytest.raises(BackupError, match="is gone: mount its disk"):
+            follower.run()
+        assert _all_keys(settings) == later
+
+
 def _refuse(running: Installation, directory: Path, keys: Path) -> None:
     with following(running.settings, running.services.engine, directory, keys):
         pass
@@ -366,7 +482,9 @@ def test_a_piece_that_rotted_is_written_again(followed: Following, tmp_path: Pat
     settings = followed.installed.settings
     with pytest.raises(BackupError, match="not the file that was backed up"):
         comes_back(settings, followed.directory, tmp_path / "1")
-    follower = DatabaseFollower(settings, followed.follower._connection, followed.directory)
+    follower = DatabaseFollower(
+        settings, followed.follower._connection, followed.follower.folder
+    )
     assert follower.run() is not None
     assert comes_back(settings, followed.directory, tmp_path / "2") == set()
 

@@ -1,0 +1,205 @@
+"""A directory that somebody else may write to, such as a share: nothing leads out of it.
+
+Whoever writes there alone may put a link to the service's keys in any place, at any moment. So
+everything is done by a name within the opened directory, and no link is followed.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from io import BufferedReader
+from pathlib import Path
+from secrets import token_hex
+from typing import BinaryIO
+
+from app.backup.errors import BackupError
+from lethe.files import PARTIAL, SYNCED_AT_ONCE
+
+
+class Folder:
+    """An open directory; names are of files in it, which survive a crash (`lethe.files`)."""
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        self._descriptor, self.path = descriptor, path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def is_at(self, path: Path) -> bool:
+        """Return whether this directory is the one at `path`."""
+        try:
+            found = path.stat()
+        except OSError:
+            return False
+        return os.path.samestat(found, os.fstat(self._descriptor))
+
+    def names(self) -> list[str]:
+        """Return the names of all that is here."""
+        return os.listdir(self._descriptor)
+
+    @contextmanager
+    def inside(self, name: str, *, new: bool = False) -> Iterator["Folder"]:
+        """Open the directory `name`. new: it is made if it is not there.
+
+        Raises:
+            BackupError: It is a link or a file.
+        """
+        path = self.path / name
+        with _named(path):
+            if new:
+                with suppress(FileExistsError):
+                    os.mkdir(name, mode=0o700, dir_fd=self._descriptor)
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            try:
+                descriptor = os.open(name, flags, dir_fd=self._descriptor)
+            except OSError as error:
+                if error.errno in (errno.ENOTDIR, errno.ELOOP):
+                    raise BackupError(
+                        f"{path} is a link or a file, and no directory: remove it, and look "
+                        f"who else writes to {self.path}"
+                    ) from None
+                raise
+        try:
+            yield Folder(descriptor, path)
+        finally:
+            os.close(descriptor)
+
+    def open(self, name: str) -> BufferedReader:
+        """Open a plain file, as `open_plain`."""
+        with _named(self.path / name):
+            return open_plain(name, self._descriptor)
+
+    def open_lock(self, name: str) -> int:
+        """Return a descriptor of an empty file to lock, which is made if it is not there.
+
+        Raises:
+            BackupError: It is something else than a plain file.
+        """
+        path = self.path / name
+        # A link would make a file where it leads to; at a pipe one would wait for ever.
+        flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with _named(path):
+            try:
+                descriptor = os.open(name, flags, 0o600, dir_fd=self._descriptor)
+            except OSError as error:
+                if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+                    raise
+                descriptor = None
+        if descriptor is not None and stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return descriptor
+        if descriptor is not None:
+            os.close(descriptor)
+        raise BackupError(
+            f"{path} is a link, a pipe or a directory, and no plain file: remove it, and look "
+            f"who else writes to {self.path}"
+        )
+
+    def write_durably(self, name: str, data: bytes) -> None:
+        """Write a file, as `lethe.files.write_durably`."""
+        self._write(name, data)
+        self.sync()
+
+    def write_all_durably(self, files: Mapping[str, bytes]) -> None:
+        """Write files, as `lethe.files.write_all_durably`."""
+        with ThreadPoolExecutor(min(SYNCED_AT_ONCE, len(files) or 1)) as pool:
+            # Consumed, or an error of a thread would be lost.
+            list(pool.map(self._write, files.keys(), files.values()))
+        self.sync()
+
+    @contextmanager
+    def open_durably(self, name: str) -> Iterator[BinaryIO]:
+        """Write a file piece by piece, as `lethe.files.open_durably`."""
+        with self._written(name) as file:
+            yield file
+        self.sync()
+
+    def unlink(self, name: str) -> None:
+        """Remove a file, or a link itself."""
+        with _named(self.path / name):
+            os.unlink(name, dir_fd=self._descriptor)
+
+    def sync(self) -> None:
+        """Make the names durable."""
+        with _named(self.path):
+            os.fsync(self._descriptor)
+
+    def _write(self, name: str, data: bytes) -> None:
+        with self._written(name) as file:
+            file.write(data)
+
+    @contextmanager
+    def _written(self, name: str) -> Iterator[BinaryIO]:
+        partial, here = f"{PARTIAL}{token_hex(8)}", self._descriptor
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with _named(self.path / name):
+            descriptor = os.open(partial, flags, 0o600, dir_fd=here)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    yield file
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.rename(partial, name, src_dir_fd=here, dst_dir_fd=here)
+            finally:
+                with suppress(FileNotFoundError):
+                    os.unlink(partial, dir_fd=here)
+
+
+@contextmanager
+def open_folder(path: Path, *, new: bool = False) -> Iterator[Folder]:
+    """Open the directory that an operator names, also by a link; it is made if it is not there.
+
+    Raises:
+        BackupError: `new`, and it is there.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=not new)
+    except FileExistsError:
+        if new:
+            raise BackupError(
+                f"{path} exists: a backup is written into a new directory"
+            ) from None
+        raise
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    descriptor = os.open(path, flags | (os.O_NOFOLLOW if new else 0))
+    try:
+        yield Folder(descriptor, path)
+    finally:
+        os.close(descriptor)
+
+
+def open_plain(path: str | Path, folder: int | None = None) -> BufferedReader:
+    """Open a plain file, of a directory that is open or by its path.
+
+    Raises FileNotFoundError: It is gone, as a shredded artifact is, or it is no plain file. Who
+    writes its directory alone could link to a key, which a backup without keys would have, or
+    leave a pipe, at which this would wait for ever.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # a link, a socket
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    return os.fdopen(descriptor, "rb")
+
+
+def opened(place: Folder | Path, name: str) -> BufferedReader:
+    """Open a plain file of a directory, as `open_plain`."""
+    return place.open(name) if isinstance(place, Folder) else open_plain(place / name)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Have an error name the whole path: that of a call by descriptor has the name alone."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        raise
