@@ -272,7 +272,7 @@ def create_ml_dsa(
     named: the log's second keys, as its entries have them. note: its latest checkpoint.
 
     Raises:
-        KeyMissingError: As `load_ml_dsa` and `load_entry_key`.
+        KeyMissingError: As `load_ml_dsa` and `load_entry_key`; or the log names others.
         KeyPlaceError: Another key signs checkpoints already.
     """
     folder = settings.keys_dir
@@ -282,6 +282,11 @@ def create_ml_dsa(
         return digest(key, one.verifier.vkey.encode(), "sha256").hex().encode() + b"\n"
 
     made, found = folder / ML_DSA_MADE, load_ml_dsa(settings)
+    if named and (found is None or found.verifier not in named):
+        raise KeyMissingError(
+            f"{ML_DSA_KEY} is not a key that the log names: restore the newest backup of the "
+            "keys directory"
+        )
     known = found is not None and (
         found.verifier in named
         or (made.is_file() and compare_digest(made.read_bytes(), mac(found)))

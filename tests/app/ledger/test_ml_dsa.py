@@ -128,3 +128,8 @@ def test_a_key_that_a_rotation_made_is_the_logs(
     new = rotate_log(settings, started, role=ML_DSA).key.verifier
     revoke_log(settings, started, "superseded", role=ML_DSA)
     assert second_key(settings, monkeypatch).output.strip() == new.vkey
+    (settings.keys_dir / ML_DSA_KEY).unlink()
+    make_ml_dsa(settings, ML_DSA_KEY)
+    told = second_key(settings, monkeypatch)
+    assert isinstance(told.exception, KeyMissingError)
+    assert "not a key that the log names" in told.exception.detail
