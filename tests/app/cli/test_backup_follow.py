@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
 from app import metrics, steps
@@ -32,8 +33,10 @@ from app.ledger.sequencer import Ledger
 from app.ledger.startup import GUARD, SchemaError
 from app.settings import Settings
 from lethe.cli.log import log
+from lethe.files import PARTIAL
 from lethe.log.checkpoint import Checkpoint
 from lethe.signing.keys import PrivateKey
+from migrations.runner import upgrade
 from models import Artifact, ErasureRequest, Record
 from models.database.session import opened_engine
 from tests.app.cli.test_backup import erase, mirror, point_at, rows, run, stored
@@ -467,6 +470,68 @@ def test_a_copy_of_keys_whose_files_are_links_leads_nowhere(
         with pytest.raises(BackupError, match="is gone: mount its disk"):
             follower.run()
         assert _all_keys(settings) == later
+
+
+def test_an_artifact_that_was_exchanged_since_it_was_checked_is_not_restored(
+    running: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who writes the backup alone has a key taken in, which the next backup would have."""
+    settings, engine = running.settings, running.services.engine
+    write_backup(settings, engine, tmp_path / "b")
+    running.services.close()
+    victim = sorted((tmp_path / "b" / "artifacts").iterdir())[0]
+    body = victim.read_bytes()
+    new = lost(settings, tmp_path / "new")
+
+    def exchanged(content: bytes | None) -> None:
+        def upgraded(database: Engine) -> None:
+            upgrade(database)
+            victim.unlink()
+            if content is None:
+                victim.symlink_to(new.keys_dir / "log.key")
+            else:
+                victim.write_bytes(content)
+
+        monkeypatch.setattr("app.backup.restore.upgrade", upgraded)
+
+    for content in (None, body + b"x"):
+        exchanged(content)
+        with (
+            opened_engine(new.resolved_database_url) as database,
+            pytest.raises(BackupError, match="is missing or not the file that was backed up"),
+        ):
+            restore_backup(new, database, tmp_path / "b")
+        assert not (new.data_dir / "artifacts" / victim.name).exists()
+        shutil.rmtree(new.data_dir / "artifacts")
+        victim.unlink()
+        victim.write_bytes(body)
+
+
+def test_the_manifest_vouches_for_what_was_copied_alone(
+    followed: Following, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who writes the followed directory exchanges an artifact as soon as it lies there."""
+    settings = followed.installed.settings
+    erase(followed.installed, "r1")  # new artifacts
+    honest, exchanged = os.fsync, set[str]()
+    before = set(os.listdir(followed.directory / "artifacts"))
+
+    def racing(descriptor: int) -> None:
+        honest(descriptor)
+        for path in (followed.directory / "artifacts").iterdir():
+            if path.name not in before and not path.name.startswith(PARTIAL):
+                exchanged.add(path.name)
+                path.unlink()
+                path.symlink_to(settings.keys_dir / "log.key")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", racing)
+        followed.round()
+    key = sha256((settings.keys_dir / "log.key").read_bytes()).hexdigest()
+    state = read_followed(followed.directory)
+    assert exchanged
+    assert state is not None
+    assert key not in state.files.values()
 
 
 def _refuse(running: Installation, directory: Path, keys: Path) -> None:
