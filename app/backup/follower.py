@@ -24,10 +24,10 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import DBAPIError
 from sqlmodel import Session
 
-from app.backup.archive import ARTIFACTS, MANIFEST, copy, digest_in
+from app.backup.archive import ARTIFACTS, MANIFEST, copy_artifact, has_digest
 from app.backup.beats import Beat, scratch_of, write_beat
 from app.backup.errors import BackupError
-from app.backup.folder import Folder, open_folder, open_plain
+from app.backup.folder import Folder, open_folder
 from app.backup.keys import KeysCopy, Signature
 from app.backup.pieces import (
     LOCK,
@@ -283,7 +283,7 @@ class DatabaseFollower:
             name = f"{ARTIFACTS}/{one}"
             digest = self._files.get(name)
             if digest is None:
-                digest = _copy(self._settings.data_dir / name, folder, one)
+                digest = copy_artifact(self._settings.data_dir / name, folder)
             if digest is not None:
                 files[name] = digest
         return files
@@ -349,15 +349,5 @@ def _intact(artifacts: Folder, files: dict[str, str]) -> dict[str, str]:
     return {
         name: digest
         for name, digest in files.items()
-        if digest_in(artifacts, Path(name).name) == digest
+        if has_digest(artifacts, Path(name).name, digest)
     }
-
-
-def _copy(source: Path, folder: Folder, name: str) -> str | None:
-    """Copy a file durably and return its digest; None if it is gone, as a shredded one is."""
-    try:
-        found = open_plain(source)
-    except FileNotFoundError:
-        return None
-    with found, folder.open_durably(name) as file:
-        return copy(found, file)

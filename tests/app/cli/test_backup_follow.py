@@ -27,6 +27,7 @@ from app.backup.keys import KeysCopy
 from app.backup.pieces import PIECES, as_backup, read_followed
 from app.backup.restore import restore as restore_backup
 from app.cli.backup import backup, restore
+from app.keys.rotate_log import revoke_log, rotate_log
 from app.ledger import storage
 from app.ledger.guard import RolledBackError, SigningGuard, _format
 from app.ledger.sequencer import Ledger
@@ -470,6 +471,52 @@ def test_a_copy_of_keys_whose_files_are_links_leads_nowhere(
         with pytest.raises(BackupError, match="is gone: mount its disk"):
             follower.run()
         assert _all_keys(settings) == later
+
+
+def _copied_by_backup(running: Installation, place: Path) -> None:
+    write_backup(running.settings, running.services.engine, place / "b", place / "k")
+
+
+def _copied_by_follower(running: Installation, place: Path) -> None:
+    settings, engine = running.settings, running.services.engine
+    with following(settings, engine, place / "f", place / "k") as follower:
+        follower.run()
+
+
+@pytest.mark.parametrize("copied", [_copied_by_backup, _copied_by_follower])
+def test_the_logs_key_is_copied_while_a_rotation_of_it_ends(
+    running: Installation,
+    copied: Callable[[Installation, Path], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """log.next.key takes the place of log.key when that has been read."""
+    settings, ledger, honest = running.settings, running.services.ledger, Path.open
+    rotate_log(settings, ledger)
+    ended: list[Path] = []
+
+    def interrupted(path: Path, *arguments: Any, **options: Any) -> Any:
+        opened = honest(path, *arguments, **options)
+        if path == settings.keys_dir / "log.key" and arguments[:1] != ("w",) and not ended:
+            ended.append(path)
+            revoke_log(settings, ledger, "superseded")
+        return opened
+
+    monkeypatch.setattr(Path, "open", interrupted)
+    copied(running, tmp_path)
+    assert ended
+    key = (settings.keys_dir / "log.key").read_bytes()
+    assert key in {path.read_bytes() for path in (tmp_path / "k").glob("log*.key")}
+
+
+@pytest.mark.parametrize("copied", [_copied_by_backup, _copied_by_follower])
+def test_keys_that_a_crash_left_unfinished_are_not_copied(
+    running: Installation, copied: Callable[[Installation, Path], None], tmp_path: Path
+) -> None:
+    """Such as a root.sealed that the master key opens that was revoked since."""
+    (running.settings.keys_dir / f"{PARTIAL}1").write_text("a crash left it")
+    copied(running, tmp_path)
+    assert not list((tmp_path / "k").glob(f"{PARTIAL}*"))
 
 
 def test_an_artifact_that_was_exchanged_since_it_was_checked_is_not_restored(
