@@ -1,7 +1,8 @@
 """Follows a SQLite database: what was committed is in another directory a few seconds later.
 
 Each round copies the database in one snapshot, and writes those pieces of the copy that the
-directory lacks (`app.backup.pieces`). A round in which nothing was committed reads one number.
+directory lacks (`app.backup.pieces`). A round in which nothing was committed reads one number,
+and the names in the directory: what went away there is written again.
 Only the last state is kept: what is erased leaves the directory with the next round.
 
 The write-ahead log is not shipped: an erasure must be able to cut it (`app.vault.scrub`).
@@ -180,6 +181,7 @@ class DatabaseFollower:
             yield pieces, artifacts
 
     def _run(self, at: datetime, pieces: Folder, artifacts: Folder) -> Round | None:
+        self._forget_missing(pieces, artifacts)
         held = SigningGuard(self._settings.keys_dir / GUARD).read()
         if self._keys is not None:
             self._keys.begin()
@@ -225,6 +227,21 @@ class DatabaseFollower:
         for folder in (self.folder, *([] if self._keys is None else [self._keys.folder])):
             if not folder.is_at(folder.path):
                 raise BackupError(f"{folder} is gone: mount its disk, and start again")
+
+    def _forget_missing(self, pieces: Folder, artifacts: Folder) -> None:
+        """Have this round write again what went away from the directory."""
+        left, files = set(pieces.names()), set(artifacts.names())
+        whole = {
+            name: digest for name, digest in self._files.items() if Path(name).name in files
+        }
+        if (
+            not self._pieces <= left
+            or len(whole) < len(self._files)
+            or MANIFEST not in self.folder.names()
+        ):
+            self._seen = None
+        self._pieces &= left
+        self._files = whole
 
     def _version(self) -> int:
         """Return a number that changes with each commit of another connection."""

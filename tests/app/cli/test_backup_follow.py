@@ -601,6 +601,23 @@ def test_a_piece_that_rotted_is_written_again(followed: Following, tmp_path: Pat
     assert comes_back(settings, followed.directory, tmp_path / "2") == set()
 
 
+@pytest.mark.parametrize("idle", [True, False])
+@pytest.mark.parametrize("gone", [PIECES, "artifacts", "manifest.json"])
+def test_what_went_away_while_it_follows_is_written_again(
+    followed: Following, gone: str, idle: bool, tmp_path: Path
+) -> None:
+    path = followed.directory / gone
+    if gone == PIECES:
+        path = path / sorted(followed.named())[0]
+    elif path.is_dir():
+        path = sorted(path.iterdir())[0]
+    path.unlink()
+    asked = set() if idle else {ask(followed.installed, "r1")}
+    followed.round()
+    assert comes_back(followed.installed.settings, followed.directory, tmp_path / "1") == asked
+    assert followed.follower.run() is None
+
+
 def _flip(path: Path) -> None:
     body = path.read_bytes()
     path.write_bytes(body[:-1] + bytes([body[-1] ^ 1]))
