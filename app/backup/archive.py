@@ -24,6 +24,7 @@ from app.backup import rows
 from app.backup.errors import BackupError
 from app.backup.folder import Folder, open_folder, open_plain, opened
 from app.backup.keys import copy_keys
+from app.backup.scratch import remove_leftovers
 from app.ledger import storage
 from app.ledger.guard import SigningGuard, require_extends
 from app.ledger.startup import GUARD, require_schema
@@ -65,6 +66,7 @@ def write_backup(
         SchemaError: The database is not migrated.
     """
     require_schema(engine)
+    remove_leftovers(settings.data_dir)
     with open_folder(directory, new=True) as folder, ExitStack() as also:
         held = SigningGuard(settings.keys_dir / GUARD).read()
         copied = None

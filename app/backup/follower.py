@@ -26,7 +26,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlmodel import Session
 
 from app.backup.archive import ARTIFACTS, MANIFEST, copy_artifact, has_digest
-from app.backup.beats import Beat, scratch_of, write_beat
+from app.backup.beats import Beat, write_beat
 from app.backup.errors import BackupError
 from app.backup.folder import Folder, open_folder
 from app.backup.keys import KeysCopy, Signature
@@ -41,6 +41,7 @@ from app.backup.pieces import (
     read_piece,
     write_followed,
 )
+from app.backup.scratch import remove_leftovers, scratch_place
 from app.ledger import storage
 from app.ledger.guard import SigningGuard, require_extends
 from app.ledger.startup import GUARD, SchemaError, require_schema
@@ -86,6 +87,7 @@ def following(
             "and archive_command (operator guide, Recover PostgreSQL to a moment)"
         )
     require_schema(engine)
+    remove_leftovers(settings.data_dir)
     with ExitStack() as held:
         with _told(directory):
             folder = held.enter_context(open_folder(directory))
@@ -143,9 +145,6 @@ class DatabaseFollower:
         self._settings, self._connection, self.folder = settings, connection, directory
         self._keys = keys
         self._inode = _inode(connection)
-        self._copy = scratch_of(settings, directory.path)
-        self._copy.parent.mkdir(mode=0o700, exist_ok=True)
-        self._copy.unlink(missing_ok=True)  # of a follower that was killed
         names = directory.names()
         with self._folders(new=True) as (pieces, artifacts):
             # What is there is read once: a piece that rotted is written again.
@@ -185,7 +184,7 @@ class DatabaseFollower:
         held = SigningGuard(self._settings.keys_dir / GUARD).read()
         if self._keys is not None:
             self._keys.begin()
-        try:
+        with ExitStack() as stack:
             with self._connection.begin():
                 keys = () if self._keys is None else self._keys.signature()
                 seen = self._version(), frozenset(self._stored()), keys
@@ -193,11 +192,10 @@ class DatabaseFollower:
                     self._prune(pieces, artifacts)
                     return None
                 size, root = self._log(held)
-                self._take_copy()
+                place = stack.enter_context(scratch_place(self._settings.data_dir, "follow"))
+                copy = self._take_copy(place)
             reached("follow.copied")
-            names, written = self._write_pieces(pieces)
-        finally:
-            self._copy.unlink(missing_ok=True)
+            names, written = self._write_pieces(pieces, copy)
         files = self._write_artifacts(artifacts)
         if self._keys is not None:
             self._keys.finish()
@@ -261,20 +259,22 @@ class DatabaseFollower:
             require_extends(held, self._settings.origin, size, nodes.root_at)
             return size, nodes.root_at(size)
 
-    def _take_copy(self) -> None:
-        """Copy the snapshot that the connection has."""
+    def _take_copy(self, place: Path) -> Path:
+        """Copy the snapshot that the connection has; return the copy's file."""
         source = self._connection.connection.driver_connection
         assert isinstance(source, sqlite3.Connection)
-        self._copy.touch(mode=0o600)
-        with closing(sqlite3.connect(self._copy)) as target:
+        copy = place / "whole.db"
+        copy.touch(mode=0o600)
+        with closing(sqlite3.connect(copy)) as target:
             for pragma in ("journal_mode=OFF", "synchronous=OFF"):  # a killed copy is removed
                 target.execute(f"PRAGMA {pragma}")
             source.backup(target)
+        return copy
 
-    def _write_pieces(self, folder: Folder) -> tuple[list[str], int]:
+    def _write_pieces(self, folder: Folder, copy: Path) -> tuple[list[str], int]:
         """Write those pieces of the copy that are not there; return all, and the bytes."""
         pieces, written, new = list[str](), 0, dict[str, bytes]()
-        with self._copy.open("rb") as file:
+        with copy.open("rb") as file:
             while piece := file.read(PIECE):
                 name = sha256(piece).hexdigest()
                 pieces.append(name)

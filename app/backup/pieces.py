@@ -21,7 +21,6 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from sqlalchemy.exc import DBAPIError
@@ -40,6 +39,7 @@ from app.backup.archive import (
 )
 from app.backup.errors import BackupError
 from app.backup.folder import Folder, open_folder, opened
+from app.backup.scratch import scratch_place
 from lethe import canonical
 from models.database.session import opened_engine, reading
 
@@ -116,8 +116,8 @@ def as_backup(directory: Path, scratch: Path) -> Iterator[Path]:
             return
         require_version(state.schema)
         with (
-            TemporaryDirectory(prefix="restore-", dir=scratch) as place,
-            open_folder(Path(place)) as made,
+            scratch_place(scratch, "restore") as place,
+            open_folder(place) as made,
         ):
             count = _put_together(directory, state, made)
             (made.path / ARTIFACTS).symlink_to((directory / ARTIFACTS).absolute())

@@ -22,6 +22,7 @@ from app.backup.folder import Folder, open_folder, opened
 from app.backup.keys import MARK
 from app.backup.pieces import as_backup
 from app.backup.reapply import Reapplied, reapply
+from app.backup.scratch import remove_leftovers
 from app.ledger import lock, storage
 from app.ledger.guard import ForkedError, SigningGuard
 from app.ledger.log_files import read_log_keys
@@ -69,6 +70,7 @@ def restore(
     Raises: as `_restore`, and BackupError: a piece of what a follower wrote is not as written.
     """
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    remove_leftovers(settings.data_dir)
     with as_backup(directory, settings.data_dir) as whole:
         return _restore(settings, engine, whole, keys)
 

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -26,6 +27,7 @@ from app.backup.follower import DatabaseFollower, Round, follow, following
 from app.backup.keys import KeysCopy
 from app.backup.pieces import PIECES, as_backup, read_followed
 from app.backup.restore import restore as restore_backup
+from app.backup.scratch import scratch_place
 from app.cli.backup import backup, restore
 from app.keys.rotate_log import revoke_log, rotate_log
 from app.ledger import storage
@@ -225,7 +227,7 @@ def test_whatever_is_killed_a_whole_state_is_left(
     assert follower.run() is not None  # as the next process does
     assert comes_back(settings, followed.directory, tmp_path / "2") == {before, after}
     assert followed.pieces() == followed.named()
-    assert not list((settings.data_dir / FOLDER).glob("*.copy"))
+    assert not list(settings.data_dir.glob("*.scratch"))
     engine.dispose()
 
 
@@ -245,7 +247,7 @@ def test_a_process_that_is_killed_is_started_again(
     again = run(backup, "follow", str(directory), "--once")
     assert again.exit_code == 0, (again.output, again.exception)
     assert comes_back(running.settings, directory, tmp_path / "2") == {before}
-    assert not list((running.settings.data_dir / FOLDER).glob("*.copy"))
+    assert not list(running.settings.data_dir.glob("*.scratch"))
 
 
 def test_nothing_is_removed_while_somebody_restores(
@@ -314,9 +316,10 @@ def test_the_guard_that_is_copied_is_never_ahead_of_the_database(
     )
     honest = follower._take_copy
 
-    def busy() -> None:
-        honest()
+    def busy(place: Path) -> Path:
+        copied = honest(place)
         ask(followed.installed, "r1")
+        return copied
 
     monkeypatch.setattr(follower, "_take_copy", busy)
     done = follower.run()
@@ -393,10 +396,11 @@ def test_a_folder_that_becomes_a_link_within_a_round_leads_nowhere(
     erase(followed.installed, "r1")  # there are pieces and files to write and to remove
     before = _all_keys(settings)
 
-    def exchanged() -> None:
-        honest()
+    def exchanged(scratch: Path) -> Path:
+        copied = honest(scratch)
         (followed.directory / folder).rename(followed.directory / "moved")
         (followed.directory / folder).symlink_to(settings.keys_dir)
+        return copied
 
     monkeypatch.setattr(followed.follower, "_take_copy", exchanged)
     followed.round()
@@ -581,6 +585,49 @@ def test_the_manifest_vouches_for_what_was_copied_alone(
     assert key not in state.files.values()
 
 
+def _backed_up(running: Installation, place: Path) -> None:
+    write_backup(running.settings, running.services.engine, place / "b")
+
+
+def _rehearsed(running: Installation, place: Path) -> None:
+    _backed_up(running, place)
+    assert run(backup, "rehearse", str(place / "b")).exit_code == 0
+
+
+def _followed_elsewhere(running: Installation, place: Path) -> None:
+    assert run(backup, "follow", str(place / "f"), "--once").exit_code == 0
+
+
+def _restored(running: Installation, place: Path) -> None:
+    _backed_up(running, place)
+    told = run(restore, str(place / "b"))  # refused: nothing is overwritten
+    assert told.exit_code == 1
+
+
+@pytest.mark.parametrize("command", [_backed_up, _rehearsed, _followed_elsewhere, _restored])
+def test_what_a_killed_command_left_is_removed_by_the_next(
+    running: Installation, command: Callable[[Installation, Path], None], tmp_path: Path
+) -> None:
+    """It has wrapped keys that an erasure destroys meanwhile; what is in use is left alone."""
+    data = running.settings.data_dir
+    if (child := os.fork()) == 0:
+        held = ExitStack()
+        for what in ("follow", "restore", "rehearsal"):
+            place = held.enter_context(scratch_place(data, what))
+            (place / "whole.db").write_text("the erased")
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    (data / "restore-by-hand").mkdir()
+    (left,) = data.glob("rehearsal-*.scratch")
+    with scratch_place(data, "restore") as used:
+        assert not left.exists()
+        (left := data / left.name).mkdir()
+        command(running, tmp_path)
+        assert list(data.glob("*.scratch")) == [used]
+    assert not list(data.glob("*.scratch"))
+    assert (data / "restore-by-hand").is_dir()
+
+
 def _refuse(running: Installation, directory: Path, keys: Path) -> None:
     with following(running.settings, running.services.engine, directory, keys):
         pass
@@ -700,7 +747,7 @@ def test_what_was_changed_is_refused(
         comes_back(followed.installed.settings, followed.directory, tmp_path / "new")
     new = Settings(data_dir=tmp_path / "new" / "data")
     assert not (new.data_dir / "artifacts").exists()
-    assert not list(new.data_dir.glob("restore-*"))
+    assert not list(new.data_dir.glob("*.scratch"))
 
 
 def test_a_directory_is_of_one_follower_and_one_log(
