@@ -6,14 +6,12 @@
 
 Keys go to a directory of their own, or nowhere: a backup that holds them opens itself. Of them
 the guard is copied before the database, which then has all that it says was signed, and the
-erasure journal after it.
+erasure journal after it (`app.backup.keys`).
 """
 
 import json
-import os
-import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -24,16 +22,16 @@ from sqlmodel import Session
 
 from app.backup import rows
 from app.backup.errors import BackupError
-from app.backup.folder import Folder, open_plain, opened
+from app.backup.folder import Folder, open_folder, open_plain, opened
+from app.backup.keys import copy_keys
+from app.backup.scratch import remove_leftovers
 from app.ledger import storage
 from app.ledger.guard import SigningGuard, require_extends
 from app.ledger.startup import GUARD, require_schema
 from app.ledger.storage import NodeTable
 from app.settings import Settings
-from app.vault.journal import FILE as JOURNAL
-from app.vault.root import FILE as ROOT
 from lethe import canonical
-from lethe.files import PARTIAL, sync_directory, write_durably
+from lethe.files import PARTIAL
 from lethe.log.spelling import format_base64
 from migrations import HEAD
 from models.database.session import reading
@@ -68,36 +66,38 @@ def write_backup(
         SchemaError: The database is not migrated.
     """
     require_schema(engine)
-    _fresh(directory)
-    held = SigningGuard(settings.keys_dir / GUARD).read()
-    if keys is not None:
-        _fresh(keys)
-        _copy(settings.keys_dir / GUARD, keys / GUARD)
-    with Session(reading(engine)) as session:
-        size, nodes = storage.read_size(session), NodeTable(session)
-        # What was signed before the snapshot is in it; what is signed meanwhile need not be.
-        require_extends(held, settings.origin, size, nodes.root_at)
-        root = nodes.root_at(size)
-        with create(directory / DATABASE) as file:
-            count = rows.dump(session.connection(), file)
-    names = [DATABASE]
-    source = settings.data_dir / ARTIFACTS
-    (directory / ARTIFACTS).mkdir(mode=0o700)
-    for path in sorted(source.iterdir()) if source.is_dir() else ():
-        target = directory / ARTIFACTS / path.name
-        if not path.name.startswith(PARTIAL) and _copy(path, target, open_plain):
-            names.append(f"{ARTIFACTS}/{path.name}")
-    sync_directory(directory / ARTIFACTS)
-    if keys is not None:
-        _copy_keys(settings.keys_dir, keys)
-    backup = Backup(
-        settings.origin, size, format_base64(root), count, len(names), utcnow().isoformat()
-    )
-    write_manifest(directory, backup, {name: digest_of(directory / name) for name in names})
+    remove_leftovers(settings.data_dir)
+    with open_folder(directory, new=True) as folder, ExitStack() as also:
+        held = SigningGuard(settings.keys_dir / GUARD).read()
+        copied = None
+        if keys is not None:
+            copied = also.enter_context(open_folder(keys, new=True))
+            copied.write_durably(GUARD, (settings.keys_dir / GUARD).read_bytes())
+        with Session(reading(engine)) as session:
+            size, nodes = storage.read_size(session), NodeTable(session)
+            # What was signed before the snapshot is in it; what is signed since need not be.
+            require_extends(held, settings.origin, size, nodes.root_at)
+            root = nodes.root_at(size)
+            with folder.open_durably(DATABASE) as file:
+                count = rows.dump(session.connection(), file)
+        files = {DATABASE: digest_of(folder, DATABASE)}
+        source = settings.data_dir / ARTIFACTS
+        with folder.inside(ARTIFACTS, new=True) as artifacts:
+            for path in sorted(source.iterdir()) if source.is_dir() else ():
+                if path.name.startswith(PARTIAL):
+                    continue
+                if (digest := copy_artifact(path, artifacts)) is not None:
+                    files[f"{ARTIFACTS}/{path.name}"] = digest
+        if copied is not None:
+            copy_keys(settings.keys_dir, copied)
+        backup = Backup(
+            settings.origin, size, format_base64(root), count, len(files), utcnow().isoformat()
+        )
+        write_manifest(folder, backup, files)
     return backup
 
 
-def write_manifest(directory: Path, backup: Backup, files: Mapping[str, str]) -> None:
+def write_manifest(directory: Folder, backup: Backup, files: Mapping[str, str]) -> None:
     """Write the manifest, last of all; files: the digest of each other file."""
     manifest = {
         "at": backup.at,
@@ -108,7 +108,7 @@ def write_manifest(directory: Path, backup: Backup, files: Mapping[str, str]) ->
         "schema": HEAD,
         "size": backup.size,
     }
-    write_durably(directory / MANIFEST, canonical.encode(manifest) + b"\n", replace=False)
+    directory.write_durably(MANIFEST, canonical.encode(manifest) + b"\n")
 
 
 def read_manifest(directory: Path) -> tuple[Backup, dict[str, str]]:
@@ -118,7 +118,8 @@ def read_manifest(directory: Path) -> tuple[Backup, dict[str, str]]:
         BackupError: It has no manifest, is of another schema, or a file is not as written.
     """
     try:
-        manifest: dict[str, Any] = json.loads((directory / MANIFEST).read_bytes())
+        with opened(directory, MANIFEST) as file:
+            manifest: dict[str, Any] = json.loads(file.read())
         files = {str(name): str(digest) for name, digest in manifest["files"].items()}
         backup = Backup(
             manifest["origin"],
@@ -137,8 +138,8 @@ def read_manifest(directory: Path) -> tuple[Backup, dict[str, str]]:
         raise BackupError(f"{MANIFEST} is damaged: use another backup") from None
     require_version(schema)
     for name, digest in files.items():
-        path, plain = directory / name, name == DATABASE or is_artifact(name)
-        if not plain or not path.is_file() or digest_of(path) != digest:
+        plain = name == DATABASE or is_artifact(name)
+        if not plain or not has_digest(directory, name, digest):
             raise BackupError(damaged(name))
     return backup, files
 
@@ -162,49 +163,14 @@ def damaged(name: str) -> str:
     return f"{name} is missing or not the file that was backed up: use another backup"
 
 
-def _copy_keys(source: Path, keys: Path) -> None:
-    # Before the master key: at the end of a rotation the new key is in its place before
-    # root.sealed is for that alone, so this copy is opened by whichever key is copied next.
-    by_name = sorted(source.iterdir(), key=lambda path: (path.name != ROOT, path.name))
-    for path in by_name:
-        if path.is_file() and path.name not in (GUARD, JOURNAL):
-            _copy(path, keys / path.name)
-    _copy(source / JOURNAL, keys / JOURNAL)
-    sync_directory(keys)
-
-
-def _fresh(directory: Path) -> None:
+def copy_artifact(source: Path, folder: Folder) -> str | None:
+    """Copy a file durably and return its digest; None if it is gone, as a shredded one is."""
     try:
-        directory.mkdir(mode=0o700, parents=True)
-    except FileExistsError:
-        raise BackupError(
-            f"{directory} exists: a backup is written into a new directory"
-        ) from None
-
-
-@contextmanager
-def create(path: Path) -> Iterator[BinaryIO]:
-    """A new file to write, for its owner only; it is on disk when the block ends."""
-    path.touch(mode=0o600, exist_ok=False)
-    with path.open("wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _open_key(path: Path) -> BinaryIO:
-    return path.open("rb")  # links too: secrets are often mounted as such
-
-
-def _copy(source: Path, target: Path, opens: Callable[[Path], BinaryIO] = _open_key) -> bool:
-    """Copy a file durably; False if it is gone."""
-    try:
-        opened = opens(source)
+        found = open_plain(source)
     except FileNotFoundError:
-        return False
-    with opened, create(target) as file:
-        shutil.copyfileobj(opened, file)
-    return True
+        return None
+    with found, folder.open_durably(source.name) as file:
+        return copy(found, file)
 
 
 def copy(source: BinaryIO, target: BinaryIO) -> str:
@@ -220,16 +186,15 @@ def copy(source: BinaryIO, target: BinaryIO) -> str:
     return hashed.hexdigest()
 
 
-def digest_in(directory: Path | Folder, name: str) -> str | None:
-    """Return the SHA-256 of a plain file of a directory, in hex; None if there is none."""
-    try:
-        with opened(directory, name) as file:
-            return file_digest(file, "sha256").hexdigest()
-    except OSError:
-        return None
-
-
-def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file, in hex."""
-    with path.open("rb") as file:
+def digest_of(directory: Path | Folder, name: str) -> str:
+    """Return the SHA-256 of a plain file of a directory, in hex."""
+    with opened(directory, name) as file:
         return file_digest(file, "sha256").hexdigest()
+
+
+def has_digest(directory: Path | Folder, name: str, digest: str) -> bool:
+    """Return whether a plain file is there and has this digest."""
+    try:
+        return digest_of(directory, name) == digest
+    except OSError:
+        return False

@@ -62,11 +62,6 @@ def read_beats(settings: Settings) -> list[Beat]:
     return found
 
 
-def scratch_of(settings: Settings, directory: Path) -> Path:
-    """Return where the follower into `directory` has a copy of the database for a moment."""
-    return _path(settings, directory).with_suffix(".copy")
-
-
 def _path(settings: Settings, directory: Path) -> Path:
     name = sha256(str(directory.absolute()).encode()).hexdigest()[:16]
     return settings.data_dir / FOLDER / f"{name}.json"

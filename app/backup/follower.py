@@ -1,7 +1,8 @@
 """Follows a SQLite database: what was committed is in another directory a few seconds later.
 
 Each round copies the database in one snapshot, and writes those pieces of the copy that the
-directory lacks (`app.backup.pieces`). A round in which nothing was committed reads one number.
+directory lacks (`app.backup.pieces`). A round in which nothing was committed reads one number,
+and the names in the directory: what went away there is written again.
 Only the last state is kept: what is erased leaves the directory with the next round.
 
 The write-ahead log is not shipped: an erasure must be able to cut it (`app.vault.scrub`).
@@ -24,10 +25,10 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import DBAPIError
 from sqlmodel import Session
 
-from app.backup.archive import ARTIFACTS, MANIFEST, copy, digest_in
-from app.backup.beats import Beat, scratch_of, write_beat
+from app.backup.archive import ARTIFACTS, MANIFEST, copy_artifact, has_digest
+from app.backup.beats import Beat, write_beat
 from app.backup.errors import BackupError
-from app.backup.folder import Folder, open_folder, open_plain
+from app.backup.folder import Folder, open_folder
 from app.backup.keys import KeysCopy, Signature
 from app.backup.pieces import (
     LOCK,
@@ -40,6 +41,7 @@ from app.backup.pieces import (
     read_piece,
     write_followed,
 )
+from app.backup.scratch import remove_leftovers, scratch_place
 from app.ledger import storage
 from app.ledger.guard import SigningGuard, require_extends
 from app.ledger.startup import GUARD, SchemaError, require_schema
@@ -85,6 +87,7 @@ def following(
             "and archive_command (operator guide, Recover PostgreSQL to a moment)"
         )
     require_schema(engine)
+    remove_leftovers(settings.data_dir)
     with ExitStack() as held:
         with _told(directory):
             folder = held.enter_context(open_folder(directory))
@@ -142,9 +145,6 @@ class DatabaseFollower:
         self._settings, self._connection, self.folder = settings, connection, directory
         self._keys = keys
         self._inode = _inode(connection)
-        self._copy = scratch_of(settings, directory.path)
-        self._copy.parent.mkdir(mode=0o700, exist_ok=True)
-        self._copy.unlink(missing_ok=True)  # of a follower that was killed
         names = directory.names()
         with self._folders(new=True) as (pieces, artifacts):
             # What is there is read once: a piece that rotted is written again.
@@ -180,10 +180,11 @@ class DatabaseFollower:
             yield pieces, artifacts
 
     def _run(self, at: datetime, pieces: Folder, artifacts: Folder) -> Round | None:
+        self._forget_missing(pieces, artifacts)
         held = SigningGuard(self._settings.keys_dir / GUARD).read()
         if self._keys is not None:
             self._keys.begin()
-        try:
+        with ExitStack() as stack:
             with self._connection.begin():
                 keys = () if self._keys is None else self._keys.signature()
                 seen = self._version(), frozenset(self._stored()), keys
@@ -191,11 +192,10 @@ class DatabaseFollower:
                     self._prune(pieces, artifacts)
                     return None
                 size, root = self._log(held)
-                self._take_copy()
+                place = stack.enter_context(scratch_place(self._settings.data_dir, "follow"))
+                copy = self._take_copy(place)
             reached("follow.copied")
-            names, written = self._write_pieces(pieces)
-        finally:
-            self._copy.unlink(missing_ok=True)
+            names, written = self._write_pieces(pieces, copy)
         files = self._write_artifacts(artifacts)
         if self._keys is not None:
             self._keys.finish()
@@ -226,6 +226,21 @@ class DatabaseFollower:
             if not folder.is_at(folder.path):
                 raise BackupError(f"{folder} is gone: mount its disk, and start again")
 
+    def _forget_missing(self, pieces: Folder, artifacts: Folder) -> None:
+        """Have this round write again what went away from the directory."""
+        left, files = set(pieces.names()), set(artifacts.names())
+        whole = {
+            name: digest for name, digest in self._files.items() if Path(name).name in files
+        }
+        if (
+            not self._pieces <= left
+            or len(whole) < len(self._files)
+            or MANIFEST not in self.folder.names()
+        ):
+            self._seen = None
+        self._pieces &= left
+        self._files = whole
+
     def _version(self) -> int:
         """Return a number that changes with each commit of another connection."""
         return int(self._connection.exec_driver_sql("PRAGMA data_version").scalar_one())
@@ -244,20 +259,22 @@ class DatabaseFollower:
             require_extends(held, self._settings.origin, size, nodes.root_at)
             return size, nodes.root_at(size)
 
-    def _take_copy(self) -> None:
-        """Copy the snapshot that the connection has."""
+    def _take_copy(self, place: Path) -> Path:
+        """Copy the snapshot that the connection has; return the copy's file."""
         source = self._connection.connection.driver_connection
         assert isinstance(source, sqlite3.Connection)
-        self._copy.touch(mode=0o600)
-        with closing(sqlite3.connect(self._copy)) as target:
+        copy = place / "whole.db"
+        copy.touch(mode=0o600)
+        with closing(sqlite3.connect(copy)) as target:
             for pragma in ("journal_mode=OFF", "synchronous=OFF"):  # a killed copy is removed
                 target.execute(f"PRAGMA {pragma}")
             source.backup(target)
+        return copy
 
-    def _write_pieces(self, folder: Folder) -> tuple[list[str], int]:
+    def _write_pieces(self, folder: Folder, copy: Path) -> tuple[list[str], int]:
         """Write those pieces of the copy that are not there; return all, and the bytes."""
         pieces, written, new = list[str](), 0, dict[str, bytes]()
-        with self._copy.open("rb") as file:
+        with copy.open("rb") as file:
             while piece := file.read(PIECE):
                 name = sha256(piece).hexdigest()
                 pieces.append(name)
@@ -283,7 +300,7 @@ class DatabaseFollower:
             name = f"{ARTIFACTS}/{one}"
             digest = self._files.get(name)
             if digest is None:
-                digest = _copy(self._settings.data_dir / name, folder, one)
+                digest = copy_artifact(self._settings.data_dir / name, folder)
             if digest is not None:
                 files[name] = digest
         return files
@@ -349,15 +366,5 @@ def _intact(artifacts: Folder, files: dict[str, str]) -> dict[str, str]:
     return {
         name: digest
         for name, digest in files.items()
-        if digest_in(artifacts, Path(name).name) == digest
+        if has_digest(artifacts, Path(name).name, digest)
     }
-
-
-def _copy(source: Path, folder: Folder, name: str) -> str | None:
-    """Copy a file durably and return its digest; None if it is gone, as a shredded one is."""
-    try:
-        found = open_plain(source)
-    except FileNotFoundError:
-        return None
-    with found, folder.open_durably(name) as file:
-        return copy(found, file)

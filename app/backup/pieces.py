@@ -21,7 +21,6 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from sqlalchemy.exc import DBAPIError
@@ -32,7 +31,6 @@ from app.backup.archive import (
     DATABASE,
     MANIFEST,
     Backup,
-    create,
     damaged,
     digest_of,
     is_artifact,
@@ -40,7 +38,8 @@ from app.backup.archive import (
     write_manifest,
 )
 from app.backup.errors import BackupError
-from app.backup.folder import Folder, opened
+from app.backup.folder import Folder, open_folder, opened
+from app.backup.scratch import scratch_place
 from lethe import canonical
 from models.database.session import opened_engine, reading
 
@@ -116,20 +115,22 @@ def as_backup(directory: Path, scratch: Path) -> Iterator[Path]:
             yield directory
             return
         require_version(state.schema)
-        with TemporaryDirectory(prefix="restore-", dir=scratch) as place:
-            made = Path(place)
+        with (
+            scratch_place(scratch, "restore") as place,
+            open_folder(place) as made,
+        ):
             count = _put_together(directory, state, made)
-            (made / ARTIFACTS).symlink_to((directory / ARTIFACTS).absolute())
-            files = {DATABASE: digest_of(made / DATABASE), **state.files}
+            (made.path / ARTIFACTS).symlink_to((directory / ARTIFACTS).absolute())
+            files = {DATABASE: digest_of(made, DATABASE), **state.files}
             backup = Backup(state.origin, state.size, state.root, count, len(files), state.at)
             write_manifest(made, backup, files)
-            yield made
+            yield made.path
 
 
-def _put_together(directory: Path, state: Followed, made: Path) -> int:
+def _put_together(directory: Path, state: Followed, made: Folder) -> int:
     """Write the rows of the pieces' database; return how many they are."""
-    whole = made / "whole.db"
-    with create(whole) as file:
+    whole = made.path / "whole.db"
+    with made.open_durably(whole.name) as file:
         for name in state.pieces:
             piece = read_piece(directory / PIECES, name)
             if piece is None:
@@ -139,7 +140,7 @@ def _put_together(directory: Path, state: Followed, made: Path) -> int:
         with (
             opened_engine(f"sqlite:///{whole}") as engine,
             reading(engine).connect() as connection,
-            create(made / DATABASE) as file,
+            made.open_durably(DATABASE) as file,
         ):
             # Whoever writes manifest and pieces writes the schema too: it calls no functions.
             connection.exec_driver_sql("PRAGMA trusted_schema=OFF")

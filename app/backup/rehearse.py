@@ -4,7 +4,6 @@ Nothing new is signed: the scratch log has the keys of the real one, and another
 them would be a fork. So quarantines and lookups are not logged there, as a restore would do.
 """
 
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,9 +13,11 @@ from pydantic import SecretStr
 
 from app.backup.check import fsck_installation
 from app.backup.errors import BackupError
+from app.backup.folder import open_folder
+from app.backup.keys import copy_keys
 from app.backup.recovery import recover_entries
 from app.backup.restore import Restored, restore
-from app.ledger.startup import open_ledger
+from app.ledger.startup import GUARD, open_ledger
 from app.reconcile.findings import Finding, FsckReport
 from app.reconcile.people import PENDING
 from app.settings import Settings
@@ -86,7 +87,9 @@ def rehearse(
         }
     )
     if keys is None:
-        shutil.copytree(settings.keys_dir, own.keys_dir)
+        with open_folder(own.keys_dir, new=True) as copied:
+            copied.write_durably(GUARD, (settings.keys_dir / GUARD).read_bytes())
+            copy_keys(settings.keys_dir, copied)
     with opened_engine(own.resolved_database_url) as engine:
         begun = time.monotonic()
         restored = restore(own, engine, directory, keys)

@@ -5,19 +5,24 @@ again are one transaction: no reader ever sees the erased records in the databas
 there are kept, because guard and journal know what came after the backup.
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
+from io import BufferedReader
 from pathlib import Path
-from shutil import copyfile
 
+from sqlalchemy import Connection
 from sqlalchemy.engine import Engine
 from sqlmodel import Session
 
 from app.backup import rows
-from app.backup.archive import ARTIFACTS, DATABASE, Backup, read_manifest
+from app.backup.archive import ARTIFACTS, DATABASE, Backup, copy, damaged, read_manifest
 from app.backup.errors import BackupError
+from app.backup.folder import Folder, open_folder, opened
 from app.backup.keys import MARK
 from app.backup.pieces import as_backup
 from app.backup.reapply import Reapplied, reapply
+from app.backup.scratch import remove_leftovers
 from app.ledger import lock, storage
 from app.ledger.guard import ForkedError, SigningGuard
 from app.ledger.log_files import read_log_keys
@@ -29,7 +34,7 @@ from app.settings import Settings
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
 from app.vault.master import RootSecret
-from lethe.files import PARTIAL, sync_directory, write_durably
+from lethe.files import PARTIAL, write_durably
 from lethe.log.checkpoint import Checkpoint
 from lethe.log.spelling import format_base64
 from lethe.log.tree import EMPTY_ROOT
@@ -65,6 +70,7 @@ def restore(
     Raises: as `_restore`, and BackupError: a piece of what a follower wrote is not as written.
     """
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    remove_leftovers(settings.data_dir)
     with as_backup(directory, settings.data_dir) as whole:
         return _restore(settings, engine, whole, keys)
 
@@ -100,26 +106,58 @@ def _restore(
         connection = session.connection()
         if not rows.is_empty(connection):
             raise BackupError("the database is not empty: restore into a new one")
-        with (directory / DATABASE).open("rb") as lines:
-            try:
-                count = rows.load(connection, iter(lines))
-            except (ValueError, LookupError, TypeError):
-                raise BackupError(f"{DATABASE} is not of this version's tables") from None
+        count = _load(connection, directory, files[DATABASE])
         _require_log(settings, session, backup, count)
         # Keys from a backup do not tell what was signed after them, also if an earlier restore,
         # which was killed, has put them there.
         keys_restored = (settings.keys_dir / RESTORED).exists()
         complete = not keys_restored and guard.size <= backup.size
         done = reapply(session, root_secret, journal, complete=complete)
-        artifacts.mkdir(mode=0o700, exist_ok=True)
-        for name in files:
-            if name != DATABASE:
-                target = settings.data_dir / name
-                target.touch(mode=0o600)
-                copyfile(directory / name, target)
-        sync_directory(artifacts)
+        with open_folder(artifacts) as folder:
+            _copy_artifacts(directory, files, folder)
         session.commit()
     return Restored(backup, guard, done, keys_restored)
+
+
+def _load(connection: Connection, directory: Path, digest: str) -> int:
+    """Insert the rows of a backup; return how many.
+
+    What `read_manifest` has compared, its writer may have exchanged since: so it is again.
+    """
+    hashed = sha256()
+
+    def lines(file: BufferedReader) -> Iterator[bytes]:
+        for line in file:
+            hashed.update(line)
+            yield line
+
+    try:
+        with opened(directory, DATABASE) as file:
+            count = rows.load(connection, lines(file))
+    except FileNotFoundError:
+        raise BackupError(damaged(DATABASE)) from None
+    except (ValueError, LookupError, TypeError):
+        raise BackupError(f"{DATABASE} is not of this version's tables") from None
+    if hashed.hexdigest() != digest:
+        raise BackupError(damaged(DATABASE))
+    return count
+
+
+def _copy_artifacts(directory: Path, files: Mapping[str, str], folder: Folder) -> None:
+    """Copy the artifacts of a backup, each of which must have its digest as it is copied.
+
+    Otherwise one that was exchanged for a link to a key would leave with the next backup.
+    """
+    for name, digest in files.items():
+        if name == DATABASE:
+            continue
+        try:
+            found = opened(directory, name)
+        except OSError:
+            raise BackupError(damaged(name)) from None
+        with found, folder.open_durably(Path(name).name) as file:
+            if copy(found, file) != digest:
+                raise BackupError(damaged(name))
 
 
 def _require_log(settings: Settings, session: Session, backup: Backup, count: int) -> None:

@@ -4,7 +4,6 @@ import signal
 import sys
 from datetime import datetime, timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import click
 from sqlalchemy.engine import Engine
@@ -17,6 +16,7 @@ from app.backup.follower import Round, follow, following
 from app.backup.reapply import Reapplied, log_people, log_quarantines, reapply
 from app.backup.rehearse import rehearse
 from app.backup.restore import restore as restore_backup
+from app.backup.scratch import scratch_place
 from app.ledger.key_files import in_tokens
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
@@ -160,12 +160,12 @@ def rehearse_restore(
     not come back whole. Losses are what was written after the backup: they are listed.
     """
     settings = Settings()
-    with TemporaryDirectory(prefix="rehearsal-", dir=scratch or settings.data_dir) as place:
+    with scratch_place(scratch or settings.data_dir, "rehearsal") as place:
         click.echo(f"restoring in {place} …", err=True)
         done = rehearse(
             settings,
             directory,
-            Path(place),
+            place,
             keys=keys,
             mirrors=mirrors,
             database_url=database_url,

@@ -21,6 +21,7 @@ from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
 from app.backup.beats import read_beats
+from app.backup.scratch import leftovers
 from app.ledger.startup import require_schema
 from app.notices import mail
 from app.problems import NotReadyError
@@ -37,6 +38,7 @@ from models.database.session import opened_engine, reading
 from models.database.types import utcnow
 
 LATE = timedelta(minutes=5)  # a job that waits so long while no worker holds one
+LEFT = timedelta(hours=1)  # since when a killed command's scratch directory is there
 SKEW = timedelta(seconds=2)
 State = Literal["ok", "fails", "not used", "not checked"]
 
@@ -127,6 +129,11 @@ def _files(directory: Path) -> str:
         )
     if (mode := directory.stat().st_mode & 0o777) & 0o077:
         raise LetheError(f"others may read in the data directory (mode {mode:03o}): chmod 700")
+    if left := leftovers(directory, LEFT):
+        raise LetheError(
+            f"{left[0]} was left by a command that was killed, and has copies of rows or keys "
+            "that may be destroyed since: remove it"
+        )
     begun = time.monotonic()
     with NamedTemporaryFile(dir=directory, prefix=".doctor-") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the signing guard relies on it

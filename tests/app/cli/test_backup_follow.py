@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
 from app import metrics, steps
@@ -25,15 +27,19 @@ from app.backup.follower import DatabaseFollower, Round, follow, following
 from app.backup.keys import KeysCopy
 from app.backup.pieces import PIECES, as_backup, read_followed
 from app.backup.restore import restore as restore_backup
+from app.backup.scratch import scratch_place
 from app.cli.backup import backup, restore
+from app.keys.rotate_log import revoke_log, rotate_log
 from app.ledger import storage
 from app.ledger.guard import RolledBackError, SigningGuard, _format
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import GUARD, SchemaError
 from app.settings import Settings
 from lethe.cli.log import log
+from lethe.files import PARTIAL
 from lethe.log.checkpoint import Checkpoint
 from lethe.signing.keys import PrivateKey
+from migrations.runner import upgrade
 from models import Artifact, ErasureRequest, Record
 from models.database.session import opened_engine
 from tests.app.cli.test_backup import erase, mirror, point_at, rows, run, stored
@@ -221,7 +227,7 @@ def test_whatever_is_killed_a_whole_state_is_left(
     assert follower.run() is not None  # as the next process does
     assert comes_back(settings, followed.directory, tmp_path / "2") == {before, after}
     assert followed.pieces() == followed.named()
-    assert not list((settings.data_dir / FOLDER).glob("*.copy"))
+    assert not list(settings.data_dir.glob("*.scratch"))
     engine.dispose()
 
 
@@ -241,7 +247,7 @@ def test_a_process_that_is_killed_is_started_again(
     again = run(backup, "follow", str(directory), "--once")
     assert again.exit_code == 0, (again.output, again.exception)
     assert comes_back(running.settings, directory, tmp_path / "2") == {before}
-    assert not list((running.settings.data_dir / FOLDER).glob("*.copy"))
+    assert not list(running.settings.data_dir.glob("*.scratch"))
 
 
 def test_nothing_is_removed_while_somebody_restores(
@@ -310,9 +316,10 @@ def test_the_guard_that_is_copied_is_never_ahead_of_the_database(
     )
     honest = follower._take_copy
 
-    def busy() -> None:
-        honest()
+    def busy(place: Path) -> Path:
+        copied = honest(place)
         ask(followed.installed, "r1")
+        return copied
 
     monkeypatch.setattr(follower, "_take_copy", busy)
     done = follower.run()
@@ -389,10 +396,11 @@ def test_a_folder_that_becomes_a_link_within_a_round_leads_nowhere(
     erase(followed.installed, "r1")  # there are pieces and files to write and to remove
     before = _all_keys(settings)
 
-    def exchanged() -> None:
-        honest()
+    def exchanged(scratch: Path) -> Path:
+        copied = honest(scratch)
         (followed.directory / folder).rename(followed.directory / "moved")
         (followed.directory / folder).symlink_to(settings.keys_dir)
+        return copied
 
     monkeypatch.setattr(followed.follower, "_take_copy", exchanged)
     followed.round()
@@ -469,6 +477,157 @@ def test_a_copy_of_keys_whose_files_are_links_leads_nowhere(
         assert _all_keys(settings) == later
 
 
+def _copied_by_backup(running: Installation, place: Path) -> None:
+    write_backup(running.settings, running.services.engine, place / "b", place / "k")
+
+
+def _copied_by_follower(running: Installation, place: Path) -> None:
+    settings, engine = running.settings, running.services.engine
+    with following(settings, engine, place / "f", place / "k") as follower:
+        follower.run()
+
+
+@pytest.mark.parametrize("copied", [_copied_by_backup, _copied_by_follower])
+def test_the_logs_key_is_copied_while_a_rotation_of_it_ends(
+    running: Installation,
+    copied: Callable[[Installation, Path], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """log.next.key takes the place of log.key when that has been read."""
+    settings, ledger, honest = running.settings, running.services.ledger, Path.open
+    rotate_log(settings, ledger)
+    ended: list[Path] = []
+
+    def interrupted(path: Path, *arguments: Any, **options: Any) -> Any:
+        opened = honest(path, *arguments, **options)
+        if path == settings.keys_dir / "log.key" and arguments[:1] != ("w",) and not ended:
+            ended.append(path)
+            revoke_log(settings, ledger, "superseded")
+        return opened
+
+    monkeypatch.setattr(Path, "open", interrupted)
+    copied(running, tmp_path)
+    assert ended
+    key = (settings.keys_dir / "log.key").read_bytes()
+    assert key in {path.read_bytes() for path in (tmp_path / "k").glob("log*.key")}
+
+
+@pytest.mark.parametrize("copied", [_copied_by_backup, _copied_by_follower])
+def test_keys_that_a_crash_left_unfinished_are_not_copied(
+    running: Installation, copied: Callable[[Installation, Path], None], tmp_path: Path
+) -> None:
+    """Such as a root.sealed that the master key opens that was revoked since."""
+    (running.settings.keys_dir / f"{PARTIAL}1").write_text("a crash left it")
+    copied(running, tmp_path)
+    assert not list((tmp_path / "k").glob(f"{PARTIAL}*"))
+
+
+def test_an_artifact_that_was_exchanged_since_it_was_checked_is_not_restored(
+    running: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who writes the backup alone has a key taken in, which the next backup would have."""
+    settings, engine = running.settings, running.services.engine
+    write_backup(settings, engine, tmp_path / "b")
+    running.services.close()
+    victim = sorted((tmp_path / "b" / "artifacts").iterdir())[0]
+    body = victim.read_bytes()
+    new = lost(settings, tmp_path / "new")
+
+    def exchanged(content: bytes | None) -> None:
+        def upgraded(database: Engine) -> None:
+            upgrade(database)
+            victim.unlink()
+            if content is None:
+                victim.symlink_to(new.keys_dir / "log.key")
+            else:
+                victim.write_bytes(content)
+
+        monkeypatch.setattr("app.backup.restore.upgrade", upgraded)
+
+    for content in (None, body + b"x"):
+        exchanged(content)
+        with (
+            opened_engine(new.resolved_database_url) as database,
+            pytest.raises(BackupError, match="is missing or not the file that was backed up"),
+        ):
+            restore_backup(new, database, tmp_path / "b")
+        assert not (new.data_dir / "artifacts" / victim.name).exists()
+        shutil.rmtree(new.data_dir / "artifacts")
+        victim.unlink()
+        victim.write_bytes(body)
+
+
+def test_the_manifest_vouches_for_what_was_copied_alone(
+    followed: Following, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who writes the followed directory exchanges an artifact as soon as it lies there."""
+    settings = followed.installed.settings
+    erase(followed.installed, "r1")  # new artifacts
+    honest, exchanged = os.fsync, set[str]()
+    before = set(os.listdir(followed.directory / "artifacts"))
+
+    def racing(descriptor: int) -> None:
+        honest(descriptor)
+        for path in (followed.directory / "artifacts").iterdir():
+            if path.name not in before and not path.name.startswith(PARTIAL):
+                exchanged.add(path.name)
+                path.unlink()
+                path.symlink_to(settings.keys_dir / "log.key")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", racing)
+        followed.round()
+    key = sha256((settings.keys_dir / "log.key").read_bytes()).hexdigest()
+    state = read_followed(followed.directory)
+    assert exchanged
+    assert state is not None
+    assert key not in state.files.values()
+
+
+def _backed_up(running: Installation, place: Path) -> None:
+    write_backup(running.settings, running.services.engine, place / "b")
+
+
+def _rehearsed(running: Installation, place: Path) -> None:
+    _backed_up(running, place)
+    assert run(backup, "rehearse", str(place / "b")).exit_code == 0
+
+
+def _followed_elsewhere(running: Installation, place: Path) -> None:
+    assert run(backup, "follow", str(place / "f"), "--once").exit_code == 0
+
+
+def _restored(running: Installation, place: Path) -> None:
+    _backed_up(running, place)
+    told = run(restore, str(place / "b"))  # refused: nothing is overwritten
+    assert told.exit_code == 1
+
+
+@pytest.mark.parametrize("command", [_backed_up, _rehearsed, _followed_elsewhere, _restored])
+def test_what_a_killed_command_left_is_removed_by_the_next(
+    running: Installation, command: Callable[[Installation, Path], None], tmp_path: Path
+) -> None:
+    """It has wrapped keys that an erasure destroys meanwhile; what is in use is left alone."""
+    data = running.settings.data_dir
+    if (child := os.fork()) == 0:
+        held = ExitStack()
+        for what in ("follow", "restore", "rehearsal"):
+            place = held.enter_context(scratch_place(data, what))
+            (place / "whole.db").write_text("the erased")
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    (data / "restore-by-hand").mkdir()
+    (left,) = data.glob("rehearsal-*.scratch")
+    with scratch_place(data, "restore") as used:
+        assert not left.exists()
+        (left := data / left.name).mkdir()
+        command(running, tmp_path)
+        assert list(data.glob("*.scratch")) == [used]
+    assert not list(data.glob("*.scratch"))
+    assert (data / "restore-by-hand").is_dir()
+
+
 def _refuse(running: Installation, directory: Path, keys: Path) -> None:
     with following(running.settings, running.services.engine, directory, keys):
         pass
@@ -487,6 +646,23 @@ def test_a_piece_that_rotted_is_written_again(followed: Following, tmp_path: Pat
     )
     assert follower.run() is not None
     assert comes_back(settings, followed.directory, tmp_path / "2") == set()
+
+
+@pytest.mark.parametrize("idle", [True, False])
+@pytest.mark.parametrize("gone", [PIECES, "artifacts", "manifest.json"])
+def test_what_went_away_while_it_follows_is_written_again(
+    followed: Following, gone: str, idle: bool, tmp_path: Path
+) -> None:
+    path = followed.directory / gone
+    if gone == PIECES:
+        path = path / sorted(followed.named())[0]
+    elif path.is_dir():
+        path = sorted(path.iterdir())[0]
+    path.unlink()
+    asked = set() if idle else {ask(followed.installed, "r1")}
+    followed.round()
+    assert comes_back(followed.installed.settings, followed.directory, tmp_path / "1") == asked
+    assert followed.follower.run() is None
 
 
 def _flip(path: Path) -> None:
@@ -571,7 +747,7 @@ def test_what_was_changed_is_refused(
         comes_back(followed.installed.settings, followed.directory, tmp_path / "new")
     new = Settings(data_dir=tmp_path / "new" / "data")
     assert not (new.data_dir / "artifacts").exists()
-    assert not list(new.data_dir.glob("restore-*"))
+    assert not list(new.data_dir.glob("*.scratch"))
 
 
 def test_a_directory_is_of_one_follower_and_one_log(

@@ -1,6 +1,7 @@
 """`lethe doctor`: each planted fault is named by its part, and nothing else is."""
 
 import json
+import os
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -61,6 +62,12 @@ def _shared(settings: Settings) -> None:
     settings.data_dir.chmod(0o755)
 
 
+def _left_by_the_killed(settings: Settings) -> None:
+    left = settings.data_dir / "restore-1.scratch"
+    left.mkdir()
+    os.utime(left, (0, 0))
+
+
 def _no_issuer(settings: Settings) -> None:
     (settings.keys_dir / "issuer.key").unlink()
 
@@ -81,6 +88,7 @@ def _no_data(settings: Settings) -> None:
     ("plant", "part", "words"),
     [
         (_shared, "files", "chmod 700"),
+        (_left_by_the_killed, "files", "remove it"),
         (_no_issuer, "keys", "issuer.key"),
         (_late_follower, "followers", "/mnt/nas since 2020-01-01"),
         (_no_log_key, "service", "log.key"),
