@@ -65,8 +65,10 @@ def open_durably(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
     sync_directory(path.parent)
 
 
-def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
+def open_plain(path: Path | str, flags: int = os.O_RDONLY, *, folder: int | None = None) -> int:
     """Return a descriptor of a plain file, opened without following a link or waiting.
+
+    folder: a directory that is open, in which `path` is a name.
 
     Whoever writes its directory alone could link to a key, which would be read or written in
     its place, or leave a pipe, at which this process would wait for ever.
@@ -76,7 +78,8 @@ def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
     """
     gone = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     try:
-        opened = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+        how = flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        opened = os.open(path, how, 0o600, dir_fd=folder)
     except OSError as error:
         if error.errno in (
             errno.ELOOP,

@@ -22,7 +22,7 @@ from sqlmodel import Session
 
 from app.backup import rows
 from app.backup.errors import BackupError
-from app.backup.folder import Folder, open_folder, open_plain, opened
+from app.backup.folder import Folder, open_folder, opened
 from app.backup.keys import copy_keys
 from app.backup.scratch import remove_leftovers
 from app.ledger import storage
@@ -166,7 +166,7 @@ def damaged(name: str) -> str:
 def copy_artifact(source: Path, folder: Folder) -> str | None:
     """Copy a file durably and return its digest; None if it is gone, as a shredded one is."""
     try:
-        found = open_plain(source)
+        found = opened(source.parent, source.name)
     except FileNotFoundError:
         return None
     with found, folder.open_durably(source.name) as file:

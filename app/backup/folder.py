@@ -16,7 +16,7 @@ from secrets import token_hex
 from typing import BinaryIO
 
 from app.backup.errors import BackupError
-from lethe.files import PARTIAL, SYNCED_AT_ONCE
+from lethe.files import PARTIAL, SYNCED_AT_ONCE, open_plain
 
 
 class Folder:
@@ -70,7 +70,7 @@ class Folder:
     def open(self, name: str) -> BufferedReader:
         """Open a plain file, as `open_plain`."""
         with _named(self.path / name):
-            return open_plain(name, self._descriptor)
+            return os.fdopen(open_plain(name, folder=self._descriptor), "rb")
 
     def open_lock(self, name: str) -> int:
         """Return a descriptor of an empty file to lock, which is made if it is not there.
@@ -170,29 +170,11 @@ def open_folder(path: Path, *, new: bool = False) -> Iterator[Folder]:
         os.close(descriptor)
 
 
-def open_plain(path: str | Path, folder: int | None = None) -> BufferedReader:
-    """Open a plain file, of a directory that is open or by its path.
-
-    Raises FileNotFoundError: It is gone, as a shredded artifact is, or it is no plain file. Who
-    writes its directory alone could link to a key, which a backup without keys would have, or
-    leave a pipe, at which this would wait for ever.
-    """
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        descriptor = os.open(path, flags, dir_fd=folder)
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENXIO):  # a link, a socket
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from error
-        raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    return os.fdopen(descriptor, "rb")
-
-
 def opened(place: Folder | Path, name: str) -> BufferedReader:
     """Open a plain file of a directory, as `open_plain`."""
-    return place.open(name) if isinstance(place, Folder) else open_plain(place / name)
+    if isinstance(place, Folder):
+        return place.open(name)
+    return os.fdopen(open_plain(place / name), "rb")
 
 
 @contextmanager
