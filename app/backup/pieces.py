@@ -14,6 +14,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from app.backup import rows
@@ -42,9 +44,13 @@ from app.backup.folder import Folder, open_folder, opened
 from app.backup.scratch import scratch_place
 from lethe import canonical
 from models.database.session import opened_engine, reading
+from models.database.types import METADATA
 
 PIECES = "pieces"
 PIECE = 1 << 16  # bytes: 16 pages of SQLite. Smaller ones are more files to sync
+# JSON of rows takes less than so many times their bytes in the database. Of a database whose
+# pages refer to each other in circles it would have no end.
+EXPANSION = 32
 LOCK, READERS = "follower.lock", "readers.lock"
 _NAME = re.compile(r"[0-9a-f]{64}")
 
@@ -129,6 +135,14 @@ def as_backup(directory: Path, scratch: Path) -> Iterator[Path]:
 
 def _put_together(directory: Path, state: Followed, made: Folder) -> int:
     """Write the rows of the pieces' database; return how many they are."""
+    size = len(state.pieces) * PIECE
+    # A manifest may name a piece any number of times, and an honest one does name the piece of
+    # zeros so: there is no bound but the disk. The rows are written beside the database.
+    if 2 * size > shutil.disk_usage(made.path).free:
+        raise BackupError(
+            f"the database and a copy of its rows need {2 * size >> 20} MiB beside {made}: "
+            "free space there, or use another backup"
+        )
     whole = made.path / "whole.db"
     with made.open_durably(whole.name) as file:
         for name in state.pieces:
@@ -144,13 +158,26 @@ def _put_together(directory: Path, state: Followed, made: Folder) -> int:
         ):
             # Whoever writes manifest and pieces writes the schema too: it calls no functions.
             connection.exec_driver_sql("PRAGMA trusted_schema=OFF")
-            count = rows.dump(connection, file)
+            _require_plain(connection)
+            count = rows.dump(connection, file, most=EXPANSION * size)
     except (DBAPIError, sqlite3.Error, ValueError, LookupError, TypeError):
         raise BackupError(
             "the pieces are no database of this version: use another backup"
         ) from None
     whole.unlink()
     return count
+
+
+def _require_plain(connection: Connection) -> None:
+    """Return if all rows are stored. Raises ValueError: some would be computed, without end."""
+    # A view, or a table that a module of SQLite computes.
+    computed = "SELECT 1 FROM sqlite_master WHERE type IN ('table', 'view') AND rootpage = 0"
+    if connection.exec_driver_sql(computed).first() is not None:
+        raise ValueError("a view")
+    for table in METADATA.sorted_tables:
+        columns = connection.exec_driver_sql(f"PRAGMA table_xinfo('{table.name}')")
+        if any(column.hidden for column in columns):
+            raise ValueError("a computed column")
 
 
 def read_piece(pieces: Path | Folder, name: str) -> bytes | None:

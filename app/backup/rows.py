@@ -20,15 +20,28 @@ from models.database.types import METADATA
 FETCH = 500  # rows in memory at once
 
 
-def dump(connection: Connection, file: BinaryIO) -> int:
-    """Write every row that the connection's snapshot sees; return how many."""
-    count = 0
+def dump(connection: Connection, file: BinaryIO, most: int | None = None) -> int:
+    """Write every row that the connection's snapshot sees; return how many.
+
+    Raises:
+        ValueError: They come to more than `most` bytes.
+    """
+    count = written = 0
+
+    def write(value: Any) -> None:
+        nonlocal written
+        line = _line(value)
+        written += len(line)
+        if most is not None and written > most:
+            raise ValueError("more rows than the database has room for")
+        file.write(line)
+
     for table in METADATA.sorted_tables:
         names = [column.name for column in table.columns]
-        file.write(_line({"table": table.name, "columns": names}))
+        write({"table": table.name, "columns": names})
         rows = connection.execution_options(yield_per=FETCH).execute(select(as_stored(table)))
         for row in rows:
-            file.write(_line([_encode(value) for value in row]))
+            write([_encode(value) for value in row])
             count += 1
     return count
 

@@ -5,10 +5,11 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -25,7 +26,7 @@ from app.backup.beats import FOLDER, Beat, read_beats, write_beat
 from app.backup.errors import BackupError
 from app.backup.follower import DatabaseFollower, Round, follow, following
 from app.backup.keys import KeysCopy
-from app.backup.pieces import PIECES, as_backup, read_followed
+from app.backup.pieces import PIECE, PIECES, as_backup, read_followed
 from app.backup.restore import restore as restore_backup
 from app.backup.scratch import scratch_place
 from app.cli.backup import backup, restore
@@ -713,6 +714,47 @@ def _another_log(directory: Path, state: dict[str, Any]) -> None:
     state["size"] += 1
 
 
+def _with_schema(directory: Path, state: dict[str, Any], *statements: str) -> None:
+    """Change the database that the pieces come to."""
+    whole = directory / "whole.db"
+    whole.write_bytes(
+        b"".join((directory / PIECES / one).read_bytes() for one in state["pieces"])
+    )
+    with closing(sqlite3.connect(whole)) as database:
+        for statement in statements:
+            database.execute(statement)
+        database.commit()
+        database.execute("PRAGMA journal_mode=DELETE")
+    body = whole.read_bytes()
+    pieces = [body[start : start + PIECE] for start in range(0, len(body), PIECE)]
+    state["pieces"] = [sha256(piece).hexdigest() for piece in pieces]
+    for name, piece in zip(state["pieces"], pieces, strict=True):
+        (directory / PIECES / name).write_bytes(piece)
+
+
+NONCES = "SELECT 'x' || n AS keyid, 'x' || n AS nonce, '2999-01-01 00:00:00' AS expires_at"
+
+
+def _view(directory: Path, state: dict[str, Any]) -> None:
+    rows = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c LIMIT 9)"
+    view = f"CREATE VIEW used_nonces AS {rows} {NONCES} FROM c"
+    _with_schema(directory, state, "DROP TABLE used_nonces", view)
+
+
+def _computed_column(directory: Path, state: dict[str, Any]) -> None:
+    table = (
+        "CREATE TABLE used_nonces (keyid VARCHAR, expires_at DATETIME, "
+        "nonce VARCHAR AS (replace(hex(zeroblob(9)), '00', keyid)))"
+    )
+    _with_schema(directory, state, "DROP TABLE used_nonces", table)
+
+
+def _long_piece(directory: Path, state: dict[str, Any]) -> None:
+    body = b"".join((directory / PIECES / one).read_bytes() for one in state["pieces"])
+    state["pieces"] = [sha256(body).hexdigest()]
+    (directory / PIECES / state["pieces"][0]).write_bytes(body)
+
+
 def _another_schema(directory: Path, state: dict[str, Any]) -> None:
     state["schema"] = "9999"
 
@@ -730,6 +772,9 @@ def _another_schema(directory: Path, state: dict[str, Any]) -> None:
         (_wrong_types, "is damaged"),
         (_no_time, "is damaged"),
         (_another_log, "not those that its manifest counts"),
+        (_view, "no database of this version"),
+        (_computed_column, "no database of this version"),
+        (_long_piece, "is missing or not the file that was backed up"),
         (_another_schema, "restore it with the version that wrote it"),
     ],
 )
@@ -748,6 +793,30 @@ def test_what_was_changed_is_refused(
     new = Settings(data_dir=tmp_path / "new" / "data")
     assert not (new.data_dir / "artifacts").exists()
     assert not list(new.data_dir.glob("*.scratch"))
+
+
+def test_a_manifest_that_needs_more_than_the_disk_has_is_refused(
+    followed: Following, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who writes the directory names one piece very often."""
+    path = followed.directory / "manifest.json"
+    state = json.loads(path.read_bytes())
+    state["pieces"] += state["pieces"][-1:] * 99
+    path.write_text(json.dumps(state))
+    free = 2 * PIECE * len(state["pieces"]) - 1
+    honest = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: honest._replace(free=free))
+    with pytest.raises(BackupError, match=r"MiB beside .* free space there"):
+        comes_back(followed.installed.settings, followed.directory, tmp_path / "new")
+
+
+def test_rows_that_take_more_than_the_database_are_refused(
+    followed: Following, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of pages that refer to each other in circles, of which there is no end."""
+    monkeypatch.setattr("app.backup.pieces.EXPANSION", 0)
+    with pytest.raises(BackupError, match="no database of this version"):
+        comes_back(followed.installed.settings, followed.directory, tmp_path / "new")
 
 
 def test_a_directory_is_of_one_follower_and_one_log(
