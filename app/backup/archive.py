@@ -23,7 +23,7 @@ from sqlmodel import Session
 from app.backup import rows
 from app.backup.errors import BackupError
 from app.backup.folder import Folder, open_folder, opened
-from app.backup.keys import copy_keys
+from app.backup.keys import copy_guard, copy_keys
 from app.backup.scratch import remove_leftovers
 from app.ledger import storage
 from app.ledger.guard import SigningGuard, require_extends
@@ -72,7 +72,7 @@ def write_backup(
         copied = None
         if keys is not None:
             copied = also.enter_context(open_folder(keys, new=True))
-            copied.write_durably(GUARD, (settings.keys_dir / GUARD).read_bytes())
+            copy_guard(settings.keys_dir, copied)
         with Session(reading(engine)) as session:
             size, nodes = storage.read_size(session), NodeTable(session)
             # What was signed before the snapshot is in it; what is signed since need not be.

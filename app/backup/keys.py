@@ -28,8 +28,13 @@ TRIES = 50  # reads of the keys, over 5 s
 Signature = tuple[tuple[str, int, int, int], ...]  # name, number, size and time of each file
 
 
+def copy_guard(source: Path, target: Folder) -> None:
+    """Copy the guard into a new directory, before the database's snapshot is taken."""
+    target.write_durably(GUARD, (source / GUARD).read_bytes())
+
+
 def copy_keys(source: Path, target: Folder) -> None:
-    """Copy the keys into a new directory that has the guard already, and then the journal.
+    """Copy the other keys there, and the journal last, after the snapshot.
 
     Raises:
         BackupError: As `read_keys`.

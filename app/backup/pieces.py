@@ -144,7 +144,7 @@ def _put_together(directory: Path, state: Followed, made: Folder) -> int:
             "free space there, or use another backup"
         )
     whole = made.path / "whole.db"
-    with made.open_durably(whole.name) as file:
+    with whole.open("xb") as file:
         for name in state.pieces:
             piece = read_piece(directory / PIECES, name)
             if piece is None:
@@ -154,7 +154,7 @@ def _put_together(directory: Path, state: Followed, made: Folder) -> int:
         with (
             opened_engine(f"sqlite:///{whole}") as engine,
             reading(engine).connect() as connection,
-            made.open_durably(DATABASE) as file,
+            (made.path / DATABASE).open("xb") as file,
         ):
             # Whoever writes manifest and pieces writes the schema too: it calls no functions.
             connection.exec_driver_sql("PRAGMA trusted_schema=OFF")

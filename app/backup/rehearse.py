@@ -14,10 +14,10 @@ from pydantic import SecretStr
 from app.backup.check import fsck_installation
 from app.backup.errors import BackupError
 from app.backup.folder import open_folder
-from app.backup.keys import copy_keys
+from app.backup.keys import copy_guard, copy_keys
 from app.backup.recovery import recover_entries
 from app.backup.restore import Restored, restore
-from app.ledger.startup import GUARD, open_ledger
+from app.ledger.startup import open_ledger
 from app.reconcile.findings import Finding, FsckReport
 from app.reconcile.people import PENDING
 from app.settings import Settings
@@ -88,7 +88,7 @@ def rehearse(
     )
     if keys is None:
         with open_folder(own.keys_dir, new=True) as copied:
-            copied.write_durably(GUARD, (settings.keys_dir / GUARD).read_bytes())
+            copy_guard(settings.keys_dir, copied)
             copy_keys(settings.keys_dir, copied)
     with opened_engine(own.resolved_database_url) as engine:
         begun = time.monotonic()
