@@ -154,10 +154,11 @@ def backup(made: Installation, told: Told) -> None:
 
 
 def half_followed(made: Installation) -> None:
-    """Begin a rotation of the master key, and leave what a killed follower leaves."""
+    """Begin a rotation of the master key, and leave what killed commands leave."""
     begin_master_key(made)
     follow_once(made)
     (made.settings.data_dir / FOLLOWED / f"{PARTIAL}left").touch()
+    (made.settings.keys_dir / f"{PARTIAL}left").touch()  # of a rotation
 
 
 def follow(made: Installation, told: Told) -> None:

@@ -109,7 +109,9 @@ def test_a_full_size_is_operations_over_the_rate_of_recorded_retrainings() -> No
     assert named == ["1 min", "2 h", "15 days"]
     made = network("simple-cnn", full_size.GREY)
     days = training_flops(made) * 60_000 * 100 / 2e9
-    [row] = [line for line in full_size.render(records).splitlines() if "| MNIST |" in line]
+    [row] = [
+        line for line in full_size.render(records).splitlines() if "| MNIST, FMNIST |" in line
+    ]
     assert f"| {full_size.duration(days)} |" in row
     there = {
         ("digits", 0, RETRAIN): Record(
@@ -139,7 +141,7 @@ def test_a_full_size_on_a_gpu_is_the_paper_steps_times_the_measured_step(
         "8 processes at once take 4.00 ms for a step each, 4.0 times the steps of one" in text
     )
     # 60,000 rows in batches of 64, 100 times, 2 ms each: 187.5 s, and 9 of them.
-    [mnist] = [line for line in text.splitlines() if "| MNIST |" in line]
+    [mnist] = [line for line in text.splitlines() if "| MNIST, FMNIST |" in line]
     assert mnist.endswith("| 2.00 ms | 3.1 min | 28 min |")
     # 50,000 rows in batches of 32, 200 times, 10 ms each: 52 minutes.
     [puf] = [line for line in text.splitlines() if "| PUF III |" in line]
