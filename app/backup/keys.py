@@ -47,7 +47,7 @@ def copy_keys(source: Path, target: Folder) -> None:
 def read_keys(source: Path) -> dict[str, bytes]:
     """Return what the files but the guard and the journal had at one moment, by name.
 
-    A rotation that ends moves a key into the place of another: who reads one file after the
+    A rotation that ends moves a key into the place of another: whoever reads one file after the
     other may find the old key in its place and the new one nowhere. So all are read again
     until none has changed meanwhile.
 

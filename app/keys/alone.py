@@ -55,9 +55,9 @@ def alone(folder: Path) -> Iterator[Sequence[Path]]:
 
 
 def remove(folder: Path, left: Sequence[Path]) -> None:
-    """Remove unfinished files, of a link the link alone.
+    """Remove unfinished files; of a link, only the link.
 
-    Of a silo's worker that wrote one just now it is gone already: it has its name.
+    A file that a silo's worker was writing just now has its final name by then.
     """
     for path in left:
         path.unlink(missing_ok=True)

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from sqlalchemy import update
-from sqlmodel import Session, select
+from sqlmodel import Session, col, select
 
 from app.notices import post
 from app.notices.events import DELIVERED
@@ -66,7 +66,7 @@ def _end_waits(made: Installation) -> None:
             if row.lease_until is not None:
                 due["lease_until"] = row.lease_until - timedelta(days=1)
             session.connection().execute(
-                update(Delivery).where(Delivery.id == row.id).values(due)  # type: ignore[arg-type]
+                update(Delivery).where(col(Delivery.id) == row.id).values(due)
             )
         session.commit()
 
