@@ -34,15 +34,7 @@ def alone(folder: Path) -> Iterator[Sequence[Path]]:
         KeysBusyError: Another command is at it.
     """
     # This file never changes its place, and nobody else locks it. Open to write, as NFS asks.
-    descriptor = os.open(folder / ENTRIES_KEY, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until it is closed
-        except BlockingIOError:
-            raise KeysBusyError(
-                "another command changes the keys: run this again once it has ended. If it "
-                f"stands still, resume it or end it (`lsof {folder / ENTRIES_KEY}` names it)"
-            ) from None
+    with locked(folder / ENTRIES_KEY, os.O_RDWR):
         left = [
             folder / one.name
             for one in os.scandir(folder)
@@ -50,6 +42,25 @@ def alone(folder: Path) -> Iterator[Sequence[Path]]:
         ]
         yield left
         remove(folder, left)
+
+
+@contextmanager
+def locked(path: Path, flags: int) -> Iterator[None]:
+    """Hold the lock of a file or directory that never changes its place, opened with `flags`.
+
+    Raises:
+        KeysBusyError: Another command holds it.
+    """
+    descriptor = os.open(path, flags | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until it is closed
+        except BlockingIOError:
+            raise KeysBusyError(
+                "another command changes the keys: run this again once it has ended. If it "
+                f"stands still, resume it or end it (`lsof {path}` names it)"
+            ) from None
+        yield
     finally:
         os.close(descriptor)
 

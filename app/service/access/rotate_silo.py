@@ -12,10 +12,10 @@ A process that dies between two lines leaves a silo whose signatures count. Run 
 command goes on.
 """
 
-import fcntl
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+from contextlib import AbstractContextManager, nullcontext, suppress
 
+from app.keys.alone import KeysBusyError, locked
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Ledger
 from app.ledger.transaction import Transaction
@@ -48,6 +48,7 @@ def rotate_silo(settings: Settings, ledger: Ledger, silo: int) -> str:
 
     Raises:
         ConflictError: Two keys count already, or the silo's key is not here.
+        KeysBusyError: Another command changes the keys of silos.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
     with _alone(settings, silo):
@@ -55,7 +56,7 @@ def rotate_silo(settings: Settings, ledger: Ledger, silo: int) -> str:
 
 
 def _rotate(settings: Settings, ledger: Ledger, silo: int) -> str:
-    promote(settings, silo)  # of a revocation that did not end
+    _promote(settings, silo)  # of a revocation that did not end
     old, following = public_key(settings, silo), next_path(settings, silo)
     if old is not None and read_public(previous_path(settings, silo)) is not None:
         new = read_private(following)
@@ -99,6 +100,7 @@ def revoke_silo(settings: Settings, ledger: Ledger, silo: int) -> str:
 
     Raises:
         ConflictError: One key counts alone, or a rotation did not end.
+        KeysBusyError: Another command changes the keys of silos.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
     with _alone(settings, silo):
@@ -107,7 +109,7 @@ def revoke_silo(settings: Settings, ledger: Ledger, silo: int) -> str:
 
 def _revoke(settings: Settings, ledger: Ledger, silo: int) -> str:
     old, new = read_public(previous_path(settings, silo)), public_key(settings, silo)
-    if promote(settings, silo) and (done := _revoked_last(ledger, silo)) is not None:
+    if _promote(settings, silo) and (done := _revoked_last(ledger, silo)) is not None:
         return done  # the command was interrupted before its last step
     if old is None or new is None:
         raise ConflictError(
@@ -127,15 +129,22 @@ def _revoke(settings: Settings, ledger: Ledger, silo: int) -> str:
     previous_path(settings, silo).unlink()
     sync_directory(settings.keys_dir)
     say()  # of a model that was registered meanwhile
-    promote(settings, silo)
+    _promote(settings, silo)
     return digest
 
 
-def promote(settings: Settings, silo: int) -> bool:
+def promote(settings: Settings, silo: int) -> None:
     """Put a silo's next private key in its place once no other is registered.
 
-    Returns whether it did.
+    While a command rotates or revokes it is left to that: the next key that this read would
+    be another when it is moved.
     """
+    with suppress(KeysBusyError), _alone(settings, silo):
+        _promote(settings, silo)
+
+
+def _promote(settings: Settings, silo: int) -> bool:
+    """Do what `promote` does; whether there was anything to do."""
     path = next_path(settings, silo)
     key = read_private(path)
     if key is None or read_public(previous_path(settings, silo)) is not None:
@@ -147,16 +156,16 @@ def promote(settings: Settings, silo: int) -> bool:
     return True
 
 
-@contextmanager
-def _alone(settings: Settings, silo: int) -> Iterator[None]:
-    """Let no other process rotate or revoke meanwhile: it would replace the same files."""
-    key = private_path(settings, silo)
-    if not key.exists():  # nothing is rotated here; `rotate_silo` says so
-        yield
-        return
-    with key.open("rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
-        yield
+def _alone(settings: Settings, silo: int) -> AbstractContextManager[None]:
+    """Have no other process put keys of silos in their places meanwhile.
+
+    The lock is the directory's: the key's own file is replaced, and whoever locks the new one
+    would go on beside whoever has the old one.
+    """
+    folder = private_path(settings, silo).parent
+    if not folder.is_dir():  # nothing is rotated here; `rotate_silo` says so
+        return nullcontext()
+    return locked(folder, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def _revoked_last(ledger: Ledger, silo: int) -> str | None:

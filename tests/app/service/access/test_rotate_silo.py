@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from app.cli.service_key import service_key
+from app.keys.alone import KeysBusyError
 from app.ledger.startup import load_ledger
 from app.problems import ConflictError
 from app.reconcile.model_events import model_events
@@ -16,6 +18,7 @@ from app.service.access import silo_keys
 from app.service.access.rotate_silo import revoke_silo, rotate_silo
 from app.service.access.silo_keys import SiloSpan
 from app.service.context import Services
+from lethe.files import sync_directory
 from lethe.signing.keys import generate_key, private_pem, public_pem
 from tests.app.cli.test_backup import point_at
 from tests.app.service.access.test_silo_keys import database_url, events, services
@@ -152,7 +155,9 @@ def test_a_killed_rotation_goes_on(
     assert silo_keys.stored(settings) == {0: new}
 
 
-@pytest.mark.parametrize(("name", "call"), [("_log", 1), ("sync_directory", 1), ("promote", 2)])
+@pytest.mark.parametrize(
+    ("name", "call"), [("_log", 1), ("sync_directory", 1), ("_promote", 2)]
+)
 def test_a_killed_revocation_goes_on(
     services: Services, first: str, monkeypatch: pytest.MonkeyPatch, name: str, call: int
 ) -> None:
@@ -170,12 +175,60 @@ def test_a_rotation_begins_after_a_killed_revocation(
 ) -> None:
     settings, ledger = services.settings, services.ledger
     second = rotate_silo(settings, ledger, 0)
-    repeat(lambda: revoke_silo(settings, ledger, 0), monkeypatch, "promote", 2)
+    repeat(lambda: revoke_silo(settings, ledger, 0), monkeypatch, "_promote", 2)
     third = rotate_silo(settings, ledger, 0)
     assert silo_keys.accepted(services, "m") == {0: (third, second)}
     assert revoke_silo(settings, ledger, 0) == second
     with pytest.raises(ConflictError, match="first `lethe service-key rotate"):
         revoke_silo(settings, ledger, 0)
+
+
+def test_no_other_rotation_begins_before_a_revocation_has_ended(
+    services: Services, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last step replaces the key's file: a lock of that file would be another's by then."""
+    settings, ledger = services.settings, services.ledger
+    second = rotate_silo(settings, ledger, 0)
+    honest, tried = sync_directory, list[str]()
+
+    def late(folder: Path) -> None:
+        with pytest.raises(KeysBusyError, match="another command changes the keys"):
+            rotate_silo(settings, ledger, 0)
+        tried.append(folder.name)
+        honest(folder)
+
+    monkeypatch.setattr(rotation, "sync_directory", late)
+    assert revoke_silo(settings, ledger, 0) == first
+    monkeypatch.undo()
+    assert len(tried) == 2  # for the public key that went, and the private one that came
+    assert silo_keys.accepted(services, "m") == {0: (second,)}
+    assert rotate_silo(settings, ledger, 0) != second
+
+
+def test_a_worker_that_starts_does_not_move_the_key_of_a_rotation_that_has_begun(
+    services: Services, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had read the next key of a killed revocation: the silo's own key would be gone."""
+    settings, ledger = services.settings, services.ledger
+    rotate_silo(settings, ledger, 0)
+    repeat(lambda: revoke_silo(settings, ledger, 0), monkeypatch, "_promote", 2)
+    honest, done = Path.replace, list[str]()
+
+    def late(path: Path, target: Path) -> Path:
+        if path == silo_keys.next_path(settings, 0) and not done:
+            done.append("worker")
+            # Meanwhile: a rotation that has made its key, and not registered it.
+            with suppress(KeysBusyError):
+                repeat(lambda: rotate_silo(settings, ledger, 0), monkeypatch, "_log", 1)
+        return honest(path, target)
+
+    monkeypatch.setattr(Path, "replace", late)
+    rotation.promote(settings, 0)
+    monkeypatch.setattr(Path, "replace", honest)
+    assert done
+    own = silo_keys.read_private(silo_keys.private_path(settings, 0))
+    assert own is not None
+    assert own.public_key() == silo_keys.public_key(settings, 0)
 
 
 def test_a_previous_key_that_is_none_holds_up_no_rotation(
