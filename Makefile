@@ -7,7 +7,7 @@ STAMPS := .stamps
 # The tests start hundreds of processes: without bytecode each compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo federated demo-federated test quick coverage test-browser screenshots test-full test-repeats repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness benchmarks-families bench bench-check faults soak fuzz flower-check gpu-check demos-check attacks-check witness-check red-team site sbom lock clean
+.PHONY: help demo federated demo-federated test quick coverage softhsm chromium test-browser screenshots test-full test-repeats repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness benchmarks-families bench bench-check faults soak fuzz flower-check gpu-check demos-check attacks-check witness-check red-team site sbom lock clean
 
 demo: $(STAMPS)/demo ## the demonstration: every certificate is verified; options in ARGS
 	$(BIN)/lethe demo $(ARGS)
@@ -43,23 +43,27 @@ quick: $(STAMPS)/dev ## renew tests/quick.txt: which tests `make test` runs; hal
 BY_FILE := --dist loadfile --no-loadscope-reorder
 
 # What `make coverage` leaves out (tests/sizes.py says what, and why), and what it runs smaller:
-# fewer examples of the properties in tests/fuzz.py, forests without compiling. Three processes
-# on two processors: half of a test with killed processes is waiting for their leases. SoftHSM, the
-# PKCS#11 tokens of tests/app/hsm, is Debian's: there is no wheel of it.
+# fewer examples of the properties in tests/fuzz.py, forests without compiling. Four processes
+# on two processors: a third of the time tests with killed processes wait for their leases.
 test-full: export LETHE_TEST_SIZE = full
-test-full: $(STAMPS)/dev ## what `make coverage` leaves out: the second database, processes, demonstrations
+test-full: $(STAMPS)/dev softhsm ## what `make coverage` leaves out: the second database, processes, demonstrations
+	$(BIN)/python -m pytest -n 4 $(BY_FILE) -m "(full or thorough) and not repeats and not slow and not redteam" $(ARGS)
+
+# SoftHSM, the PKCS#11 tokens of tests/app/hsm, is Debian's: there is no wheel of it.
+softhsm: ## SoftHSM by apt, as root, if there is none
 	@command -v softhsm2-util > /dev/null || \
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -qq && apt-get install -qq -y softhsm2; } || \
 	  { echo "install SoftHSM first: apt-get install softhsm2"; exit 1; }
-	$(BIN)/python -m pytest -n 3 $(BY_FILE) -m "(full or thorough) and not repeats and not slow and not redteam" $(ARGS)
 
-# The console and the verification page in Chromium. Debian's own browser: playwright would
-# download another one.
-test-browser: $(STAMPS)/dev $(STAMPS)/browser ## the pages in a browser, axe too; root gets Chromium by apt
+# The console and the verification page in Chromium.
+test-browser: $(STAMPS)/dev $(STAMPS)/browser chromium ## the pages in a browser, axe too; root gets Chromium by apt
+	$(BIN)/python -m pytest -n 2 $(BY_FILE) -m "full or not full" tests/browser $(ARGS)
+
+# Debian's own browser: playwright would download another one.
+chromium: ## Chromium by apt, as root, if there is none
 	@command -v chromium > /dev/null || command -v google-chrome > /dev/null || \
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -qq && apt-get install -qq -y chromium; } || \
 	  { echo "install Chromium first: apt-get install chromium"; exit 1; }
-	$(BIN)/python -m pytest -n 2 $(BY_FILE) -m "full or not full" tests/browser $(ARGS)
 
 screenshots: $(STAMPS)/dev $(STAMPS)/browser ## renew the pictures of pages in docs/images
 	LETHE_TEST_SCREENSHOTS=docs/images $(BIN)/python -m pytest -n 0 -m "full or not full" tests/browser/test_desk.py tests/browser/test_decisions.py -k "files or curves"

@@ -282,7 +282,13 @@ REPEATS = tuple(
 # runs the first case of each test on both.
 BOTH_DATABASES = ("tests/app/ledger", "tests/migrations", "tests/models")
 # Here a step that fails is another transaction that rolls back: PostgreSQL sees each.
-EVERY_CASE_ON_BOTH = (*BOTH_DATABASES, "tests/faults", "tests/e2e", "tests/packaging")
+EVERY_CASE_ON_BOTH = (
+    *BOTH_DATABASES,
+    "tests/browser",
+    "tests/e2e",
+    "tests/faults",
+    "tests/packaging",
+)
 
 # `make coverage` runs these without compiling them, in which numba takes a minute.
 COMPILED = ("tests/lethe/estimators", "tests/workers/jobs/test_forest_family.py")

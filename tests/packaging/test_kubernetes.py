@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import yaml
-from kubernetes_validate import SchemaNotFoundError, ValidationError, validate
 
 from app.settings import Settings
 from lethe.cli.main import lethe
@@ -26,6 +25,9 @@ def named(document: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=named)
 def test_a_resource_is_valid(document: dict[str, Any]) -> None:
+    # Imported here: tests/schemas.py says why.
+    from kubernetes_validate import SchemaNotFoundError, ValidationError, validate
+
     validate(document, "1.37", strict=True)
     with pytest.raises((ValidationError, SchemaNotFoundError)):
         validate({**document, "spek": {}}, "1.37", strict=True)

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from jsonschema import Draft202012Validator
 
 from lethe import canonical
 from lethe.certificates.bundle import spki_of
@@ -33,6 +32,7 @@ from lethe.log.log_keys import LogKey, LogKeys, spki_of_log
 from lethe.log.note import COSIGNATURE, NoteError, NoteSigner, NoteVerifier, sign_note
 from lethe.log.trust_text import trust_text
 from tests.lethe.certificates.build import KEYID, Certified, Office, issuer_key, log_signer
+from tests.schemas import validator
 
 DOCS = Path(__file__).parents[3] / "docs"
 DAY, NOW = date(2026, 11, 21), datetime(2026, 11, 24, 9, tzinfo=UTC)
@@ -326,7 +326,7 @@ def test_the_published_schema_is_that_of_the_file() -> None:
     assert published == trust_root_schema(), "lethe certificate schema --trust-root"
     office = Published()
     office.say(FIRST, SECOND, GONE)
-    assert Draft202012Validator(published).is_valid(json.loads(office.root()))
+    assert validator(published).is_valid(json.loads(office.root()))
     printed = CliRunner().invoke(certificate, ["schema", "--trust-root"])
     assert json.loads(printed.output) == published
 

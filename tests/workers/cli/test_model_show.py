@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import jsonschema
 import pytest
 from click.testing import CliRunner, Result
 
@@ -13,6 +12,7 @@ from app.schemas.families.manifests import MANIFESTS
 from app.settings import Settings
 from lethe.client import Client
 from tests.installation import Installation, install
+from tests.schemas import validator
 from tests.small import MODEL, manifest
 from workers.cli.models import command as model
 from workers.cli.models.show import described
@@ -134,7 +134,7 @@ def test_each_family_has_the_schema_of_the_openapi_document(
     family: str, here: Installation
 ) -> None:
     document = json.loads(run("schema", family).output)
-    jsonschema.Draft202012Validator.check_schema(document)
+    validator(document)
     name = MANIFESTS[family].__name__
     parts = here.caller.http.get("/openapi.json").json()["components"]["schemas"]
     moved = json.loads(json.dumps(document).replace("#/$defs/", "#/components/schemas/"))
@@ -145,8 +145,8 @@ def test_each_family_has_the_schema_of_the_openapi_document(
 
 
 def test_a_schema_takes_the_manifests_that_the_service_takes() -> None:
-    validator = jsonschema.Draft202012Validator(json.loads(run("schema", "ridge").output))
-    assert validator.is_valid(manifest())
+    schema = validator(json.loads(run("schema", "ridge").output))
+    assert schema.is_valid(manifest())
     bad: list[dict[str, Any]] = [
         {**manifest(), "penalty": 0},
         {**manifest(), "bits": 17},
@@ -154,7 +154,7 @@ def test_a_schema_takes_the_manifests_that_the_service_takes() -> None:
         {**manifest(), "surprise": 1},
         {name: value for name, value in manifest().items() if name != "exponents"},
     ]
-    assert not any(validator.is_valid(one) for one in bad)
+    assert not any(schema.is_valid(one) for one in bad)
 
 
 def test_an_unknown_family_is_refused() -> None:
