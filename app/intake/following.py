@@ -117,7 +117,7 @@ async def file(
 ) -> Response:
     """Download the receipt, the signed answer, or a certificate of a case."""
     ref = await run_in_threadpool(_case_of, request, services, form)
-    # A PDF takes a second: one person who asks for many must not hold the threads of all routes.
+    # A PDF takes a second: who asks for many must not hold the threads of all routes.
     return await turns.parse(
         lambda: _file(request, services, ref, form.of("file"), form.of("part"))
     )

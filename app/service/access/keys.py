@@ -43,8 +43,8 @@ from models import BearerToken, RequesterKey
 
 TAKEN = "this keyid is taken, by another key or a revoked one"
 MISSING = (
-    "no key has this id. If somebody removed or changed its row, `lethe log fsck` says so; should "
-    "it be put back, it counts as revoked"
+    "no key has this id. If somebody removed or changed its row, `lethe log fsck` says so; "
+    "should it be put back, it counts as revoked"
 )
 SALT_BYTES = 32
 DESTROYED = "\x00"  # in place of a name; no id may hold a control character
