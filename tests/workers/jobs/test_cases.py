@@ -252,6 +252,31 @@ def test_no_answer_is_signed_with_a_decision_under_another_name(
     assert answer.json()["type"] == "urn:lethe:problem:people-changed"
 
 
+def test_no_answer_hides_decisions_behind_the_end_of_anothers_retention(
+    installation: Installation,
+) -> None:
+    ready(installation, "one")
+    ann = opened(installation, ANN).json()["parts"][0]["request"]
+    installation.drain()
+    late = replace(
+        installation.services,
+        settings=installation.settings.model_copy(update={"request_retention_days": 0}),
+    )
+    retention.run(late)
+    bob = opened(installation, BOB).json()
+    path, note = f"/v1/cases/{bob['ref']}/note", {"text": "asked for a copy first"}
+    assert installation.caller.operator("POST", path, json=note).status_code == 200
+    installation.drain()
+    assert shown(installation, bob["ref"], "/summary").status_code == 200
+    write(
+        installation,
+        f"UPDATE erasure_requests SET event_key = (SELECT event_key FROM erasure_requests "
+        f"WHERE id = '{ann}') WHERE id = '{bob['parts'][0]['request']}'",
+    )
+    answer = shown(installation, bob["ref"], "/summary")
+    assert answer.json()["type"] == "urn:lethe:problem:people-changed"
+
+
 @pytest.mark.parametrize(
     "change",
     [
