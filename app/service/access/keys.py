@@ -155,7 +155,7 @@ def revoke(services: Services, keyid: str) -> KeyView:
         key = loaded(tx.session, RequesterKey, keyid)
         if key is None or not rows.is_written_here(key):
             # Whoever removed or changed the row could else put it back after the revocation.
-            rows.revoke(RequesterKey(keyid=keyid))
+            rows.ban(RequesterKey, keyid)
             raise NotFoundError(MISSING)
         rows.revoke(key)  # first: what is lost of it now can be done again
         key.revoked_at = key.revoked_at or tx.now
