@@ -15,6 +15,7 @@ from app.ledger.transaction import Transaction
 from lethe.certificates.case_summary import check_summary
 from lethe.signing.keys import public_pem
 from models.database.types import utcnow
+from tests.exchanged import exchange_references
 from tests.installation import Installation, make_token
 from tests.small import Caller
 from tests.workers.jobs.test_cases import opened
@@ -277,6 +278,29 @@ def test_notes_and_names_stay_out_of_the_log(reviewed: Installation) -> None:
     with Session(reviewed.services.engine) as session:
         leaves = session.connection().execute(text("SELECT leaf FROM log_entries")).scalars()
         assert not any(b"passport" in bytes(leaf) for leaf in leaves)
+
+
+def test_no_withdrawal_is_logged_of_another_request(reviewed: Installation) -> None:
+    own, another = (reviewed.caller.erase_records(one).json() for one in ("r1", "r2"))
+    size = reviewed.services.ledger.latest().size
+    exchange_references(reviewed.services.engine, own["id"], another["id"])
+    answer = reviewed.caller.signed("DELETE", f"/v1/requests/{own['id']}")
+    assert answer.json()["type"] == "urn:lethe:problem:people-changed"
+    assert reviewed.services.ledger.latest().size == size
+    exchange_references(reviewed.services.engine, own["id"], another["id"])
+    assert reviewed.caller.signed("DELETE", f"/v1/requests/{own['id']}").status_code == 200
+
+
+def test_no_decision_is_logged_of_another_request(reviewed: Installation) -> None:
+    own, another = (reviewed.caller.erase_records(one).json() for one in ("r1", "r2"))
+    size = reviewed.services.ledger.latest().size
+    exchange_references(reviewed.services.engine, own["id"], another["id"])
+    write(reviewed, "UPDATE erasure_requests SET state = 'needs-decision'", {})
+    wanted = {"decision": "abandon", "why": "nobody knows"}
+    path = f"/v1/requests/{own['id']}/decision"
+    answer = reviewed.caller.operator("POST", path, json=wanted)
+    assert answer.json()["type"] == "urn:lethe:problem:people-changed"
+    assert reviewed.services.ledger.latest().size == size
 
 
 def test_a_request_cools_off_and_can_be_withdrawn_meanwhile(installation: Installation) -> None:
