@@ -37,7 +37,12 @@ def call_id() -> str | None:
 
 def accept_call_id(sent: str | None) -> str:
     """Return the id that a caller sent if it is well-formed, else a new one."""
-    return sent if sent is not None and _WELL_FORMED.fullmatch(sent) else str(uuid.uuid4())
+    return well_formed(sent) or str(uuid.uuid4())
+
+
+def well_formed(sent: str | None) -> str | None:
+    """Return an id of a call as it is, None for any other text."""
+    return sent if sent is not None and _WELL_FORMED.fullmatch(sent) else None
 
 
 @contextmanager

@@ -6,9 +6,8 @@ from fastapi import APIRouter, Query, Request, Response
 
 from app.api.http.deps import MAX_NUMBER, After, Limit, ServicesDep
 from app.api.http.immutable import immutable
-from app.keys.trust_root import trust_root
 from app.schemas.log import ConsistencyView, EntriesPage, InclusionView
-from app.service.issued import public_log
+from app.service.issued import certificates, public_log
 
 router = APIRouter(prefix="/v1/log", tags=["log"])
 
@@ -49,7 +48,7 @@ def get_trust_root(services: ServicesDep) -> Response:
     The log's key signs it: compare that key with the one that you know.
     """
     return Response(
-        trust_root(services.settings, services.ledger),
+        certificates.published_trust_root(services),
         media_type="application/json",
         headers={"cache-control": "no-cache"},
     )

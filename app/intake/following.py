@@ -10,9 +10,11 @@ from datetime import datetime
 from importlib.util import find_spec
 
 from fastapi import Request, Response
+from starlette.concurrency import run_in_threadpool
 
 from app.api.http.attempts import Limits, client_of, of_client
 from app.api.http.deps import ServicesDep
+from app.api.http.parsing import ParsingDep
 from app.intake.forms import IntakeForm, Posted, address_of
 from app.intake.limits import CODES
 from app.intake.render import chosen, language_of, render
@@ -110,10 +112,15 @@ def withdraw(request: Request, services: ServicesDep, form: Posted) -> Response:
 
 
 @routes.post("/file", operation_id="intakeFile")
-def file(request: Request, services: ServicesDep, form: Posted) -> Response:
+async def file(
+    request: Request, services: ServicesDep, turns: ParsingDep, form: Posted
+) -> Response:
     """Download the receipt, the signed answer, or a certificate of a case."""
-    ref = _case_of(request, services, form)
-    return _file(request, services, ref, form.of("file"), form.of("part"))
+    ref = await run_in_threadpool(_case_of, request, services, form)
+    # A PDF takes a second: who asks for many must not hold the threads of all routes.
+    return await turns.parse(
+        lambda: _file(request, services, ref, form.of("file"), form.of("part"))
+    )
 
 
 def _case_of(request: Request, services: Services, form: IntakeForm) -> str:

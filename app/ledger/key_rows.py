@@ -68,7 +68,10 @@ class KeyRows:
 
     def tag(self, row: Row) -> str:
         """Return what the list names a key or token by."""
-        return self._hmac(["revoked", row.__tablename__, _id(row)])
+        return self._tag(type(row), _id(row))
+
+    def _tag(self, table: type[Row], identity: str) -> str:
+        return self._hmac(["revoked", table.__tablename__, identity])
 
     def revoked(self) -> frozenset[str]:
         """Return the tags of all that was ever revoked.
@@ -89,13 +92,17 @@ class KeyRows:
         return known[1]
 
     def revoke(self, row: Row) -> None:
-        """List a key or token as revoked; it is on disk when this returns.
+        """List a key or token as revoked; it is on disk when this returns. Raises as `ban`."""
+        self.ban(type(row), _id(row))
+
+    def ban(self, table: type[Row], identity: str) -> None:
+        """List a key or token as revoked that may have no row now.
 
         Raises:
             KeyMissingError: The list is missing.
             OSError: The disk is full or failing.
         """
-        if (tag := self.tag(row)) in self.revoked():
+        if (tag := self._tag(table, identity)) in self.revoked():
             return
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)

@@ -18,6 +18,7 @@ from models.database.session import read_by_id
 
 RECEIVED, EXECUTED, VERIFIED = "request.received", "request.executed", "request.verified"
 ESCALATED, DECIDED, CERTIFIED = "request.escalated", "request.decided", "request.certified"
+DUE = (RECEIVED, "request.extended", "request.resumed")  # each sets the deadline
 # What may come between a judgement and its certificate: the wait for a key or a disk, and what
 # an officer writes of the request.
 WAITS = (
@@ -54,10 +55,17 @@ def opened(
         event = stored.get(index)
         if event is None or leaf.event is None or leaf.commitment is None:
             raise CommitmentError("the opening of an event is missing")
+        if event.event != leaf.event:  # readers go by the column
+            raise CommitmentError("the stored event has another name than the one in the log")
         document = opening(request.ref, leaf.event, event.at, event.payload)
         check_commitment(bytes(request.event_key), document, leaf.commitment)
         found.append(Event(index, leaf.event, event.payload))
     return found
+
+
+def deadline(events: Sequence[Event]) -> str:
+    """Return the deadline that a request's opened events, the first received it, end with."""
+    return [str(one.payload["due_at"]) for one in events if one.event in DUE][-1]
 
 
 def is_executed(leaves: Sequence[tuple[int, Leaf]]) -> bool:

@@ -50,7 +50,8 @@ class Services:
     keys: KeyRing
     # The witnesses that cosign checkpoints, None where none are asked.
     policy: Policy | None = None
-    # What /readyz found and when, by part: see `app.service.health`.
+    # What /readyz found and when, by part: see `app.service.health`; the trust root that was
+    # made last: see `app.service.issued.certificates`.
     seen: dict[str, tuple[float, object]] = field(default_factory=dict)
 
     def close(self) -> None:

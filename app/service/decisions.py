@@ -18,7 +18,7 @@ from app.service.context import Services
 from app.service.ladder import last_attempt
 from app.service.queue import PARKED
 from app.service.releases import close_releases
-from app.service.requests import close, find, view
+from app.service.requests import close, find, require_own_ref, view
 from models import ErasureRequest, Job, Model
 
 AWAITING = "needs-decision"
@@ -30,6 +30,7 @@ def decide(services: Services, request_id: str, wanted: Decision, operator: str)
     Raises:
         NotFoundError: Nobody holds a request of that id.
         ConflictError: The request waits for no decision.
+        PeopleChangedError: The database has it under the reference of another request.
     """
 
     def effect(tx: Transaction) -> tuple[str, str] | None:
@@ -38,6 +39,7 @@ def decide(services: Services, request_id: str, wanted: Decision, operator: str)
         job = session.exec(select(Job).where(Job.request_id == request.id)).one()
         if request.state != AWAITING or job.done_at is not None:
             raise ConflictError("this request waits for no decision: look at its state")
+        require_own_ref(services, request)
         decision = {"decision": wanted.decision, "by": operator, "why": wanted.why}
         record_request_event(tx, request, "request.decided", decision)
         model = session.get_one(Model, request.model_id)

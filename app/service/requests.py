@@ -14,6 +14,7 @@ from app.problems import (
 )
 from app.reconcile.judgement import is_unproven
 from app.reconcile.model_events import request_events
+from app.reconcile.people import PeopleChangedError
 from app.schemas.requests import (
     HistoryItem,
     RequestView,
@@ -24,6 +25,7 @@ from app.service.ladder import attempt_view
 from app.service.queue import PARKED, head_of_queue, progress_of
 from app.service.review import HELD, PAUSED, detail
 from app.service.signatures import current_key
+from app.vault.request_ref import request_ref
 from app.witnesses.rows import WAITING, Rows
 from lethe.signing.http import SignedBy
 from models import (
@@ -96,6 +98,19 @@ def find(session: Session, request_id: str) -> ErasureRequest:
     return request
 
 
+def require_own_ref(services: Services, request: ErasureRequest) -> None:
+    """Return if a request has its own reference, under which the log will say what happens.
+
+    Raises:
+        PeopleChangedError: Somebody gave it another one in the database.
+    """
+    if request.ref != request_ref(services.root_secret, request.id):
+        raise PeopleChangedError(
+            "the database has the request under the reference of another: run `lethe log "
+            "fsck`, and restore the table erasure_requests from a backup"
+        )
+
+
 def id_of(services: Services, ref: str) -> str:
     """Return the id of the request of a public reference. Raises NotFoundError: there is none.
 
@@ -120,6 +135,7 @@ def withdraw(services: Services, signed: SignedBy, request_id: str) -> RequestVi
     Raises:
         NotFoundError: No such request, or it was signed with another key.
         NotWithdrawableError: A worker has begun, or the request is closed otherwise.
+        PeopleChangedError: The database has it under the reference of another request.
     """
 
     def effect(tx: Transaction) -> Job | None:
@@ -127,6 +143,7 @@ def withdraw(services: Services, signed: SignedBy, request_id: str) -> RequestVi
         request = find(tx.session, request_id)
         if request.keyid != key.keyid:
             raise NotFoundError("no request has this id")
+        require_own_ref(services, request)
         return end_withdrawn(services, tx, request)
 
     if (following := services.committer.submit(effect)) is not None:

@@ -13,9 +13,12 @@ from lethe.records import dataclass
 SUFFIX = ":roc"
 MOST = 33  # points of one curve
 LEVEL = "95 %"
+# Between two points stands a space: if it could be left out, a run of digits could be divided
+# in many ways, and a hostile value would be tried for ever.
+_POINTS = r"(\d{1,9}/\d{1,9}(?: \d{1,9}/\d{1,9})*)"
 _VALUE = re.compile(
     r"(\d{1,9}) forget, (\d{1,9}) unseen rows; unseen/forget rows above a threshold: "
-    r"after ((?:\d{1,9}/\d{1,9} ?)+); before ((?:\d{1,9}/\d{1,9} ?)+); band at 95 %: "
+    rf"after {_POINTS}; before {_POINTS}; band at 95 %: "
     r"false positive rate ±([0-9.]{1,12}), true positive rate ±([0-9.]{1,12})",
     re.ASCII,
 )

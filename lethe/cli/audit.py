@@ -11,6 +11,7 @@ from lethe.cli import saved
 from lethe.cli.options import (
     as_json,
     each_as_json,
+    plain,
     print_failed,
     print_json,
     print_table,
@@ -83,7 +84,7 @@ def start(url: str, as_json: bool, **wanted: Any) -> None:
     if as_json:
         print_json(started)
         return
-    click.echo(started["id"])
+    click.echo(plain(str(started["id"])))
 
 
 @audit.command("list")
@@ -137,7 +138,7 @@ def stop(url: str, audit_id: str, as_json: bool) -> None:
     if as_json:
         print_json(stopped)
         return
-    click.echo(stopped["state"])
+    click.echo(plain(str(stopped["state"])))
 
 
 @audit.command()
@@ -230,5 +231,4 @@ def _print(checked: "Checked") -> None:
     ]
     for name, text in lines:
         # A file may try to repaint what a terminal shows.
-        plain = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-        click.echo(f"{name:11} {plain}")
+        click.echo(f"{name:11} {plain(text)}")

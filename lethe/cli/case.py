@@ -5,6 +5,7 @@ A person's identity is hashed here. Only digests are sent, in a body and never i
 
 import csv
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -48,6 +49,7 @@ QUEUE_COLUMNS = (
     "overdue",
     "held",
 )
+_MODEL = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what spreadsheets compute
 
 
@@ -184,7 +186,7 @@ def contact(url: str, ref: str, as_json: bool) -> None:
         print_json(opened)
         return
     click.echo(plain(opened["contact"]))
-    click.echo(f"opened with log entry {opened['log_index']}", err=True)
+    click.echo(plain(f"opened with log entry {opened['log_index']}"), err=True)
 
 
 @case.command()
@@ -297,11 +299,21 @@ def summary(url: str, ref: str, out: Path, folder: Path | None) -> None:
             folder.mkdir(parents=True, exist_ok=True)
             for part in operator.case(ref)["parts"]:
                 if part["certificate"] is not None:
-                    file = folder / f"{part['model']}.sigstore.json"
+                    file = folder / _certificate_name(part["model"])
                     file.write_bytes(operator.certificate(part["request"]))
                     written.append(file)
     for file in written:
         click.echo(str(file))
+
+
+def _certificate_name(model: object) -> str:
+    """Return the name of a certificate's file. Raises AnswerError: it is another's choice."""
+    from lethe.client.errors import AnswerError
+
+    # The service must not choose a folder.
+    if not isinstance(model, str) or not _MODEL.fullmatch(model):
+        raise AnswerError("the service's answer names a model otherwise than models are named")
+    return f"{model}.sigstore.json"
 
 
 @case.command()

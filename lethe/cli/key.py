@@ -13,6 +13,7 @@ from lethe.cli.options import (
     as_json,
     each_as_json,
     operator_token,
+    plain,
     print_json,
     print_table,
     service_url,
@@ -139,7 +140,7 @@ def register(
     if as_json:
         print_json({"keyid": made})
         return
-    click.echo(made)
+    click.echo(plain(made))
 
 
 @key.command()
@@ -161,9 +162,8 @@ def confirm(keyid: str, url: str, token: str, public_key: Path, as_json: bool) -
     if as_json:
         print_json(shown)
         return
-    click.echo(
-        f"confirmed {keyid} of {_bound(shown)}, which {shown['registered_by']} registered"
-    )
+    by = shown["registered_by"]
+    click.echo(plain(f"confirmed {keyid} of {_bound(shown)}, which {by} registered"))
 
 
 @key.command()

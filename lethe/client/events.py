@@ -8,7 +8,7 @@ from typing import Any
 from lethe.client.answers import Document
 from lethe.client.errors import AnswerError
 
-MOST_LINE = 2**20  # characters; a history item has a few hundred
+MOST = 2**20  # characters of a line or an event; a history item has a few hundred
 LONGEST_INDEX = 18  # digits; Python converts no number of thousands
 
 
@@ -27,24 +27,28 @@ class EventParser:
     def __init__(self) -> None:
         self._rest = ""
         self._fields: dict[str, str] = {}
+        self._size = 0  # of the event that has not ended yet
 
     def feed(self, text: str) -> Iterator[StreamEvent]:
         """Yield the events that are whole with this piece of text.
 
         Raises:
-            AnswerError: A line without end, or an event whose data is no JSON object.
+            AnswerError: A line or an event without end, or one whose data is no JSON object.
         """
         lines = (self._rest + text).split("\n")
         self._rest = lines.pop()
-        if len(self._rest) > MOST_LINE:
+        if len(self._rest) > MOST:
             raise AnswerError("the service's stream has a line without end")
         for line in lines:
             line = line.removesuffix("\r")
             if not line:
                 if "data" in self._fields:
                     yield self._event()
-                self._fields = {}
+                self._fields, self._size = {}, 0
             elif not line.startswith(":"):  # a comment: the stream is alive
+                self._size += len(line)
+                if self._size > MOST:
+                    raise AnswerError("the service's stream has an event without end")
                 name, _, value = line.partition(":")
                 value = value.removeprefix(" ")
                 if name == "data" and "data" in self._fields:

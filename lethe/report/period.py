@@ -34,6 +34,7 @@ COUNTED: Mapping[str, str] = {
 ENDS = frozenset(list(COUNTED.values())[:4])
 MAX_REPORT = 1 << 20  # bytes
 KIND = "erasure-period-report"
+OPEN = "open"  # the figure of requests that had not ended
 OWN = "period"  # the range's own consistency, in a report
 
 
@@ -78,7 +79,7 @@ def count(leaves: Sequence[Leaf], first: date, last: date) -> Counted:
     else:
         earlier = (at for at, leaf in enumerate(leaves, 1) if leaf.day and leaf.day < first)
         start = end = max(earlier, default=0)
-    figures = dict.fromkeys((*COUNTED, "open"), 0)
+    figures = dict.fromkeys((*COUNTED, OPEN), 0)
     names = {event: name for name, event in COUNTED.items()}
     received: dict[str, date] = {}
     days: list[int] = []
@@ -97,7 +98,7 @@ def count(leaves: Sequence[Leaf], first: date, last: date) -> Counted:
             figures[names[leaf.event]] += 1
         if leaf.event == CERTIFIED and leaf.ref in received:
             days.append((leaf.day - received[leaf.ref]).days)
-    figures["open"] = len(waiting)
+    figures[OPEN] = len(waiting)
     return Counted(start, end, figures, sorted(days))
 
 
@@ -159,8 +160,11 @@ def check(data: bytes, verifier: NoteVerifier, entries: Sequence[bytes] | None =
         proof = read_range(log, OWN)
         note, origin = log["checkpoint"], log["origin"]
         days = date.fromisoformat(report["first"]), date.fromisoformat(report["last"])
-    except (KeyError, TypeError, ValueError, IndexError):
+        named = {name: type(n) is int and n >= 0 for name, n in report["figures"].items()}
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
         raise PeriodError("the report lacks a member, or one is misspelled") from None
+    if not named.keys() <= {*COUNTED, OPEN} or not all(named.values()):
+        raise PeriodError("the report has a figure that is none of a period, or no number")
     if not isinstance(note, str):
         raise PeriodError("the report has no checkpoint")
     head = open_checkpoint(note, verifier)

@@ -1,6 +1,8 @@
 """Traces: one from the call to the certificate, nobody named in any span, nothing when off."""
 
+import io
 import json
+import logging
 import subprocess
 import sys
 from typing import Any
@@ -9,6 +11,7 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from sqlalchemy import text
 
 from app import logs, traces
 from app.settings import Settings
@@ -121,6 +124,27 @@ def test_a_call_whose_id_is_zero_has_a_trace_all_the_same(
 
 
 PLANTED = "jane.doe@example.org"
+
+
+def test_an_id_of_a_call_that_somebody_wrote_into_a_job_is_none(
+    ready: Installation, spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would stop the job where traces are on, and could pass for another line of the log."""
+    ready.caller.erase_records("r1")
+    with ready.services.engine.begin() as connection:
+        connection.execute(
+            text("UPDATE jobs SET call_id = :it"), {"it": "1\n2026 error: forged"}
+        )
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
+    handler.setFormatter(logs.TextLines())
+    with caplog.at_level(logging.INFO, "workers"):
+        logging.getLogger("workers").addHandler(handler)
+        ready.drain()
+        logging.getLogger("workers").removeHandler(handler)
+    assert "execute begins" in written.getvalue()
+    assert "forged" not in written.getvalue()
+    assert ended(spans, "job certify")
 
 
 def test_no_span_names_anybody(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lethe.cli.options import count, each_as_json, print_json, service_url
+from lethe.cli.options import count, each_as_json, plain, print_json, service_url
 from workers.cli.data_options import DATA, read_rows, reads_table, table_options
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def contribute(
             else:
                 body = _table_body(data, columns, manifest)
             sent = service.contribute(ref, body, add_back=add_back)
-            click.echo(f"{sent['id']}  {count(sent['rows'], 'row')}")
+            click.echo(plain(f"{sent['id']}  {count(sent['rows'], 'row')}"))
             return
         inputs = read_rows(data, columns, people=True)
         rows = with_features(inputs, manifest, named_extractor(data))
@@ -116,9 +116,9 @@ def contribute(
             )
             sent = service.contribute(ref, message, add_back=add_back)
             taken = count(sent["rows"], "row")
-            click.echo(f"{sent['id']}  {taken} in {len(message):,} bytes")
+            click.echo(plain(f"{sent['id']}  {taken} in {len(message):,} bytes"))
             for warning in sent["warnings"]:
-                click.echo(f"warning: {warning}", err=True)
+                click.echo(plain(f"warning: {warning}"), err=True)
 
 
 def _table_body(data: Path, columns: Mapping[str, Any], manifest: Mapping[str, Any]) -> bytes:
@@ -172,12 +172,11 @@ def asked(url: str, key_file: Path, keyid: str | None, as_json: bool) -> None:
             if as_json:
                 print_json(item)
                 continue
-            click.echo(
-                f"{item['id']}  {item['model']}  {count(len(item['records']), 'record')} of "
-                f"{item['subject']}, before {item['escalates_at']}"
-            )
+            records = count(len(item["records"]), "record")
+            text = f"{item['id']}  {item['model']}  {records} of {item['subject']}"
+            click.echo(plain(f"{text}, before {item['escalates_at']}"))
             for warning in item["warnings"]:
-                click.echo(f"warning: {warning}", err=True)
+                click.echo(plain(f"warning: {warning}"), err=True)
 
 
 @client.command()
@@ -218,10 +217,10 @@ def release(
             except (ModelError, ProblemError) as error:
                 # The others still wait: one that cannot be answered must not hold them up.
                 failed += 1
-                click.echo(f"{item['id']}  not answered: {error}", err=True)
+                click.echo(plain(f"{item['id']}  not answered: {error}"), err=True)
             else:
                 released = count(len(item["records"]), "record")
-                click.echo(f"{item['id']}  released {released}")
+                click.echo(plain(f"{item['id']}  released {released}"))
     if failed:
         raise click.ClickException(f"{failed} releases could not be answered")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lethe import canonical
-from lethe.cli.options import operator_token, service_url
+from lethe.cli.options import operator_token, plain, service_url
 from workers.cli.data_options import DATA, read_rows, table_options
 
 if TYPE_CHECKING:
@@ -196,10 +196,10 @@ def join(
             )
             ended = joining.run(timeout=timeout)
         for warning in ended["warnings"]:
-            click.echo(f"warning: {warning}", err=True)
+            click.echo(plain(f"warning: {warning}"), err=True)
         if ended["state"] == "failed":
-            raise click.ClickException(ended["reason"])
-        click.echo(f"{chosen}  {ended['state']}")
+            raise click.ClickException(plain(str(ended["reason"])))
+        click.echo(plain(f"{chosen}  {ended['state']}"))
 
 
 def _show(document: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.decorators import FC
 
+from lethe.cli.options import plain
 from lethe.cli.saved import token_for
 from lethe.cli.text.waiting import Waiting, on_terminal
 
@@ -107,9 +108,9 @@ def wait_until_ready(
                 waiting.tell(state["state"], progress)
             time.sleep(0.2)
     if state["state"] == "quarantined":
-        raise click.ClickException(state["failure"])
+        raise click.ClickException(plain(str(state["failure"])))
     if state["state"] != "ready":
-        raise click.ClickException(f"the fit failed: {state['failure']}")
+        raise click.ClickException(plain(f"the fit failed: {state['failure']}"))
     if tell:
-        click.echo(f"{ref} is ready at version {state['current_version']}")
+        click.echo(plain(f"{ref} is ready at version {state['current_version']}"))
     return state

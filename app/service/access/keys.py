@@ -42,6 +42,10 @@ from lethe.signing.keys import (
 from models import BearerToken, RequesterKey
 
 TAKEN = "this keyid is taken, by another key or a revoked one"
+MISSING = (
+    "no key has this id. If somebody removed or changed its row, `lethe log fsck` says so; "
+    "should it be put back, it counts as revoked"
+)
 SALT_BYTES = 32
 DESTROYED = "\x00"  # in place of a name; no id may hold a control character
 
@@ -143,14 +147,16 @@ def revoke(services: Services, keyid: str) -> KeyView:
     """Revoke a key from now on. What it signed before stays valid.
 
     Raises:
-        NotFoundError: No such key.
+        NotFoundError: No such key. One that is put back into the database is revoked.
     """
 
     def effect(tx: Transaction) -> KeyView:
         rows = key_rows(tx.session)
         key = loaded(tx.session, RequesterKey, keyid)
         if key is None or not rows.is_written_here(key):
-            raise NotFoundError("no key has this id")
+            # Whoever removed or changed the row could else put it back after the revocation.
+            rows.ban(RequesterKey, keyid)
+            raise NotFoundError(MISSING)
         rows.revoke(key)  # first: what is lost of it now can be done again
         key.revoked_at = key.revoked_at or tx.now
         rows.seal(key)

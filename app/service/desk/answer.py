@@ -6,12 +6,14 @@ from hashlib import sha256
 from app.keys.issuer import signing_issuer
 from app.problems import ConflictError
 from app.reconcile.approval import REFUSED
-from app.reconcile.judgement import opened
+from app.reconcile.judgement import RECEIVED, deadline, opened
 from app.reconcile.model_events import signed_leaves
 from app.reconcile.people import PeopleChangedError
+from app.reconcile.retention import ended_refs, stored_entries
+from app.schemas.base import format_time
 from app.service.context import Services
 from app.service.desk.cases import show
-from app.service.desk.parts import ENDED, UNLIKE, load
+from app.service.desk.parts import ENDED, UNLIKE, Part, load
 from app.service.issued import certificates
 from app.service.requests import CLOSED
 from app.service.review import SHOWN, detail
@@ -19,7 +21,7 @@ from lethe import canonical
 from lethe.certificates.case_summary import CaseDecision, CasePart, CasePredicate, build_summary
 from lethe.certificates.dsse import sign_envelope
 from lethe.log.entries import ERASURE_EVENT, CommitmentError, EntryError, Leaf, parse_leaf
-from models import ErasureRequest, RequestEvent
+from models import Case, ErasureRequest, RequestEvent
 
 
 def summary(services: Services, ref: str) -> bytes:
@@ -43,6 +45,8 @@ def summary(services: Services, ref: str) -> bytes:
         )
     refs = {part.model: part.request_ref for part in logged}
     entries = _logged_entries(services, {one for one in refs.values() if one is not None})
+    if not case.parts:
+        _check_alone(services, case, logged[0], entries.get(case.ref, []))
     parts = []
     for part in shown.parts:
         assert part.outcome != "in progress"
@@ -98,6 +102,35 @@ def _logged_end(leaves: Sequence[tuple[int, Leaf]]) -> str | None:
     return next((one for one in reversed(ends) if one in (*CLOSED, "failed")), None)
 
 
+def _check_alone(
+    services: Services, case: Case, part: Part, leaves: Sequence[tuple[int, Leaf]]
+) -> None:
+    """Return if a request that was submitted alone is stored as it was logged.
+
+    No `case.opened` commits to what is signed of it: its own entries do.
+
+    Raises:
+        PeopleChangedError: It is not.
+    """
+    with services.reading() as session:
+        request = session.get_one(ErasureRequest, part.request)
+        try:
+            events = opened(session, request, leaves)
+        except (CommitmentError, EntryError):
+            raise PeopleChangedError(UNLIKE) from None
+        if not events or events[0].event != RECEIVED:
+            raise PeopleChangedError(UNLIKE)
+        index, said = events[0].index, events[0].payload
+        at = session.get_one(RequestEvent, index).at
+    stored = part.model, part.records, part.log_index, case.regulation
+    times = format_time(case.received_at), format_time(case.due_at)
+    if stored != (said["model"], said["records"], index, said["regulation"]) or times != (
+        format_time(at),
+        deadline(events),
+    ):
+        raise PeopleChangedError(UNLIKE)
+
+
 def _decisions(
     services: Services, request_id: str, leaves: Sequence[tuple[int, Leaf]]
 ) -> list[CaseDecision]:
@@ -105,6 +138,10 @@ def _decisions(
     with services.reading() as session:
         request = session.get_one(ErasureRequest, request_id)
         if not request.event_key:  # its retention has ended before that of the case
+            # The empty key of another request may be put here. Versions that listed no end of
+            # retention had no entry of one either.
+            if stored_entries(session) and request.ref not in ended_refs(session, "scope"):
+                raise PeopleChangedError(UNLIKE)
             return []
         try:
             opened(session, request, leaves)

@@ -7,7 +7,7 @@ is that of a case, and means all requests that were submitted with it, or of a s
 import hmac
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sqlmodel import Session, col, or_, select
 
@@ -27,10 +27,11 @@ from app.reconcile.approval import (
     PAUSE,
     RESUMED,
     keys_named,
+    last_decision,
     person,
     submitters,
 )
-from app.reconcile.judgement import Event, opened
+from app.reconcile.judgement import RECEIVED, Event, deadline, opened
 from app.reconcile.model_events import CLOSED, request_events
 from app.reconcile.people import PeopleChangedError
 from app.reconcile.registrations import registrations
@@ -54,18 +55,31 @@ from app.service.review import (
 )
 from lethe.catalogue import COMPLAINT, EXTENSIONS, PAUSES, REFUSALS
 from lethe.log.entries import CommitmentError, EntryError
-from models import BearerToken, Case, ErasureRequest, Job, Model
+from models import BearerToken, Case, ErasureRequest, Job, Model, RequestEvent
 
 UNLIKE = "the database and the log disagree on the request: run `lethe log fsck`"
 
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A request that an officer acts on, its job, and its events as the log has them."""
+    """A request that an officer acts on, its job, and its events as the log has them.
+
+    Deadlines are reckoned from the events: what a row says of times is anybody's who writes it.
+    """
 
     request: ErasureRequest
     job: Job
     events: Sequence[Event]
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether its clock stands still."""
+        last = last_decision(self.events)
+        return last is not None and last.event == PAUSE
+
+    def at(self, session: Session, event: Event) -> datetime:
+        """Return the time of one of its events, which the entry commits to."""
+        return session.get_one(RequestEvent, event.index).at
 
 
 _Act = Callable[[Transaction, _Open], None]
@@ -142,16 +156,14 @@ def extend(services: Services, ref: str, operator: str, reason: str) -> None:
         text = _reason(EXTENSIONS, request, reason)
         if any(one.event == EXTENDED for one in found.events):
             raise ConflictError("the deadline was extended before: the law allows it once")
-        if request.due_at < tx.now and request.paused_at is None:
+        before = datetime.fromisoformat(deadline(found.events))
+        if before < tx.now and not found.is_paused:
             raise ConflictError(
                 "the first period is over: the person had to be told of an extension within it"
             )
-        zone = zone_of(services.settings)
-        first = due_at(request.received_at, request.regulation, zone)
-        paused = request.due_at - first
-        due = due_at(
-            request.received_at, request.regulation, zone, extended=True, paused=paused
-        )
+        zone, received = zone_of(services.settings), found.at(tx.session, found.events[0])
+        paused = before - due_at(received, request.regulation, zone)
+        due = due_at(received, request.regulation, zone, extended=True, paused=paused)
         request.due_at, request.reminded = due, None
         payload = {
             "by": operator,
@@ -192,9 +204,11 @@ def resume(services: Services, ref: str, operator: str) -> None:
     """
 
     def act(tx: Transaction, found: _Open) -> None:
-        request = found.request
-        assert request.paused_at is not None
-        request.due_at += tx.now - request.paused_at
+        request, last = found.request, last_decision(found.events)
+        if last is None or not found.is_paused:
+            raise PeopleChangedError(UNLIKE)
+        before = datetime.fromisoformat(deadline(found.events))
+        request.due_at = before + (tx.now - found.at(tx.session, last))
         request.state, request.paused_at, request.reminded = AWAITING_REVIEW, None, None
         payload = {"by": operator, "due_at": format_time(request.due_at)}
         record_request_event(tx, request, RESUMED, payload)
@@ -392,6 +406,7 @@ def _open(services: Services, session: Session, request: ErasureRequest) -> _Ope
         events = opened(session, request, request_events(services.ledger, request.ref))
     except (CommitmentError, EntryError):
         raise PeopleChangedError(UNLIKE) from None
-    if not events:
+    received = events[0] if events and events[0].event == RECEIVED else None
+    if received is None or received.payload["regulation"] != request.regulation:
         raise PeopleChangedError(UNLIKE)
     return _Open(request, job, events)

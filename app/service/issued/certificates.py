@@ -4,6 +4,7 @@ Whoever writes the database can exchange the certificates of two requests, and e
 a certificate goes out only to the request that it names, and evidence only if it names that.
 """
 
+import time
 from hashlib import sha256
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -26,6 +27,7 @@ from lethe.log.spelling import parse_base64
 from lethe.signing.keys import public_pem
 from models import Artifact, Certificate, LogEntry, Verification
 
+FRESH_S = 60.0  # a trust root is handed out for so long
 _REMEDY = (
     "somebody changed or exchanged rows of the database: run `lethe log fsck`, find out who, "
     "and restore the tables erasure_requests, certificates and verifications from a backup"
@@ -153,11 +155,28 @@ def issuer_key(services: Services) -> tuple[EllipticCurvePublicKey, str]:
     return latest.key, latest.keyid
 
 
+def published_trust_root(services: Services) -> bytes:
+    """Return the trust root of the latest checkpoint, at most FRESH_S old.
+
+    Anybody may ask for it, and each one that is made costs signatures, of a token's key too.
+
+    Raises as `app.keys.trust_root.trust_root`.
+    """
+    note = services.ledger.latest().note
+    at, made = services.seen.get("trust-root", (float("-inf"), None))
+    if time.monotonic() - at < FRESH_S and isinstance(made, tuple) and made[0] == note:
+        found: bytes = made[1]
+        return found
+    root = trust_root(services.settings, services.ledger)
+    services.seen["trust-root"] = (time.monotonic(), (note, root))
+    return root
+
+
 def trust_root_if_needed(services: Services) -> str:
     """Return the trust root once the log has an entry on keys, or nothing."""
     if not service_key_events(services.ledger).entries:
         return ""
-    return trust_root(services.settings, services.ledger).decode()
+    return published_trust_root(services).decode()
 
 
 def issuer_pem(services: Services) -> str:

@@ -76,7 +76,8 @@ def contribute(
 
     Raises:
         KeyNotEntitledError: The key is no client's, or another client's or subject's.
-        IdempotencyMismatchError: The Idempotency-Key came with other rows before.
+        IdempotencyMismatchError: The Idempotency-Key came with other rows, or to another model,
+            before.
         UnknownModelError: No such model.
         ModelDeletedError: It was deleted.
         ModelNotReadyError: The model has no version to add to.
@@ -156,7 +157,7 @@ def _admit(
 ) -> tuple[Model, Contribution | None]:
     """Return the model, and the contribution that this one repeats. Raises as `contribute`."""
     model = present(session, ref)
-    earlier = _first_answer(session, key.keyid, idempotency_key, upload)
+    earlier = _first_answer(session, model, key.keyid, idempotency_key, upload)
     if earlier is not None and is_add_back(session, earlier) != add_back:
         raise IdempotencyMismatchError(
             "this Idempotency-Key came with another add_back before: use a new key"
@@ -176,7 +177,11 @@ def _admit(
 
 
 def _first_answer(
-    session: Session, keyid: str, idempotency_key: str | None, upload: CheckedUpload
+    session: Session,
+    model: Model,
+    keyid: str,
+    idempotency_key: str | None,
+    upload: CheckedUpload,
 ) -> Contribution | None:
     if idempotency_key is None:
         return None
@@ -188,6 +193,10 @@ def _first_answer(
     if earlier is not None and earlier.body_digest != upload.file.digest:
         raise IdempotencyMismatchError(
             "this Idempotency-Key came with other rows before: use a new key"
+        )
+    if earlier is not None and earlier.model_id != model.id:  # this one has not got them
+        raise IdempotencyMismatchError(
+            "this Idempotency-Key came with another model before: use a new key"
         )
     return earlier
 

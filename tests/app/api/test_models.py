@@ -209,6 +209,31 @@ def test_the_same_idempotency_key_gets_the_same_contribution(ready: Installation
     problem(send(200), 422, "idempotency-key-reused")
 
 
+def test_an_idempotency_key_does_not_pass_for_a_contribution_to_another_model(
+    ready: Installation,
+) -> None:
+    assert ready.caller.register_model(ref="second").status_code == 201
+    ready.drain()
+    client = Caller(ready.caller.http, ready.caller.token, keyid="client")
+    client.register_key(role="client", client="c1")
+
+    def send(model: str, key: str = "once") -> Any:
+        return client.signed(
+            "POST",
+            f"/v1/models/{model}/contributions",
+            pack(one_client(100)),
+            content_type="application/x-npz",
+            headers={"Idempotency-Key": key},
+        )
+
+    assert send(MODEL).status_code == 202
+    before = stored(ready)
+    problem(send("second"), 422, "idempotency-key-reused")
+    assert stored(ready) == before
+    second = send("second", "another")
+    assert ready.caller.http.get(second.headers["location"]).json()["model"] == "second"
+
+
 def one_client(first: int, count: int = 4) -> dict[str, Any]:
     return {**rows(seed=9, count=count, first=first), "clients": np.array(["c1"] * count)}
 

@@ -3,6 +3,7 @@
 import pytest
 from sqlmodel import Session, select
 
+from app.api.http import parsing
 from app.reconcile.fsck.run import fsck
 from app.service.intake.case_code import case_code
 from lethe.certificates.case_summary import check_summary
@@ -74,6 +75,25 @@ def test_files_of_a_certified_case(page: Installation, visitor: Visitor, box: Ma
         refused = visitor.follow(code, "/intake/file", **wrong)
         assert refused.status_code == 404
         assert "There is no such file" in Page(refused).text
+
+
+def test_a_file_is_made_when_it_is_its_turn(
+    page: Installation, visitor: Visitor, box: Mailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = visitor.open(ANN, box).case_code
+    approve(page, case_of(page).ref)
+    monkeypatch.setattr(parsing, "WAIT", 0.05)
+    turns = visitor.http.app.state.parsing  # type: ignore[attr-defined]
+    for _ in range(page.settings.max_parsed_at_once):
+        turns._turns.acquire_nowait()
+    assert visitor.follow(code).status_code == 200  # only files take long
+    wanted = {"file": "html", "part": "0"}
+    refused = visitor.follow(code, "/intake/file", **wanted)
+    assert refused.status_code == 503
+    assert refused.headers["retry-after"]
+    for _ in range(page.settings.max_parsed_at_once):
+        turns._turns.release()
+    assert visitor.follow(code, "/intake/file", **wanted).status_code == 200
 
 
 def test_a_person_withdraws_and_sending_it_again_does_nothing(

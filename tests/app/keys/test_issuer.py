@@ -26,6 +26,7 @@ from app.ledger.startup import ISSUER_KEY, ISSUER_PEM
 from app.problems import ConflictError, NotFoundError
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck.run import fsck
+from app.service.issued import certificates
 from lethe.certificates.bundle import spki_of
 from lethe.certificates.issuers import IssuerError
 from lethe.certificates.trust_root import TrustRoot, parse_trust_root
@@ -69,6 +70,30 @@ def run(made: Installation, monkeypatch: pytest.MonkeyPatch, *words: str) -> Res
     monkeypatch.setenv("LETHE_ORIGIN", made.settings.origin)
     point_at(made.settings, monkeypatch)
     return CliRunner().invoke(service_key, words)
+
+
+def test_whoever_asks_again_and_again_has_nothing_signed(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(ready, monkeypatch, "rotate", "issuer").exit_code == 0
+    ledger, signed = ready.services.ledger, list[bytes]()
+    sign = ledger.sign_trust_root
+
+    def counted(digest: bytes) -> str:
+        signed.append(digest)
+        return sign(digest)
+
+    monkeypatch.setattr(ledger, "sign_trust_root", counted)
+    size = root_of(ready).issuers.size
+    for _ in range(3):
+        assert root_of(ready).issuers.size == size
+        assert "&quot;trust-root&quot;" in ready.caller.http.get("/verify").text
+    assert len(signed) == 1
+    ready.caller.erase_records("r1")
+    assert root_of(ready).issuers.size > size
+    monkeypatch.setattr(certificates, "FRESH_S", 0.0)
+    assert root_of(ready).issuers.size > size
+    assert len(signed) == 3
 
 
 def test_certificates_of_both_keys_verify_after_a_rotation(

@@ -117,6 +117,25 @@ def test_an_extension_and_a_refusal_come_with_reason_and_remedies(
         assert "test " not in said.lower().replace("testserver", "")  # no officer's name
 
 
+def test_a_refusal_under_another_name_is_not_told(
+    installation: Installation, inbox: Inbox
+) -> None:
+    reviewed(installation)
+    turn(installation)
+    case = opened(installation, ANN, contact=ADDRESS).json()
+    turn(installation)
+    read(inbox)
+    path = f"/v1/cases/{case['ref']}/refuse"
+    refused = installation.caller.operator("POST", path, json={"reason": "legal-claims"})
+    assert refused.status_code == 200
+    with Session(installation.services.engine) as session:
+        named = "UPDATE request_events SET event = 'request.withdrawn' "
+        session.connection().execute(text(f"{named} WHERE event = 'request.refused'"))
+        session.commit()
+    turn(installation)
+    assert read(inbox) == []
+
+
 def test_who_is_not_found_is_answered_at_once(installation: Installation, inbox: Inbox) -> None:
     registered(installation, "one")
     turn(installation)

@@ -132,6 +132,24 @@ def test_a_revocation_cannot_be_taken_back(ready: Installation) -> None:
     assert found(ready) == []
 
 
+@pytest.mark.parametrize("away", ["DELETE FROM", "UPDATE"])
+def test_a_key_that_was_away_when_it_was_revoked_does_not_come_back(
+    ready: Installation, away: str
+) -> None:
+    before = copied(ready, "requester_keys", "keyid = 'alice'")
+    changed = " SET created_at = '2020-01-01 00:00:00'" if away == "UPDATE" else ""
+    sql(ready, f"{away} requester_keys{changed} WHERE keyid = 'alice'")
+    answer = ready.caller.operator("DELETE", "/v1/keys/alice")
+    assert answer.status_code == 404
+    assert "lethe log fsck" in answer.json()["detail"]
+    if changed:
+        put_back(ready, "requester_keys", "keyid", before)
+    else:
+        insert(ready, "requester_keys", before)
+    refused(ready.caller)
+    assert ready.caller.operator("DELETE", "/v1/keys/alice").status_code == 200
+
+
 def test_a_revoked_key_that_forgot_its_binding_stays_authentic(ready: Installation) -> None:
     bound(ready, client="c1")
     assert ready.caller.operator("DELETE", "/v1/keys/bound").status_code == 200

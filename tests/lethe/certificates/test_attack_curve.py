@@ -65,3 +65,12 @@ def test_the_band_holds_the_curve_and_stays_in_the_square() -> None:
     at_zero = upper[2]  # the first step begins left of the square
     assert at_zero[0] == 0.0
     assert at_zero[1] == pytest.approx(0.025 + 0.2341)
+
+
+@pytest.mark.parametrize("points", ["0/01/15/5", "1" + "/111" * 200 + "/1"])
+def test_points_that_run_into_one_another_are_none(points: str) -> None:
+    """Nor are they tried in all ways in which their digits could be divided."""
+    for value in (GOOD.replace("0/0 3/1 50/40", points), GOOD.replace("0/0 3/1", f"{points}!")):
+        assert points in value
+        assert parse(value) is None
+        assert summary(value) == value

@@ -67,6 +67,15 @@ def test_start_sends_what_was_given_and_no_seed_of_its_own(asked: list[Any]) -> 
     assert (sent["pairs"], sent["every_days"], sent["model"]) == (32, 30, "x-rays")
 
 
+def test_a_terminal_does_not_obey_what_the_service_answers(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SHOWN, "id", "\x1b[2Jcleared")
+    monkeypatch.setitem(SHOWN, "state", "\x1b]0;title\x07")
+    assert run("start", "--model", "x-rays").output == "\N{REPLACEMENT CHARACTER}[2Jcleared\n"
+    assert "\x1b" not in run("stop", ID).output
+
+
 def test_audits_are_listed_shown_and_stopped(asked: list[Any]) -> None:
     assert "running  3/64   -" in run("list").output
     assert json.loads(run("list", "--json").output) == SHOWN

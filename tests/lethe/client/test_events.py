@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from itertools import chain
 
 import httpx2
 import pytest
 
 from lethe.client import AsyncClient, Client
 from lethe.client.errors import AnswerError, ProblemError, UnreachableError
-from lethe.client.events import MOST_LINE, EventParser, StreamEvent
+from lethe.client.events import MOST, EventParser, StreamEvent
 
 BASE = "https://erasure.example"
 STREAM = 'retry: 3\n\nevent: history\nid: 7\ndata: {"event": "x"}\n\n: beat\n\nevent: end\ndata: {}\n\n'
@@ -66,7 +67,7 @@ WRONG: list[tuple[str, Answer, type[Exception]]] = [
     ("no JSON", lambda _: httpx2.Response(200, text="data: x\n\n"), AnswerError),
     ("no object", lambda _: httpx2.Response(200, text="data: 1\n\n"), AnswerError),
     ("too deep", lambda _: httpx2.Response(200, text=f"data: {'[' * 9999}\n\n"), AnswerError),
-    ("no end", lambda _: httpx2.Response(200, text="x" * (MOST_LINE + 1)), AnswerError),
+    ("no end", lambda _: httpx2.Response(200, text="x" * (MOST + 1)), AnswerError),
 ]
 
 
@@ -81,6 +82,15 @@ def test_what_is_no_stream_is_an_error(answer: Answer, kind: type[Exception]) ->
         list(client.events("r"))
     with pytest.raises(kind):
         asyncio.run(asynchronous())
+
+
+@pytest.mark.parametrize("line", ["data: {}\n", "{}: x\n"])
+def test_an_event_without_end_is_refused(line: str) -> None:
+    parser = EventParser()
+    sent = (line.format(f"{number:0100}") for number in range(MOST))
+    with pytest.raises(AnswerError, match="an event without end"):
+        list(chain.from_iterable(map(parser.feed, sent)))
+    assert sum(map(len, parser._fields.values())) <= MOST
 
 
 def test_a_number_of_thousands_of_digits_is_no_index() -> None:

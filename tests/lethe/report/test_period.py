@@ -128,6 +128,12 @@ def put(*path: str, value: Any) -> Change:
 CHANGED: dict[str, tuple[Change, bool]] = {
     "a figure": (put("figures", "received", value=1), True),
     "a figure left out": (lambda r: r["figures"].pop("failed"), True),
+    "no figures": (lambda r: r.pop("figures"), False),
+    "figures as a list": (put("figures", value=[1]), False),
+    "a figure nobody counts": (put("figures", "\r      the figures are those", value=1), False),
+    "a figure as text": (put("figures", "certified", value="1"), False),
+    "a truth as a figure": (put("figures", "certified", value=True), False),
+    "a figure below nothing": (put("figures", "open", value=-1), False),
     "the days": (put("days", value=None), True),
     "a shorter period": (put("first", value="2026-01-11"), True),
     "a longer period": (put("last", value="2026-01-22"), True),

@@ -233,6 +233,76 @@ def test_no_answer_is_signed_of_a_request_that_only_the_database_has_as_ended(
         assert answer.json()["type"] == "urn:lethe:problem:people-changed"
 
 
+@pytest.mark.parametrize("name", ["approved", "other"])
+def test_no_answer_is_signed_with_a_decision_under_another_name(
+    installation: Installation, name: str
+) -> None:
+    ready(installation, "one")
+    ref = opened(installation, ANN).json()["ref"]
+    note = {"text": "asked for a copy first"}
+    path = f"/v1/cases/{ref}/note"
+    assert installation.caller.operator("POST", path, json=note).status_code == 200
+    installation.drain()
+    assert shown(installation, ref, "/summary").status_code == 200
+    write(
+        installation,
+        f"UPDATE request_events SET event = 'request.{name}' WHERE event = 'request.noted'",
+    )
+    answer = shown(installation, ref, "/summary")
+    assert answer.json()["type"] == "urn:lethe:problem:people-changed"
+
+
+def test_no_answer_hides_decisions_behind_the_end_of_anothers_retention(
+    installation: Installation,
+) -> None:
+    ready(installation, "one")
+    ann = opened(installation, ANN).json()["parts"][0]["request"]
+    installation.drain()
+    late = replace(
+        installation.services,
+        settings=installation.settings.model_copy(update={"request_retention_days": 0}),
+    )
+    retention.run(late)
+    bob = opened(installation, BOB).json()
+    path, note = f"/v1/cases/{bob['ref']}/note", {"text": "asked for a copy first"}
+    assert installation.caller.operator("POST", path, json=note).status_code == 200
+    installation.drain()
+    assert shown(installation, bob["ref"], "/summary").status_code == 200
+    write(
+        installation,
+        f"UPDATE erasure_requests SET event_key = (SELECT event_key FROM erasure_requests "
+        f"WHERE id = '{ann}') WHERE id = '{bob['parts'][0]['request']}'",
+    )
+    answer = shown(installation, bob["ref"], "/summary")
+    assert answer.json()["type"] == "urn:lethe:problem:people-changed"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "due_at = '2099-01-01 00:00:00'",
+        "received_at = '2020-01-01 00:00:00'",
+        "regulation = 'ccpa'",
+        "model_id = (SELECT id FROM models WHERE ref = 'two')",
+        "log_index = (SELECT max(log_index) FROM request_events "
+        "WHERE event = 'request.received')",
+    ],
+)
+def test_no_answer_is_signed_of_a_request_alone_that_was_logged_otherwise(
+    installation: Installation, change: str
+) -> None:
+    ready(installation, "one", "two")
+    one = {"model": "one"}
+    ref = installation.caller.erase_records("r1", fields=one).json()["ref"]
+    assert installation.caller.erase_records("r2", "r3", fields=one).status_code == 202
+    installation.drain()
+    signed = shown(installation, ref, "/summary")
+    assert signed.status_code == 200, signed.text
+    write(installation, f"UPDATE erasure_requests SET {change} WHERE ref = '{ref}'")
+    answer = shown(installation, ref, "/summary")
+    assert answer.json()["type"] == "urn:lethe:problem:people-changed"
+
+
 def test_a_case_leaves_no_text_behind(
     installation: Installation, caplog: pytest.LogCaptureFixture
 ) -> None:

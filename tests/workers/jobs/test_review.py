@@ -1,7 +1,9 @@
 """Requests wait for an officer; the worker believes the log, and no table, that one approved."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,9 +11,11 @@ from sqlalchemy import text
 from sqlmodel import Session
 
 from app.ledger.startup import load_issuer
+from app.ledger.transaction import Transaction
 from lethe.certificates.case_summary import check_summary
 from lethe.signing.keys import public_pem
 from models.database.types import utcnow
+from tests.exchanged import exchange_references
 from tests.installation import Installation, make_token
 from tests.small import Caller
 from tests.workers.jobs.test_cases import opened
@@ -186,21 +190,35 @@ def test_a_refusal_needs_a_reason_of_the_law_and_names_the_remedies(
     assert decide(other(reviewed), accepted["ref"], "approve").status_code == 409
 
 
-def test_a_pause_stops_the_clock_and_an_extension_is_given_once(reviewed: Installation) -> None:
+@contextmanager
+def later(monkeypatch: pytest.MonkeyPatch, days: int) -> Iterator[None]:
+    """Have transactions of the block happen so many days later."""
+    begin = Transaction.__init__
+
+    def begun(tx: Transaction, *args: Any, **kwargs: Any) -> None:
+        begin(tx, *args, **kwargs)
+        tx.now += timedelta(days=days)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Transaction, "__init__", begun)
+        yield
+
+
+def test_a_pause_stops_the_clock_and_an_extension_is_given_once(
+    reviewed: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     accepted = reviewed.caller.erase_records("r1").json()
     ref, operator = accepted["ref"], reviewed.caller
     assert decide(operator, ref, "pause", reason="identity").json()["parts"][0]["state"] == (
         "paused"
     )
     assert decide(other(reviewed), ref, "approve").status_code == 409
-    write(
-        reviewed,
-        "UPDATE erasure_requests SET paused_at = :at",
-        {"at": (utcnow() - timedelta(days=5)).replace(tzinfo=None)},
-    )
-    resumed = decide(operator, ref, "resume").json()
+    with later(monkeypatch, days=5):
+        resumed = decide(operator, ref, "resume").json()
     assert resumed["parts"][0]["state"] == "awaiting-review"
     moved = state(reviewed, accepted["id"])
+    days = datetime.fromisoformat(moved["due_at"]) - datetime.fromisoformat(accepted["due_at"])
+    assert days // timedelta(days=1) == 5
     assert moved["history"][-1]["detail"]["due_at"] == moved["due_at"]
     assert decide(operator, ref, "extend", reason="necessary").status_code == 409  # CCPA's
     assert decide(operator, ref, "extend", reason="complexity").status_code == 200
@@ -211,6 +229,38 @@ def test_a_pause_stops_the_clock_and_an_extension_is_given_once(reviewed: Instal
     refused = decide(operator, californian["ref"], "pause", reason="identity")
     assert refused.status_code == 409
     assert "no pause" in refused.json()["detail"]
+
+
+@pytest.mark.parametrize("column", ["paused_at", "due_at"])
+def test_a_deadline_is_moved_from_what_the_log_has(reviewed: Installation, column: str) -> None:
+    accepted = reviewed.caller.erase_records("r1").json()
+    ref, operator = accepted["ref"], reviewed.caller
+    assert decide(operator, ref, "pause", reason="identity").status_code == 200
+    shift = -5000 if column == "paused_at" else 5000
+    write(
+        reviewed,
+        f"UPDATE erasure_requests SET {column} = :at",
+        {"at": (utcnow() + timedelta(days=shift)).replace(tzinfo=None)},
+    )
+    for decision, body in (("resume", {}), ("extend", {"reason": "complexity"})):
+        assert decide(operator, ref, decision, **body).status_code == 200
+    received = datetime.fromisoformat(accepted["due_at"])
+    for item in state(reviewed, accepted["id"])["history"][-2:]:
+        late = datetime.fromisoformat(item["detail"]["due_at"]) - received
+        assert timedelta(0) <= late < timedelta(days=70)
+
+
+def test_a_request_that_only_the_table_has_as_paused_is_not_resumed(
+    reviewed: Installation,
+) -> None:
+    ref = reviewed.caller.erase_records("r1").json()["ref"]
+    for change in (
+        "state = 'paused', paused_at = '2020-01-01 00:00:00'",
+        "regulation = 'ccpa'",
+    ):
+        write(reviewed, f"UPDATE erasure_requests SET {change}", {})
+        answer = decide(reviewed.caller, ref, "resume")
+        assert answer.json()["type"] == "urn:lethe:problem:people-changed"
 
 
 def test_notes_and_names_stay_out_of_the_log(reviewed: Installation) -> None:
@@ -228,6 +278,29 @@ def test_notes_and_names_stay_out_of_the_log(reviewed: Installation) -> None:
     with Session(reviewed.services.engine) as session:
         leaves = session.connection().execute(text("SELECT leaf FROM log_entries")).scalars()
         assert not any(b"passport" in bytes(leaf) for leaf in leaves)
+
+
+def test_no_withdrawal_is_logged_of_another_request(reviewed: Installation) -> None:
+    own, another = (reviewed.caller.erase_records(one).json() for one in ("r1", "r2"))
+    size = reviewed.services.ledger.latest().size
+    exchange_references(reviewed.services.engine, own["id"], another["id"])
+    answer = reviewed.caller.signed("DELETE", f"/v1/requests/{own['id']}")
+    assert answer.json()["type"] == "urn:lethe:problem:people-changed"
+    assert reviewed.services.ledger.latest().size == size
+    exchange_references(reviewed.services.engine, own["id"], another["id"])
+    assert reviewed.caller.signed("DELETE", f"/v1/requests/{own['id']}").status_code == 200
+
+
+def test_no_decision_is_logged_of_another_request(reviewed: Installation) -> None:
+    own, another = (reviewed.caller.erase_records(one).json() for one in ("r1", "r2"))
+    size = reviewed.services.ledger.latest().size
+    exchange_references(reviewed.services.engine, own["id"], another["id"])
+    write(reviewed, "UPDATE erasure_requests SET state = 'needs-decision'", {})
+    wanted = {"decision": "abandon", "why": "nobody knows"}
+    path = f"/v1/requests/{own['id']}/decision"
+    answer = reviewed.caller.operator("POST", path, json=wanted)
+    assert answer.json()["type"] == "urn:lethe:problem:people-changed"
+    assert reviewed.services.ledger.latest().size == size
 
 
 def test_a_request_cools_off_and_can_be_withdrawn_meanwhile(installation: Installation) -> None:

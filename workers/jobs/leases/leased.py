@@ -203,7 +203,7 @@ def _acquire(services: Services, tx: Transaction, job_id: str, stage: str) -> Le
         request_id=job.request_id,
         contribution_id=job.contribution_id,
         tries=job.tries,
-        call_id=job.call_id,
+        call_id=logs.well_formed(job.call_id),  # whoever writes the row writes no log lines
     )
 
 
