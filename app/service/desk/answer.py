@@ -9,7 +9,7 @@ from app.reconcile.approval import REFUSED
 from app.reconcile.judgement import RECEIVED, deadline, opened
 from app.reconcile.model_events import signed_leaves
 from app.reconcile.people import PeopleChangedError
-from app.reconcile.retention import ended_refs, stored_entries
+from app.reconcile.retention import ended_refs
 from app.schemas.base import format_time
 from app.service.context import Services
 from app.service.desk.cases import show
@@ -138,9 +138,7 @@ def _decisions(
     with services.reading() as session:
         request = session.get_one(ErasureRequest, request_id)
         if not request.event_key:  # its retention has ended before that of the case
-            # The empty key of another request may be put here. Versions that listed no end of
-            # retention had no entry of one either.
-            if stored_entries(session) and request.ref not in ended_refs(session, "scope"):
+            if request.ref not in ended_refs(session, "scope"):  # another's key was put here
                 raise PeopleChangedError(UNLIKE)
             return []
         try:
