@@ -27,13 +27,14 @@ from app.ledger.startup import load_ledger
 from app.problems import ConflictError
 from app.reconcile.fsck.run import fsck
 from app.settings import Settings
+from app.witnesses import standing
 from app.witnesses.standing import standings
 from lethe.certificates.bundle import parse_bundle
 from lethe.certificates.trust_root import TrustRootError, parse_trust_root
 from lethe.certificates.verify import verify_certificate
 from lethe.cli.log import log as log_commands
 from lethe.files import write_durably
-from lethe.log.checkpoint import sign_checkpoint
+from lethe.log.checkpoint import Checkpoint, sign_checkpoint
 from lethe.log.fetch import Fetch, MissingFileError
 from lethe.log.follow import LogError, mirror_log, verify_log
 from lethe.log.note import NoteError, NoteVerifier, split_note
@@ -194,6 +195,35 @@ def test_what_the_old_key_signs_after_its_revocation_counts_no_more(
     too_early = type(early)(early.origin, 1, early.root)
     with pytest.raises(NoteError, match="was announced by entry"):
         known.open(sign_checkpoint(too_early, new))
+
+
+def test_a_stolen_key_that_was_revoked_accuses_the_log_of_no_fork(
+    ready: Installation, tmp_path: Path
+) -> None:
+    """A dishonest witness shows what a thief signed: no alarm of it, and no older one stays."""
+    settings, ledger, http = ready.settings, ready.services.ledger, ready.caller.http
+
+    def forks() -> str:
+        ready.services.seen.clear()  # what was read a moment ago is still answered
+        lines = ready.caller.operator("GET", "/metrics").text.splitlines()
+        return next(line for line in lines if line.startswith("lethe_witness_forks"))
+
+    shutil.copy(settings.keys_dir / LOG_KEY, settings.keys_dir / "stolen")
+    stolen = load_signer(settings, "stolen")
+    rotate_log(settings, ledger)
+    tree = Checkpoint(ledger.origin, 1000, bytes(32))
+    standing.note_problem(ledger, "w", standing.FORKED, sign_checkpoint(tree, stolen))
+    assert http.get("/readyz").status_code == 503  # until it is revoked, it is the log's
+    assert forks() == "lethe_witness_forks 1.0"
+    revoke_log(settings, ledger, "key-compromise")
+    (settings.keys_dir / "stolen").unlink()
+    assert forks() == "lethe_witness_forks 0.0"
+    assert http.get("/readyz").status_code == 200
+    assert fsck(ledger).ok
+    below = Checkpoint(ledger.origin, 1, bytes(32))  # who of both signed it nobody can tell
+    standing.note_problem(ledger, "w", standing.FORKED, sign_checkpoint(below, stolen))
+    with Session(ledger.engine) as session:
+        assert list(standing.contradictions(session, ledger)) == ["w"]
 
 
 class DiedError(Exception):
