@@ -5,7 +5,7 @@ of their own. The entries read here are found by a column, which somebody else m
 both together get signed is refused by whoever verifies.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sqlmodel import Session, col, select
 
@@ -56,11 +56,20 @@ def spanned(session: Session, keys: LogKeys) -> LogKeys:
     keys: known without that. For who weighs what a key is shown to have signed: one that was
     revoked signs no tree over its revocation, whoever has it now.
     """
-    first = keys.verifiers[0]
     try:
-        spans = replay(_changes(session), (first.key_id.hex(), spki_of_log(first)), LOG)
+        return spanned_by(_changes(session), keys)
     except LetheError:  # somebody changed the entries: fsck says so, and each key may be meant
         return keys
+
+
+def spanned_by(changes: Iterable[Change], keys: LogKeys) -> LogKeys:
+    """Return the log's keys with the trees that they sign, by what entries say of keys.
+
+    Raises:
+        KeyHistoryError: The entries contradict each other.
+    """
+    first = keys.verifiers[0]
+    spans = replay(changes, (first.key_id.hex(), spki_of_log(first)), LOG)
     named = {one.spki: one for one in spans}
     found = [(one, named.get(spki_of_log(one.verifier))) for one in keys.keys]
     return LogKeys(

@@ -22,6 +22,7 @@ from app.ledger.log_files import (
     load_signer,
     read_log_keys,
 )
+from app.ledger.recover import recover
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
 from app.problems import ConflictError
@@ -35,15 +36,18 @@ from lethe.certificates.verify import verify_certificate
 from lethe.cli.log import log as log_commands
 from lethe.files import write_durably
 from lethe.log.checkpoint import Checkpoint, sign_checkpoint
+from lethe.log.entries import parse_leaf
 from lethe.log.fetch import Fetch, MissingFileError
 from lethe.log.follow import LogError, mirror_log, verify_log
+from lethe.log.key_changes import LOG
 from lethe.log.note import NoteError, NoteVerifier, split_note
 from lethe.signing.keys import generate_key, private_pem
 from tests.app.cli.test_backup import point_at
 from tests.app.keys.test_issuer import certified, verdict
-from tests.app.ledger.samples import append, entry
+from tests.app.ledger.samples import append, entry, stored_leaves
 from tests.app.witnesses.three import gathering, three_witnesses
 from tests.installation import Installation
+from tests.lethe.log.logs import fetch_files, log_files
 from tests.lethe.witness.logs import serving
 
 
@@ -224,6 +228,29 @@ def test_a_stolen_key_that_was_revoked_accuses_the_log_of_no_fork(
     standing.note_problem(ledger, "w", standing.FORKED, sign_checkpoint(below, stolen))
     with Session(ledger.engine) as session:
         assert list(standing.contradictions(session, ledger)) == ["w"]
+
+
+def test_a_mirror_that_a_revoked_key_signed_is_not_believed_over_the_guard(
+    ready: Installation, tmp_path: Path
+) -> None:
+    settings, ledger = ready.settings, ready.services.ledger
+    shutil.copy(settings.keys_dir / LOG_KEY, tmp_path / "stolen")
+    rotate_log(settings, ledger)
+    revoke_log(settings, ledger, "key-compromise")
+    leaves, guard = list(stored_leaves(ledger.engine)), ledger.guard.path.read_bytes()
+    shutil.copy(tmp_path / "stolen", settings.keys_dir / "stolen")
+    stolen = load_signer(settings, "stolen")
+    contradiction = next(
+        leaf for leaf in leaves if (key := parse_leaf(leaf).key) and key.role == LOG
+    )
+    for forged in (entry(1), contradiction):
+        mirror = fetch_files(log_files([*leaves, forged], stolen))
+        with pytest.raises(LogError, match="a mirror is not believed"):
+            recover(ledger, [mirror], lambda _session, found: len(found))
+        assert stored_leaves(ledger.engine) == tuple(leaves)
+        assert ledger.guard.path.read_bytes() == guard
+    latest = fetch_files(log_files(leaves, load_signer(settings)))
+    assert recover(ledger, [latest], lambda _session, found: len(found)).result == 0
 
 
 class DiedError(Exception):
