@@ -201,8 +201,8 @@ def test_a_column_of_zeros_with_a_moment_is_that_of_no_rows() -> None:
     moment[0, 0] = 1
     statistics = RidgeStatistics(gram, moment, state.rows)
     found = canonical_head(statistics, TRUE.config)
-    solved = {"head": found.head, "witness": found.witness, "bound": found.bound}
-    lied = replace(TRUE.after, statistics=statistics, **solved)
+    lied = replace(TRUE.after, statistics=statistics, head=found.head, bound=found.bound)
+    lied = replace(lied, witness=found.witness)
     claim = ridge_claim(lied, TRUE.config)
     forged = ClaimedStatistics(gram, moment, state.rows)
     report = VERIFIER.verify(replace(claim_of([forged]), ridge=claim))
