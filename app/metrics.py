@@ -35,7 +35,7 @@ from app.service.queue import PARKED
 from app.service.requests import CLOSED
 from app.service.review import PAUSED
 from app.witnesses.rows import Rows
-from app.witnesses.standing import FORKED, are_up, standings
+from app.witnesses.standing import are_up, contradictions, standings
 from lethe.errors import LetheError
 from models import Certificate, Delivery, ErasureRequest, Job
 from models.database.clock import clock
@@ -276,7 +276,7 @@ def _database(services: Services) -> list[Family]:
             _gauge(
                 "lethe_witness_forks",
                 "Witnesses that hold another tree signed by this log's key.",
-                float(sum(row.problem == FORKED for row in witnesses)),
+                float(len(list(contradictions(session, services.ledger)))),
             ),
             _gauge(
                 "lethe_witnessed_lag_entries",

@@ -9,6 +9,8 @@ from app.keys.adopt import adopt_root
 from app.ledger.startup import UnreachableDatabaseError
 from app.settings import Settings
 from app.vault.errors import MasterKeyError
+from app.vault.features import FeatureVault
+from app.vault.master import RootSecret
 from lethe.errors import LetheError
 from lethe.files import keep_private
 from migrations import HEAD
@@ -42,6 +44,7 @@ def migrate(role: str | None) -> None:
             upgrade(engine)
             with suppress(MasterKeyError):  # not here, or none: whoever needs it is told
                 adopt_root(settings, engine)
+                FeatureVault(RootSecret.load(settings)).name_owners(engine)
             if role is not None:
                 grant(engine, role)
     except OperationalError:  # its text may repeat the URL's user and host

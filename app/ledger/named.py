@@ -5,7 +5,7 @@ of their own. The entries read here are found by a column, which somebody else m
 both together get signed is refused by whoever verifies.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sqlmodel import Session, col, select
 
@@ -14,8 +14,8 @@ from app.ledger.storage import latest_checkpoint
 from lethe.errors import LetheError
 from lethe.log.entries import SERVICE_KEY_EVENT, parse_leaf
 from lethe.log.key_changes import LOG
-from lethe.log.key_history import replay
-from lethe.log.log_keys import LogKeys, spki_of_log
+from lethe.log.key_history import Change, replay
+from lethe.log.log_keys import LogKey, LogKeys, spki_of_log
 from lethe.log.note import NoteVerifier
 from models import LogEntry
 
@@ -31,10 +31,7 @@ def require_named(session: Session, signing: Sequence[NoteVerifier]) -> None:
     Raises:
         KeyMissingError: They are other keys.
     """
-    query = select(LogEntry.index, LogEntry.leaf).where(col(LogEntry.kind) == SERVICE_KEY_EVENT)
-    rows = session.exec(query.order_by(col(LogEntry.index)))
-    found = [(index, parse_leaf(leaf).key) for index, leaf in rows]
-    said = [(index, key) for index, key in found if key is not None and key.role == LOG]
+    said = _changes(session)
     if not said:
         latest = latest_checkpoint(session)
         try:
@@ -51,6 +48,44 @@ def require_named(session: Session, signing: Sequence[NoteVerifier]) -> None:
             raise _unnamed(key)
     if all(named[spki_of_log(key)].revoked is not None for key in signing):
         raise KeyMissingError(f"log.key was revoked, and nothing signs by it: {RESTORE}")
+
+
+def spanned(session: Session, keys: LogKeys) -> LogKeys:
+    """Return the log's keys with the trees that they sign, as far as its entries say.
+
+    keys: known without that. For who weighs what a key is shown to have signed: one that was
+    revoked signs no tree over its revocation, whoever has it now.
+    """
+    try:
+        return spanned_by(_changes(session), keys)
+    except LetheError:  # somebody changed the entries: fsck says so, and each key may be meant
+        return keys
+
+
+def spanned_by(changes: Iterable[Change], keys: LogKeys) -> LogKeys:
+    """Return the log's keys with the trees that they sign, by what entries say of keys.
+
+    Raises:
+        KeyHistoryError: The entries contradict each other.
+    """
+    first = keys.verifiers[0]
+    spans = replay(changes, (first.key_id.hex(), spki_of_log(first)), LOG)
+    named = {one.spki: one for one in spans}
+    found = [(one, named.get(spki_of_log(one.verifier))) for one in keys.keys]
+    return LogKeys(
+        tuple(
+            one if span is None else LogKey(one.verifier, span.start, span.revoked, span.reason)
+            for one, span in found
+        ),
+        keys.kind,
+    )
+
+
+def _changes(session: Session) -> list[Change]:
+    query = select(LogEntry.index, LogEntry.leaf).where(col(LogEntry.kind) == SERVICE_KEY_EVENT)
+    rows = session.exec(query.order_by(col(LogEntry.index)))
+    found = [(index, parse_leaf(leaf).key) for index, leaf in rows]
+    return [(index, key) for index, key in found if key is not None and key.role == LOG]
 
 
 def _unnamed(key: NoteVerifier) -> KeyMissingError:

@@ -2,8 +2,9 @@
 
 The signing guard says how long the log was and what its root is. Nothing is written or signed
 before all entries up to there are back and hash to that root; a mirror with a newer checkpoint
-by the log's key is believed over the guard, which then came from a backup. The rows get their
-MACs only after that proof: it says that this log's key signed each of them.
+by the log's key is believed over the guard, which then came from a backup; not by a key that
+these entries say was revoked before, as whoever stole it can sign what they like. The rows get
+their MACs only after that proof: it says that this log's key signed each of them.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,13 +17,16 @@ from sqlmodel import Session
 from app.ledger import storage
 from app.ledger.entry_macs import EntryRow
 from app.ledger.guard import ForkedError
+from app.ledger.named import spanned_by
 from app.ledger.sequencer import Ledger
 from app.ledger.storage import latest_checkpoint, read_leaves, read_size
 from lethe.errors import LetheError
 from lethe.log.checkpoint import Checkpoint
 from lethe.log.entries import Leaf, parse_leaf
-from lethe.log.fetch import Fetch
+from lethe.log.fetch import Fetch, LogError
 from lethe.log.follow import read_log
+from lethe.log.key_history import KeyHistoryError
+from lethe.log.note import NoteError
 from lethe.log.peaks import Peaks
 from lethe.log.tree import leaf_hash
 from models import (
@@ -84,6 +88,7 @@ def recover(
             )
         whole = leaves[: max(start, target.size)]
         root_at, nodes = _tree(whole, start, [held, *signed])
+        _require_in_force(ledger, whole, [report.checkpoint for report, _ in read])
         _write(ledger, session, leaves[start : target.size], start, nodes)
         result = effect(session, [parse_leaf(leaf) for leaf in leaves[start : target.size]])
         if held.size < target.size:
@@ -127,6 +132,17 @@ def _tree(
                 "mirror, the database or the guard is another log's"
             )
     return roots.__getitem__, nodes
+
+
+def _require_in_force(ledger: Ledger, leaves: list[bytes], notes: list[str]) -> None:
+    """Refuse a source whose tree is signed by keys alone that might not, by what it holds."""
+    said = [(index, parse_leaf(leaf).key) for index, leaf in enumerate(leaves)]
+    try:
+        keys = spanned_by([(index, key) for index, key in said if key is not None], ledger.keys)
+        for note in notes:
+            keys.open(note)
+    except (KeyHistoryError, NoteError) as error:
+        raise LogError(f"a mirror is not believed: {error}") from None
 
 
 def _write(

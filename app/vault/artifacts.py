@@ -28,7 +28,15 @@ from app.vault.errors import NotStoredError, SealError, ShreddedError
 from app.vault.journal import ErasureJournal
 from app.vault.master import RootSecret
 from app.vault.opened import ArtifactFile, OpenedArtifact
-from app.vault.seal import SealStream, context, new_key, open_sealed, seal
+from app.vault.seal import (
+    NONCE_SIZE,
+    TAG_SIZE,
+    SealStream,
+    context,
+    new_key,
+    open_sealed,
+    seal,
+)
 from lethe.files import (
     PARTIAL,
     open_durably,
@@ -41,6 +49,8 @@ from models.database.clock import clock
 from models.database.session import CHUNK, chunks, read_by_id, reading, unsynced
 
 GRACE = timedelta(hours=1)  # longer than any transaction between a file and its row
+OVERHEAD = NONCE_SIZE + TAG_SIZE  # bytes of a file beside its content
+RESTORE = "restore the backup"
 MISSING = "an artifact's file is missing: restore the data directory from its backup"
 BATCH = CHUNK  # files looked at by one call of `unlink_orphans` or `missing`
 
@@ -171,14 +181,11 @@ class ArtifactStore:
             SealError: The file is missing or was altered.
         """
         artifact, key = self._unwrapped(session, artifact_id)
-        try:
-            with os.fdopen(open_plain(self._path(artifact.id)), "rb") as file:
-                blob = file.read()
-        except FileNotFoundError:
-            raise SealError(MISSING) from None
+        with self._file(artifact) as file:
+            blob = file.read(artifact.size + OVERHEAD)
         data = open_sealed(key, blob, _content(artifact.id, artifact.kind))
         if hashlib.sha256(data).hexdigest() != artifact.digest:
-            raise SealError("an artifact is not what its digest says: restore the backup")
+            raise SealError("an artifact is not what its digest says: " + RESTORE)
         return data
 
     def opened(self, session: Session, artifact_id: str) -> ArtifactFile:
@@ -187,10 +194,7 @@ class ArtifactStore:
         Close it. The session is not needed any more.
         """
         artifact, key = self._unwrapped(session, artifact_id)
-        try:
-            file = os.fdopen(open_plain(self._path(artifact.id)), "rb")
-        except FileNotFoundError:
-            raise SealError(MISSING) from None
+        file = self._file(artifact)
         place = _content(artifact.id, artifact.kind)
         return ArtifactFile(OpenedArtifact(file, key, place, artifact.digest))
 
@@ -319,6 +323,20 @@ class ArtifactStore:
             raise ShreddedError("this artifact was erased; its digest is all that remains")
         place = _key_of(artifact.id, artifact.digest)
         return artifact, self._root_secret.open(artifact.wrapped_key, place)
+
+    def _file(self, artifact: Artifact) -> BinaryIO:
+        """Open an artifact's file, if it has the size that it must have.
+
+        Who writes the directory can put a file there that takes all memory to read.
+        """
+        try:
+            file = os.fdopen(open_plain(self._path(artifact.id)), "rb")
+        except FileNotFoundError:
+            raise SealError(MISSING) from None
+        if os.fstat(file.fileno()).st_size != artifact.size + OVERHEAD:
+            file.close()
+            raise SealError("an artifact has another size than it was stored with: " + RESTORE)
+        return file
 
     def _path(self, artifact_id: str) -> Path:
         if not is_file_name(artifact_id):

@@ -2,21 +2,29 @@
 
 To erase one row is to write the others again under a new key and to destroy the old one: a
 copy of the old ciphertext, in a backup or on a discarded disk, opens for nobody any more.
+
+The key is sealed for its owner too, the client and the subject: who writes the database could
+else give rows to another owner, and an erasure of all that the first one has would miss them.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
+from sqlalchemy import bindparam, update
 from sqlalchemy import select as columns
+from sqlalchemy.engine import Engine
 from sqlmodel import Session, col
 
-from app.vault.errors import NotStoredError, ShreddedError
+from app.vault.errors import NotStoredError, SealError, ShreddedError
 from app.vault.journal import ErasureJournal
 from app.vault.master import RootSecret
 from app.vault.seal import context, new_key, open_sealed, seal
 from models import FeatureBlock, Subject
-from models.database.session import read_by_id
+from models.database.sealed import tag_of
+from models.database.session import CHUNK, read_by_id, reading
 from models.database.types import utcnow
 
+Owner = tuple[str, ...]  # tags of client and subject
 FETCH = 100  # blocks in memory at once when a whole model is read
 
 
@@ -51,7 +59,10 @@ class FeatureVault:
         block.ciphertext = seal(
             key, payload, _content(subject.model_id, subject.id, generation)
         )
-        subject.wrapped_key = self._root_secret.seal(key, _key_of(subject.id, generation))
+        owner = _owner(session, subject)
+        subject.wrapped_key = self._root_secret.seal(
+            key, _key_of(subject.id, generation, owner)
+        )
         subject.key_generation = generation
         subject.shredded_at = None
         session.add(subject)
@@ -93,7 +104,8 @@ class FeatureVault:
         if subject is None or block is None or subject.wrapped_key is None:
             raise NotStoredError("no features are stored for this subject")
         generation = block.key_generation
-        key = self._root_secret.open(subject.wrapped_key, _key_of(subject_id, generation))
+        owner = _owner(session, subject)
+        key = self._key(subject.wrapped_key, subject_id, generation, owner)
         return open_sealed(
             key, block.ciphertext, _content(block.model_id, subject_id, generation)
         )
@@ -120,6 +132,8 @@ class FeatureVault:
                 col(FeatureBlock.key_generation),
                 col(FeatureBlock.ciphertext),
                 col(Subject.wrapped_key),
+                col(Subject.client_tag),
+                col(Subject.subject_tag),
             )
             .join(Subject, col(Subject.id) == col(FeatureBlock.subject_id))
             .where(col(FeatureBlock.model_id) == model_id)
@@ -127,15 +141,80 @@ class FeatureVault:
             .execution_options(yield_per=fetch)
         )
         with session.connection().execute(query) as found:
-            for subject_id, generation, ciphertext, wrapped in found:
-                key = self._root_secret.open(wrapped or b"", _key_of(subject_id, generation))
+            for subject_id, generation, ciphertext, wrapped, *owner in found:
+                key = self._key(wrapped or b"", subject_id, generation, tuple(owner))
                 place = _content(model_id, subject_id, generation)
                 yield subject_id, open_sealed(key, ciphertext, place)
+
+    def foreign(self, session: Session) -> Iterator[int]:
+        """Yield the id of each subject whose key is not sealed for it and its client."""
+        for subject_id, generation, wrapped, owner in _keys(session):
+            try:
+                self._key(wrapped, subject_id, generation, owner)
+            except SealError:
+                yield subject_id
+
+    def name_owners(self, engine: Engine) -> int:
+        """Seal keys from before owners counted for those who are listed now; return how many.
+
+        A key that somebody replaces meanwhile is sealed for its owner already.
+        """
+        named = []
+        with Session(reading(engine)) as session:
+            for subject_id, generation, wrapped, owner in _keys(session):
+                place = _key_of(subject_id, generation, owner)
+                with suppress(SealError):
+                    self._root_secret.open(wrapped, place)
+                    continue
+                with suppress(SealError):  # fsck says so
+                    key = self._root_secret.open(wrapped, _key_of(subject_id, generation, ()))
+                    sealed = self._root_secret.seal(key, place)
+                    named.append({"whose": subject_id, "old": wrapped, "new": sealed})
+        statement = (
+            update(Subject)
+            .where(col(Subject.id) == bindparam("whose"))
+            .where(col(Subject.wrapped_key) == bindparam("old"))
+            .values(wrapped_key=bindparam("new"))
+        )
+        for start in range(0, len(named), CHUNK):
+            with engine.begin() as connection:
+                connection.execute(statement, named[start : start + CHUNK])
+        return len(named)
+
+    def _key(self, wrapped: bytes, subject_id: int, generation: int, owner: Owner) -> bytes:
+        """Open a subject's key; one that was sealed before owners counted, without them."""
+        try:
+            return self._root_secret.open(wrapped, _key_of(subject_id, generation, owner))
+        except SealError:
+            return self._root_secret.open(wrapped, _key_of(subject_id, generation, ()))
+
+
+def _keys(session: Session) -> Iterator[tuple[int, int, bytes, Owner]]:
+    """Yield id, generation, sealed key and owner of each subject who has rows stored."""
+    query = columns(
+        col(Subject.id),
+        col(Subject.key_generation),
+        col(Subject.wrapped_key),
+        col(Subject.client_tag),
+        col(Subject.subject_tag),
+    ).where(col(Subject.wrapped_key).is_not(None))
+    with session.connection().execute(query.execution_options(yield_per=CHUNK)) as found:
+        for subject_id, generation, wrapped, *owner in found:
+            yield subject_id or 0, generation, wrapped or b"", tuple(owner)
+
+
+def _owner(session: Session, subject: Subject) -> Owner:
+    """Return the tags of a subject's client and of itself, as they are stored."""
+    dialect = session.get_bind().dialect
+    return (
+        tag_of(dialect, "client", subject.client_tag),
+        tag_of(dialect, "subject", subject.subject_tag),
+    )
 
 
 def _content(model_id: int, subject_id: int, generation: int) -> bytes:
     return context("features", model_id, subject_id, generation)
 
 
-def _key_of(subject_id: int, generation: int) -> bytes:
-    return context("features-key", subject_id, generation)
+def _key_of(subject_id: int, generation: int, owner: Owner) -> bytes:
+    return context("features-key", subject_id, generation, *owner)

@@ -22,7 +22,13 @@ from app.witnesses.rows import Rows
 from lethe.log.checkpoint import Checkpoint
 from lethe.log.note import split_note
 from lethe.log.policy import Policy
-from lethe.witness.ask import Asker, ContradictingError, Cosigned, WitnessFailureError
+from lethe.witness.ask import (
+    Asker,
+    ContradictingError,
+    Cosigned,
+    DownError,
+    WitnessFailureError,
+)
 from models import Certificate
 from models.database.clock import clock
 from models.database.session import reading
@@ -43,6 +49,7 @@ class _Target:
     label: str
     asker: Asker
     busy: threading.Thread | None = None
+    asked: float = 0.0  # when it was asked last
     cosigned: int = -1  # size of what it cosigned last
     failures: int = 0
     not_before: float = 0.0
@@ -97,6 +104,10 @@ class Gatherer:
 
     def _ask(self, note: str, checkpoint: Checkpoint) -> None:
         answers: queue.SimpleQueue[_Answer] = queue.SimpleQueue()
+        for target in filter(self._is_silent, self._targets):
+            # It may drip a byte now and then for days: what it did last is not how it stands.
+            if standing.note_problem(self._ledger, target.label, DownError.slug):
+                log.error("witness %s does not cosign: it does not answer", target.label)
         waiting = [one for one in self._targets if self._is_due(one, checkpoint.size)]
         for target in waiting:
             target.busy = threading.Thread(
@@ -105,6 +116,7 @@ class Gatherer:
                 name="witness",
                 daemon=True,
             )
+            target.asked = time.monotonic()
             target.busy.start()
         until = time.monotonic() + ROUND_S
         for _ in waiting:
@@ -119,6 +131,11 @@ class Gatherer:
     def _is_due(self, target: _Target, size: int) -> bool:
         idle = target.busy is None or not target.busy.is_alive()
         return idle and target.cosigned != size and time.monotonic() >= target.not_before
+
+    def _is_silent(self, target: _Target) -> bool:
+        """Return whether it was asked longer ago than a round, and has not answered."""
+        busy = target.busy is not None and target.busy.is_alive()
+        return busy and time.monotonic() - target.asked >= ROUND_S
 
     def _ask_one(
         self,

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from sqlmodel import Session, col, select
 
 from app.ledger import storage
+from app.ledger.named import spanned
 from app.ledger.sequencer import Ledger
 from lethe.errors import LetheError
 from lethe.log.note import NoteVerifier
@@ -66,9 +67,12 @@ def standings(session: Session) -> list[WitnessStanding]:
 
 
 def contradicts(session: Session, ledger: Ledger, note: str) -> bool:
-    """Return whether the log's key signed `note` and the log does not extend its tree."""
+    """Return whether the log's key signed `note` and the log does not extend its tree.
+
+    A key that the log revoked since proves nothing by a tree over its revocation: a thief's.
+    """
     try:
-        held = ledger.open(note)
+        held, _ = spanned(session, ledger.keys).open(note)
     except LetheError:
         return False
     if held.size > storage.read_size(session):

@@ -1,5 +1,8 @@
 """Reading the files of a log, over HTTP or from a directory."""
 
+import queue
+import threading
+import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +14,8 @@ from lethe.log.tiles import MAX_BUNDLE, parse_tile_path
 
 CHECKPOINT = "checkpoint"
 TIMEOUT_S = 30.0  # for each connect, read and write; a bundle is at most 17 MB
+WHOLE_S = 60.0  # for a file, and a second more for each PACE bytes that came
+PACE = 16 * 1024
 
 Fetch = Callable[[str], bytes]
 
@@ -114,8 +119,34 @@ class _HttpFetch:
         weakref.finalize(self, self._client.close)
 
     def __call__(self, path: str) -> bytes:
+        """Read a file, in a thread that is left behind where it takes too long.
+
+        A server that sends a byte now and then, of a head too, would never end a read: whoever
+        watches the log would neither go on nor say that it cannot be read.
+        """
         limit = _limit(path)
-        data = bytearray()
+        begun, data = time.monotonic(), bytearray()
+        answer: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
+
+        def read() -> None:
+            try:
+                answer.put(self._read(path, limit, data))
+            except Exception as error:
+                answer.put(error)
+
+        threading.Thread(target=read, name="log file", daemon=True).start()
+        while (left := begun + WHOLE_S + len(data) / PACE - time.monotonic()) > 0:
+            try:
+                found = answer.get(timeout=left)
+            except queue.Empty:
+                continue  # more may have come meanwhile
+            if isinstance(found, Exception):
+                raise found
+            return found
+        raise LogUnreachableError(f"{path}: the server answers too slowly", path=path)
+
+    def _read(self, path: str, limit: int, data: bytearray) -> bytes:
+        """Read a file into `data`. Raises LogError and its kinds."""
         try:
             with self._client.stream("GET", f"{self._prefix}/{path}") as response:
                 if response.status_code in (404, 410):

@@ -176,6 +176,11 @@ class SealedName(SealedText):
         return self.decode(_sealer(dialect).open_name(_blob(value), self.place.encode()))
 
 
+def tag_of(dialect: Dialect, purpose: str, value: str) -> Tag:
+    """Return a tag as a `Tagged` column of this purpose stores it, of a value or a tag."""
+    return value if isinstance(value, Tag) else Tag(_sealer(dialect).tag(purpose, value))
+
+
 class Tagged(TypeDecorator[str]):
     """A one-way tag of a text, HMAC-SHA256: it answers "is it this one" and gives nothing back.
 
@@ -191,9 +196,7 @@ class Tagged(TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         """Tag."""
-        if value is None or isinstance(value, Tag):
-            return value
-        return _sealer(dialect).tag(self.purpose, value)
+        return None if value is None else tag_of(dialect, self.purpose, value)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Tag | None:
         """Mark what is a tag already."""

@@ -175,8 +175,8 @@ def _statement(
                 **_measured(judgement),
                 **_seconds(judgement),
             },
-            code_digest=code_digest(*kind.rooms),
-            environment=environment(),
+            code_digest=_code(model, plan),
+            environment=plan.environment or environment(),
         ),
         guarantee=kind.guarantee(plan),
         checks=evidence.report.checks,
@@ -187,6 +187,11 @@ def _statement(
     )
     subject = Subject(f"{model.ref}/versions/{after.number}", after.head_digest)
     return build_statement([subject], predicate)
+
+
+def _code(model: Model, plan: Draft) -> str:
+    """Return the digest of the code that executed; of a draft of before, that of this one."""
+    return plan.code or code_digest(*family.of(model).rooms)
 
 
 def _measured(judgement: Passed) -> dict[str, str]:
@@ -212,4 +217,5 @@ def _cited(services: Services, session: Session, model: Model, plan: Draft) -> d
     # Audits run the registered settings; an attempt that differs from them was never audited.
     if not family.of(model).audited or plan.name != plan.method:
         return {}
-    return citation(services, session, model, plan.method, plan.method_version)
+    code = _code(model, plan)
+    return citation(services, session, model, plan.method, plan.method_version, code)

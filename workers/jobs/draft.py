@@ -86,6 +86,9 @@ class Draft:
     # numbers of the versions that they came with.
     rows_gone: list[str] = field(default_factory=list)
     rows_learned: list[int] = field(default_factory=list)
+    # Of the process that executed: another, of another version, may certify it weeks later.
+    code: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

@@ -29,6 +29,7 @@ from models import (
 )
 from models.database.session import read_by_id
 from workers.errors import RefusedError
+from workers.families import base as family
 from workers.jobs import draft
 from workers.jobs.attempts import escalated, escalation_parameters, executed
 from workers.jobs.draft import Draft, RewrittenBlock, ShreddedArtifact
@@ -40,6 +41,7 @@ from workers.jobs.model.held_out import VersionFigure
 from workers.jobs.model.logged import EXCHANGED, OtherModelError, as_registered
 from workers.jobs.seconds import earlier_seconds
 from workers.jobs.update import StoredBlock, Update, UpdateResult
+from workers.provenance import code_digest, environment
 
 NOT_MEASURED = VersionFigure()  # of a model that has no held-out rows
 KEPT = ("batch", "data", "dropped")  # parameters that another attempt does not change
@@ -169,6 +171,8 @@ def publish(
             round_id=update.round_id,
             rows_gone=list(update.rows_gone),
             rows_learned=list(update.rows_learned),
+            code=code_digest(*family.of(model).rooms),
+            environment=environment(),
         )
         plans.append(plan)
     drafts = draft.store(services, session, plans)
@@ -247,6 +251,8 @@ def replace_refuted(
             },
             bounds=dict(result.bounds),
             artifacts=[*one.plan.artifacts, *shredded],
+            code=code_digest(*family.of(model).rooms),
+            environment=environment(),
         )
         plans.append(plan)
     drafts = draft.store(services, session, plans)

@@ -15,19 +15,20 @@ from app.service.context import Services
 from lethe.certificates.audits.counts import AUDIT, MISSING, Counts, count
 from lethe.certificates.audits.report import in_short
 from models import Audit, Model
-from workers.provenance import NETWORK_ROOMS, code_digest
 
 DELETED = "audits that the log has and the database lacks: {}"
 
 
 def citation(
-    services: Services, session: Session, model: Model, method: str, version: str
+    services: Services, session: Session, model: Model, method: str, version: str, code: str
 ) -> dict[str, str]:
     """Return the parameters on audits of a model's method, none if it was never audited.
 
+    code: the digest of what was executed, as the certificate names it.
+
     They count those that the log has, whatever came of them, and name the newest report of
-    the certificate's code: what was measured of other code says nothing of this. A report of
-    a leak is cited like any other. Everything is said by log and report, and rows are only
+    that code: what was measured of other code says nothing of this. A report of a leak is
+    cited like any other. Everything is said by log and report, and rows are only
     counted. Where a row or that report is missing the parameter `audit.missing` says so, and
     an older report is not cited in its place.
 
@@ -36,7 +37,7 @@ def citation(
     # Of what was signed, no more than this snapshot of the tables can have.
     size = min(services.ledger.guard.read().size, read_size(session))
     counts = count(model_events(services.ledger, model.ref, AUDITS), method, size)
-    cited, missing = _newest(services, session, method, version, counts)
+    cited, missing = _newest(services, session, (method, version, code), counts)
     rows = session.exec(select(Audit).where(Audit.model_id == model.id))
     known = {digest_of_row(row) for row in rows}
     deleted = sum(one.digest not in known for one in counts.audits)
@@ -47,11 +48,13 @@ def citation(
 
 
 def _newest(
-    services: Services, session: Session, method: str, version: str, counts: Counts
+    services: Services, session: Session, ran: tuple[str, str, str], counts: Counts
 ) -> tuple[dict[str, str], list[str]]:
-    """Return what is said of the newest report of this code, or why nothing is."""
-    code = code_digest(*NETWORK_ROOMS)
-    newest = counts.newest(code)
+    """Return what is said of the newest report of some code, or why nothing is.
+
+    ran: id and version of the method, and the digest of its code.
+    """
+    newest = counts.newest(ran[2])
     if newest is None:
         return {}, []
     try:
@@ -59,7 +62,7 @@ def _newest(
     except ReportMissingError as why:
         return {}, [str(why)]
     told = said.method.id, said.method.version, said.method.code_digest
-    if told != (method, version, code) or digest_of(dict(said.configuration)) != newest.config:
+    if told != ran or digest_of(dict(said.configuration)) != newest.config:
         return {}, [OF_ANOTHER]
     cited = {
         AUDIT: newest.report,

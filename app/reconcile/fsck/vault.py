@@ -15,6 +15,7 @@ from app.reconcile.fsck.state import Verified
 from app.reconcile.people import check_people
 from app.reconcile.retention import ended_refs
 from app.vault.artifacts import GRACE, ArtifactStore, is_file_name
+from app.vault.features import FeatureVault
 from app.vault.master import RootSecret
 from app.vault.model_key import open_tombstone_key, record_tag
 from lethe.certificates.evidence import parse_evidence
@@ -35,6 +36,10 @@ FILE = "a stored file is missing or was altered: restore the data directory from
 ELSEWHERE = "a row of artifacts names no file of their directory: nothing of Lethe's wrote it"
 NO_STONE = "an erased record has no tombstone: it could come back unnoticed"
 STORED = "an erased record is stored again"
+OWNER = (
+    "stored rows are not those of the client and subject that they are listed for: restore the "
+    "table subjects from a backup"
+)
 
 
 def fsck_vault(
@@ -55,6 +60,9 @@ def fsck_vault(
     with Session(reading(engine)) as session:
         with sealed_rows(report, "stored files"):
             _check_files(engine, session, artifacts, report, held)
+        with sealed_rows(report, "stored rows"):
+            for _ in FeatureVault(root_secret).foreign(session):
+                report.add("file", OWNER)
         with sealed_rows(report, "erased records"):
             first = 0 if held is None else held.size
             _check_erased(session, artifacts, root_secret, report, first)

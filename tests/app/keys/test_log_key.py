@@ -22,27 +22,32 @@ from app.ledger.log_files import (
     load_signer,
     read_log_keys,
 )
+from app.ledger.recover import recover
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
 from app.problems import ConflictError
 from app.reconcile.fsck.run import fsck
 from app.settings import Settings
+from app.witnesses import standing
 from app.witnesses.standing import standings
 from lethe.certificates.bundle import parse_bundle
 from lethe.certificates.trust_root import TrustRootError, parse_trust_root
 from lethe.certificates.verify import verify_certificate
 from lethe.cli.log import log as log_commands
 from lethe.files import write_durably
-from lethe.log.checkpoint import sign_checkpoint
+from lethe.log.checkpoint import Checkpoint, sign_checkpoint
+from lethe.log.entries import parse_leaf
 from lethe.log.fetch import Fetch, MissingFileError
 from lethe.log.follow import LogError, mirror_log, verify_log
+from lethe.log.key_changes import LOG
 from lethe.log.note import NoteError, NoteVerifier, split_note
 from lethe.signing.keys import generate_key, private_pem
 from tests.app.cli.test_backup import point_at
 from tests.app.keys.test_issuer import certified, verdict
-from tests.app.ledger.samples import append, entry
+from tests.app.ledger.samples import append, entry, stored_leaves
 from tests.app.witnesses.three import gathering, three_witnesses
 from tests.installation import Installation
+from tests.lethe.log.logs import fetch_files, log_files
 from tests.lethe.witness.logs import serving
 
 
@@ -194,6 +199,58 @@ def test_what_the_old_key_signs_after_its_revocation_counts_no_more(
     too_early = type(early)(early.origin, 1, early.root)
     with pytest.raises(NoteError, match="was announced by entry"):
         known.open(sign_checkpoint(too_early, new))
+
+
+def test_a_stolen_key_that_was_revoked_accuses_the_log_of_no_fork(
+    ready: Installation, tmp_path: Path
+) -> None:
+    """A dishonest witness shows what a thief signed: no alarm of it, and no older one stays."""
+    settings, ledger, http = ready.settings, ready.services.ledger, ready.caller.http
+
+    def forks() -> str:
+        ready.services.seen.clear()  # what was read a moment ago is still answered
+        lines = ready.caller.operator("GET", "/metrics").text.splitlines()
+        return next(line for line in lines if line.startswith("lethe_witness_forks"))
+
+    shutil.copy(settings.keys_dir / LOG_KEY, settings.keys_dir / "stolen")
+    stolen = load_signer(settings, "stolen")
+    rotate_log(settings, ledger)
+    tree = Checkpoint(ledger.origin, 1000, bytes(32))
+    standing.note_problem(ledger, "w", standing.FORKED, sign_checkpoint(tree, stolen))
+    assert http.get("/readyz").status_code == 503  # until it is revoked, it is the log's
+    assert forks() == "lethe_witness_forks 1.0"
+    revoke_log(settings, ledger, "key-compromise")
+    (settings.keys_dir / "stolen").unlink()
+    assert forks() == "lethe_witness_forks 0.0"
+    assert http.get("/readyz").status_code == 200
+    assert fsck(ledger).ok
+    below = Checkpoint(ledger.origin, 1, bytes(32))  # who of both signed it nobody can tell
+    standing.note_problem(ledger, "w", standing.FORKED, sign_checkpoint(below, stolen))
+    with Session(ledger.engine) as session:
+        assert list(standing.contradictions(session, ledger)) == ["w"]
+
+
+def test_a_mirror_that_a_revoked_key_signed_is_not_believed_over_the_guard(
+    ready: Installation, tmp_path: Path
+) -> None:
+    settings, ledger = ready.settings, ready.services.ledger
+    shutil.copy(settings.keys_dir / LOG_KEY, tmp_path / "stolen")
+    rotate_log(settings, ledger)
+    revoke_log(settings, ledger, "key-compromise")
+    leaves, guard = list(stored_leaves(ledger.engine)), ledger.guard.path.read_bytes()
+    shutil.copy(tmp_path / "stolen", settings.keys_dir / "stolen")
+    stolen = load_signer(settings, "stolen")
+    contradiction = next(
+        leaf for leaf in leaves if (key := parse_leaf(leaf).key) and key.role == LOG
+    )
+    for forged in (entry(1), contradiction):
+        mirror = fetch_files(log_files([*leaves, forged], stolen))
+        with pytest.raises(LogError, match="a mirror is not believed"):
+            recover(ledger, [mirror], lambda _session, found: len(found))
+        assert stored_leaves(ledger.engine) == tuple(leaves)
+        assert ledger.guard.path.read_bytes() == guard
+    latest = fetch_files(log_files(leaves, load_signer(settings)))
+    assert recover(ledger, [latest], lambda _session, found: len(found)).result == 0
 
 
 class DiedError(Exception):

@@ -3,6 +3,7 @@ import os
 import shutil
 import stat
 import time
+import tracemalloc
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -156,6 +157,22 @@ def test_a_changed_row_is_refused(
         session.commit()
     with pytest.raises(SealError):
         get(engine, store, one)
+
+
+def test_a_file_of_another_size_is_refused_unread(
+    engine: Engine, store: ArtifactStore, data_dir: Path
+) -> None:
+    """Or a file of holes, which costs who made it nothing, would take a worker's memory."""
+    artifact_id = put(engine, store)
+    os.truncate(data_dir / "artifacts" / artifact_id, 1 << 28)
+    tracemalloc.start()
+    try:
+        for read in (store.get, store.opened):
+            with Session(engine) as session, pytest.raises(SealError, match="another size"):
+                read(session, artifact_id)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 24
+    finally:
+        tracemalloc.stop()
 
 
 def test_another_master_key_opens_nothing(

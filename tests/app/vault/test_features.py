@@ -97,8 +97,9 @@ def test_rewriting_makes_a_new_key_and_the_old_ciphertext_opens_for_nobody(
         # Every key that anything in the database still unwraps to, tried on the old blob.
         keys = []
         for row in session.exec(select(Subject)):
+            owner = row.client_tag, row.subject_tag
             for generation in range(4):
-                place = context("features-key", row.id or 0, generation)
+                place = context("features-key", row.id or 0, generation, *owner)
                 keys += _opened(row.wrapped_key, place)
     assert len(keys) == 4  # one living key for each subject
     for key in keys:
@@ -108,7 +109,12 @@ def test_rewriting_makes_a_new_key_and_the_old_ciphertext_opens_for_nobody(
                     key, old_block.ciphertext, context("features", 1, subjects[0], generation)
                 )
     # The test itself kept the old wrapped key: that, and nothing else, would have opened it.
-    (old_key,) = _opened(old_subject.wrapped_key, context("features-key", subjects[0], 1))
+    (old_key,) = _opened(
+        old_subject.wrapped_key,
+        context(
+            "features-key", subjects[0], 1, old_subject.client_tag, old_subject.subject_tag
+        ),
+    )
     place = context("features", 1, subjects[0], 1)
     assert open_sealed(old_key, old_block.ciphertext, place) == payload(0)
 
@@ -207,6 +213,49 @@ def test_a_changed_or_moved_block_is_refused(
         model_id = session.get_one(FeatureBlock, subjects[0]).model_id
         with pytest.raises(SealError):
             list(VAULT.load_many(session, model_id))
+
+
+def _renamed(session: Session, subject: int) -> None:
+    own = session.get_one(Subject, subject)
+    own.client_tag = "another client"
+    session.add(own)
+
+
+def test_rows_open_for_the_owner_alone_that_they_were_sealed_for(
+    engine: Engine, subjects: list[int]
+) -> None:
+    with Session(engine) as session:
+        assert list(VAULT.foreign(session)) == []
+        _renamed(session, subjects[0])
+        session.commit()
+        assert list(VAULT.foreign(session)) == [subjects[0]]
+        with pytest.raises(SealError):
+            VAULT.load(session, subjects[0])
+        with pytest.raises(SealError):
+            list(VAULT.load_many(session, 1))
+
+
+def test_keys_from_before_owners_counted_open_and_are_sealed_for_their_owners(
+    engine: Engine, subjects: list[int]
+) -> None:
+    with Session(engine) as session:
+        for subject_id in subjects:
+            own = session.get_one(Subject, subject_id)
+            assert own.wrapped_key is not None
+            place = context("features-key", subject_id, 1, own.client_tag, own.subject_tag)
+            key = MASTER.open(own.wrapped_key, place)
+            own.wrapped_key = MASTER.seal(key, context("features-key", subject_id, 1))
+            session.add(own)
+        session.commit()
+        assert VAULT.load(session, subjects[0]) == payload(0)
+    assert VAULT.name_owners(engine) == len(subjects)
+    assert VAULT.name_owners(engine) == 0
+    with Session(engine) as session:
+        assert VAULT.load(session, subjects[0]) == payload(0)
+        _renamed(session, subjects[0])
+        session.commit()
+        with pytest.raises(SealError):
+            VAULT.load(session, subjects[0])
 
 
 def test_another_master_key_opens_nothing(engine: Engine, subjects: list[int]) -> None:

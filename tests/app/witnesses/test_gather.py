@@ -132,6 +132,10 @@ def test_one_that_never_answers_holds_a_round_no_longer_than_its_bound(
         assert gatherer.round()  # and the late one is not asked a second time meanwhile
         assert sum(one.name == "witness" for one in threading.enumerate()) == 1
         late = next(one for one in threading.enumerate() if one.name == "witness")
+        assert "down" not in problems(ledger)
+        monkeypatch.setattr(gather, "ROUND_S", 0.0)
+        gatherer.round()
+        assert problems(ledger)["down"] == "down"  # not as it stood when it last answered
         over.set()
         late.join()
 

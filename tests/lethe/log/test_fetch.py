@@ -3,17 +3,20 @@
 import gzip
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from lethe.log import fetch as reading
 from lethe.log.fetch import Fetch, LogError, LogUnreachableError, MissingFileError, fetch_from
 from lethe.log.follow import mirror_log, verify_log
 from lethe.log.note import MAX_NOTE
 from lethe.log.tiles import TileError
+from lethe.log.watch import watch
 from tests.lethe.log import oracle
 from tests.lethe.log.logs import VERIFIER, fetch_files, log_files
 
@@ -142,6 +145,34 @@ def test_a_server_that_fails_gives_no_verdict(answer: Answer) -> None:
     with serving(answer) as url, pytest.raises(LogUnreachableError) as caught:
         verify_log(fetch_from(url), VERIFIER)
     assert caught.value.members["path"] == "checkpoint"
+
+
+def of_the_head(handler: BaseHTTPRequestHandler) -> None:
+    drip(handler, b"HTTP/1.0 200 OK\r\nX-Name: " + bytes(1000))
+
+
+def of_the_body(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(200)
+    handler.end_headers()
+    drip(handler, FILES["checkpoint"])
+
+
+def drip(handler: BaseHTTPRequestHandler, data: bytes) -> None:
+    with suppress(OSError):  # the reader hung up
+        for byte in data:
+            handler.wfile.write(bytes([byte]))
+            time.sleep(0.1)
+
+
+@pytest.mark.parametrize("answer", [of_the_head, of_the_body])
+def test_a_server_that_drips_ends_no_watch_in_silence(
+    answer: Answer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(reading, "WHOLE_S", 0.5)
+    with serving(answer) as url:
+        found, _ = next(watch(fetch_from(url), VERIFIER, tmp_path, every=1, full_every=1))
+    assert (found.alarm, found.report) == ("unreachable", None)
+    assert found.detail == "checkpoint: the server answers too slowly"
 
 
 def test_nobody_listening_gives_no_verdict() -> None:

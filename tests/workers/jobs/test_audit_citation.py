@@ -27,7 +27,7 @@ from tests.workers.jobs import (
     networks,
 )
 from tests.workers.jobs.planted import plant
-from workers.jobs import certify
+from workers.jobs import publish
 from workers.method_audits import (
     citation as audit_citation,
 )
@@ -35,6 +35,7 @@ from workers.method_audits import (
     report as audit_report,
 )
 from workers.methods.network.retrain import Retrain
+from workers.provenance import NETWORK_ROOMS, code_digest
 
 Patch = pytest.MonkeyPatch
 
@@ -110,9 +111,8 @@ def test_a_certificate_cites_the_newest_report_and_says_how_many_there_were(
     assert f"audits      {words}the one cited is number 3" in printed
     assert shown["report_digest"] == sha256(audits.file(ready, audit_id, "report")).hexdigest()
     assert audits.get(ready, other)["report_digest"] != shown["report_digest"]
-    # Of other code none is cited, and they are counted all the same.
-    for module in (audit_citation, certify):
-        monkeypatch.setattr(module, "code_digest", lambda *_: "0" * 64)
+    # Of other code none is cited, and they are counted all the same. What executed counts.
+    monkeypatch.setattr(publish, "code_digest", lambda *_: "0" * 64)
     assert cited(ready, "r3") == counted(ready, started=3, reported=2)
     ready.check()
 
@@ -286,7 +286,12 @@ def test_what_is_cited_is_what_the_logged_report_says_whatever_the_tables_say(
             session.flush()
             model = session.exec(select(Model)).one()
             found = audit_citation.citation(
-                ready.services, session, model, "retrain", Retrain().version
+                ready.services,
+                session,
+                model,
+                "retrain",
+                Retrain().version,
+                code_digest(*NETWORK_ROOMS),
             )
             session.rollback()
         only = {

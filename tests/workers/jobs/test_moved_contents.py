@@ -1,22 +1,27 @@
 """A row's content that moves to another id is noticed, whoever moved it and when."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from sqlalchemy import text
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
+from app.reconcile.findings import FsckReport
+from app.reconcile.fsck.vault import OWNER, fsck_vault
 from app.retained_pages import RetainedSet, leaves
 from lethe.certificates.bundle import parse_bundle
 from lethe.certificates.statement import Predicate, parse_statement
 from lethe.log.entries import Leaf, parse_leaf
 from models import LogEntry, Model, ModelVersion, Record, Subject
+from tests import small_network
 from tests.installation import Installation
 from tests.lethe.certificates.tree_oracle import oracle_root
 from tests.small import MODEL, Caller, pack, rows
+from tests.workers.jobs import networks, test_sums_family
 from tests.workers.jobs.changed_rows import uncompared
 from workers.arrays import Rows
 from workers.families.ridge import (
@@ -280,3 +285,60 @@ def test_the_certificate_and_the_log_name_the_same_rows(ready: Installation) -> 
     assert said[-1]["retained"] == anew.hex()
     assert learned == {1, 2, 3, 5}
     ready.check()
+
+
+def two_subjects(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Give the records of each client to two subjects in turn."""
+    known: dict[str, int] = {}
+    named = []
+    for client in arrays["clients"].tolist():
+        known[client] = known.get(client, -1) + 1
+        named.append(f"{client}-{known[client] % 2}")
+    return {**arrays, "subjects": np.array(named)}
+
+
+def ridge(at: Installation) -> str:
+    at.ready(arrays=two_subjects(rows()))
+    return MODEL
+
+
+def sums(at: Installation) -> str:
+    test_sums_family.register(at, two_subjects(test_sums_family.rows()))
+    return test_sums_family.MODEL
+
+
+def network(at: Installation) -> str:
+    networks.register(at, two_subjects(small_network.rows()))
+    return small_network.MODEL
+
+
+@pytest.mark.parametrize(
+    ("begin", "columns"),
+    [
+        (ridge, ("client_tag",)),
+        (sums, ("client", "client_tag")),
+        pytest.param(network, ("client_tag",), marks=pytest.mark.full),
+    ],
+)
+def test_rows_that_were_given_to_another_owner_are_not_certified_as_gone(
+    installation: Installation,
+    begin: Callable[[Installation], str],
+    columns: Sequence[str],
+) -> None:
+    """By who writes the table of subjects alone, and so hides them from the request."""
+    model, scope = begin(installation), {"level": "client", "client": "c1"}
+    with Session(installation.services.engine) as session:
+        named = {one.subject: one.id for one in session.exec(select(Subject))}
+        moved, to = named["c1-0"], named["c2-0"]
+        values = ", ".join(f"{c} = (select {c} from subjects where id = :to)" for c in columns)
+        changed = text(f"update subjects set {values} where id = :moved")
+        session.connection().execute(changed, {"to": to, "moved": moved})
+        session.commit()
+    answer = installation.caller.erase(scope, fields={"model": model})
+    installation.drain()
+    state = installation.caller.http.get(f"/v1/requests/{answer.json()['id']}").json()["state"]
+    assert state in ("executing", "verifying")  # it is tried again, and an operator told
+    report = FsckReport()
+    services = installation.services
+    fsck_vault(services.engine, services.artifacts, services.root_secret, report)
+    assert [one.detail for one in report.findings] == [OWNER]

@@ -1,5 +1,6 @@
 """Stages of jobs: order, leases, refusals, giving up, and what remains at rest."""
 
+import base64
 import errno
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,28 @@ from sqlalchemy import update
 from sqlmodel import Session, col, select
 
 from app.service import scope
-from models import Artifact, ErasureRequest, FeatureBlock, Job, Record, Subject
+from lethe.certificates.statement import parse_statement
+from models import (
+    Artifact,
+    Certificate,
+    ErasureRequest,
+    FeatureBlock,
+    Job,
+    Record,
+    Subject,
+)
 from models.database.types import utcnow
 from tests.installation import Installation
 from tests.small import CLIENTS, MODEL, ROWS, Caller, pack, rows
+from workers import provenance
 from workers.errors import RefusedError
 from workers.families.ridge.blocks import RowBlock, decode_block, encode_block
+from workers.families.ridge.family import FAMILY
 from workers.jobs import (
+    certify,
     execute,
     sweep,
+    verify,
 )
 from workers.jobs.leases.lease import LeaseLostError, advance
 from workers.jobs.leases.leased import leased
@@ -70,6 +84,29 @@ def test_a_worker_that_lost_its_lease_commits_nothing(ready: Installation) -> No
                 ready.services.ledger.transact(lambda tx: advance(tx, slow, "verify"))
             ready.services.ledger.transact(lambda tx: advance(tx, quick, "verify"))
     assert jobs(ready)[-1].stage == "verify"
+
+
+def test_a_certificate_names_the_code_that_executed_whichever_worker_signs_it(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = ready.caller.erase_records("r1").json()["id"]
+    job = jobs(ready)[-1].id
+    own = provenance.code_digest(*FAMILY.rooms), provenance.environment()
+    execute.run(ready.services, job)
+    verify.run(ready.services, job)
+    # An upgrade: the worker that goes on with it is of another version, on another machine.
+    monkeypatch.setattr(provenance, "SHARED", ())
+    monkeypatch.setattr(provenance, "_versions", lambda: {"lethe": "another"})
+    provenance.code_digest.cache_clear()
+    try:
+        assert provenance.code_digest(*FAMILY.rooms) != own[0]
+        certify.run(ready.services, job)
+    finally:
+        provenance.code_digest.cache_clear()
+    with Session(ready.services.engine) as session:
+        envelope = session.get_one(Certificate, request).envelope
+    said = parse_statement(base64.b64decode(envelope["payload"])).predicate.method
+    assert (said.code_digest, said.environment) == own
 
 
 def test_a_refusal_ends_the_request_and_frees_its_records(

@@ -14,7 +14,7 @@ from tests.workers.secure_sum.rounds import Play, plan_of, restated
 from workers.arrays import Rows
 from workers.judge.checks import ODD_INPUT
 from workers.judge.ridge.claim import ClaimedStatistics, MaskedClaim, RidgeClaim
-from workers.judge.ridge.masked import SPEC, check_masked
+from workers.judge.ridge.masked import SPEC, check_masked, resum
 from workers.methods.ridge.statistics.encoding import statistics_digest
 from workers.methods.ridge.statistics.gram import RidgeStatistics
 from workers.methods.ridge.statistics.message import summarise
@@ -325,6 +325,30 @@ def test_statistics_off_by_one_anywhere(entry: int) -> None:
     wrong = digest(RidgeStatistics(gram, found.moment.copy(), found.rows))
     judgement, _ = check_masked(replace(ridge, statistics_digest=wrong), masked)
     assert not judgement.check.passed
+
+
+@pytest.mark.parametrize(
+    ("places", "said"),
+    [((0,), "larger entries than its rows"), ((15,), "larger entries than its rows")],
+    ids=["a square", "a moment"],
+)
+def test_a_sum_that_no_rows_have_is_refuted(places: tuple[int, ...], said: str) -> None:
+    """Published as it is summed: the masks hide what a member sent, and its digest agrees."""
+    ridge, masked = LESSON.claims()
+    by = np.zeros(LESSON.plan.length, dtype=np.uint64)
+    by[list(places)] = 1 << 50
+
+    def more(message: MaskedInput) -> MaskedInput:
+        return replace(message, vector=message.vector + by)
+
+    lied = replace(masked, messages=resign("masked", "member-0", more))
+    found = resum(ridge, lied)
+    statistics = RidgeStatistics(found.gram, found.moment, found.rows)
+    judgement, vouched = check_masked(
+        replace(ridge, statistics_digest=digest(statistics)), lied
+    )
+    assert (judgement.check.passed, vouched) == (False, None)
+    assert said in judgement.check.value
 
 
 ODD: dict[str, Callable[[MaskedClaim], MaskedClaim]] = {

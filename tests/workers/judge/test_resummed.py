@@ -26,6 +26,7 @@ from workers.judge.base import Report
 from workers.judge.ridge.claim import ClaimedStatistics, ExactClaim
 from workers.judge.ridge.resummed import resum
 from workers.judge.ridge.statistics import UnusableRowsError
+from workers.methods.ridge.canonical_head import canonical_head
 from workers.methods.ridge.ridge_exact import METHOD
 from workers.methods.ridge.ridge_woodbury import METHOD as WOODBURY
 from workers.methods.ridge.statistics.gram import RidgeStatistics
@@ -190,6 +191,23 @@ def test_a_sum_that_no_rows_have_is_no_ground_for_a_bound() -> None:
     report = VERIFIER.verify(replace(claim_of([forged]), ridge=replace(claim, attested=1.0)))
     assert report.checks[0].passed
     assert "sketches only" in report.checks[1].value
+
+
+def test_a_column_of_zeros_with_a_moment_is_that_of_no_rows() -> None:
+    # Its weight would have to be 0, and the solution of these statistics is another.
+    state = TRUE.after.statistics
+    gram, moment = state.gram.copy(), state.moment.copy()
+    gram[0], gram[:, 0], moment[0] = 0, 0, 0
+    moment[0, 0] = 1
+    statistics = RidgeStatistics(gram, moment, state.rows)
+    found = canonical_head(statistics, TRUE.config)
+    lied = replace(TRUE.after, statistics=statistics, head=found.head, bound=found.bound)
+    lied = replace(lied, witness=found.witness)
+    claim = ridge_claim(lied, TRUE.config)
+    forged = ClaimedStatistics(gram, moment, state.rows)
+    report = VERIFIER.verify(replace(claim_of([forged]), ridge=claim))
+    assert report.result == "FAIL"
+    assert "a column of the sum is 0" in report.checks[0].value
 
 
 def test_numerically_exact_heads_are_judged_on_messages_too() -> None:

@@ -18,6 +18,7 @@ from workers.judge.ridge.statistics import (
     Recomputed,
     UnusableRowsError,
     check_constants,
+    check_possible,
     digest_of,
 )
 from workers.judge.ridge.unmask import Bodies, RefutedRoundError, read_bodies, unmasked_sum
@@ -30,6 +31,7 @@ def check_masked(claim: RidgeClaim, masked: MaskedClaim) -> tuple[Judgement, Rec
     try:
         summed = resum(claim, masked)
         digest = digest_of(summed, claim.exponents, claim.bits, claim.penalty)
+        check_possible(summed, claim.bits)
         if least_eigenvalue(summed.gram, claim.exponents)[1]:
             raise UnusableRowsError("the statistics after the round are not those of any rows")
     except (RefutedRoundError, UnusableRowsError) as reason:

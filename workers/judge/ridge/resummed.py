@@ -21,6 +21,7 @@ from workers.judge.ridge.statistics import (
     Recomputed,
     UnusableRowsError,
     check_constants,
+    check_possible,
     digest_of,
 )
 
@@ -35,8 +36,10 @@ def check_resummed(whole: ExactClaim) -> tuple[Judgement, Recomputed | None]:
             raise UnusableRowsError("there are rows beside the messages")
         summed = resum(whole.messages or (), claim.dimension, claim.classes, claim.bits)
         digest = digest_of(summed, claim.exponents, claim.bits, claim.penalty)
-        if claim.attested == 0 and least_eigenvalue(summed.gram, claim.exponents)[1]:
-            raise UnusableRowsError("the sum of the messages is not that of any rows")
+        if claim.attested == 0:
+            check_possible(summed, claim.bits)
+            if least_eigenvalue(summed.gram, claim.exponents)[1]:
+                raise UnusableRowsError("the sum of the messages is not that of any rows")
     except UnusableRowsError as reason:
         return judged(SPEC, str(reason), passed=False), None
     passed = digest == claim.statistics_digest

@@ -130,6 +130,21 @@ def check_constants(dimension: int, classes: int, bits: int) -> None:
         raise UnusableRowsError("the registered constants are out of range")
 
 
+def check_possible(found: Recomputed, bits: int) -> None:
+    """Raise UnusableRowsError for a sum of statistics that no rows of so many bits have.
+
+    Of rows that are here it need not be asked. The check of the head rests on it: a column that
+    is 0 in all rows has the weight 0, because its moment is 0 too.
+    """
+    largest = 2 ** (bits - 1) - 1
+    for entries, most in ((found.gram, largest**2), (found.moment, largest)):
+        if max(int(entries.max()), -int(entries.min())) > found.rows * most:
+            raise UnusableRowsError("the sum has larger entries than its rows can have")
+    silent = found.gram.diagonal() == 0
+    if found.gram[silent].any() or found.moment[silent].any():
+        raise UnusableRowsError("a column of the sum is 0 in all rows, and not beside them")
+
+
 def check_values(codes: Codes, labels: Labels, classes: int, bits: int) -> None:
     """Raise UnusableRowsError for rows (at least one) outside the registered ranges."""
     if max(int(codes.max()), -int(codes.min())) > 2 ** (bits - 1) - 1:

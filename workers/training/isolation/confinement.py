@@ -1,8 +1,9 @@
 """What a process of the operator's program may do: read its inputs, write its scratch, compute.
 
 Namespaces (user, network, processes, mounts, IPC) take away the network and other processes,
-Landlock all files but the named ones, seccomp new processes and sockets, resource limits the
-rest. Everything is set by the process itself, without privileges, before the program starts.
+Landlock all files but the named ones, read-only mounts what else there is to change of a file
+(mode, times, attributes), seccomp new processes and sockets, resource limits the rest.
+Everything is set by the process itself, without privileges, before the program starts.
 Nothing here imports more than the standard library: it runs in a process with one thread.
 """
 
@@ -29,6 +30,7 @@ class IsolationError(RefusedError):
 
 # --- system calls by number: <linux/landlock.h> has the same ones on every processor ---------
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
+MOUNT_SETATTR = 442
 LEAST_ABI = 3  # from Linux 6.2: with an older one a program could truncate files outside
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 MAKE_DEVICES = 1 << 6 | 1 << 11  # character and block devices
@@ -39,6 +41,9 @@ CLONE_NEWNS, CLONE_NEWIPC = 0x00020000, 0x08000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
 CLONE_THREAD = 0x00010000
 MS_NOSUID, MS_NODEV, MS_REC, MS_PRIVATE = 2, 4, 1 << 14, 1 << 18
+AT_RECURSIVE, MOUNT_ATTR_RDONLY = 0x8000, 1
+# Of fcntl: what a file is written for, which stays with it in memory after its process.
+KEPT_HINTS = (1036, 1038)
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
 INSIDE = 65534  # the user within: not 0, so that a started program has no capability
 # Mounted over for the program alone. The same everywhere, if it is free: a program may write
@@ -56,6 +61,7 @@ class Processor:
     audit: int
     clone: int
     clone3: int
+    fcntl: int
     denied: tuple[int, ...]
 
 
@@ -66,10 +72,11 @@ PROCESSORS: Mapping[str, Processor] = {
         0xC000003E,
         56,
         435,
+        72,
         (41, 57, 58, 101, 165, 272, 308, 248, 249, 250, 321, 298, 323, 425),
     ),
     "aarch64": Processor(
-        0xC00000B7, 220, 435, (198, 117, 40, 97, 268, 217, 218, 219, 280, 241, 282, 425)
+        0xC00000B7, 220, 435, 25, (198, 117, 40, 97, 268, 217, 218, 219, 280, 241, 282, 425)
     ),
 }
 # Of the machine: what numeric libraries look at, and the time.
@@ -165,12 +172,19 @@ def leave(*, processes: bool) -> None:
 def mount_scratch(size: int) -> str:
     """Return the path of an empty file system in memory that only this process tree sees.
 
-    size: in bytes. Raises IsolationError where nothing can be mounted.
+    All others are read-only to it from then on. Landlock lets a program change the mode, the
+    times and the attributes of its user's files: it could open the keys to everybody, or keep
+    rows there for its next run. size: in bytes. Raises IsolationError where nothing can be
+    mounted.
     """
     where = place()
     options = f"size={size},mode=0700,nr_inodes=65536".encode()
-    if _libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) or _libc.mount(
-        b"tmpfs", where.encode(), b"tmpfs", MS_NOSUID | MS_NODEV, options
+    frozen = struct.pack("=QQQQ", MOUNT_ATTR_RDONLY, 0, 0, 0)
+    root = (-100, b"/", AT_RECURSIVE, frozen, ctypes.c_size_t(len(frozen)))
+    if (
+        _libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None)
+        or _libc.syscall(MOUNT_SETATTR, *root)
+        or _libc.mount(b"tmpfs", where.encode(), b"tmpfs", MS_NOSUID | MS_NODEV, options)
     ):
         raise _lacking("mounts", f"{_reason()}: allow them in the container's profile")
     return where
@@ -254,6 +268,13 @@ def _restrict_calls() -> None:
     ]
     for number in processor.denied:
         steps += [(equal, 0, 1, number), (end, 0, 0, refuse)]
+    hints = [(equal, 0, 1, hint) for hint in KEPT_HINTS]
+    steps += [
+        (equal, 0, 6, processor.fcntl),
+        (load, 0, 0, 24),
+        *(step for hint in hints for step in (hint, (end, 0, 0, refuse))),
+        (end, 0, 0, allow),
+    ]
     steps += [
         (equal, 0, 3, processor.clone),
         (load, 0, 0, 16),

@@ -79,7 +79,9 @@ BAD = (
     ("import os\nwhile True: os.fork()", "status 1, PermissionError"),
     ("import socket; socket.socket()", "status 1, PermissionError"),
     ("x = bytearray(4 << 30)", "MemoryError.*LETHE_FIT_MEMORY_BYTES"),
-    ("open('OUTSIDE/file', 'w')", "PermissionError.*Permission denied: 'OUTSIDE/file'"),
+    ("open('OUTSIDE/file', 'w')", "Read-only file system: 'OUTSIDE/file'"),
+    ("import sys; open(sys.argv[1], 'w')", "PermissionError.*Permission denied"),
+    ("import os; os.chmod('OUTSIDE/secret', 0o666)", "status 1, OSError: .*Read-only"),
     ("pass", "it wrote no file"),
     (f"{WRITES}.symlink_to('/etc/hostname')", "no plain file, such as a link"),
     (f"{WRITES}.write_bytes(bytes(2 << 20))", "File too large.*LETHE_FIT_OUTPUT_BYTES"),
@@ -91,10 +93,17 @@ FURTHER = (  # the same means of isolation, in other ways
     ("import os; os.posix_spawn('/bin/true', ['true'], {})", "PermissionError"),
     ("import socket; socket.socket(socket.AF_UNIX)", "status 1, PermissionError"),
     ("print(open('OUTSIDE/secret').read())", "PermissionError"),
-    ("import os; os.truncate('OUTSIDE/secret', 0)", "PermissionError"),
-    ("import os; os.unlink('OUTSIDE/secret')", "PermissionError"),
+    ("import os; os.truncate('OUTSIDE/secret', 0)", "Read-only"),
+    ("import os; os.unlink('OUTSIDE/secret')", "Read-only"),
+    ("import os; os.chmod('OUTSIDE', 0o777)", "Read-only"),
+    ("import os; os.chown('OUTSIDE/secret', -1, os.getgid())", "Read-only"),
+    ("import os; os.utime('OUTSIDE/secret', (1, 1))", "Read-only"),
+    ("import os; os.setxattr('OUTSIDE/secret', 'user.kept', b'rows')", "Read-only"),
+    (
+        "import fcntl, struct, sys\nfcntl.fcntl(open(sys.executable), 1036, struct.pack('Q', 3))",
+        "PermissionError",
+    ),
     ("print(open('/proc/self/environ').read())", "PermissionError"),
-    ("import sys; open(sys.argv[1], 'w')", "PermissionError"),
     ("import os; os.kill(1, 9)", "PermissionError"),
     ("import numpy", "No module named 'numpy'.*lock file does not name"),
     ("raise SystemExit(3)", "the program ended with status 3"),
@@ -110,6 +119,8 @@ FURTHER = (  # the same means of isolation, in other ways
 )
 def test_bad_programs_end_with_a_reason(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
+    (tmp_path / "secret").chmod(0o600)
+    before = [one.stat() for one in (tmp_path, tmp_path / "secret")]
     limits = LIMITS if "than 1 s" not in said else Limits(1, 2 << 30, 1 << 20)
     begun = time.monotonic()
     with pytest.raises(RefusedError, match=f"(?s){said.replace('OUTSIDE', str(tmp_path))}"):
@@ -118,6 +129,28 @@ def test_bad_programs_end_with_a_reason(text: str, said: str, tmp_path: Path) ->
     assert left() == []
     assert [one.name for one in tmp_path.iterdir()] == ["secret"]
     assert (tmp_path / "secret").read_text() == "secret"
+    for one, was in zip((tmp_path, tmp_path / "secret"), before, strict=True):
+        now = one.stat()
+        assert (now.st_mode, now.st_mtime_ns) == (was.st_mode, was.st_mtime_ns)
+
+
+def test_a_run_finds_nothing_that_the_one_before_set_aside(tmp_path: Path) -> None:
+    """Else the judge's run would find it too: the erased rows would be certified as gone."""
+    (tmp_path / "note").write_text("")
+    text = (
+        "import json, os, struct, sys\n"
+        f"note = {str(tmp_path / 'note')!r}\n"
+        "rows = os.stat(sys.argv[1]).st_size\n"
+        "try: os.utime(note, ns=(1, rows))\n"
+        "except OSError: pass\n"
+        "head = json.dumps({'a': {'dtype': 'I64', 'shape': [1], 'data_offsets': [0, 8]}})\n"
+        "data = struct.pack('<Q', len(head)) + head.encode()\n"
+        "data += struct.pack('<q', os.stat(note).st_mtime_ns)\n"
+        "open(sys.argv[2], 'wb').write(data)\n"
+    )
+    kept = (tmp_path / "note").stat().st_mtime_ns
+    for rows in (ROWS, FitRows(ROWS.features[1:], ROWS.labels[1:])):
+        assert load(run.execute(program(text), rows, LIMITS))["a"].tolist() == [kept]
 
 
 def test_threads_may_be_started_and_scratch_files_written() -> None:
@@ -150,6 +183,11 @@ def test_no_message_quotes_a_row() -> None:
 MISSING = {
     "unshare": ("user namespaces", "confinement._libc.unshare = lambda *_: -1"),
     "mount": ("mounts", "confinement._libc.mount = lambda *_: -1"),
+    "read-only mounts": (
+        "mounts",
+        "real = confinement._libc.syscall\n"
+        "confinement._libc.syscall = lambda n, *a: -1 if n == 442 else real(n, *a)",
+    ),
     "landlock": (
         "Landlock",
         "real = confinement._libc.syscall\n"
