@@ -105,7 +105,9 @@ class FeatureVault:
             raise NotStoredError("no features are stored for this subject")
         generation = block.key_generation
         owner = _owner(session, subject)
-        key = self._key(subject.wrapped_key, subject_id, generation, owner)
+        key = self._root_secret.open(
+            subject.wrapped_key, _key_of(subject_id, generation, owner)
+        )
         return open_sealed(
             key, block.ciphertext, _content(block.model_id, subject_id, generation)
         )
@@ -142,7 +144,9 @@ class FeatureVault:
         )
         with session.connection().execute(query) as found:
             for subject_id, generation, ciphertext, wrapped, *owner in found:
-                key = self._key(wrapped or b"", subject_id, generation, tuple(owner))
+                key = self._root_secret.open(
+                    wrapped or b"", _key_of(subject_id, generation, tuple(owner))
+                )
                 place = _content(model_id, subject_id, generation)
                 yield subject_id, open_sealed(key, ciphertext, place)
 
@@ -150,14 +154,15 @@ class FeatureVault:
         """Yield the id of each subject whose key is not sealed for it and its client."""
         for subject_id, generation, wrapped, owner in _keys(session):
             try:
-                self._key(wrapped, subject_id, generation, owner)
+                self._root_secret.open(wrapped, _key_of(subject_id, generation, owner))
             except SealError:
                 yield subject_id
 
     def name_owners(self, engine: Engine) -> int:
         """Seal keys from before owners counted for those who are listed now; return how many.
 
-        A key that somebody replaces meanwhile is sealed for its owner already.
+        Part of an upgrade: until then such a key opens for nobody. One that somebody replaces
+        meanwhile is sealed for its owner already.
         """
         named = []
         with Session(reading(engine)) as session:
@@ -180,13 +185,6 @@ class FeatureVault:
             with engine.begin() as connection:
                 connection.execute(statement, named[start : start + CHUNK])
         return len(named)
-
-    def _key(self, wrapped: bytes, subject_id: int, generation: int, owner: Owner) -> bytes:
-        """Open a subject's key; one that was sealed before owners counted, without them."""
-        try:
-            return self._root_secret.open(wrapped, _key_of(subject_id, generation, owner))
-        except SealError:
-            return self._root_secret.open(wrapped, _key_of(subject_id, generation, ()))
 
 
 def _keys(session: Session) -> Iterator[tuple[int, int, bytes, Owner]]:

@@ -45,7 +45,6 @@ from workers.jobs.logged_judgement import Passed, passed_all
 from workers.jobs.model import held_out
 from workers.jobs.sweep import clean
 from workers.method_audits.citation import citation
-from workers.provenance import code_digest, environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +174,8 @@ def _statement(
                 **_measured(judgement),
                 **_seconds(judgement),
             },
-            code_digest=_code(model, plan),
-            environment=plan.environment or environment(),
+            code_digest=plan.code,
+            environment=plan.environment,
         ),
         guarantee=kind.guarantee(plan),
         checks=evidence.report.checks,
@@ -187,11 +186,6 @@ def _statement(
     )
     subject = Subject(f"{model.ref}/versions/{after.number}", after.head_digest)
     return build_statement([subject], predicate)
-
-
-def _code(model: Model, plan: Draft) -> str:
-    """Return the digest of the code that executed; of a draft of before, that of this one."""
-    return plan.code or code_digest(*family.of(model).rooms)
 
 
 def _measured(judgement: Passed) -> dict[str, str]:
@@ -217,5 +211,4 @@ def _cited(services: Services, session: Session, model: Model, plan: Draft) -> d
     # Audits run the registered settings; an attempt that differs from them was never audited.
     if not family.of(model).audited or plan.name != plan.method:
         return {}
-    code = _code(model, plan)
-    return citation(services, session, model, plan.method, plan.method_version, code)
+    return citation(services, session, model, plan.method, plan.method_version, plan.code)

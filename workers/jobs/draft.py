@@ -79,6 +79,9 @@ class Draft:
     artifacts: list[ShreddedArtifact]
     blocks: list[RewrittenBlock]
     feature_rows: int
+    # Of the process that executed: another, of another version, may certify it weeks later.
+    code: str
+    environment: dict[str, str]
     # Of a masked round: leaves (base64 of all) that it added before its first link.
     added: str = ""
     round_id: str | None = None
@@ -86,9 +89,6 @@ class Draft:
     # numbers of the versions that they came with.
     rows_gone: list[str] = field(default_factory=list)
     rows_learned: list[int] = field(default_factory=list)
-    # Of the process that executed: another, of another version, may certify it weeks later.
-    code: str = ""
-    environment: dict[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
