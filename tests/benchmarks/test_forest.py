@@ -26,6 +26,6 @@ def test_a_quick_run_prints_and_writes_its_figures(tmp_path: Path) -> None:
         "a class of three cannot be divided in five"
     )
     (cost,) = report["cost"]
-    assert cost["delete_speedup"] > 1
+    assert 0 < cost["rebuilt_rows_mean"] < cost["rows"] * cost["trees"]
     assert "times faster than the refit" in done.output
     assert len(sample(data, 50)[1]) <= 50
