@@ -278,7 +278,7 @@ def parse_problem(response: httpx2.Response) -> ProblemError:
         response.status_code,
         str(kind).removeprefix(PROBLEM_PREFIX) if named else "unspecified",
         _printable(title) if isinstance(title, str) else f"HTTP {response.status_code}",
-        _printable(detail)
+        _printable(detail) + _errors(document)
         if isinstance(detail, str) and detail
         else f"the service answered {response.status_code} and gave no reason",
         {
@@ -287,6 +287,17 @@ def parse_problem(response: httpx2.Response) -> ProblemError:
             if name not in ("type", "title", "detail", "status", "instance")
         },
     )
+
+
+def _errors(document: Document) -> str:
+    """Return what is wrong at each place, for a reader who does not see the members."""
+    errors = document.get("errors")
+    said = [
+        f"{one['place']}: {one['problem']}"
+        for one in (errors if isinstance(errors, list) else [])
+        if isinstance(one, dict) and {"place", "problem"} <= one.keys()
+    ]
+    return f" ({_printable('; '.join(said))})" if said else ""
 
 
 def _printable(text: str) -> str:
