@@ -149,6 +149,8 @@ def submit(
                 contact=contact,
             )
             if watching:
+                # Who stops waiting must know what was opened.
+                click.echo(plain(f"opened case {found['ref']}, waiting for it …"), err=True)
                 found = wait_for_case(service, found, timeout)
         print_case(found, as_json)
         if all(part["outcome"] == NOTHING_FOUND for part in found["parts"]):

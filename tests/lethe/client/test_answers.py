@@ -227,14 +227,14 @@ def test_a_problem_names_each_place_and_what_is_wrong_there() -> None:
         {"place": "body.classes"},
         1,
     ]
-    document = {"type": "urn:lethe:problem:body-invalid", "detail": "see `errors`"}
+    document = {"type": "urn:lethe:problem:body-invalid", "detail": "no shape: see `errors`"}
     problem = parse_problem(httpx2.Response(422, json={**document, "errors": errors}))
-    assert problem.detail == "see `errors` (body.ref: too long\N{REPLACEMENT CHARACTER})"
+    assert problem.detail == "no shape: body.ref: too long\N{REPLACEMENT CHARACTER}"
     assert list(problem.members) == ["errors"]
     others: list[Any] = [[], "text", {"place": "a", "problem": "b"}]
     for none in others:
         problem = parse_problem(httpx2.Response(422, json={**document, "errors": none}))
-        assert problem.detail == "see `errors`"
+        assert problem.detail == "no shape: see `errors`"
 
 
 def test_the_page_of_a_proxy_is_a_problem_without_a_name() -> None:

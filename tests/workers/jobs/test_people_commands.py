@@ -184,6 +184,8 @@ def test_whoever_waits_no_longer_is_told_what_is_open(operator: Operator) -> Non
     result = operator.run(request, "submit", "--on-behalf", "--ticket", "T-1", *arguments)
     assert result.exit_code == 1
     assert "in progress" in result.stdout
+    reference = result.stdout.split()[1]
+    assert result.stderr.startswith(f"opened case {reference}, waiting")
 
 
 @pytest.mark.parametrize(
