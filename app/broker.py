@@ -145,6 +145,11 @@ class AtomicTransport(Transport):
 
     Channel = AtomicChannel
 
+    @property
+    def default_connection_params(self) -> dict[str, Any]:
+        """None: kombu would warn, at each start, that a folder has no host name."""
+        return {}
+
 
 TRANSPORT_ALIASES[SCHEME] = f"{__name__}:AtomicTransport"
 for scheme in ("redis", "rediss"):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.settings import Settings
 from lethe.errors import LetheError
+from lethe.install import with_extra
 
 if TYPE_CHECKING:
     from app.otel import Tracing
@@ -76,7 +77,7 @@ def configure(settings: Settings, service: str) -> None:
     except ImportError:
         raise TracesError(
             "traces are configured (LETHE_OTEL_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT) and "
-            "OpenTelemetry is missing: install lethe-ledger[otel], or unset the variable"
+            f"OpenTelemetry is missing: unset the variable, or run {with_extra('otel')}"
         ) from None
     use(to_collector(settings.otel_endpoint, service))
 

@@ -43,7 +43,7 @@ from app.service.models import (
     registry,
 )
 from app.service.paging import parse_number
-from app.service.queue import training_progress
+from app.service.queue import first_fit_stalls, training_progress
 from app.uploads.checked import CheckedHeldOut, CheckedUpload
 from app.uploads.spool import Spool
 from models import Model
@@ -165,8 +165,12 @@ def get_model(ref: str, services: ServicesDep) -> ModelView:
         model = registry.find(session, ref)
         shown = registry.show(model)
         figure = registry.current_figure(services, session, model)
-        progress = training_progress(session, model)
-        return shown.model_copy(update={"progress": progress, "held_out": figure})
+        found = {
+            "progress": training_progress(session, model),
+            "held_out": figure,
+            "failure": shown.failure or first_fit_stalls(session, model),
+        }
+        return shown.model_copy(update=found)
 
 
 @router.delete("/{ref}", operation_id="deleteModel", dependencies=[Operator])

@@ -32,6 +32,7 @@ from app.settings import Settings
 from lethe.cli.options import as_json as as_json_option
 from lethe.cli.options import plain
 from lethe.errors import LetheError
+from lethe.install import with_extra
 from models import Job, ScheduleLease
 from models.database.clock import clock
 from models.database.session import opened_engine, reading
@@ -223,7 +224,7 @@ def _mail(settings: Settings) -> str:
 
 def _pdf() -> str:
     if find_spec("weasyprint") is None:
-        raise NotUsedError("pip install 'lethe-ledger[pdf]' for certificates as PDF")
+        raise NotUsedError(f"for certificates as PDF, {with_extra('pdf')}")
     try:
         import weasyprint
     except OSError:

@@ -3,9 +3,11 @@
 import click
 from sqlmodel import Session
 
+from app.intake.fields import kinds_of
 from app.ledger.startup import open_ledger, require_schema
 from app.service.access.keys import authorise
 from app.service.access.roles import DECIDING
+from app.service.intake.asked import EMAIL
 from app.service.intake.codes import LIFE_DAYS, MAX_CHECKED, issue
 from app.settings import Settings
 from app.vault.master import RootSecret
@@ -68,5 +70,11 @@ def code(kind: str, value: str, checked: str, token: str) -> None:
             by = authorise(session, f"Bearer {token}", DECIDING).name
             text = issue(session, root_secret, kind, value, checked, by)
             session.commit()
+    if kind not in (EMAIL, *kinds_of(settings)):
+        click.echo(
+            f"the page does not ask for {kind}: correct --kind, or serve with "
+            f"LETHE_INTAKE_KINDS={','.join((*kinds_of(settings), kind))}",
+            err=True,
+        )
     click.echo(text)
     click.echo(f"valid once, for {LIFE_DAYS} days: give it to that person only", err=True)

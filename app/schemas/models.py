@@ -195,6 +195,9 @@ class ModelView(Wire):
 
     cooling_off: seconds, see `FamilyManifest`, as is decide.
 
+    failure: why it is failed or quarantined; of a registered model, where one is shown, what
+    the last try of its first fit ended in.
+
     held_out: of the current version, and progress: of a training that learns rows, never an
     erasure's; both where one model is shown.
     """

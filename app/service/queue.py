@@ -5,6 +5,7 @@ may be held back until enough of them wait, and are then executed as one update:
 model before and after the deletion of a single record can compute that record.
 """
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy import ScalarSelect, case
@@ -22,6 +23,9 @@ PARKED = "awaiting"
 
 # The kind of job that makes a quarantined model anew: the only one that runs meanwhile.
 MEND = "mend"
+
+# Of a job that is tried again however long it takes, after what the last try ended in.
+GOES_ON = "it goes on once that is mended"
 
 # Nothing is held back in the last days before it is due: they are for what may go wrong.
 DEADLINE_MARGIN = timedelta(days=7)
@@ -136,10 +140,25 @@ def training_progress(session: Session, model: Model) -> ProgressView | None:
 
     Never that of an erasure: it is for whoever holds the request.
     """
+    found = (progress_of(job) for job in _learning(session, model))
+    return next((shown for shown in found if shown is not None), None)
+
+
+def first_fit_stalls(session: Session, model: Model) -> str | None:
+    """Return what a registered model's first fit ended in at the last try, None before it.
+
+    Its job is tried again, so the model has not failed; who waits for it learns what to mend.
+    """
+    if model.state != "registered":
+        return None
+    errors = (job.error for job in _learning(session, model) if job.error is not None)
+    return next((f"{error}; {GOES_ON}" for error in errors), None)
+
+
+def _learning(session: Session, model: Model) -> Sequence[Job]:
     learning = select(Job).where(
         Job.model_id == model.id,
         col(Job.kind).in_(("learn", MEND)),
         col(Job.done_at).is_(None),
     )
-    found = (progress_of(job) for job in session.exec(learning.order_by(col(Job.seq))))
-    return next((shown for shown in found if shown is not None), None)
+    return session.exec(learning.order_by(col(Job.seq))).all()

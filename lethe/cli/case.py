@@ -27,7 +27,7 @@ from lethe.cli.options import (
     print_table,
     service_url,
 )
-from lethe.cli.text.case import HELD_OUT_ONLY, count_removed, print_case
+from lethe.cli.text.case import HELD_OUT_ONLY, count_removed, print_case, say_kind
 from lethe.identity import Identity, parse
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _reason(known: Mapping[str, Mapping[str, str]]) -> Callable[[FC], FC]:
 def case() -> None:
     """List, decide on, answer and close requests; REF is of a case or of a request.
 
-    Needs an operator's token in LETHE_TOKEN.
+    Needs an officer's or operator's token in LETHE_TOKEN.
     """
 
 
@@ -116,6 +116,8 @@ def list_cases(
         _write_csv(found)
     else:
         _print_queue(found)
+        if identity is not None and not found:
+            say_kind(identity.kind)
     if more:
         click.echo("more follow: raise --limit, or narrow the list", err=True)
 

@@ -14,7 +14,7 @@ import click
 
 from lethe.cli import saved
 from lethe.cli.options import as_json, count, plain, service_url
-from lethe.cli.text.case import count_removed
+from lethe.cli.text.case import count_removed, say_kind
 from lethe.identity import Identity, IdentityError, digests, parse, parse_digest
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def find(url: str, identity: str, models: tuple[str, ...], as_json: bool) -> Non
         for one in found:
             _print_found(one)
     if not any(one["records"] or one["held_out"] or one["erased"] for one in found):
+        say_kind(wanted.kind)
         sys.exit(1)
 
 

@@ -21,7 +21,7 @@ from lethe.cli.options import (
     service_url,
 )
 from lethe.cli.signer import find_signer, signing_client
-from lethe.cli.text.case import SETTLED, print_case, wait_for_case
+from lethe.cli.text.case import NOTHING_FOUND, SETTLED, print_case, say_kind, wait_for_case
 from lethe.cli.text.request import (
     print_preview,
     print_receipt,
@@ -31,7 +31,7 @@ from lethe.cli.text.request import (
 )
 from lethe.client import Client, ProblemError
 from lethe.identity import parse
-from lethe.log.note import NoteVerifier, parse_log_vkey
+from lethe.log.note import NoteError, NoteVerifier, parse_log_vkey
 
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 _key = click.option(
@@ -138,9 +138,10 @@ def submit(
                 "with --person leave out --key, --keyid, --record, --client, --subject, "
                 "--method, --idempotency-key, --callback, --log-key and --preview"
             )
+        identity = parse(person)
         with Client(url, token=saved.token_for(url)) as service:
             found = service.open_case(
-                parse(person),
+                identity,
                 ticket,
                 models=None if model is None else [model],
                 regulation=regulation,
@@ -148,8 +149,12 @@ def submit(
                 contact=contact,
             )
             if watching:
+                # Who stops waiting must know what was opened.
+                click.echo(plain(f"opened case {found['ref']}, waiting for it …"), err=True)
                 found = wait_for_case(service, found, timeout)
         print_case(found, as_json)
+        if all(part["outcome"] == NOTHING_FOUND for part in found["parts"]):
+            say_kind(identity.kind)
         if watching and any(part["outcome"] not in SETTLED for part in found["parts"]):
             sys.exit(1)
         return
@@ -367,7 +372,12 @@ def decide(
 
 def _read_vkey(path: Path) -> NoteVerifier:
     # A byte that is not UTF-8 is not base64 either: parse_log_vkey names the remedy.
-    return parse_log_vkey(path.read_bytes().decode("utf-8", "replace").strip())
+    try:
+        return parse_log_vkey(path.read_bytes().decode("utf-8", "replace").strip())
+    except NoteError as error:
+        raise NoteError(
+            f"--log-key: {plain(path.name)} is not the log's key, log.vkey: {error.detail}"
+        ) from None
 
 
 def _stop_if_uncertifiable(service: Client, model: str, method: str, scope: _Scope) -> None:

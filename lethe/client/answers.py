@@ -278,7 +278,7 @@ def parse_problem(response: httpx2.Response) -> ProblemError:
         response.status_code,
         str(kind).removeprefix(PROBLEM_PREFIX) if named else "unspecified",
         _printable(title) if isinstance(title, str) else f"HTTP {response.status_code}",
-        _printable(detail)
+        _with_errors(_printable(detail), document.get("errors"))
         if isinstance(detail, str) and detail
         else f"the service answered {response.status_code} and gave no reason",
         {
@@ -287,6 +287,18 @@ def parse_problem(response: httpx2.Response) -> ProblemError:
             if name not in ("type", "title", "detail", "status", "instance")
         },
     )
+
+
+def _with_errors(detail: str, errors: object) -> str:
+    """Return a detail with what is wrong at each place: its reader does not see the members."""
+    said = [
+        f"{one['place']}: {one['problem']}"
+        for one in (errors if isinstance(errors, list) else [])
+        if isinstance(one, dict) and {"place", "problem"} <= one.keys()
+    ]
+    if not said:
+        return detail
+    return f"{detail.removesuffix(': see `errors`')}: {_printable('; '.join(said))}"
 
 
 def _printable(text: str) -> str:

@@ -142,7 +142,10 @@ class Core:
         elif self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
         elif call.auth == "token":
-            raise CredentialsError("this call needs an operator's bearer token")
+            raise CredentialsError(
+                "this call needs a bearer token: set LETHE_TOKEN or run `lethe login`; in "
+                "Python give token="
+            )
         body = call.body
         if isinstance(body, bytes) and (self._on_sent is None or len(body) <= PIECE):
             return httpx2.Request(call.method, url, headers=headers, content=body)

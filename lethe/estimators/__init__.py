@@ -8,11 +8,19 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from lethe.errors import LetheError
 from lethe.install import with_extra
+
+
+class NoEstimatorsError(LetheError, ImportError):
+    """A package of the extra is missing. The command line says so, and a worker waits."""
+
+    slug, title, status = "no-estimators", "The extra estimators is not installed", 503
+
 
 for _package in ("numba", "numpy", "sklearn"):
     if find_spec(_package) is None:
-        raise ImportError(
+        raise NoEstimatorsError(
             f"lethe.estimators needs the package {_package}, which is not installed: "
             f"run {with_extra('estimators')}"
         )

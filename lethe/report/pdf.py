@@ -13,6 +13,7 @@ from threading import Lock
 from typing import Any
 
 from lethe.errors import LetheError
+from lethe.install import with_extra
 from lethe.report.certificate import Sheet, certificate_html
 from lethe.report.markup import Markup
 from lethe.words.texts import Texts
@@ -133,6 +134,6 @@ def load_weasyprint() -> Any:
 
 def _missing() -> PdfMissingError:
     return PdfMissingError(
-        "this machine has no WeasyPrint, segno or Pango: install lethe-ledger[pdf] and the "
-        "system's Pango library (docs/certificate.md), or take the HTML"
+        f"this machine has no WeasyPrint, segno or Pango: run {with_extra('pdf')} and install "
+        "the system's Pango library (docs/certificate.md), or take the HTML"
     )

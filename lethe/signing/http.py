@@ -319,8 +319,9 @@ def _check_signature(
     except HTTPMessageSignaturesException as error:
         if isinstance(error.__cause__, BadSignature):
             raise SignatureInvalidError(
-                "the key did not sign this request: method, target URI, covered fields and "
-                "parameters must arrive as they were signed"
+                "the key registered under this keyid did not sign this request: check that "
+                "key and keyid belong together, that the URL is the service's own, and that "
+                "no proxy changes method, URL, signed fields or parameters"
             ) from None
         raise SignatureMalformedError(
             "the covered components cannot be computed for this request"

@@ -215,7 +215,7 @@ def test_without_the_extra_the_start_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "app.otel", None)
     settings = Settings.model_validate({"otel_endpoint": "http://127.0.0.1:4318"})
-    with pytest.raises(traces.TracesError, match=r"lethe-ledger\[otel\]"):
+    with pytest.raises(traces.TracesError, match=r"install .* '\.\[otel\]'"):
         traces.configure(settings, "x")
     traces.configure(Settings(), "x")  # off: nothing is needed
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")

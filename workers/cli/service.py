@@ -100,11 +100,17 @@ def wait_until_ready(
     from lethe.client.answers import parse_progress
 
     deadline = time.monotonic() + seconds
+    told: str | None = None
     with Waiting(ref) as waiting:
         while _is_made(state := operator.model(ref)):
             if time.monotonic() > deadline:
                 raise click.ClickException("not fitted yet: follow it with `lethe model list`")
-            if (progress := parse_progress(state)) is not None:
+            if (stalls := state.get("failure")) not in (None, told):
+                waiting.clear()
+                click.echo(plain(f"not fitted yet: {stalls}"), err=True)
+                told = stalls
+            progress = parse_progress(state)
+            if progress is not None or waiting.live:
                 waiting.tell(state["state"], progress)
             time.sleep(0.2)
     if state["state"] == "quarantined":

@@ -9,6 +9,7 @@ import click
 
 from lethe.cli.options import count, plain
 from lethe.cli.text.waiting import Waiting
+from lethe.identity import KINDS
 
 if TYPE_CHECKING:
     from lethe.client import Client
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 POLL_S = 0.5
 # What a part of a case may come to without anybody having to look after it.
 HELD_OUT_ONLY = "held out only"
-SETTLED = ("certified", HELD_OUT_ONLY, "erased before", "nothing found")
+NOTHING_FOUND = "nothing found"
+SETTLED = ("certified", HELD_OUT_ONLY, "erased before", NOTHING_FOUND)
 
 
 def wait_for_case(
@@ -31,6 +33,17 @@ def wait_for_case(
             time.sleep(POLL_S)
             found = operator.case(found["ref"])
     return found
+
+
+def say_kind(kind: str) -> None:
+    """Say, where nobody was found, that a kind is only known where a model names it."""
+    if kind not in KINDS:
+        click.echo(
+            f"nobody is found by {kind} unless a model was registered with "
+            f"--person {kind}=COLUMN, or identities of this kind were imported; "
+            f"Lethe's own kinds are {', '.join(KINDS)}",
+            err=True,
+        )
 
 
 def print_case(found: Mapping[str, Any], as_json: bool) -> None:

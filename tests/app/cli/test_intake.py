@@ -113,3 +113,22 @@ def test_nobody_issues_a_code_without_a_token_of_their_own(
 def test_no_token_is_called_as_the_page(ledger: Ledger, name: str) -> None:
     with Session(ledger.engine) as session, pytest.raises(TokenNameError):
         mint(session, "operator", name)
+
+
+def test_a_kind_that_the_page_does_not_ask_for_is_pointed_out(
+    settings: Settings, ledger: Ledger
+) -> None:
+    token, identity = minted(ledger), ("--checked", "passport", "--value", "7")
+    environment = {
+        "LETHE_DATABASE_URL": settings.database_url,
+        "LETHE_DATA_DIR": str(settings.data_dir),
+        "LETHE_ORIGIN": settings.origin,
+        "LETHE_TOKEN": token,
+        "LETHE_INTAKE_KINDS": "customer,phone",
+    }
+    for kind, said in (("customer", False), ("email", False), ("costumer", True)):
+        words = ["code", "--kind", kind, *identity]
+        done = CliRunner().invoke(intake, words, env=environment)
+        assert done.exit_code == 0, done.output
+        assert ("the page does not ask for costumer: correct --kind" in done.stderr) == said
+        assert ("LETHE_INTAKE_KINDS=customer,phone,costumer" in done.stderr) == said

@@ -23,6 +23,7 @@ from app.console import (
 )
 from app.console.render import words
 from app.console.sign_in import entrance
+from app.service.health import PARTS
 from app.service.issued.retraining import last_retraining
 from lethe.certificates.attack_curve import AttackCurve, spelled
 from lethe.certificates.bundle import parse_bundle
@@ -319,6 +320,10 @@ def test_a_part_that_does_not_work_is_named(
     page = officer.get("/console/health")
     assert "NOT ready" in page.text
     assert "Disk space" in page.text
+
+
+def test_each_part_of_the_service_has_a_name() -> None:
+    assert set(PARTS) <= words("en").sections["part"].keys()
 
 
 def test_all_languages_have_the_same_texts() -> None:

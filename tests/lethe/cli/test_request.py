@@ -327,6 +327,7 @@ def test_a_file_that_is_no_key_is_named(desk: Desk, content: bytes) -> None:
     desk.log_key.write_bytes(content)
     result = desk.submit("--record", "r1", "--log-key", str(desk.log_key))
     assert isinstance(result.exception, NoteError)
+    assert f"--log-key: {desk.log_key.name} is not the log's key" in result.exception.detail
     Path(desk.key).write_bytes(content)
     assert isinstance(desk.submit("--record", "r1").exception, KeyFormatError)
     assert desk.service.seen == []

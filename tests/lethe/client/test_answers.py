@@ -221,6 +221,22 @@ def test_a_problem_keeps_what_the_service_said() -> None:
     assert problem.members == {"request": "0190", "self": 1}
 
 
+def test_a_problem_names_each_place_and_what_is_wrong_there() -> None:
+    errors: list[Any] = [
+        {"place": "body.ref", "problem": "too long\x1b"},
+        {"place": "body.classes"},
+        1,
+    ]
+    document = {"type": "urn:lethe:problem:body-invalid", "detail": "no shape: see `errors`"}
+    problem = parse_problem(httpx2.Response(422, json={**document, "errors": errors}))
+    assert problem.detail == "no shape: body.ref: too long\N{REPLACEMENT CHARACTER}"
+    assert list(problem.members) == ["errors"]
+    others: list[Any] = [[], "text", {"place": "a", "problem": "b"}]
+    for none in others:
+        problem = parse_problem(httpx2.Response(422, json={**document, "errors": none}))
+        assert problem.detail == "no shape: see `errors`"
+
+
 def test_the_page_of_a_proxy_is_a_problem_without_a_name() -> None:
     problem = parse_problem(httpx2.Response(502, content=b"<h1>Bad Gateway</h1>"))
     assert (problem.status, problem.slug, problem.title) == (502, "unspecified", "HTTP 502")

@@ -1,6 +1,7 @@
 """`lethe model register --estimator`: weights, numbers, and what is measured on held-out rows."""
 
 import io
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from sklearn.linear_model import Ridge
 from app.schemas.families.sums import LARGEST_CODE, NewSums, bounds
 from app.uploads.rows import parse_table
 from app.uploads.values import Within
+from lethe.errors import LetheError
 from lethe.estimators.sums.fixed_point import MAX_CODE, WEIGHT_BITS
 from lethe.estimators.sums.published import PublishedRidge, read_published
 from models import Model
@@ -162,3 +164,27 @@ def test_options_of_an_estimator_need_one(words: tuple[str, ...], tmp_path: Path
 def test_the_limits_are_those_of_the_sums() -> None:
     assert LARGEST_CODE == MAX_CODE
     assert STEPS == 1 << WEIGHT_BITS
+
+
+def test_a_machine_without_the_extra_is_told_what_to_install(
+    tmp_path: Path, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [one for one in sys.modules if one.startswith("lethe.estimators")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name != "numba" or None)
+    found = register(table(tmp_path), *COLUMNS, "--estimator", "gaussian-nb")
+    assert isinstance(found.exception, LetheError)  # which `lethe` prints, without a traceback
+    assert "the package numba, which is not installed: run in a clone" in str(found.exception)
+    assert not service.manifest
+
+
+def test_what_holds_up_a_fit_is_said_once(
+    tmp_path: Path, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stalled = {"state": "registered", "failure": "numba is not installed"}
+    states = iter([stalled, stalled, {"state": "registered", "failure": None}])
+    ready = {"state": "ready", "current_version": 1}
+    monkeypatch.setattr(service, "model", lambda _: next(states, ready))
+    found = register(table(tmp_path), *COLUMNS, "--estimator", "gaussian-nb")
+    assert found.exit_code == 0, found.output
+    assert found.stderr.count("not fitted yet: numba is not installed\n") == 1

@@ -85,7 +85,7 @@ def test_a_retraining_waits_for_silos_that_are_all_gone(
         request_id = networks.erase(made, networks.whole(GONE), method="retrain")
         assert networks.request(made, request_id).state == "executing"
         (job,) = [job for job in networks.jobs(made) if job.kind == "erase"]
-        assert job.error == "RoundLostError at execute"
+        assert job.error == "Too few silos answered: RoundLostError at execute"
         silos.load = client_rows
         made.recover()
         assert networks.request(made, request_id).state == "certified"

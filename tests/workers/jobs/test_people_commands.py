@@ -64,7 +64,21 @@ def test_a_person_is_found_in_every_model(operator: Operator) -> None:
     nobody = operator.run(person, "find", "email=nobody@example.org")
     assert nobody.exit_code == 1
     assert nobody.stdout.splitlines()[0] == "one                      nothing found"
+    assert nobody.stderr == ""
     assert operator.run(person, "find", ANN).exit_code != 0
+
+
+def test_a_kind_that_may_be_mistyped_is_pointed_out(operator: Operator) -> None:
+    hint = "nobody is found by mail unless a model was registered with --person mail=COLUMN"
+    on_behalf = ("--on-behalf", "--ticket", "T-1")
+    for command, *words in (
+        (person, "find", f"mail={ANN}"),
+        (case, "list", "--person", f"mail={ANN}"),
+        (request, "submit", "--person", f"mail={ANN}", *on_behalf),
+    ):
+        assert operator.run(command, *words).stderr.count(hint) == 1
+    opened = operator.run(request, "submit", "--person", f"email={ANN}", *on_behalf)
+    assert hint not in opened.stderr
 
 
 def test_rows_that_make_bins_are_records_and_held_out(
@@ -170,6 +184,8 @@ def test_whoever_waits_no_longer_is_told_what_is_open(operator: Operator) -> Non
     result = operator.run(request, "submit", "--on-behalf", "--ticket", "T-1", *arguments)
     assert result.exit_code == 1
     assert "in progress" in result.stdout
+    reference = result.stdout.split()[1]
+    assert result.stderr.startswith(f"opened case {reference}, waiting")
 
 
 @pytest.mark.parametrize(

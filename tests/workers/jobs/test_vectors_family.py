@@ -396,3 +396,20 @@ def test_unusable_vectors_are_a_named_problem(
     answer = send(installation, {**arrays, name: change(arrays[name])})
     assert answer.status_code == 422, answer.text
     assert words in answer.text
+
+
+def test_a_first_build_that_waits_for_a_worker_with_faiss_says_so(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def seen() -> Any:
+        return installation.caller.operator("GET", f"/v1/models/{MODEL}").json()
+
+    monkeypatch.setattr("workers.families.vectors.family.find_spec", lambda _: None)
+    assert send(installation, rows()).status_code == 201
+    assert (seen()["state"], seen()["failure"]) == ("registered", None)
+    installation.drain()
+    why = "FAISS is not installed: NoFaissError at execute; it goes on once that is mended"
+    assert (seen()["state"], seen()["failure"]) == ("registered", why)
+    monkeypatch.undo()
+    installation.recover()
+    assert (seen()["state"], seen()["failure"]) == ("ready", None)

@@ -25,7 +25,7 @@ from app.ledger.transaction import Transaction
 from app.service.context import Services
 from app.service.decisions import AWAITING
 from app.service.ladder import last_attempt
-from app.service.queue import MEND, head_of_queue, is_held_back
+from app.service.queue import GOES_ON, MEND, head_of_queue, is_held_back
 from app.steps import reached
 from app.traces import TraceSpan
 from lethe.errors import LetheError
@@ -264,7 +264,7 @@ def _cool_down(
         job.lease_until = None
         job.deaths = 0
         return
-    job.error = f"{name} at {lease.stage}"
+    job.error = f"{title}{name} at {lease.stage}"
     job.deaths = max(0, job.deaths - 1)  # the worker is alive
     changed = lease.stage != "execute" or (lease.attempt > 1 and lease.kind != MEND)
     if job.tries >= services.settings.max_tries and not (outside or changed):
@@ -273,5 +273,4 @@ def _cool_down(
         wait = min(2**job.tries, LONGEST_COOL_DOWN_S)
         job.lease_until = tx.now + timedelta(seconds=wait)
         if job.tries >= services.settings.max_tries:
-            why = f"{title}{name} at {lease.stage}; it goes on once that is mended"
-            stalled.escalate(tx, job, why)
+            stalled.escalate(tx, job, f"{job.error}; {GOES_ON}")
