@@ -20,6 +20,7 @@ class StepView(Wire):
 
     number: int
     name: str
+    checked: bool
     passed: bool
     detail: str
 

@@ -47,18 +47,26 @@ class StepError(CertificateError):
     title = "The certificate does not verify"
 
 
+NOT_REACHED, NOT_CHECKED = "not reached", "not checked"
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One numbered step. `detail` says what was found, or why the step could not pass.
 
-    A step that nobody asked for passes and its detail starts with "not checked"; one that
-    comes after a failed step does not pass and its detail is "not reached".
+    A step that nobody gave a file for passes, unchecked, and its detail starts with "not
+    checked"; one that comes after a failed step does not pass and its detail is "not reached".
     """
 
     number: int
     name: str
     passed: bool
     detail: str
+
+    @property
+    def checked(self) -> bool:
+        """Whether the step was carried out."""
+        return self.detail != NOT_REACHED and not self.detail.startswith(NOT_CHECKED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +88,15 @@ class Verdict:
         return next((step for step in self.steps if not step.passed), None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the wire form: {"result", "steps": [{number, name, passed, detail}]}."""
+        """Return the wire form.
+
+        {"result", "steps": [{number, name, checked, passed, detail}]}.
+        """
         steps = [
             {
                 "number": step.number,
                 "name": step.name,
+                "checked": step.checked,
                 "passed": step.passed,
                 "detail": step.detail,
             }
@@ -195,7 +207,7 @@ def verify_certificate(
     failed = False
     for number, (name, check) in enumerate(_STEPS, start=1):
         if failed:
-            steps.append(Step(number, name, False, "not reached"))
+            steps.append(Step(number, name, False, NOT_REACHED))
             continue
         try:
             steps.append(Step(number, name, True, check(run)))
@@ -331,7 +343,7 @@ class _Run:
 
     def subject_matches(self) -> str:
         if self.model is None:
-            return "not checked: no model file given"
+            return f"{NOT_CHECKED}: no model file given"
         digest = _digest(self.model)
         for subject in self.statement.subject:
             if subject.digest == digest:
@@ -343,7 +355,7 @@ class _Run:
 
     def retained_set(self) -> str:
         if self.evidence is None:
-            return "not checked: no evidence file given"
+            return f"{NOT_CHECKED}: no evidence file given"
         predicate = self.statement.predicate
         check_evidence(self.evidence, predicate)
         before, after = predicate.retained_set.before, predicate.retained_set.after

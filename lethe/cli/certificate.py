@@ -361,8 +361,7 @@ def _print_verdict(name: str, verdict: "Verdict") -> None:
     click.echo(f"{heading}  {plain(name)}")
     width = max(len(step.name) for step in verdict.steps)
     for step in verdict.steps:
-        idle = step.detail == "not reached" or step.detail.startswith("not checked")
-        mark = "-" if idle else "pass" if step.passed else "FAIL"
+        mark = "-" if not step.checked else "pass" if step.passed else "FAIL"
         click.echo(f"  {step.number}  {mark:4}  {step.name:{width}}  {plain(step.detail)}")
     if verdict.statement is not None:
         click.echo("\nThe certificate is authentic. It says:\n")

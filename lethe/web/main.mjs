@@ -75,9 +75,8 @@ async function main() {
     console.log(JSON.stringify({ result: verdict.result, steps: verdict.steps }));
   } else {
     console.log(verdict.result === "PASS" ? "AUTHENTIC" : "NOT AUTHENTIC");
-    for (const { number, name, passed, detail } of verdict.steps) {
-      const idle = detail === "not reached" || detail.startsWith("not checked");
-      console.log(`  ${number}  ${idle ? "-   " : passed ? "pass" : "FAIL"}  ${name}: ${plain(detail)}`);
+    for (const { number, name, checked, passed, detail } of verdict.steps) {
+      console.log(`  ${number}  ${!checked ? "-   " : passed ? "pass" : "FAIL"}  ${name}: ${plain(detail)}`);
     }
   }
   if (verdict.statement === null) return 1;

@@ -39,10 +39,6 @@ function plain(text) {
   return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, "\ufffd");
 }
 
-function isIdle({ detail }) {
-  return detail === "not reached" || detail.startsWith("not checked");
-}
-
 function stepTable(steps) {
   const table = make("table", null);
   const head = table.createTHead().insertRow();
@@ -51,7 +47,7 @@ function stepTable(steps) {
   for (const step of steps) {
     const row = body.insertRow();
     row.append(make("th", `${step.number}. ${step.name}`, { scope: "row", lang: "en" }));
-    const word = isIdle(step) ? "idle" : step.passed ? "ok" : "bad";
+    const word = !step.checked ? "idle" : step.passed ? "ok" : "bad";
     const style = { idle: "", ok: "good-word", bad: "bad-word" }[word];
     row.append(make("td", say(word), { class: style }));
     row.append(make("td", plain(step.detail), { lang: "en" }));
@@ -86,8 +82,8 @@ function limits(steps) {
   const list = make("ul", null);
   const names = ["limit_keys", "limit_compute", "limit_elsewhere"];
   if (steps[5].detail.startsWith("none required")) names.unshift("limit_witnesses");
-  if (steps[8].detail.startsWith("not checked")) names.unshift("limit_file_evidence");
-  if (steps[7].detail.startsWith("not checked")) names.unshift("limit_file_model");
+  if (!steps[8].checked) names.unshift("limit_file_evidence");
+  if (!steps[7].checked) names.unshift("limit_file_model");
   list.append(...names.map((name) => make("li", say(name))));
   return list;
 }

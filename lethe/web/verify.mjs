@@ -220,7 +220,7 @@ function parseMlDsaVkey(vkey, { name }) {
 //
 // options: issuerKeyid, the issuer's required key name; model and evidence, the bytes of the
 // files that it should be about; threshold, how many witnesses must have signed. Returns
-// {result, steps: [{number, name, passed, detail}], statement}. PASS means that the file is
+// {result, steps: [{number, name, checked, passed, detail}], statement}. PASS means that the file is
 // authentic: `statement.predicate.result` says whether the erasure passed. The statement is
 // null unless PASS. Throws Unsupported where the browser cannot check a signature.
 export async function verify(bundle, keys, options = {}) {
@@ -229,15 +229,17 @@ export async function verify(bundle, keys, options = {}) {
   const steps = [];
   let failed = false;
   for (const [at, [name, check]] of STEPS.entries()) {
-    const step = { number: at + 1, name, passed: false, detail: "not reached" };
+    const step = { number: at + 1, name, checked: false, passed: false, detail: "not reached" };
     steps.push(step);
     if (failed) continue;
     try {
       step.detail = await check(run);
+      step.checked = !step.detail.startsWith("not checked");
       step.passed = true;
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       step.detail = error.message;
+      step.checked = true;
       failed = true;
     }
   }

@@ -95,10 +95,13 @@ def test_what_nobody_asked_for_says_so() -> None:
 
 
 def test_the_wire_form_has_exactly_its_members() -> None:
-    wire = CERTIFIED.verify().to_json()
+    wire = CERTIFIED.verify(model=None, evidence=None).to_json()
     assert wire.keys() == {"result", "steps"}
-    assert all(s.keys() == {"number", "name", "passed", "detail"} for s in wire["steps"])
+    members = {"number", "name", "checked", "passed", "detail"}
+    assert all(step.keys() == members for step in wire["steps"])
     assert all(type(step["passed"]) is bool for step in wire["steps"])
+    # No file was given for the last two: they pass, and were not checked.
+    assert [step["checked"] for step in wire["steps"]] == [True] * 7 + [False] * 2
 
 
 def test_the_model_may_be_a_path(tmp_path: Path) -> None:
