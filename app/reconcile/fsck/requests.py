@@ -13,9 +13,10 @@ from app.reconcile.escalation import escalation_problem, scores_problem
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck.audits import citation_problem
 from app.reconcile.fsck.evidence import evidence_problem
-from app.reconcile.judgement import CERTIFIED, RECEIVED, Event, contradiction
+from app.reconcile.judgement import CERTIFIED, DUE, RECEIVED, Event, contradiction
 from app.reconcile.model_events import CLOSED
 from app.reconcile.retention import ended_refs
+from app.schemas.base import format_time
 from lethe import canonical
 from lethe.certificates.bundle import hashedrekord_leaf, spki_of
 from lethe.certificates.dsse import check_envelope
@@ -116,6 +117,25 @@ def check_requests(session: Session, report: FsckReport) -> None:
         .having(func.count() > 1)
     )
     report.add_all("certificate", "a request was certified more than once", session.exec(twice))
+
+
+def check_deadlines(session: Session, report: FsckReport) -> None:
+    """Each open request is due when its last event on that says: lists go by its row."""
+    query = (
+        select(RequestEvent, ErasureRequest)
+        .join(ErasureRequest, col(ErasureRequest.id) == col(RequestEvent.request_id))
+        .where(col(RequestEvent.event).in_(DUE), col(ErasureRequest.state).not_in(CLOSED))
+        .order_by(col(RequestEvent.request_id), col(RequestEvent.log_index).desc())
+        .execution_options(yield_per=FETCH)
+    )
+    seen = None
+    for event, request in session.exec(query):
+        if request.id == seen or not request.event_key:
+            continue
+        seen = request.id
+        if event.payload.get("due_at") != format_time(request.due_at):
+            problem = "an open request is due at another time than its entries say"
+            report.add("request", problem, event.log_index)
 
 
 def check_answered(session: Session, report: FsckReport) -> None:

@@ -25,6 +25,7 @@ from app.reconcile.fsck.registrations import check_registrations
 from app.reconcile.fsck.requests import (
     check_answered,
     check_certificates,
+    check_deadlines,
     check_openings,
     check_requests,
 )
@@ -72,6 +73,7 @@ def fsck(
             return report
         with sealed_rows(report, "requests"):
             check_requests(session, report)
+            check_deadlines(session, report)
         ended: dict[str, int] = {}
         with sealed_rows(report, "openings"):
             ended = check_openings(session, report, first)

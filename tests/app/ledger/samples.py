@@ -14,6 +14,7 @@ from sqlmodel import Session, col, select
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Ledger
 from app.ledger.transaction import Transaction
+from app.schemas.base import format_time
 from lethe.certificates.bundle import hashedrekord_leaf
 from lethe.certificates.dsse import sign_envelope
 from lethe.certificates.evidence import ESCALATION_SCORES, SCORES
@@ -81,7 +82,8 @@ def submit(ledger: Ledger, scope: str = "someone@example.org") -> str:
         )
         session.add(request)
         session.flush()
-        payload = {"scope": request.scope, "records": 3}
+        due = format_time(request.due_at)
+        payload = {"scope": request.scope, "records": 3, "due_at": due}
         request.log_index = record_request_event(tx, request, "request.received", payload)
         return request.id
 

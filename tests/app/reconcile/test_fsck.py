@@ -249,7 +249,8 @@ def test_a_log_without_checkpoints_was_never_begun(log: Log) -> None:
 
 
 def _other_payload(log: Log, session: Session) -> None:
-    session.get_one(RequestEvent, 2).payload = {"scope": {"subject": "another"}, "records": 3}
+    event = session.get_one(RequestEvent, 2)
+    event.payload = {**event.payload, "scope": {"subject": "another"}}
 
 
 def _other_event(log: Log, session: Session) -> None:

@@ -55,6 +55,10 @@ SEALED = (
     "sealed(r1)"  # the erased record's id, as who kept a copy of its row can write it again
 )
 PLANTED: dict[str, tuple[list[str], list[str]]] = {
+    "an open request's deadline": (
+        ["update erasure_requests set due_at = '2099-01-01 00:00:00' where state = 'received'"],
+        ["request"],
+    ),
     "a certificate's result": (
         [f"update certificates set result = 'FAIL' where log_index = {FIRST}"],
         ["certificate"],
