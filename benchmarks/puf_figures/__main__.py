@@ -8,12 +8,18 @@ import torch
 from benchmarks.puf_figures.curves import ROUNDS, configurations, measure
 from benchmarks.puf_figures.report import FIGURES, FILE, format_curves, parse_curves, write_page
 from benchmarks.unlearning.settings import SETTINGS
-from benchmarks.unlearning.sources import load
+from benchmarks.unlearning.sources import MissingDataError, load
 from benchmarks.unlearning.task import make_task
 
 
 @click.command()
 @click.option("--setting", "names", multiple=True, type=click.Choice(list(FIGURES)))
+@click.option(
+    "--data",
+    multiple=True,
+    type=click.Path(exists=True, path_type=Path),
+    help="An .npz of images, or a folder with it.",
+)
 @click.option("--seeds", default=5, show_default=True)
 @click.option("--first-seed", default=0, show_default=True)
 @click.option("--rounds", default=ROUNDS, show_default=True, help="Of recovery.")
@@ -33,6 +39,7 @@ from benchmarks.unlearning.task import make_task
 )
 def main(
     names: tuple[str, ...],
+    data: tuple[Path, ...],
     seeds: int,
     first_seed: int,
     rounds: int,
@@ -41,7 +48,7 @@ def main(
     merge: tuple[Path, ...],
     out: Path,
 ) -> None:
-    """Measure PUF's figures 4 to 6 on digits: a seed that is measured again replaces itself."""
+    """Measure PUF's figures 4 to 6: a seed that is measured again replaces itself."""
     torch.set_num_threads(1)
     out.mkdir(parents=True, exist_ok=True)
     known = {}
@@ -52,9 +59,16 @@ def main(
     chosen = () if report else names or tuple(FIGURES)
     for name in chosen:
         setting = SETTINGS[name]
+        try:
+            images = load(setting.data, data)
+        except MissingDataError as error:
+            if names:
+                raise click.ClickException(str(error)) from None
+            click.echo(f"{name} is left out: {error}", err=True)
+            continue
         wanted = configurations(setting.data == "digit-masks")
         for seed in range(first_seed, first_seed + seeds):
-            task = make_task(setting, load(setting.data, ()), seed, device)
+            task = make_task(setting, images, seed, device)
 
             def tell(label: str, name: str = name, seed: int = seed) -> None:
                 click.echo(f"{name}, seed {seed}, {label}", err=True)

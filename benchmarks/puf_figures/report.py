@@ -15,7 +15,8 @@ from benchmarks.unlearning.settings import SETTINGS
 from benchmarks.unlearning.summary import Interval
 
 FILE, PAGE = "puf-figures.json", "puf-figures.md"
-FIGURES = {"digits": "Figures 4 and 5", "masks": "Figure 6"}
+FIGURES = {"digits": "Figures 4 and 5", "cifar": "Figures 4 and 5", "masks": "Figure 6"}
+RECOVERY = tuple(name for name in FIGURES if name != "masks")  # those with figure 4
 HEAD = (
     "configuration", "rounds to the retrained test {}", "reached", "test {} Δ there",
     "forget {} Δ there", "forget {} after the step", "refused",
@@ -46,9 +47,9 @@ def write_page(curves: Sequence[Curve], out: Path) -> list[str]:
             continue
         draw_points(curves, setting, _score(setting), out / f"puf-steps-{setting}.png")
         pictures.append(f"puf-steps-{setting}.png")
-        if setting == "digits":
-            draw_recovery(curves, setting, out / "puf-recovery-digits.png")
-            pictures.append("puf-recovery-digits.png")
+        if setting in RECOVERY:
+            draw_recovery(curves, setting, out / f"puf-recovery-{setting}.png")
+            pictures.append(f"puf-recovery-{setting}.png")
     page = out / PAGE
     text = page.read_text() if page.exists() else f"# PUF's figures\n\n{BEGIN}\n{END}\n"
     before, _, after = parts(text, page.name)
@@ -79,10 +80,10 @@ def _section(curves: Sequence[Curve], setting: str, seeds: int) -> str:
         f"![Each configuration by the rounds of recovery it needs and the gap it leaves]"
         f"(puf-steps-{setting}.png)\n"
     )
-    if setting == "digits":
+    if setting in RECOVERY:
         pictures = (
-            "![Test and forget accuracy by recovery round](puf-recovery-digits.png)\n\n"
-            + pictures
+            f"![Test and forget accuracy by recovery round](puf-recovery-{setting}.png)\n\n"
+            f"{pictures}"
         )
     return (
         f"{SETTINGS[setting].about}; {seeds} {'seed' if seeds == 1 else 'seeds'}. {levels}."
