@@ -109,7 +109,7 @@ class FeatureVault:
             subject.wrapped_key, _key_of(subject_id, generation, owner)
         )
         return open_sealed(
-            key, block.ciphertext, _content(block.model_id, subject_id, generation)
+            key, block.ciphertext, _content(subject.model_id, subject_id, generation)
         )
 
     def load_each(self, session: Session, subject_ids: Sequence[int]) -> dict[int, bytes]:

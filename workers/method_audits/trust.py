@@ -1,7 +1,8 @@
 """Before a report is signed: the rows must be what the log says and what workers recorded.
 
-The audit's own row is held to its start in the log, each pair to its MAC. What contradicts
-them is not judged, or whoever writes the database could sign with the issuer's key.
+The audit's own row is held to its start in the log, each pair to its MAC, the model's rows to
+its version. What contradicts them is not judged, or whoever writes the database could sign with
+the issuer's key.
 """
 
 from collections.abc import Sequence
@@ -13,11 +14,18 @@ from app.service.context import Services
 from app.vault.model_key import audit_mac_key
 from lethe.certificates.audits.counts import RUNNING
 from models import Audit, AuditPair, Model
+from workers.errors import RefusedError
+from workers.families import base as family
 from workers.jobs.model.logged import registered
 
 UNLOGGED = "the log has no such audit that runs: its row was changed; start another"
 UNREGISTERED = "the model is not as it was registered: its row was changed; restore it"
 FORGED = "pair {} is not as a worker recorded it: its row was changed; start another audit"
+OTHER_ROWS = (
+    "the rows that are stored of the model are not those of its version in the log: restore "
+    "its rows of subjects, feature_blocks, records and model_versions from a backup, and start "
+    "another audit"
+)
 OTHERS = "the audit has other pairs than were started: rows were changed; start another"
 
 
@@ -26,7 +34,8 @@ def contradiction(
 ) -> str | None:
     """Return why no report may be signed of these rows, None where one may.
 
-    pairs: in their order. Raises what `model_events` raises.
+    pairs: in their order. Raises what `model_events` raises, and what keeps rows from being
+    read.
     """
     one = views.logged(services, audit, model.ref)
     if one is None or one.state != RUNNING or problem_with(audit, one):
@@ -43,4 +52,10 @@ def contradiction(
         recorded = {name: getattr(pair, name) for name in RECORDED}
         if not is_authentic(key, common, pair.pair, recorded, pair.mac):
             return FORGED.format(pair.pair)
+    try:
+        with services.reading() as session:
+            now = session.get_one(Model, model.id)
+            family.of(now).audited_method(services, session, now, audit.config)
+    except RefusedError as error:
+        return str(error)
     return None

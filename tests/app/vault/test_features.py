@@ -235,6 +235,17 @@ def test_rows_open_for_the_owner_alone_that_they_were_sealed_for(
             list(VAULT.load_many(session, 1))
 
 
+def test_rows_open_for_the_model_alone_that_they_were_stored_for(
+    engine: Engine, subjects: list[int]
+) -> None:
+    """Else who lists a subject for another model has that one learn its rows."""
+    with Session(engine) as session:
+        session.get_one(Subject, subjects[0]).model_id = 2
+        session.commit()
+        with pytest.raises(SealError):
+            VAULT.load(session, subjects[0])
+
+
 def test_an_upgrade_seals_keys_from_before_owners_counted_for_their_owners(
     engine: Engine, subjects: list[int]
 ) -> None:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any
@@ -12,9 +13,11 @@ from sqlmodel import Session, col, select
 
 from lethe.certificates.audits.report import AuditPredicate, parse_report
 from lethe.log.entries import parse_leaf
+from lethe.signing.keys import generate_key
 from models import Audit, AuditPair, LogEntry
 from tests import small_network
 from tests.installation import Installation
+from tests.small import pack
 from tests.workers.jobs import networks
 from workers.method_audits.draw import Plan, StoredRows
 from workers.method_audits.pair import Pair, run_pair
@@ -63,6 +66,18 @@ def register(installation: Installation) -> None:
         input_shape=[FEATURES],
         training={"rounds": 1, "seed": SEED, "local": CHEAP},
     )
+
+
+def contribute(installation: Installation, prefix: str) -> None:
+    """Send ten more rows of a client; nothing has learned them yet."""
+    arrays = {name: array[:10] for name, array in rows().items()}
+    arrays["clients"] = np.full(10, "c0")
+    arrays["records"] = np.array([f"{prefix}{i}" for i in range(10)])
+    feeder = replace(installation.caller, keyid="feeder", key=generate_key("ed25519"))
+    assert feeder.register_key(role="client", client="c0").status_code == 201
+    path, kind = f"/v1/models/{small_network.MODEL}/contributions", "application/x-npz"
+    answer = feeder.signed("POST", path, pack(arrays), content_type=kind)
+    assert answer.status_code == 202, answer.text
 
 
 def by_hand(number: int, method: UnlearningMethod) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -13,15 +14,28 @@ from app.method_audits.audits import pairs_of
 from models import Audit, AuditPair, Model
 from tests.installation import Installation
 from tests.workers.jobs import audits
+from workers.families.network.config import network_config
+from workers.families.network.data.rows import Held, assemble, holdings, salts
+from workers.families.network.training import data_of
 from workers.jobs.model.logged import LoggedRegistration
 from workers.method_audits import (
     report as audit_report,
 )
 from workers.method_audits import (
+    run as audit,
+)
+from workers.method_audits import (
     trust as audit_trust,
 )
 from workers.method_audits.pair import Pair
-from workers.method_audits.trust import FORGED, OTHERS, UNLOGGED, UNREGISTERED, contradiction
+from workers.method_audits.trust import (
+    FORGED,
+    OTHER_ROWS,
+    OTHERS,
+    UNLOGGED,
+    UNREGISTERED,
+    contradiction,
+)
 
 Change = Callable[[Audit, list[AuditPair]], Any]
 
@@ -216,3 +230,113 @@ def test_numbers_that_are_not_the_signed_ones_are_not_given_out(
     write(leaky, "update audit_pairs set after = retrained where pair = 3")
     answer = leaky.caller.operator("GET", f"/v1/audits/{audit_id}/statistics")
     assert (answer.status_code, answer.json()["title"]) == (500, "The numbers were changed")
+
+
+TABLES = ("subjects", "feature_blocks", "records")
+LAST_SUBJECT = "(SELECT max(id) FROM subjects)"
+OTHER_CLIENT = "(SELECT client FROM subjects WHERE id = (SELECT min(id) FROM subjects))"
+OTHER_BLOCK = (
+    "(SELECT ciphertext FROM kept_feature_blocks k WHERE k.subject_id <> "
+    "feature_blocks.subject_id)"
+)
+OTHER_SALT = (
+    "(SELECT salt FROM kept_records k WHERE k.id IN (1, 2) AND k.id <> records.id LIMIT 1)"
+)
+CHANGED_ROWS: dict[str, tuple[str, ...]] = {
+    "a block is deleted, and says so": (
+        f"DELETE FROM feature_blocks WHERE subject_id = {LAST_SUBJECT}",
+        f"UPDATE subjects SET wrapped_key = NULL WHERE id = {LAST_SUBJECT}",
+    ),
+    "a block is deleted": (f"DELETE FROM feature_blocks WHERE subject_id = {LAST_SUBJECT}",),
+    "a block is said to be erased": (
+        f"UPDATE subjects SET shredded_at = '2020-01-01' WHERE id = {LAST_SUBJECT}",
+    ),
+    "two blocks are exchanged": (f"UPDATE feature_blocks SET ciphertext = {OTHER_BLOCK}",),
+    "rows are listed for another client": (
+        f"UPDATE subjects SET client = {OTHER_CLIENT} WHERE id = {LAST_SUBJECT}",
+    ),
+    "a record is deleted": ("DELETE FROM records WHERE id = 1",),
+    "two salts are exchanged": (f"UPDATE records SET salt = {OTHER_SALT} WHERE id IN (1, 2)",),
+}
+
+
+def keep_rows(ready: Installation) -> None:
+    for table in TABLES:
+        write(ready, f"CREATE TABLE kept_{table} AS SELECT * FROM {table}")
+
+
+def restore_rows(ready: Installation) -> None:
+    named = "client, wrapped_key, shredded_at"
+    own = "FROM kept_subjects k WHERE k.id = subjects.id"
+    write(ready, f"UPDATE subjects SET ({named}) = (SELECT {named} {own})")
+    for table in TABLES[1:]:
+        write(ready, f"DELETE FROM {table}")
+        write(ready, f"INSERT INTO {table} SELECT * FROM kept_{table}")
+
+
+def test_no_pair_runs_on_other_rows_than_those_of_the_published_version(
+    leaky: Installation,
+) -> None:
+    keep_rows(leaky)
+    for name, statements in CHANGED_ROWS.items():
+        audit_id = audits.start(leaky, method="retrain")
+        audit.run(leaky.services, audit_id)
+        for statement in statements:
+            write(leaky, statement)
+        leaky.drain()
+        shown = audits.get(leaky, audit_id)
+        assert (shown["state"], shown["failure"]) == ("failed", OTHER_ROWS), name
+        assert shown["pairs_done"] == 1, name
+        restore_rows(leaky)
+    # What the message advises: they are restored, and another audit is started.
+    again = audits.start(leaky, method="retrain")
+    leaky.drain()
+    assert audits.get(leaky, again)["result"] == "LEAK"
+    ended = ["audit.started", "audit.failed"] * len(CHANGED_ROWS)
+    events = [event for event, _ in audits.logged(leaky)]
+    assert events == [*ended, "audit.started", "audit.reported"]
+
+
+def test_no_report_is_signed_once_the_rows_are_others(
+    leaky: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit_id = complete(leaky, monkeypatch)
+    for statement in CHANGED_ROWS["a block is deleted, and says so"]:
+        write(leaky, statement)
+    shown = report(leaky, audit_id)
+    assert (shown["state"], shown["failure"]) == ("failed", OTHER_ROWS)
+    assert [event for event, _ in audits.logged(leaky)] == ["audit.started", "audit.failed"]
+
+
+def test_rows_that_the_table_alone_calls_those_of_the_version_are_not_audited(
+    leaky: Installation,
+) -> None:
+    """Its digest is made that of the rows that are left, in the table: not in the log."""
+    audit_id = audits.start(leaky, method="retrain")
+    for statement in CHANGED_ROWS["a block is deleted, and says so"]:
+        write(leaky, statement)
+    with leaky.services.reading() as session:
+        model = session.exec(select(Model)).one()
+        assert model.id is not None
+        held = assemble(leaky.services, session, model.id)
+        left = data_of(holdings(held, network_config(model)), salts(session, model.id))
+    write(leaky, f"UPDATE model_versions SET statistics_digest = '{left}'")
+    leaky.drain()
+    shown = audits.get(leaky, audit_id)
+    assert (shown["state"], shown["failure"]) == ("failed", OTHER_ROWS)
+
+
+def test_a_record_with_two_rows_is_not_audited(
+    leaky: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A version's digest is of one of them: a pair would be trained on both."""
+
+    def twice(*given: Any) -> list[Held]:
+        first, *others = assemble(*given)
+        return [replace(first, client="a0"), first, *others]
+
+    monkeypatch.setattr("workers.families.network.audited.assemble", twice)
+    audit_id = audits.start(leaky, method="retrain")
+    leaky.drain()
+    shown = audits.get(leaky, audit_id)
+    assert (shown["state"], shown["failure"]) == ("failed", OTHER_ROWS)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlmodel import Session, col, select
 
+from app.service.context import Services
 from app.service.issued import certificates
 from lethe import canonical
 from lethe.certificates.audits.check import check_report
@@ -22,6 +23,8 @@ from tests.workers.jobs import (
     networks,
 )
 from tests.workers.method_audits.small import DoNothing
+from workers.families.network import audited
+from workers.families.network.data.rows import Held, assemble
 from workers.jobs import (
     execute,
     sweep,
@@ -184,6 +187,43 @@ def test_records_may_be_erased_while_an_audit_runs_and_are_used_no_more(
     assert audits.numbers(ready, audit_id)[0] == before[0]
     assert gone <= quick.seen[0]
     assert not gone & quick.seen[-1]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_rows_may_be_learned_while_an_audit_runs_and_are_used_from_then_on(
+    quick: audits.Quick,
+) -> None:
+    ready = quick.installation
+    audit_id = audits.start(ready, method="retrain", parallel=1)
+    audit.run(ready.services, audit_id)
+    audits.contribute(ready, "more")
+    ready.drain()
+    assert audits.said(ready, audit_id).versions == (1, 2)
+    assert "more0" not in quick.seen[0]
+    assert "more0" in quick.seen[-1]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_version_that_is_published_while_rows_are_read_does_not_end_the_audit(
+    quick: audits.Quick, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows are those of the version before it, which a snapshot of the database has."""
+    ready = quick.installation
+    others = sorted(set(records_of(ready)) - targets_of(ready))
+    audit_id = audits.start(ready, method="retrain", parallel=1)
+    ready.dispatcher.nudges.clear()
+
+    def meanwhile(services: Services, session: Session, model_id: int) -> list[Held]:
+        monkeypatch.setattr(audited, "assemble", assemble)
+        assert session.exec(select(Model.current_version)).one() == 1
+        networks.erase(ready, networks.some(others[0]), method="retrain")
+        return assemble(services, session, model_id)
+
+    monkeypatch.setattr(audited, "assemble", meanwhile)
+    audit.run(ready.services, audit_id)
+    assert others[0] in quick.seen[0]
+    ready.drain()
+    assert audits.said(ready, audit_id).versions == (1, 2)
 
 
 def records_of(ready: Installation) -> list[str]:

@@ -5,13 +5,18 @@ from collections.abc import Mapping
 from sqlmodel import Session
 
 from app.service.context import Services
+from app.vault.errors import NotStoredError, SealError, ShreddedError
 from models import Model
+from workers.errors import RefusedError
 from workers.families.base import AuditedMethod
-from workers.families.network.config import network_config
-from workers.families.network.data.rows import assemble, holdings
-from workers.families.network.training import device_of, here
+from workers.families.network.config import NetworkConfig, network_config
+from workers.families.network.data.rows import Holdings, assemble, holdings, salts
+from workers.families.network.training import data_of, device_of, here
+from workers.jobs.model import versions
+from workers.jobs.model.logged import NotLoggedError, check_logged
 from workers.method_audits.draw import Plan, StoredRows
 from workers.method_audits.pair import Pair, run_pair
+from workers.method_audits.trust import OTHER_ROWS
 
 
 def load(
@@ -20,12 +25,12 @@ def load(
     """Return the audited method with all rows of the model, whoever holds them.
 
     settings: method, seed, pairs, rows, targets and target, as the audit was started with.
-    Raises RefusedError for a method or rows that are not the network's.
+    Raises RefusedError for a method or rows that are not the network's, or rows that are not
+    those of its version in the log.
     """
-    assert model.id is not None
     config = network_config(model)
     method = config.method(settings["method"])
-    rows = holdings(assemble(services, session, model.id), config)
+    rows = _published(services, session, model, config)
     stored = {
         client: StoredRows(own.records, own.data, own.held.tolist())
         for client, own in rows.items()
@@ -43,3 +48,29 @@ def load(
         return run_pair(config.network, config.training, method, stored, plan, number, device)
 
     return AuditedMethod(method.version, here(services), pair)
+
+
+def _published(
+    services: Services, session: Session, model: Model, config: NetworkConfig
+) -> Holdings:
+    """Return the stored rows, which the log must have as those of the current version.
+
+    session: a snapshot; versions may be published meanwhile. Raises RefusedError.
+    """
+    assert model.id is not None
+    version = versions.current(session, model)
+    try:
+        rows = holdings(assemble(services, session, model.id), config)
+        digest = data_of(rows, salts(session, model.id))
+        if version is None or version.statistics_digest != digest or _repeated(rows):
+            raise RefusedError(OTHER_ROWS)
+        check_logged(services.ledger, model, version)
+    except (NotLoggedError, NotStoredError, SealError, ShreddedError):
+        raise RefusedError(OTHER_ROWS) from None
+    return rows
+
+
+def _repeated(rows: Holdings) -> bool:
+    """Return whether a record has several rows: a version's digest is of one of each."""
+    records = [record for own in rows.values() for record in own.records]
+    return len(set(records)) < len(records)
