@@ -30,7 +30,7 @@ from workers.method_audits import (
 from workers.method_audits.pair import Pair
 from workers.method_audits.trust import (
     FORGED,
-    OTHER_ROWS,
+    NOT_ITS_ROWS,
     OTHERS,
     UNLOGGED,
     UNREGISTERED,
@@ -285,7 +285,7 @@ def test_no_pair_runs_on_other_rows_than_those_of_the_published_version(
             write(leaky, statement)
         leaky.drain()
         shown = audits.get(leaky, audit_id)
-        assert (shown["state"], shown["failure"]) == ("failed", OTHER_ROWS), name
+        assert (shown["state"], shown["failure"]) == ("failed", NOT_ITS_ROWS), name
         assert shown["pairs_done"] == 1, name
         restore_rows(leaky)
     # What the message advises: they are restored, and another audit is started.
@@ -304,7 +304,7 @@ def test_no_report_is_signed_once_the_rows_are_others(
     for statement in CHANGED_ROWS["a block is deleted, and says so"]:
         write(leaky, statement)
     shown = report(leaky, audit_id)
-    assert (shown["state"], shown["failure"]) == ("failed", OTHER_ROWS)
+    assert (shown["state"], shown["failure"]) == ("failed", NOT_ITS_ROWS)
     assert [event for event, _ in audits.logged(leaky)] == ["audit.started", "audit.failed"]
 
 
@@ -323,7 +323,7 @@ def test_rows_that_the_table_alone_calls_those_of_the_version_are_not_audited(
     write(leaky, f"UPDATE model_versions SET statistics_digest = '{left}'")
     leaky.drain()
     shown = audits.get(leaky, audit_id)
-    assert (shown["state"], shown["failure"]) == ("failed", OTHER_ROWS)
+    assert (shown["state"], shown["failure"]) == ("failed", NOT_ITS_ROWS)
 
 
 def test_a_record_with_two_rows_is_not_audited(
@@ -339,4 +339,4 @@ def test_a_record_with_two_rows_is_not_audited(
     audit_id = audits.start(leaky, method="retrain")
     leaky.drain()
     shown = audits.get(leaky, audit_id)
-    assert (shown["state"], shown["failure"]) == ("failed", OTHER_ROWS)
+    assert (shown["state"], shown["failure"]) == ("failed", NOT_ITS_ROWS)

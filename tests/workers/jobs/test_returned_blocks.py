@@ -21,6 +21,8 @@ from tests.installation import Installation
 from tests.small import pack
 from tests.workers.jobs import networks, test_recipe_family, test_sums_family
 from tests.workers.jobs.test_refuted_groups import fits_here
+from workers.families.network import update as network_update
+from workers.families.network.data.rows import Held, assemble
 from workers.jobs.model.logged import OTHER_ROWS
 
 __all__ = ["fits_here"]  # a fixture
@@ -99,6 +101,30 @@ def test_a_contribution_learns_no_row_that_was_erased(
     assert feeder.signed("POST", path, pack(more), content_type=kind).status_code == 202
     installation.drain()
     assert len(networks.versions(installation)) == 2
+    with Session(installation.services.engine) as session:
+        last = session.exec(select(Contribution).where(Contribution.keyid == "feeder")).one()
+    assert (last.state, last.failure) == ("failed", OTHER_ROWS)
+
+
+@pytest.mark.trains
+def test_nothing_is_learned_beside_two_rows_of_one_record(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An old block of an erased record, beside the one that was added back: one digest."""
+    model, more = network(installation)
+
+    def twice(*given: Any) -> list[Held]:
+        first, *others = assemble(*given)
+        return [first, replace(first, client="a0"), *others]
+
+    monkeypatch.setattr(network_update, "assemble", twice)
+    more["clients"] = np.full(len(more["labels"]), "c3")
+    feeder = replace(installation.caller, keyid="feeder", key=generate_key("ed25519"))
+    assert feeder.register_key(role="client", client="c3").status_code == 201
+    path, kind = f"/v1/models/{model}/contributions", "application/x-npz"
+    assert feeder.signed("POST", path, pack(more), content_type=kind).status_code == 202
+    installation.drain()
+    assert len(networks.versions(installation)) == 1
     with Session(installation.services.engine) as session:
         last = session.exec(select(Contribution).where(Contribution.keyid == "feeder")).one()
     assert (last.state, last.failure) == ("failed", OTHER_ROWS)

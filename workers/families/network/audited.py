@@ -13,10 +13,10 @@ from workers.families.network.config import NetworkConfig, network_config
 from workers.families.network.data.rows import Holdings, assemble, holdings, salts
 from workers.families.network.training import data_of, device_of, here
 from workers.jobs.model import versions
-from workers.jobs.model.logged import NotLoggedError, check_logged
+from workers.jobs.model.logged import NotLoggedError, OtherModelError, check_logged
 from workers.method_audits.draw import Plan, StoredRows
 from workers.method_audits.pair import Pair, run_pair
-from workers.method_audits.trust import OTHER_ROWS
+from workers.method_audits.trust import NOT_ITS_ROWS
 
 
 def load(
@@ -62,15 +62,9 @@ def _published(
     try:
         rows = holdings(assemble(services, session, model.id), config)
         digest = data_of(rows, salts(session, model.id))
-        if version is None or version.statistics_digest != digest or _repeated(rows):
-            raise RefusedError(OTHER_ROWS)
+        if version is None or version.statistics_digest != digest:
+            raise RefusedError(NOT_ITS_ROWS)
         check_logged(services.ledger, model, version)
-    except (NotLoggedError, NotStoredError, SealError, ShreddedError):
-        raise RefusedError(OTHER_ROWS) from None
+    except (NotLoggedError, NotStoredError, OtherModelError, SealError, ShreddedError):
+        raise RefusedError(NOT_ITS_ROWS) from None
     return rows
-
-
-def _repeated(rows: Holdings) -> bool:
-    """Return whether a record has several rows: a version's digest is of one of each."""
-    records = [record for own in rows.values() for record in own.records]
-    return len(set(records)) < len(records)

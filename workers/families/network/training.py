@@ -18,6 +18,7 @@ from workers.families.network.data.sides import ForgetRetainSplit, Places, divid
 from workers.families.network.state import TrainingState, decode_state, encode_state
 from workers.jobs.leases import checkpoints
 from workers.jobs.leases.lease import JobContext
+from workers.jobs.model.logged import OTHER_ROWS, OtherModelError
 from workers.jobs.update import Encoded, UpdateResult
 from workers.methods.network.base import Hooks, Side, TargetError, Tick
 from workers.methods.network.hf_kcu.products import NobodyAnsweredError
@@ -104,8 +105,14 @@ def retrained(
 
 
 def data_of(rows: Holdings, salted: Mapping[str, bytes], leaving: Collection[str] = ()) -> str:
-    """Return the digest of all rows but those that leave."""
+    """Return the digest of all rows but those that leave.
+
+    Raises OtherModelError: A record has two rows. The digest would be of one of them, and who
+    keeps an old block of an erased record could have it learned beside the one added back.
+    """
     digests = row_digests(rows, salted)
+    if len(digests) < sum(len(own.records) for own in rows.values()):
+        raise OtherModelError(OTHER_ROWS)
     return rows_digest(digest for record, digest in digests.items() if record not in leaving)
 
 
