@@ -17,7 +17,7 @@ APPEND_ONLY = (
     "witnessed_checkpoints",
     "key_events",
 )
-# Of these tables, whatever way the privilege came: membership counts also if it is not inherited.
+# However the privilege came: membership counts also where it is not inherited.
 _CHANGES = """
 SELECT 1 FROM pg_class c WHERE c.oid = ANY (
     SELECT to_regclass(quote_ident(one)) FROM unnest(CAST(:tables AS text[])) AS one

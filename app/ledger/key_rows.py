@@ -3,9 +3,9 @@
 Whoever may write the database may put a key, a token, a target or other rights there, or take a
 revocation back. Each row has a MAC under a key derived from `entries.key`. A MAC does not tell
 an older row from the newest, so revocations are also listed in a file beside the keys: it holds
-one keyed tag a line, is durable before the row says so, and is only ever appended to. A token is
-revoked by its name: where it has no row then, the line has the name's tag, a space, and the time
-that all tokens of this name up to then have ended at.
+one keyed tag a line, is durable before the row says so, and is only ever appended to. A token
+is revoked by its name: where it has no row then, the line has the name's tag, a space, and the
+time until which all tokens of this name were made that count no more.
 """
 
 import fcntl
