@@ -165,7 +165,10 @@ class Settings(BaseSettings):
         description="Bytes of bodies held at once for known senders, uploads sealed on disk.",
     )
     max_parsed_at_once: int = Field(
-        default=2, gt=0, description="Bodies that one API process parses at once."
+        default=2,
+        gt=0,
+        description="Bodies that one API process parses at once; and, beside them, documents "
+        "that it makes for whoever has a request.",
     )
     body_timeout_seconds: int = Field(
         default=20,

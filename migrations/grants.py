@@ -17,6 +17,21 @@ APPEND_ONLY = (
     "witnessed_checkpoints",
     "key_events",
 )
+# However the privilege came: membership counts also where it is not inherited.
+_CHANGES = """
+SELECT 1 FROM pg_class c WHERE c.oid = ANY (
+    SELECT to_regclass(quote_ident(one)) FROM unnest(CAST(:tables AS text[])) AS one
+) AND (
+    has_table_privilege(:role, c.oid, 'UPDATE, DELETE, TRUNCATE, TRIGGER')
+    OR has_any_column_privilege(:role, c.oid, 'UPDATE')
+    OR EXISTS (
+        SELECT 1 FROM pg_roles r WHERE pg_has_role(:role, r.oid, 'MEMBER') AND (
+            r.oid = c.relowner
+            OR has_table_privilege(r.oid, c.oid, 'UPDATE, DELETE, TRUNCATE, TRIGGER')
+        )
+    )
+)
+"""
 MAINTAIN = 170000  # PostgreSQL 17 knows the privilege to VACUUM a table of another's
 
 
@@ -30,7 +45,8 @@ def grant(engine: Engine, role: str) -> None:
     Whatever else the role may do to these tables is revoked first.
 
     Raises:
-        GrantError: The database is SQLite, or there is no such role.
+        GrantError: The database is SQLite, there is no such role, or it may change the log all
+            the same, as superusers, the owner and its members do: nothing was granted then.
     """
     if engine.dialect.name != "postgresql":
         raise GrantError("roles are PostgreSQL's: a SQLite file has none")
@@ -40,6 +56,12 @@ def grant(engine: Engine, role: str) -> None:
             raise GrantError("the database has no such role: CREATE ROLE it first")
         for statement in _statements(connection, role):
             connection.execute(text(statement))
+        if connection.execute(text(_CHANGES), {"role": role, "tables": [*APPEND_ONLY]}).all():
+            raise GrantError(
+                "this role can change the log whatever it is granted: it is a superuser, owns "
+                "the tables, is a member of a role that may, or PUBLIC may: take that away, or "
+                "CREATE ROLE another"
+            )
 
 
 def _statements(connection: Connection, role: str) -> list[str]:

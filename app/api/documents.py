@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from app.api.http.deps import ServicesDep
-from app.api.http.parsing import ParsingDep
+from app.api.http.parsing import DocumentsDep
 from app.api.http.strict import StrictRoute
 from app.service.issued import documents
 from lethe.report.certificate import style
@@ -26,7 +26,7 @@ async def page(
     request_id: str,
     request: Request,
     services: ServicesDep,
-    turns: ParsingDep,
+    turns: DocumentsDep,
     language: Wanted = None,
 ) -> Response:
     """Read the certificate as a page in plain words, with a technical annex."""
@@ -49,7 +49,7 @@ async def pdf(
     request_id: str,
     request: Request,
     services: ServicesDep,
-    turns: ParsingDep,
+    turns: DocumentsDep,
     language: Wanted = None,
 ) -> Response:
     """Download the certificate as PDF/A-3 with the certificate's file attached."""

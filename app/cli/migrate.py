@@ -9,7 +9,7 @@ from app.keys.adopt import adopt_root
 from app.ledger.startup import UnreachableDatabaseError
 from app.settings import Settings
 from app.vault.errors import MasterKeyError
-from app.vault.features import FeatureVault
+from app.vault.features import OWNERS, FeatureVault
 from app.vault.master import RootSecret
 from lethe.errors import LetheError
 from lethe.files import keep_private
@@ -17,6 +17,12 @@ from migrations import HEAD
 from migrations.grants import GrantError, grant
 from migrations.runner import upgrade
 from models.database.session import opened_engine
+
+OLDER = (
+    "the rows of {} subjects are sealed as an older version did, and open for nobody. If you "
+    "restored a database of that version, remove {} and run this again; otherwise somebody put "
+    "them there: run `lethe log fsck`, and restore the table subjects from a backup"
+)
 
 
 class RoleError(LetheError):
@@ -44,7 +50,10 @@ def migrate(role: str | None) -> None:
             upgrade(engine)
             with suppress(MasterKeyError):  # not here, or none: whoever needs it is told
                 adopt_root(settings, engine)
-                FeatureVault(RootSecret.load(settings)).name_owners(engine)
+                vault = FeatureVault(RootSecret.load(settings))
+                older = vault.name_owners(engine, settings.keys_dir)
+                if older:
+                    click.echo(OLDER.format(older, settings.keys_dir / OWNERS), err=True)
             if role is not None:
                 grant(engine, role)
     except OperationalError:  # its text may repeat the URL's user and host

@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from app.api.http.attempts import Limits, client_of, of_client
 from app.api.http.deps import ServicesDep
-from app.api.http.parsing import ParsingDep
+from app.api.http.parsing import DocumentsDep
 from app.intake.forms import IntakeForm, Posted, address_of
 from app.intake.limits import CODES
 from app.intake.render import chosen, language_of, render
@@ -113,7 +113,7 @@ def withdraw(request: Request, services: ServicesDep, form: Posted) -> Response:
 
 @routes.post("/file", operation_id="intakeFile")
 async def file(
-    request: Request, services: ServicesDep, turns: ParsingDep, form: Posted
+    request: Request, services: ServicesDep, turns: DocumentsDep, form: Posted
 ) -> Response:
     """Download the receipt, the signed answer, or a certificate of a case."""
     ref = await run_in_threadpool(_case_of, request, services, form)

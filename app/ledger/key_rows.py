@@ -3,7 +3,9 @@
 Whoever may write the database may put a key, a token, a target or other rights there, or take a
 revocation back. Each row has a MAC under a key derived from `entries.key`. A MAC does not tell
 an older row from the newest, so revocations are also listed in a file beside the keys: it holds
-one keyed tag a line, is durable before the row says so, and is only ever appended to.
+one keyed tag a line, is durable before the row says so, and is only ever appended to. A token
+is revoked by its name: where it has no row then, the line has the name's tag, a space, and the
+time until which all tokens of this name were made that count no more.
 """
 
 import fcntl
@@ -39,7 +41,7 @@ class KeyRows:
     def __init__(self, key: EntryKey, path: Path) -> None:
         self._key = key.derive("lethe key rows 1")
         self._path = path
-        self._read: tuple[tuple[int, int, int], frozenset[str]] | None = None
+        self._read: tuple[tuple[int, int, int], frozenset[str], dict[str, str]] | None = None
 
     @staticmethod
     def create(path: Path) -> None:
@@ -64,11 +66,21 @@ class KeyRows:
         """Return whether the row was written here and is no older than its revocation."""
         # A webhook's row that gave way to a newer one is deleted: it says nothing itself.
         says_so = not isinstance(row, Webhook) and row.revoked_at is not None
-        return self.is_written_here(row) and (says_so or self.tag(row) not in self.revoked())
+        return self.is_written_here(row) and (says_so or not self._is_listed(row))
+
+    def _is_listed(self, row: Row) -> bool:
+        if self.tag(row) in self.revoked():
+            return True
+        if not isinstance(row, BearerToken) or self._read is None:
+            return False
+        return _time(row.created_at) <= self._read[2].get(self._name_tag(row.name), "")
 
     def tag(self, row: Row) -> str:
         """Return what the list names a key or token by."""
         return self._tag(type(row), _id(row))
+
+    def _name_tag(self, name: str) -> str:
+        return self._hmac(["revoked", BearerToken.__tablename__, "name", name])
 
     def _tag(self, table: type[Row], identity: str) -> str:
         return self._hmac(["revoked", table.__tablename__, identity])
@@ -85,8 +97,11 @@ class KeyRows:
                 state = status.st_ino, status.st_size, status.st_mtime_ns
                 known = self._read
                 if known is None or known[0] != state:
-                    known = state, frozenset(file.read().decode("ascii", "replace").split("\n"))
-                    self._read = known
+                    lines = file.read().decode("ascii", "replace").split("\n")
+                    # Sorted: the latest time of a name is the one that is kept.
+                    pairs = sorted(one.split(" ", 1) for one in lines if " " in one)
+                    named = {tag: at for tag, at in pairs}
+                    self._read = known = state, frozenset(lines), named
         except FileNotFoundError:
             raise _missing(self._path) from None
         return known[1]
@@ -102,8 +117,14 @@ class KeyRows:
             KeyMissingError: The list is missing.
             OSError: The disk is full or failing.
         """
-        if (tag := self._tag(table, identity)) in self.revoked():
-            return
+        if (tag := self._tag(table, identity)) not in self.revoked():
+            self._append(tag)
+
+    def end_named(self, name: str, at: datetime) -> None:
+        """List all tokens of a name that were made until `at` as revoked. Raises as `ban`."""
+        self._append(f"{self._name_tag(name)} {_time(at)}")
+
+    def _append(self, text: str) -> None:
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -111,7 +132,7 @@ class KeyRows:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)  # until it is closed
             # A crash may have cut the last line: the next one must not continue it.
-            line = f"\n{tag}\n".encode()
+            line = f"\n{text}\n".encode()
             if os.write(descriptor, line) != len(line):
                 raise OSError("the disk took only part of a line of the list of revocations")
             os.fsync(descriptor)
@@ -188,6 +209,10 @@ def _warn(table: object) -> None:
         "`lethe log fsck`",
         table,
     )
+
+
+def _time(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def _id(row: Row) -> str:

@@ -12,6 +12,7 @@
                               keys and tokens (`app.ledger.key_rows`)
                   revoked.list  tags of revoked keys and tokens
                   erased.journal  tags of what was erased
+                  owners.named  empty: rows are sealed for their owners (`app.vault.features`)
                   log.next.key, log.next.vkey, log.previous.vkeys, log.KEYID.announced.json
                   issuer.next.key, while the issuer's key is rotated
                   opendsr.key, opendsr.pem  an operator's, for `app.protocols.opendsr`

@@ -9,6 +9,7 @@ else give rows to another owner, and an erasure of all that the first one has wo
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from sqlalchemy import bindparam, update
 from sqlalchemy import select as columns
@@ -19,12 +20,14 @@ from app.vault.errors import NotStoredError, SealError, ShreddedError
 from app.vault.journal import ErasureJournal
 from app.vault.master import RootSecret
 from app.vault.seal import context, new_key, open_sealed, seal
+from lethe.files import write_durably
 from models import FeatureBlock, Subject
 from models.database.sealed import tag_of
 from models.database.session import CHUNK, read_by_id, reading
 from models.database.types import utcnow
 
 Owner = tuple[str, ...]  # tags of client and subject
+OWNERS = "owners.named"  # in the keys directory, once all keys are sealed for their owners
 FETCH = 100  # blocks in memory at once when a whole model is read
 
 
@@ -158,11 +161,13 @@ class FeatureVault:
             except SealError:
                 yield subject_id
 
-    def name_owners(self, engine: Engine) -> int:
-        """Seal keys from before owners counted for those who are listed now; return how many.
+    def name_owners(self, engine: Engine, keys: Path) -> int:
+        """Seal keys from before owners counted for those who are listed now.
 
-        Part of an upgrade: until then such a key opens for nobody. One that somebody replaces
-        meanwhile is sealed for its owner already.
+        Part of an upgrade: until then such a key opens for nobody. It is done once, as a file
+        in the directory `keys` says: whoever kept a copy of the older database could else put
+        rows back and list them for others. One that somebody replaces meanwhile is sealed for
+        its owner already. Returns how many such keys there are although it was done.
         """
         named = []
         with Session(reading(engine)) as session:
@@ -175,6 +180,8 @@ class FeatureVault:
                     key = self._root_secret.open(wrapped, _key_of(subject_id, generation, ()))
                     sealed = self._root_secret.seal(key, place)
                     named.append({"whose": subject_id, "old": wrapped, "new": sealed})
+        if (keys / OWNERS).exists():
+            return len(named)
         statement = (
             update(Subject)
             .where(col(Subject.id) == bindparam("whose"))
@@ -184,7 +191,9 @@ class FeatureVault:
         for start in range(0, len(named), CHUNK):
             with engine.begin() as connection:
                 connection.execute(statement, named[start : start + CHUNK])
-        return len(named)
+        with suppress(FileExistsError):  # of one that ran beside this
+            write_durably(keys / OWNERS, b"", replace=False)
+        return 0
 
 
 def _keys(session: Session) -> Iterator[tuple[int, int, bytes, Owner]]:

@@ -87,20 +87,29 @@ def write(login: Login) -> Path:
         LoginError: The file cannot be written.
     """
     file = path()
-    # JSON's strings are strings of TOML: both escape alike what json.dumps escapes.
-    lines = [
-        f"{name} = {json.dumps(value)}\n" for name, value in asdict(login).items() if value
-    ]
+    try:
+        data = "".join(
+            f"{name} = {_quoted(value)}\n" for name, value in asdict(login).items() if value
+        ).encode()
+    except UnicodeEncodeError:
+        raise LoginError(
+            "nothing was saved: a path or token is not UTF-8; rename the file"
+        ) from None
     fresh = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
-            out.writelines(lines)
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(data)
         fresh.replace(file)
     except OSError as error:
         raise LoginError(f"{file} cannot be written: {error.strerror}") from None
     return file
+
+
+def _quoted(text: str) -> str:
+    # JSON's strings are strings of TOML, but for pairs of surrogates and a bare DEL.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def forget() -> bool:

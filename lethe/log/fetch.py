@@ -5,6 +5,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -113,16 +114,22 @@ class _HttpFetch:
         if not parts.hostname or parts.query or parts.fragment:
             raise LogUnreachableError("a log's URL is a prefix: without query or fragment")
         self._prefix = url.rstrip("/")
-        self._client = httpx2.Client(timeout=TIMEOUT_S)
-        self._errors = (httpx2.HTTPError, httpx2.InvalidURL)
+        self._new_client = partial(httpx2.Client, timeout=TIMEOUT_S)
+        # RuntimeError: of a client that was closed, as a read beside this one took too long.
+        self._errors = (httpx2.HTTPError, httpx2.InvalidURL, RuntimeError)
+        self._connect()
+
+    def _connect(self) -> None:
+        self._client = self._new_client()
         # A Fetch is a plain callable with no close(): its connections go when it goes.
-        weakref.finalize(self, self._client.close)
+        self._hang_up = weakref.finalize(self, self._client.close)
 
     def __call__(self, path: str) -> bytes:
         """Read a file, in a thread that is left behind where it takes too long.
 
         A server that sends a byte now and then, of a head too, would never end a read: whoever
-        watches the log would neither go on nor say that it cannot be read.
+        watches the log would neither go on nor say that it cannot be read. The connections are
+        closed then, which ends that thread: else the next reads would lack them.
         """
         limit = _limit(path)
         begun, data = time.monotonic(), bytearray()
@@ -143,12 +150,16 @@ class _HttpFetch:
             if isinstance(found, Exception):
                 raise found
             return found
+        hang_up = self._hang_up
+        self._connect()
+        hang_up()
         raise LogUnreachableError(f"{path}: the server answers too slowly", path=path)
 
     def _read(self, path: str, limit: int, data: bytearray) -> bytes:
         """Read a file into `data`. Raises LogError and its kinds."""
+        client = self._client
         try:
-            with self._client.stream("GET", f"{self._prefix}/{path}") as response:
+            with client.stream("GET", f"{self._prefix}/{path}") as response:
                 if response.status_code in (404, 410):
                     raise MissingFileError(f"{path} is missing", path=path)
                 if response.status_code != 200:

@@ -147,6 +147,37 @@ def test_roles_are_postgresqls(sqlite_url: str, postgres_url: str) -> None:
         engine.dispose()
 
 
+@pytest.mark.parametrize("how", ["superuser", "member", "not-inherited", "public"])
+def test_a_role_that_can_change_the_log_all_the_same_is_refused(
+    postgres_url: str, how: str
+) -> None:
+    owner = make_engine(postgres_url)
+    name = f"service-{uuid.uuid4().hex[:8]}"
+    other = f"{name}-group"
+    table = "log_checkpoints"
+    grants = {
+        "superuser": f'ALTER ROLE "{name}" SUPERUSER',
+        "member": f'GRANT UPDATE ON {table} TO "{other}"; GRANT "{other}" TO "{name}"',
+        "not-inherited": f'GRANT DELETE ON {table} TO "{other}"; GRANT "{other}" TO "{name}"; '
+        f'ALTER ROLE "{name}" NOINHERIT',
+        "public": f"GRANT UPDATE (note) ON {table} TO PUBLIC",
+    }
+    _run(owner, f'CREATE ROLE "{name}" LOGIN; CREATE ROLE "{other}"')
+    try:
+        grant(owner, name)
+        _run(owner, f'DROP OWNED BY "{name}"; {grants[how]}')
+        with pytest.raises(GrantError, match="can change the log whatever it is granted"):
+            grant(owner, name)
+        with owner.connect() as connection:
+            allowed = text("SELECT has_table_privilege(:role, 'jobs', 'INSERT')")
+            granted = connection.execute(allowed, {"role": name}).scalar_one()
+        assert granted == (how == "superuser")
+    finally:
+        _run(owner, f"REVOKE UPDATE (note) ON {table} FROM PUBLIC")
+        _run(owner, f'DROP OWNED BY "{name}", "{other}"; DROP ROLE "{name}", "{other}"')
+        owner.dispose()
+
+
 def _content(engine: Engine) -> list[object]:
     with engine.connect() as connection:
         return [

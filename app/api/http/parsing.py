@@ -1,4 +1,8 @@
-"""Bodies are parsed a few at a time: what unpacks is larger than what was sent."""
+"""Bodies are parsed a few at a time: what unpacks is larger than what was sent.
+
+So are documents made that anybody may ask for who knows of one request, in turns of their own:
+who asks for many must not keep others from sending rows and messages.
+"""
 
 from collections.abc import Callable
 from typing import Annotated, TypeVar
@@ -41,4 +45,11 @@ def get_parsing(request: Request) -> Parsing:
     return parsing
 
 
+def get_documents(request: Request) -> Parsing:
+    """Return the turns of this process for documents."""
+    documents: Parsing = request.app.state.documents
+    return documents
+
+
 ParsingDep = Annotated[Parsing, Depends(get_parsing)]
+DocumentsDep = Annotated[Parsing, Depends(get_documents)]

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from sqlmodel import Session
 
-from app.ledger.key_rows import believed
+from app.ledger.key_rows import believed, key_rows
 from app.ledger.transaction import Transaction
 from app.problems import DrpAgentError, DrpError, TokenNameError
 from app.reconcile.approval import PAIRED
@@ -19,6 +19,7 @@ from app.service.access.tokens import living_token, mint, revoke_named
 from app.service.context import Services
 from lethe.signing.keys import load_public_key
 from models import RequesterKey, UsedNonce
+from models.database.types import utcnow
 
 SCOPE = "drp"
 USED = "this message was used before: sign another"
@@ -67,10 +68,14 @@ def pair(services: Services, agent: str, digest: str, expires: datetime) -> str:
     def effect(tx: Transaction) -> str:
         if not _note(tx.session, agent, digest, expires):
             raise DrpError(USED)
-        living = living_token(tx.session, name_of(agent))
+        name, before = name_of(agent), utcnow() - timedelta(microseconds=1)
+        living = living_token(tx.session, name)
         if living is not None and living.scope == SCOPE:
-            revoke_named(tx.session, name_of(agent))
-        return mint(tx.session, SCOPE, name_of(agent))
+            revoke_named(tx.session, name)
+        made = mint(tx.session, SCOPE, name)
+        if living is None:  # somebody may have removed its row, and put it back later
+            key_rows(tx.session).end_named(name, before)
+        return made
 
     try:
         return services.ledger.transact(effect, checkpoint=False)

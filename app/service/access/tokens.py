@@ -13,6 +13,10 @@ from models import BearerToken
 from models.database.types import utcnow
 
 OWN = "lethe:"  # before names that the service itself has in the log
+MISSING = (
+    "no living token has this name: `lethe token list` shows them. If somebody removed or "
+    "changed its row, `lethe log fsck` says so; should it be put back, it counts as revoked"
+)
 SECRET_BYTES = 32  # 43 characters of base64url; too many to guess, so a plain hash will do
 
 
@@ -54,12 +58,14 @@ def revoke_named(session: Session, name: str) -> None:
     Whoever put such a row back would else have it revoked in the place of the living one.
 
     Raises:
-        TokenNameError: There is none.
+        TokenNameError: There is none. One made before that is put back is revoked.
     """
-    found = _unrevoked(session, name)
+    found, rows = _unrevoked(session, name), key_rows(session)
+    if not any(rows.is_believed(row) for row in found):
+        # Whoever removed or changed its row could else put it back after the revocation.
+        rows.end_named(name, utcnow())
     if not found:
-        raise TokenNameError("no living token has this name: `lethe token list` shows them")
-    rows = key_rows(session)
+        raise TokenNameError(MISSING)
     for row in found:
         rows.revoke(row)  # first: what is lost of it now can be done again
         row.revoked_at = utcnow()

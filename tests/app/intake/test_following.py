@@ -1,11 +1,15 @@
 """A case by its code: files, withdrawal, decisions of officers, and who gets nothing."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from sqlmodel import Session, select
 
 from app.api.http import parsing
 from app.reconcile.fsck.run import fsck
 from app.service.intake.case_code import case_code
+from app.service.issued import documents
 from lethe.certificates.case_summary import check_summary
 from lethe.certificates.intake_receipt import IntakeReceiptError, check_receipt, person_digest
 from models import Case, ErasureRequest
@@ -83,17 +87,48 @@ def test_a_file_is_made_when_it_is_its_turn(
     code = visitor.open(ANN, box).case_code
     approve(page, case_of(page).ref)
     monkeypatch.setattr(parsing, "WAIT", 0.05)
-    turns = visitor.http.app.state.parsing  # type: ignore[attr-defined]
+    wanted = {"file": "html", "part": "0"}
+    assert visitor.follow(code, "/intake/file", **wanted).status_code == 200
+    turns = visitor.http.app.state.documents  # type: ignore[attr-defined]
     for _ in range(page.settings.max_parsed_at_once):
         turns._turns.acquire_nowait()
     assert visitor.follow(code).status_code == 200  # only files take long
-    wanted = {"file": "html", "part": "0"}
     refused = visitor.follow(code, "/intake/file", **wanted)
     assert refused.status_code == 503
     assert refused.headers["retry-after"]
     for _ in range(page.settings.max_parsed_at_once):
         turns._turns.release()
     assert visitor.follow(code, "/intake/file", **wanted).status_code == 200
+
+
+def test_who_asks_for_many_files_keeps_nobody_from_sending_rows(
+    page: Installation, visitor: Visitor, box: Mailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = visitor.open(ANN, box).case_code
+    approve(page, case_of(page).ref)
+    monkeypatch.setattr(parsing, "WAIT", 0.5)
+    going_on, begun = threading.Event(), threading.Semaphore(0)
+
+    def slow(*_: object) -> bytes:
+        begun.release()
+        assert going_on.wait(30)
+        return b""
+
+    monkeypatch.setattr(documents, "html", slow)
+    wanted = {"file": "html", "part": "0"}
+    with ThreadPoolExecutor() as pool:
+        try:
+            many = [
+                pool.submit(visitor.follow, code, "/intake/file", **wanted)
+                for _ in range(page.settings.max_parsed_at_once)
+            ]
+            for _ in many:
+                assert begun.acquire(timeout=30)
+            sent = page.caller.http.post("/v1/certificates/verify", files={"bundle": b"{}"})
+            assert sent.status_code != 503
+        finally:
+            going_on.set()
+    assert [one.result().status_code for one in many] == [200] * len(many)
 
 
 def test_a_person_withdraws_and_sending_it_again_does_nothing(

@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sqlalchemy import text
 from sqlmodel import Session, select
 
 from app.ledger.key_rows import key_rows
@@ -132,6 +133,25 @@ def test_a_new_token_replaces_the_old(agent: Agent) -> None:
     old = agent.token
     assert agent.pair().status_code == 200
     assert agent.token != old
+    agent.token = old
+    refused(agent.call("GET", "/x"), 401, "revoked")
+
+
+def test_a_token_that_was_away_when_its_agent_paired_again_is_replaced_too(
+    agent: Agent,
+) -> None:
+    old = agent.token
+    digest = sha256(old.encode()).hexdigest()
+    with agent.installation.services.engine.begin() as connection:
+        query = text(f"SELECT * FROM bearer_tokens WHERE digest = '{digest}'")
+        row = dict(connection.execute(query).mappings().one())
+        connection.execute(text(f"DELETE FROM bearer_tokens WHERE digest = '{digest}'"))
+    assert agent.pair().status_code == 200
+    with agent.installation.services.engine.begin() as connection:
+        names, values = ", ".join(row), ", ".join(f":{name}" for name in row)
+        connection.execute(text(f"INSERT INTO bearer_tokens ({names}) VALUES ({values})"), row)
+    headers = {"authorization": f"Bearer {agent.token}"}
+    assert agent.http.get("/drp/v1/agent/AN_AGENT", headers=headers).status_code == 200
     agent.token = old
     refused(agent.call("GET", "/x"), 401, "revoked")
 

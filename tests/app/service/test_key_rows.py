@@ -265,3 +265,53 @@ def test_a_revoked_token_stays_revoked(ready: Installation) -> None:
         revoke_named(session, before["name"])
         session.commit()
     assert found(ready) == []
+
+
+@pytest.mark.parametrize("how", ["removed", "renamed", "an older one instead"])
+def test_a_token_that_was_away_when_it_was_revoked_stays_revoked(
+    ready: Installation, how: str
+) -> None:
+    def minted(name: str = "ann") -> str:
+        with Session(ready.services.engine) as session:
+            token = mint(session, "operator", name)
+            session.commit()
+            return token
+
+    def revoke() -> None:
+        with Session(ready.services.engine) as session:
+            revoke_named(session, "ann")
+            session.commit()
+
+    def reads(token: str) -> int:
+        return Caller(ready.caller.http, token).operator("GET", "/v1/requests").status_code
+
+    def row_of(token: str) -> dict[str, Any]:
+        digest = hashlib.sha256(token.encode()).hexdigest()
+        return copied(ready, "bearer_tokens", f"digest = '{digest}'")
+
+    older = minted()
+    earlier = row_of(older)
+    revoke()
+    token, other = minted(), minted("bob")
+    row = row_of(token)
+    if how == "renamed":
+        put_back(ready, "bearer_tokens", "digest", {**row, "name": "eve"})
+    else:
+        sql(ready, "DELETE FROM bearer_tokens WHERE digest = :it", it=row["digest"])
+    if how == "an older one instead":
+        put_back(ready, "bearer_tokens", "digest", earlier)
+        revoke()
+    else:
+        with pytest.raises(TokenNameError, match="counts as revoked"):
+            revoke()
+    assert reads(token) == 401
+    if how == "renamed":
+        put_back(ready, "bearer_tokens", "digest", row)
+    else:
+        insert(ready, "bearer_tokens", row)
+    living = minted()  # the name is free, and a token made from now on counts
+    assert [reads(one) for one in (older, token, living, other)] == [401, 401, 200, 200]
+    assert found(ready) == [("token", "bearer_tokens")]
+    revoke()
+    assert [reads(one) for one in (token, living)] == [401, 401]
+    assert found(ready) == []

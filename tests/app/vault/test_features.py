@@ -246,26 +246,47 @@ def test_rows_open_for_the_model_alone_that_they_were_stored_for(
             VAULT.load(session, subjects[0])
 
 
+def _sealed_as_before(session: Session, subject_id: int) -> bytes:
+    own = session.get_one(Subject, subject_id)
+    assert own.wrapped_key is not None
+    place = context("features-key", subject_id, 1, own.client_tag, own.subject_tag)
+    key = MASTER.open(own.wrapped_key, place)
+    return MASTER.seal(key, context("features-key", subject_id, 1))
+
+
 def test_an_upgrade_seals_keys_from_before_owners_counted_for_their_owners(
-    engine: Engine, subjects: list[int]
+    engine: Engine, subjects: list[int], tmp_path: Path
 ) -> None:
     with Session(engine) as session:
         for subject_id in subjects:
             own = session.get_one(Subject, subject_id)
-            assert own.wrapped_key is not None
-            place = context("features-key", subject_id, 1, own.client_tag, own.subject_tag)
-            key = MASTER.open(own.wrapped_key, place)
-            own.wrapped_key = MASTER.seal(key, context("features-key", subject_id, 1))
+            own.wrapped_key = _sealed_as_before(session, subject_id)
             session.add(own)
         session.commit()
         with pytest.raises(SealError):
             VAULT.load(session, subjects[0])
-    assert VAULT.name_owners(engine) == len(subjects)
-    assert VAULT.name_owners(engine) == 0
+    assert VAULT.name_owners(engine, tmp_path) == 0
     with Session(engine) as session:
         assert VAULT.load(session, subjects[0]) == payload(0)
         _renamed(session, subjects[0])
         session.commit()
+        with pytest.raises(SealError):
+            VAULT.load(session, subjects[0])
+
+
+def test_after_the_upgrade_a_key_of_the_older_database_is_sealed_for_nobody(
+    engine: Engine, subjects: list[int], tmp_path: Path
+) -> None:
+    with Session(engine) as session:
+        kept = _sealed_as_before(session, subjects[0])
+    assert VAULT.name_owners(engine, tmp_path) == 0
+    with Session(engine) as session:
+        _renamed(session, subjects[0])
+        session.get_one(Subject, subjects[0]).wrapped_key = kept
+        session.commit()
+    assert VAULT.name_owners(engine, tmp_path) == 1  # `lethe migrate` runs before each start
+    with Session(engine) as session:
+        assert list(VAULT.foreign(session)) == [subjects[0]]
         with pytest.raises(SealError):
             VAULT.load(session, subjects[0])
 

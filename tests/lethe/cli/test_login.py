@@ -156,6 +156,17 @@ def test_odd_characters_survive(file: Path) -> None:
     assert file.exists()
 
 
+@pytest.mark.parametrize("name", ["\N{GRINNING FACE}", "a\x7fb"])
+def test_a_key_of_any_text_can_be_saved(name: str, file: Path) -> None:
+    login = saved.Login("https://lethe.example", key=f"/home/{name}/me.pem")
+    saved.write(login)
+    assert saved.read() == login
+    with pytest.raises(saved.LoginError, match="nothing was saved"):
+        saved.write(saved.Login("https://lethe.example", key=os.fsdecode(b"/home/\xff")))
+    assert saved.read() == login
+    assert os.listdir(file.parent) == [file.name]
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_can_complete(shell: str) -> None:
     script = run("completion", shell)

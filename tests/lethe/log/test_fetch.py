@@ -6,9 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from lethe.log import fetch as reading
@@ -173,6 +175,29 @@ def test_a_server_that_drips_ends_no_watch_in_silence(
         found, _ = next(watch(fetch_from(url), VERIFIER, tmp_path, every=1, full_every=1))
     assert (found.alarm, found.report) == ("unreachable", None)
     assert found.detail == "checkpoint: the server answers too slowly"
+
+
+@pytest.mark.parametrize("answer", [of_the_head, of_the_body])
+def test_a_server_that_dripped_keeps_no_connection_and_no_thread(
+    answer: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = httpx2.Limits(max_connections=2)  # fewer than the times that it drips
+    monkeypatch.setattr(httpx2, "Client", partial(httpx2.Client, limits=few))
+    answers = [answer, answer, answer, honest]
+    with serving(lambda handler: answers[0](handler)) as url:
+        fetch = fetch_from(url)
+        while answers[0] is answer:
+            monkeypatch.setattr(reading, "WHOLE_S", 0.2)
+            with pytest.raises(LogUnreachableError, match="answers too slowly"):
+                fetch("checkpoint")
+            del answers[0]
+        monkeypatch.setattr(reading, "WHOLE_S", 5.0)
+        assert fetch("checkpoint") == FILES["checkpoint"]
+        for _ in range(50):
+            if not [one for one in threading.enumerate() if one.name == "log file"]:
+                return
+            time.sleep(0.1)
+    pytest.fail("a thread reads on")
 
 
 def test_nobody_listening_gives_no_verdict() -> None:
