@@ -46,12 +46,12 @@ def alone(folder: Path) -> Iterator[Sequence[Path]]:
 
 @contextmanager
 def locked(path: Path, flags: int) -> Iterator[None]:
-    """Hold the lock of a file or directory that never changes its place, opened with `flags`.
+    """Hold the lock of a file that never changes its place, opened with `flags`.
 
     Raises:
         KeysBusyError: Another command holds it.
     """
-    descriptor = os.open(path, flags | os.O_CLOEXEC)
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until it is closed

@@ -40,6 +40,8 @@ from app.settings import Settings
 from lethe.files import sync_directory, write_durably
 from lethe.signing.keys import generate_key, private_pem, public_pem
 
+LOCK = "silos.lock"  # empty, beside the private keys
+
 
 def rotate_silo(settings: Settings, ledger: Ledger, silo: int) -> str:
     """Make a silo another key, whose signatures count beside those of the one in use.
@@ -159,13 +161,13 @@ def _promote(settings: Settings, silo: int) -> bool:
 def _alone(settings: Settings, silo: int) -> AbstractContextManager[None]:
     """Have no other process put keys of silos in their places meanwhile.
 
-    The lock is the directory's: the key's own file is replaced, and whoever locks the new one
-    would go on beside whoever has the old one.
+    The lock has a file of its own: the key's is replaced, and whoever locks the new one would
+    go on beside whoever has the old one.
     """
     folder = private_path(settings, silo).parent
     if not folder.is_dir():  # nothing is rotated here; `rotate_silo` says so
         return nullcontext()
-    return locked(folder, os.O_RDONLY | os.O_DIRECTORY)
+    return locked(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)  # NFS wants to write
 
 
 def _revoked_last(ledger: Ledger, silo: int) -> str | None:
