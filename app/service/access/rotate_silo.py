@@ -141,8 +141,9 @@ def promote(settings: Settings, silo: int) -> None:
     While a command rotates or revokes it is left to that: the next key that this read would
     be another when it is moved.
     """
-    with suppress(KeysBusyError), _alone(settings, silo):
-        _promote(settings, silo)
+    if next_path(settings, silo).exists():
+        with suppress(KeysBusyError), _alone(settings, silo):
+            _promote(settings, silo)
 
 
 def _promote(settings: Settings, silo: int) -> bool:

@@ -177,5 +177,5 @@ def test_without_the_extra_it_says_what_to_install(
     missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(PdfMissingError, match=r"lethe-ledger\[pdf\]"):
+    with pytest.raises(PdfMissingError, match=r"\.\[pdf\]"):
         certificate_pdf(sheet(), texts("en"))
