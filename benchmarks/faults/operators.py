@@ -263,6 +263,8 @@ def orphaned(made: Installation) -> None:
 
 
 def tidy(made: Installation, told: Told) -> None:
-    """Remove what crashes left: each sweep does it, to files that are old enough."""
-    tried(lambda: clean_again(made.services, timedelta(0)))
+    """Remove what crashes left, as each sweep does to old files; end an upgrade."""
+    services, keys = made.services, made.settings.keys_dir
+    tried(lambda: clean_again(services, timedelta(0)))
+    tried(lambda: services.features.name_owners(services.engine, keys))
     told("tidied", ORPHAN)
