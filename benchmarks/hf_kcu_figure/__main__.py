@@ -14,7 +14,7 @@ from benchmarks.hf_kcu_figure.page import (
     write_page,
 )
 from benchmarks.unlearning.settings import SETTINGS
-from benchmarks.unlearning.sources import MissingDataError, load
+from benchmarks.unlearning.sources import load_or_skip
 from benchmarks.unlearning.task import make_task
 
 
@@ -44,12 +44,8 @@ def main(
     runs = parse_runs(file.read_text()) if file.exists() else []
     for name in () if report else names or SHOWN_SETTINGS:
         setting = SETTINGS[name]
-        try:
-            images = load(setting.data, data)
-        except MissingDataError as error:
-            if names:
-                raise click.ClickException(str(error)) from None
-            click.echo(f"{name} is left out: {error}", err=True)
+        images = load_or_skip(name, setting.data, data, asked=bool(names))
+        if images is None:
             continue
 
         def tell(said: str, name: str = name) -> None:

@@ -8,7 +8,7 @@ import torch
 from benchmarks.puf_figures.curves import ROUNDS, configurations, measure
 from benchmarks.puf_figures.report import FIGURES, FILE, format_curves, parse_curves, write_page
 from benchmarks.unlearning.settings import SETTINGS
-from benchmarks.unlearning.sources import MissingDataError, load
+from benchmarks.unlearning.sources import load_or_skip
 from benchmarks.unlearning.task import make_task
 
 
@@ -59,12 +59,8 @@ def main(
     chosen = () if report else names or tuple(FIGURES)
     for name in chosen:
         setting = SETTINGS[name]
-        try:
-            images = load(setting.data, data)
-        except MissingDataError as error:
-            if names:
-                raise click.ClickException(str(error)) from None
-            click.echo(f"{name} is left out: {error}", err=True)
+        images = load_or_skip(name, setting.data, data, asked=bool(names))
+        if images is None:
             continue
         wanted = configurations(setting.data == "digit-masks")
         for seed in range(first_seed, first_seed + seeds):

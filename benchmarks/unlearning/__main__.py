@@ -12,7 +12,7 @@ from benchmarks.unlearning.records import current, format_results, parse_results
 from benchmarks.unlearning.report import write_page
 from benchmarks.unlearning.settings import SETTINGS
 from benchmarks.unlearning.shadow import ATTACKED
-from benchmarks.unlearning.sources import MissingDataError, load
+from benchmarks.unlearning.sources import load_or_skip
 from benchmarks.unlearning.task import make_task
 from workers.demo.federated import Teller
 from workers.errors import RefusedError
@@ -109,12 +109,8 @@ def _measure(
     named: bool,
 ) -> None:
     setting = SETTINGS[name]
-    try:
-        images = load(setting.data, data)
-    except MissingDataError as error:
-        if named:
-            raise click.ClickException(str(error)) from None
-        click.echo(f"{name} is left out: {error}", err=True)
+    images = load_or_skip(name, setting.data, data, asked=named)
+    if images is None:
         return
     contenders: tuple[Contender, ...] = (shadowed if shadow else planned)(setting.plan)
     if methods is not None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import numpy as np
 
 from benchmarks.data.idx import load_idx
@@ -47,6 +48,22 @@ def load(name: str, given: Sequence[Path]) -> LabelledImages:
         elif path.stem.startswith(name):
             return load_image_npz(path)
     raise MissingDataError(f"{name}: give the file, --data {name}.npz")
+
+
+def load_or_skip(
+    name: str, images: str, given: Sequence[Path], *, asked: bool
+) -> LabelledImages | None:
+    """Return a setting's images, None with a word on it where they were not given.
+
+    asked: the setting was named on the command line. Raises ClickException then.
+    """
+    try:
+        return load(images, given)
+    except MissingDataError as error:
+        if asked:
+            raise click.ClickException(str(error)) from None
+        click.echo(f"{name} is left out: {error}", err=True)
+        return None
 
 
 def enlarged(images: LabelledImages) -> LabelledImages:

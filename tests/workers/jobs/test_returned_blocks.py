@@ -73,6 +73,19 @@ def network(installation: Installation) -> tuple[str, dict[str, Any]]:
     return small_network.MODEL, small_network.rows(seed=1, count=16, first=120)
 
 
+def refused(installation: Installation, model: str, more: dict[str, Any]) -> None:
+    """Contribute rows, and see them refused: the stored rows are not the version's."""
+    more["clients"] = np.full(len(more["labels"]), "c3")
+    feeder = replace(installation.caller, keyid="feeder", key=generate_key("ed25519"))
+    assert feeder.register_key(role="client", client="c3").status_code == 201
+    path, kind = f"/v1/models/{model}/contributions", "application/x-npz"
+    assert feeder.signed("POST", path, pack(more), content_type=kind).status_code == 202
+    installation.drain()
+    with Session(installation.services.engine) as session:
+        last = session.exec(select(Contribution).where(Contribution.keyid == "feeder")).one()
+    assert (last.state, last.failure) == ("failed", OTHER_ROWS)
+
+
 @pytest.mark.parametrize(
     "begin",
     [
@@ -94,16 +107,8 @@ def test_a_contribution_learns_no_row_that_was_erased(
     assert networks.request(installation, request).state == "certified"
     assert len(networks.versions(installation)) == 2
     write(installation, PUT_BACK)
-    more["clients"] = np.full(len(more["labels"]), "c3")
-    feeder = replace(installation.caller, keyid="feeder", key=generate_key("ed25519"))
-    assert feeder.register_key(role="client", client="c3").status_code == 201
-    path, kind = f"/v1/models/{model}/contributions", "application/x-npz"
-    assert feeder.signed("POST", path, pack(more), content_type=kind).status_code == 202
-    installation.drain()
+    refused(installation, model, more)
     assert len(networks.versions(installation)) == 2
-    with Session(installation.services.engine) as session:
-        last = session.exec(select(Contribution).where(Contribution.keyid == "feeder")).one()
-    assert (last.state, last.failure) == ("failed", OTHER_ROWS)
 
 
 @pytest.mark.trains
@@ -118,16 +123,8 @@ def test_nothing_is_learned_beside_two_rows_of_one_record(
         return [first, replace(first, client="a0"), *others]
 
     monkeypatch.setattr(network_update, "assemble", twice)
-    more["clients"] = np.full(len(more["labels"]), "c3")
-    feeder = replace(installation.caller, keyid="feeder", key=generate_key("ed25519"))
-    assert feeder.register_key(role="client", client="c3").status_code == 201
-    path, kind = f"/v1/models/{model}/contributions", "application/x-npz"
-    assert feeder.signed("POST", path, pack(more), content_type=kind).status_code == 202
-    installation.drain()
+    refused(installation, model, more)
     assert len(networks.versions(installation)) == 1
-    with Session(installation.services.engine) as session:
-        last = session.exec(select(Contribution).where(Contribution.keyid == "feeder")).one()
-    assert (last.state, last.failure) == ("failed", OTHER_ROWS)
 
 
 def test_a_contribution_is_added_to_no_sums_of_another_model(
