@@ -106,7 +106,13 @@ def _opened(file: BinaryIO) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(file) as archive:
             yield archive
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error):
+    except (
+        zipfile.BadZipFile,
+        NotImplementedError,
+        EOFError,
+        UnicodeDecodeError,  # a name that says it is UTF-8, and is not
+        zlib.error,
+    ):
         raise DropError(DAMAGED) from None
     except OSError as error:
         if error.errno != errno.EINVAL:  # a place before the file's beginning

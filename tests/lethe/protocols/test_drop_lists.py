@@ -53,6 +53,13 @@ def test_a_directory_that_points_before_the_file_is_damage(tmp_path: Path) -> No
         pass
 
 
+def test_a_name_that_is_not_the_utf8_it_claims_to_be_is_damage(tmp_path: Path) -> None:
+    file = archive(tmp_path / "x.zip", ("é" + EMAIL, listed("a")))  # the flag of UTF-8 is set
+    file.write_bytes(file.read_bytes().replace("é".encode(), b"\xc3\x28"))
+    with pytest.raises(DropError, match="damaged"), checked(file):
+        pass
+
+
 def test_lists_are_read_and_withdrawn_items_left_out(tmp_path: Path) -> None:
     removed = f"ID,Hash,ListType\n{item(1)},{hashed('b')},Email\n".encode()
     file = archive(
