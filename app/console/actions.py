@@ -19,7 +19,7 @@ from app.service.access.roles import DECIDING, OPERATOR
 from app.service.context import Services
 from app.service.desk import decisions
 from app.service.requests import id_of
-from app.service.review import AWAITING_REVIEW, COOLING_OFF, HELD, PAUSED
+from app.service.review import AWAITING_REVIEW, COOLING_OFF, EXTENDED, HELD, PAUSED
 from lethe.catalogue import EXTENSIONS, PAUSES, REFUSALS
 
 Reasons = Mapping[str, Mapping[str, str]]
@@ -31,7 +31,8 @@ class Action:
 
     reasons: its codes by regulation. states: of requests that it applies to, None for any that
     is open. final: it cannot be undone. roles: who may take it. single: of one request, by its
-    own reference. own: of what the visitor submitted. why: it asks for a reason in words.
+    own reference. own: of what the visitor submitted. why: it asks for a reason in words. once:
+    the event that it adds, after which it is refused.
     """
 
     do: Callable[[Services, str, Visitor, Mapping[str, str]], object]
@@ -42,6 +43,7 @@ class Action:
     single: bool = False
     own: bool = False
     why: bool = False
+    once: str | None = None
 
     def fits(self, case: CaseView, visitor: Visitor) -> bool:
         """Whether a part of the case is in one of its states, and the visitor may take it."""
@@ -50,6 +52,8 @@ class Action:
         if self.reasons is not None and not self.reasons[case.regulation]:
             return False
         if self.single and case.ref not in {part.request_ref for part in case.parts}:
+            return False
+        if self.once is not None and self.once in {item.event for item in case.timeline}:
             return False
         return any(
             part.outcome == "in progress" and (self.states is None or part.state in self.states)
@@ -101,6 +105,7 @@ ACTIONS: dict[str, Action] = {
         None,
         final=True,
         reasons=EXTENSIONS,
+        once=EXTENDED,
     ),
     "pause": Action(
         lambda s, ref, by, form: decisions.pause(s, ref, by.name, _reason(form)),

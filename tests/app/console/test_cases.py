@@ -122,7 +122,9 @@ def test_each_decision_of_an_officer(desk: Desk) -> None:
     assert f"{address}/approve" not in officer.get(address).links
     resumed = officer.send(address, f"{address}/resume")
     assert "Awaits review" in read(resumed).text
+    assert f"{address}/extend" in officer.get(address).links
     extended = officer.send(f"{address}/extend", f"{address}/extend", reason="number")
+    assert f"{address}/extend" not in officer.get(address).links  # the law allows it once
     assert "we have very many requests" in extended.text
     again = officer.send(f"{address}/extend", f"{address}/extend", reason="number")
     assert again.status_code == 409
