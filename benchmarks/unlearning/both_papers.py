@@ -24,9 +24,9 @@ KCU2: Mapping[str, str] = {
         ("cifar-12000-published", "cifar-12000", "cifar-6000", "cifar", "digits"), ""
     ),
 }
-SMALL = {"channels": 1, "height": 8, "width": 8, "classes": 10}
+SMALL = {"channels": 1, "height": 8, "width": 8, "classes": 10}  # digits
 SIZES: tuple[tuple[str, str, Mapping[str, int]], ...] = (
-    ("digits", "SimpleCNN", SMALL),
+    ("cifar-12000-published", "SimpleCNN", {}),
     ("resnet", "ResNet-18", {}),
     ("vit", "ViT-Lite", SMALL),
 )

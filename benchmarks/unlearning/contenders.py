@@ -18,6 +18,7 @@ MAIN = ("natural", "puf-special", "puf-regular", "hf-kcu")  # PUF and HF-KCU gua
 # As the papers have them: their constants, no guard, and for HF-KCU no recovery.
 SPECIAL, REGULAR = "puf-special fixed 2", "puf-regular fixed 20"
 CORRECTED, PRINTED = "hf-kcu corrected", "hf-kcu as printed"
+UNSCALED = f"{PRINTED} unscaled"  # without line 17 of Algorithm 1, its adaptive scaling
 RECOVERING = ("natural", "puf-special", "puf-regular", "hf-kcu", "not", "fed-au", "pga")
 
 IN_TABLES = ("fed-eraser", "pga", "mode", "fed-au", "not", "naive-ga", "sisa")  # the papers'
@@ -125,6 +126,7 @@ def _fixed(method: str, label: str, rate: float) -> Contender:
 
 
 GIVEN = {"damping": 0.01, "iterations": 10, "guard": None, "recovery": {"rounds": 0}}
+AS_PRINTED = {**GIVEN, "variant": "as-printed", "product": "hessian", "scaling": 0.01}
 
 
 def published() -> tuple[Contender, ...]:
@@ -133,12 +135,11 @@ def published() -> tuple[Contender, ...]:
     PUF with η_u 2 (Special) and 20 (Regular). HF-KCU with k = 10 and damping 0.01: the
     corrected step, and Algorithm 1 with the values of the paper's section 5.1.
     """
-    printed = {**GIVEN, "variant": "as-printed", "product": "hessian", "scaling": 0.01}
     return (
         _fixed("puf-special", SPECIAL, 2.0),
         _fixed("puf-regular", REGULAR, 20.0),
         _corrected(CORRECTED, GIVEN["damping"]),
-        Contender(PRINTED, "hf-kcu", printed),
+        Contender(PRINTED, "hf-kcu", AS_PRINTED),
     )
 
 
@@ -147,10 +148,14 @@ def damped(value: float) -> str:
     return CORRECTED if value == GIVEN["damping"] else f"{CORRECTED} damping={value:g}"
 
 
-def dampings() -> tuple[Contender, ...]:
-    """Return the corrected step with the other dampings of HF-KCU's table 5."""
-    return tuple(
-        _corrected(damped(value), value) for value in DAMPINGS if value != GIVEN["damping"]
+def published_ablations() -> tuple[Contender, ...]:
+    """Return rows of HF-KCU's tables 4 and 5 with the paper's constants, but for one.
+
+    The corrected step with the other dampings, and Algorithm 1 as printed without scaling.
+    """
+    return (
+        *(_corrected(damped(value), value) for value in DAMPINGS if value != GIVEN["damping"]),
+        Contender(UNSCALED, "hf-kcu", {**AS_PRINTED, "scaling": None}),
     )
 
 
@@ -183,7 +188,7 @@ def one_step_ablations() -> tuple[Contender, ...]:
 
 def ablated(label: str) -> bool:
     """Return whether a label is a variant that only the tables of components are about."""
-    variants = (*ablations(), *one_step_ablations(), *dampings(), *causal())
+    variants = (*ablations(), *one_step_ablations(), *published_ablations(), *causal())
     return label in {part.label for part in variants}
 
 
@@ -212,7 +217,7 @@ def planned(plan: Plan) -> tuple[Contender, ...]:
     again = Contender(AGAIN, RETRAIN)
     main = (*(contender(method) for method in MAIN), *published())
     others = registered()[len(MAIN) :]
-    parts = (*one_step_ablations(), *dampings())
+    parts = (*one_step_ablations(), *published_ablations())
     if plan == "everything":
         return (*main, again, *one_step(), *others, *ablations(), *parts)
     if plan == "components":

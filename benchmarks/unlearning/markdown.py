@@ -23,9 +23,9 @@ def refused(name: str, reason: str, columns: int, *paper: str) -> tuple[str, ...
     return (name, f"refused: {reason}", *[""] * (columns - 2 - len(paper)), *paper)
 
 
-def unrun(name: str, columns: int, paper: str) -> tuple[str, ...]:
+def unrun(name: str, columns: int, paper: str, why: str = "not run") -> tuple[str, ...]:
     """Return the line of a method that was not run, with the paper's figures at its end."""
-    return (name, "not run", *[""] * (columns - 3), paper)
+    return (name, why, *[""] * (columns - 3), paper)
 
 
 def between(values: Sequence[float]) -> str:
@@ -80,7 +80,9 @@ def times(value: Interval) -> str:
     if isnan(value.mean):
         return NONE
     half = f" ± {value.half:.1f}" if value.half >= 0.05 else ""  # counts often do not vary
-    return f"{value.mean:.1f}{half}×" if isfinite(value.mean) else "∞"
+    if not isfinite(value.mean):
+        return "∞"
+    return f"{value.mean:.1f}{half}×" if value.mean >= 0.05 else f"{value.mean:.1g}×"
 
 
 def seconds(value: Interval) -> str:

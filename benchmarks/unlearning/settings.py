@@ -240,6 +240,7 @@ _ALL = (
             about=f"1,000 rows of CIFAR-10, Dirichlet {alpha:g}, 10 clients",
             plan="scale",
             alpha=alpha,
+            seeds=3,
         )
         for alpha in (0.1, 1.0)
     ),
@@ -251,6 +252,7 @@ _ALL = (
             plan="scale",
             alpha=1.0,
             clients=clients,
+            seeds=3,
         )
         for clients in (100, 200)
     ),
@@ -258,12 +260,14 @@ _ALL = (
         CIFAR,
         name="cifar-poisoned",
         about=(
-            "1,000 rows of CIFAR-10, IID, one client of ten poisons half of its rows towards "
+            "6,000 rows of CIFAR-10, IID, one client of ten poisons half of its rows towards "
             "class 7"
         ),
         plan="backdoor",
+        rows=6000,  # of 1,000 the trigger is not learned
         alpha=None,
         poisoned=True,
+        seeds=3,
     ),
 )
 SETTINGS: dict[str, Setting] = {setting.name: setting for setting in _ALL}

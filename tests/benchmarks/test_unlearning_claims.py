@@ -51,10 +51,13 @@ def seeds(costs: Values | None = None, **own: Sequence[float]) -> Seeds:
         (closer("mine", ("other",)), (0.85, 0.86, 0.84), False),
         (closer("mine", ("other",)), (0.69, 0.75, 0.55), None),
         (within_noise("mine", "song"), (0.51, 0.51, 0.51), True),  # noise: 0.02
+        (within_noise("mine", "song"), (0.50, 0.50, 0.54), None),  # nearer, in two seeds
         (within_noise("mine", "song"), (0.61, 0.62, 0.63), False),
         (within_noise("mine", "song"), (0.50, 0.50, 0.60), None),
-        (at_most("mine", "test", 2.0), (0.51, 0.49, 0.52), True),
-        (at_most("mine", "test", 2.0), (0.51, 0.49, 0.58), False),
+        (at_most("mine", "test", 5.0), (0.51, 0.49, 0.52), True),
+        (at_most("mine", "test", 2.0), (0.51, 0.49, 0.58), None),
+        (at_most("mine", "test", 2.0), (0.57, 0.56, 0.58), False),
+        (at_most("mine", "test", 2.0), (0.43, 0.44, 0.42), False),
         (lower("mine", "asr"), (0.7, 0.71, 0.72), True),  # the original: 0.9
         (lower("mine", "asr"), (0.95, 0.96, 0.97), False),
         (lower("mine", "asr"), (0.5, 0.92, 0.97), None),
