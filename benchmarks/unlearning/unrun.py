@@ -12,8 +12,8 @@ from benchmarks.unlearning.shadow import ATTACKED
 BUNDLED = ("digits", "digit-masks")  # data that scikit-learn brings along
 ABOUT = (
     "A row is run when five seeds have it; three are enough of the settings `…-published` and "
-    "of CIFAR-10's other skews, numbers of clients and backdoor. A command continues where it was "
-    "stopped and writes the page anew; `DATA` is the folder with `mnist.npz` and "
+    "of CIFAR-10's other skews, numbers of clients and backdoor. A command continues where it "
+    "was stopped and writes the page anew; `DATA` is the folder with `mnist.npz` and "
     "`cifar10.npz`. For `resnet-full` add `--device cuda`.\n"
 )
 SHADOW = (
