@@ -21,6 +21,7 @@ from lethe.certificates.issuers import IssuerKeys
 from lethe.certificates.shape import Blob, Moment
 from lethe.errors import LetheError
 from lethe.log.entries import parse_leaf
+from lethe.log.fetch import MAX_TRUST_ROOT
 from lethe.log.key_changes import LOG, ML_DSA, load_p256
 from lethe.log.key_history import Change, KeySpan, replay
 from lethe.log.log_keys import LogKey, LogKeys, spki_of_log
@@ -31,7 +32,6 @@ from lethe.log.trust_text import trust_text
 from lethe.records import dataclass
 
 URI: Final = "https://w3id.org/lethe-ledger/trust-root/v1"
-MAX_TRUST_ROOT = 1 << 20  # bytes; one of a log with ten rotations has about 20,000
 
 
 class TrustRootError(LetheError):

@@ -57,6 +57,27 @@ def trusted(
     return root.log, root.issuers, root
 
 
+def trusted_log(log_key: Path | None, trust_root: Path | None) -> "NoteVerifier | LogKeys":
+    """Return the log's key from its file, or its keys from a trust root.
+
+    log_key: beside a trust root the key that is known.
+
+    Raises:
+        UsageError: Neither is given.
+        PublicKeyError, TrustRootError: A file does not hold what it should.
+    """
+    from lethe.certificates.keys import read_log_key
+
+    known = None if log_key is None else read_log_key(log_key)
+    if trust_root is not None:
+        from lethe.certificates.trust_root import parse_trust_root
+
+        return parse_trust_root(trust_root.read_bytes(), known).log
+    if known is None:
+        raise click.UsageError("give --log-key, --trust-root or both")
+    return known
+
+
 def key_file(given: Path | None, keys: Path | None, name: str, option: str) -> Path:
     """Return the file given, or the one of this name in the directory `keys`.
 

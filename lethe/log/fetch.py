@@ -13,7 +13,8 @@ from lethe.errors import LetheError
 from lethe.log.note import MAX_NOTE
 from lethe.log.tiles import MAX_BUNDLE, parse_tile_path
 
-CHECKPOINT = "checkpoint"
+CHECKPOINT, TRUST_ROOT = "checkpoint", "trust-root"
+MAX_TRUST_ROOT = 1 << 20  # bytes; one of a log with ten rotations has about 20,000
 TIMEOUT_S = 30.0  # for each connect, read and write; a bundle is at most 17 MB
 WHOLE_S = 60.0  # for a file, and a second more for each PACE bytes that came
 PACE = 16 * 1024
@@ -58,8 +59,9 @@ class LogUnreachableError(LogError):
 def fetch_from(url_or_dir: str | Path) -> Fetch:
     """Return a reader of the log below an http(s) URL prefix or in a directory.
 
-    The prefix is what `checkpoint` lies under. The reader takes "checkpoint" or a tile's
-    path, and raises MissingFileError or LogUnreachableError (or TileError for other paths).
+    The prefix is what `checkpoint` lies under. The reader takes "checkpoint", "trust-root",
+    which a service serves and a mirror does not, or a tile's path, and raises MissingFileError
+    or LogUnreachableError (or TileError for other paths).
 
     Raises:
         LogUnreachableError: Neither such a URL nor a directory.
@@ -77,6 +79,8 @@ def _limit(path: str) -> int:
     """Return how many bytes the file may have, after proving that it is one of a log's."""
     if path == CHECKPOINT:
         return MAX_NOTE
+    if path == TRUST_ROOT:
+        return MAX_TRUST_ROOT
     parse_tile_path(path)
     return MAX_BUNDLE
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from lethe import canonical
 from lethe.errors import LetheError
-from lethe.log.checkpoint import open_checkpoint
 from lethe.log.entries import ERASURE_EVENT, Leaf, parse_leaf
+from lethe.log.log_keys import LogKeys, log_keys
 from lethe.log.note import NoteVerifier
 from lethe.log.ranges import RangeProof, check_trees, range_members, read_range
 from lethe.log.tree import leaf_hashes, root_of
@@ -142,7 +142,9 @@ def log_part(origin: str, proof: RangeProof, note: str) -> dict[str, Any]:
     return {"origin": origin, **range_members(proof, OWN), "checkpoint": note}
 
 
-def check(data: bytes, verifier: NoteVerifier, entries: Sequence[bytes] | None = None) -> Any:
+def check(
+    data: bytes, verifier: NoteVerifier | LogKeys, entries: Sequence[bytes] | None = None
+) -> Any:
     """Return a report (JSON value) whose range is one of the log that `verifier` signs.
 
     entries: all of the log's, which the caller verified; then the figures are counted again.
@@ -167,7 +169,7 @@ def check(data: bytes, verifier: NoteVerifier, entries: Sequence[bytes] | None =
         raise PeriodError("the report has a figure that is none of a period, or no number")
     if not isinstance(note, str):
         raise PeriodError("the report has no checkpoint")
-    head = open_checkpoint(note, verifier)
+    head, _ = log_keys(verifier).open(note)
     if head.origin != origin:
         raise PeriodError("the report names another log than its checkpoint")
     check_trees(proof, head.size, head.root)
