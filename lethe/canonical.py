@@ -85,8 +85,7 @@ def _is_plain(value: Any) -> bool:
 def decode(data: bytes) -> Any:
     """Parse `data` and prove by round trip that it was canonical.
 
-    Raises:
-        NotCanonicalError: The bytes are not JSON or not in canonical form.
+    Raises NotCanonicalError: the bytes are not JSON or not in canonical form.
     """
     try:
         value = json.loads(data)

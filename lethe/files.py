@@ -37,10 +37,8 @@ def write_durably(path: Path, data: bytes, *, replace: bool = True, mode: int = 
 def write_all_durably(directory: Path, files: Mapping[str, bytes], mode: int = 0o600) -> None:
     """Write new files of one directory as `write_durably` does, and sync them side by side.
 
-    A disk that is told of many at once needs little longer for them than for one.
-
-    Raises:
-        OSError: The disk is full or failing; some of the files may be there.
+    A disk that is told of many at once needs little longer for them than for one. Raises
+    OSError: the disk is full or failing; some of the files may be there.
     """
     if len(files) == 1:
         ((name, data),) = files.items()
@@ -57,8 +55,7 @@ def write_all_durably(directory: Path, files: Mapping[str, bytes], mode: int = 0
 def open_durably(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
     """Write `path` piece by piece; it appears, durable, at the end of a block that succeeds.
 
-    Raises:
-        OSError: The disk is full or failing; `path` is as it was.
+    Raises OSError: the disk is full or failing; `path` is as it was.
     """
     with _named(path, mode, Path.replace) as file:
         yield file
@@ -71,10 +68,8 @@ def open_plain(path: Path | str, flags: int = os.O_RDONLY, *, folder: int | None
     folder: a directory that is open, in which `path` is a name.
 
     Whoever writes its directory alone could link to a key, which would be read or written in
-    its place, or leave a pipe, at which this process would wait for ever.
-
-    Raises:
-        FileNotFoundError: It is gone, or no plain file.
+    its place, or leave a pipe, at which this process would wait for ever. Raises
+    FileNotFoundError: it is gone, or no plain file.
     """
     gone = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     try:

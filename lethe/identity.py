@@ -68,9 +68,8 @@ def normalise(kind: str, value: str) -> str:
     - customer: inner white space goes and case never counts; leading zeros count.
     - any other kind: nothing else.
 
-    Raises:
-        IdentityError: More than MAX_LENGTH characters, a control character, or half a
-            character.
+    Raises IdentityError: more than MAX_LENGTH characters, a control character, or half a
+    character.
     """
     if len(value) > MAX_LENGTH:
         raise IdentityError(f"an identity has at most {MAX_LENGTH} characters")
@@ -107,8 +106,7 @@ KINDS = tuple(_RULES)  # that have rules of their own
 def digests(kind: str, value: str) -> dict[str, bytes]:
     """Return each algorithm's digest of the normalised value in UTF-8.
 
-    Raises:
-        IdentityError: As `normalise`, or nothing remains of the value.
+    Raises IdentityError: as `normalise`, or nothing remains of the value.
     """
     data = normalise(kind, value).encode()
     if not data:
@@ -121,8 +119,7 @@ def digests(kind: str, value: str) -> dict[str, bytes]:
 def parse(text: str) -> Identity:
     """Return the identity that `KIND=VALUE` or `KIND:sha256=HEX` names.
 
-    Raises:
-        IdentityError: It is neither, or the value is none of its kind.
+    Raises IdentityError: it is neither, or the value is none of its kind.
     """
     name, sign, value = text.partition("=")
     kind, hashed, algorithm = name.partition(":")

@@ -150,11 +150,9 @@ def hashedrekord_leaf(
 ) -> bytes:
     """Return the log entry of an envelope: a hashedrekord 0.0.2 body (RFC 8785 bytes).
 
-    It holds SHA-256 of the pre-authentication encoding, the same signature as the envelope
-    and the issuer's public key, hence never the payload.
-
-    Raises:
-        ShapeError: Not an envelope of exactly one signature.
+    It holds SHA-256 of the pre-authentication encoding, the same signature as the envelope and
+    the issuer's public key, hence never the payload. Raises ShapeError: not an envelope of
+    exactly one signature.
     """
     return leaf_of(shape.read(Envelope, envelope), issuer_public_key)
 

@@ -96,12 +96,9 @@ def check_summary(
 ) -> CaseStatement:
     """Return a summary that the issuer signed and that names these certificates' files.
 
-    1. The file is one DSSE envelope in its one spelling, signed with the issuer's key.
-    2. The payload is a case summary whose subjects are its parts' certificates.
-    3. Each of the files is the certificate of a part.
-
-    Raises:
-        LetheError: A step fails; the message says which.
+    1. The file is one DSSE envelope in its one spelling, signed with the issuer's key. 2. The
+    payload is a case summary whose subjects are its parts' certificates. 3. Each of the files
+    is the certificate of a part. Raises LetheError: a step fails; the message says which.
     """
     envelope = shape.decode(Envelope, data)
     check_signature(envelope, issuer, envelope.signatures[0].keyid)

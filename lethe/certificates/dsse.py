@@ -56,8 +56,7 @@ def pae(payload_type: str, payload: bytes) -> bytes:
 def sign_envelope(payload: bytes, key: P256Key, keyid: str) -> dict[str, Any]:
     """Return the JSON of an envelope of `payload`, signed once.
 
-    Raises:
-        EnvelopeError: The key is not on P-256.
+    Raises EnvelopeError: the key is not on P-256.
     """
     _need_p256(key.public_key())
     sig = key.sign(pae(PAYLOAD_TYPE, payload), ECDSA(SHA256()))
@@ -80,8 +79,7 @@ def check_envelope(envelope: Any, public_key: EllipticCurvePublicKey, keyid: str
 def check_signature(envelope: Envelope, public_key: EllipticCurvePublicKey, keyid: str) -> None:
     """Check the one signature of an envelope that was read already.
 
-    Raises:
-        EnvelopeError: Another keyid, or the signature is not the key's over the payload.
+    Raises EnvelopeError: another keyid, or the signature is not the key's over the payload.
     """
     _need_p256(public_key)
     (signature,) = envelope.signatures

@@ -54,11 +54,8 @@ def build_evidence(
 ) -> bytes:
     """Return the evidence file (RFC 8785 bytes).
 
-    `removal` is what `prove_removal` returned, `statistics` maps names such as
-    "gram.before" to SHA-256 in hexadecimal.
-
-    Raises:
-        ShapeError: A part does not fit the format.
+    `removal` is what `prove_removal` returned, `statistics` maps names such as "gram.before" to
+    SHA-256 in hexadecimal. Raises ShapeError: a part does not fit the format.
     """
     section = shape.read(Removal, dict(removal))
     return shape.encode(Evidence("2", "erasure-evidence", section, report, statistics))

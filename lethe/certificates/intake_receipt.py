@@ -122,13 +122,10 @@ def check_statement(statement: IntakeStatement, signed: BrowserSignature | None)
 def check_receipt(data: bytes, log: NoteVerifier) -> IntakeReceipt:
     """Return a receipt whose entry the log signed, and whose record the entry commits to.
 
-    1. The file is a receipt in its one spelling.
-    2. The log signed a tree that holds the entry, which begins a case of the page.
-    3. The entry commits to the record.
-    4. The key of the record, if it has one, signed the statement.
-
-    Raises:
-        IntakeReceiptError: A step fails; the message says which.
+    1. The file is a receipt in its one spelling. 2. The log signed a tree that holds the entry,
+    which begins a case of the page. 3. The entry commits to the record. 4. The key of the
+    record, if it has one, signed the statement. Raises IntakeReceiptError: a step fails; the
+    message says which.
     """
     try:
         receipt = shape.decode(IntakeReceipt, data)

@@ -31,11 +31,7 @@ class IssuerKeys:
     root: bytes | None = None
 
     def named(self, spki: bytes) -> KeySpan:
-        """Return the key with these bytes.
-
-        Raises:
-            IssuerError: The issuer never had it.
-        """
+        """Return the key with these bytes. Raises IssuerError: the issuer never had it."""
         for one in self.keys:
             if one.spki == spki:
                 return one
@@ -44,8 +40,7 @@ class IssuerKeys:
     def check(self, spki: bytes, index: int) -> str:
         """Return in words why this key may have signed entry `index`.
 
-        Raises:
-            IssuerError: It may not have, or these keys are older than the entry.
+        Raises IssuerError: it may not have, or these keys are older than the entry.
         """
         found = self.named(spki)
         if index >= self.size:

@@ -23,8 +23,7 @@ def sign_model(name: str, digest: str, *, issuer: P256Key, issuer_keyid: str) ->
 
     name: of the model, such as `digits@3`. digest: hex SHA-256 of the file.
 
-    Raises:
-        EnvelopeError: The key is not on P-256.
+    Raises EnvelopeError: the key is not on P-256.
     """
     statement: dict[str, Any] = {
         "_type": IN_TOTO,

@@ -52,9 +52,8 @@ class Removal:
 def record_commitment(salt: bytes, record_id: str) -> bytes:
     """Return HMAC-SHA256(salt, UTF-8 of the record id), 32 bytes.
 
-    Raises:
-        RemovalError: The salt does not have 32 bytes, which HMAC would accept and which a
-            guess at the record id could then confirm.
+    Raises RemovalError: the salt does not have 32 bytes, which HMAC would accept and which a
+    guess at the record id could then confirm.
     """
     if len(salt) != SALT_SIZE:
         raise RemovalError(f"a record's salt has exactly {SALT_SIZE} bytes")
@@ -71,11 +70,9 @@ def record_commitment(salt: bytes, record_id: str) -> bytes:
 def prove_removal(tree: RetainedTree, erased: Mapping[str, bytes]) -> dict[str, Any]:
     """Take records out of a set; return the `removal` section of the evidence.
 
-    `erased` maps each record id to its salt. The result is JSON; it holds record ids and
-    salts, so it is personal data.
-
-    Raises:
-        RemovalError: A record is not in the set, or none is given; the set is as it was.
+    `erased` maps each record id to its salt. The result is JSON; it holds record ids and salts,
+    so it is personal data. Raises RemovalError: a record is not in the set, or none is given;
+    the set is as it was.
     """
     if not erased:
         raise RemovalError("a removal needs at least one record")
@@ -119,8 +116,7 @@ def check_sets(
 ) -> None:
     """Check a removal section that was read already, as `check_removal` does.
 
-    Raises:
-        RemovalError: As there.
+    Raises RemovalError: as there.
     """
     if removal.before != before or removal.after != after:
         raise RemovalError("the proofs are of other retained sets than the certificate's")

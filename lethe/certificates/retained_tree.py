@@ -108,8 +108,7 @@ class Fold(Generic[N]):
     def append(self, commitment: bytes, node: N) -> None:
         """Take the next node.
 
-        Raises:
-            RemovalError: Its commitment does not have 32 bytes or is not above the last one.
+        Raises RemovalError: its commitment does not have 32 bytes or is not above the last one.
         """
         if len(commitment) != 32:
             raise RemovalError(SHORT)
@@ -177,9 +176,8 @@ class RetainedTree:
     def __init__(self, leaves: Iterable[Leaf] = ()) -> None:
         """Build the tree of a set whose leaves are given in any order.
 
-        Raises:
-            RemovalError: A commitment or a content does not have 32 bytes, or a commitment is
-                given twice.
+        Raises RemovalError: a commitment or a content does not have 32 bytes, or a commitment
+        is given twice.
         """
         fold = Fold[_Node](_Inner)
         for commitment, content in sorted(leaves, key=itemgetter(0)):
@@ -192,9 +190,8 @@ class RetainedTree:
     def stored(cls, root: bytes, count: int, load: Load) -> "RetainedTree":
         """Return the tree of a set that is stored, by its root and its number of records.
 
-        Raises:
-            RemovalError: A set without records has another root. All methods raise it where
-                what they load is not of the set.
+        Raises RemovalError: a set without records has another root. All methods raise it where
+        what they load is not of the set.
         """
         tree = cls()
         tree._load = load
@@ -227,8 +224,7 @@ class RetainedTree:
     def add(self, commitment: bytes, content: bytes) -> None:
         """Take a record into the set. The hashes above it are computed when they are asked for.
 
-        Raises:
-            RemovalError: The set has it, or one of the two does not have 32 bytes.
+        Raises RemovalError: the set has it, or one of the two does not have 32 bytes.
         """
         if len(commitment) != 32:
             raise RemovalError(SHORT)
@@ -252,8 +248,7 @@ class RetainedTree:
     def remove(self, commitment: bytes) -> Path:
         """Take a record out of the set; return its path in the tree before.
 
-        Raises:
-            RemovalError: The set does not have it.
+        Raises RemovalError: the set does not have it.
         """
         leaf, above = self._descend(commitment)
         if leaf is None or leaf.commitment != commitment:
@@ -354,11 +349,8 @@ def divided(leaves: Iterable[Leaf], cap: int) -> tuple[Part, dict[bytes, list[Pa
 
     They are read once, and few of them are in memory at a time.
 
-    A prefix is divided by its next byte if more than `cap` leaves have it. So what is stored
-    of a set depends on the set alone.
-
-    Raises:
-        RemovalError: As for the tree.
+    A prefix is divided by its next byte if more than `cap` leaves have it. So what is stored of
+    a set depends on the set alone. Raises RemovalError: as for the tree.
     """
     found: dict[bytes, list[Part]] = {}
 
@@ -380,8 +372,7 @@ def divided(leaves: Iterable[Leaf], cap: int) -> tuple[Part, dict[bytes, list[Pa
 def joined(prefix: bytes, parts: Iterable[Part]) -> Part:
     """Return the whole of parts, in ascending order, that divide a prefix by its next byte.
 
-    Raises:
-        RemovalError: They do not ascend, one is not of the prefix, or none is given.
+    Raises RemovalError: they do not ascend, one is not of the prefix, or none is given.
     """
     fold = Fold[tuple[int, bytes]](_join)
     for part in parts:
@@ -397,8 +388,7 @@ def joined(prefix: bytes, parts: Iterable[Part]) -> Part:
 def retained_root(leaves: Iterable[Leaf]) -> bytes:
     """Return the root of the retained set with these leaves, in any order.
 
-    Raises:
-        RemovalError: As for the tree.
+    Raises RemovalError: as for the tree.
     """
     return folded_root(sorted(leaves, key=itemgetter(0)))[0]
 
@@ -406,8 +396,7 @@ def retained_root(leaves: Iterable[Leaf]) -> bytes:
 def folded_root(leaves: Iterable[Leaf]) -> tuple[bytes, int]:
     """Return the root of a set and its size, from leaves in ascending order, read once.
 
-    Raises:
-        RemovalError: They do not ascend, or a commitment does not have 32 bytes.
+    Raises RemovalError: they do not ascend, or a commitment does not have 32 bytes.
     """
     # `Fold` written out: a registration has a leaf for each of its rows.
     waiting: list[tuple[int, int, bytes]] = []  # bit, count and hash of what lacks a right side
@@ -441,11 +430,9 @@ def _join(bit: int, left: tuple[int, bytes], right: tuple[int, bytes]) -> tuple[
 def follow(commitment: bytes, path: Path) -> tuple[tuple[bytes, int], tuple[bytes, int]]:
     """Return root and size of the set that a path is of, and of that set without the leaf.
 
-    The parent of the leaf gives way to its other child, and every node above has one leaf
-    less: so nothing else differs between the two.
-
-    Raises:
-        RemovalError: The path is not one from a leaf upwards.
+    The parent of the leaf gives way to its other child, and every node above has one leaf less:
+    so nothing else differs between the two. Raises RemovalError: the path is not one from a
+    leaf upwards.
     """
     count, before, after = 1, leaf_hash(commitment, path.content), EMPTY_ROOT
     last = BITS

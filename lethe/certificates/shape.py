@@ -67,8 +67,7 @@ class Name:
 def read(cls: type[T], value: Json) -> T:
     """Return the `cls` that this JSON value spells.
 
-    Raises:
-        ShapeError: A member is missing, unknown, of another type or spelled otherwise.
+    Raises ShapeError: a member is missing, unknown, of another type or spelled otherwise.
     """
     return cast(T, _codec(cast(Any, cls)).read(value))
 
@@ -105,9 +104,8 @@ def decode(cls: type[T], data: bytes) -> T:
 def encode(value: Any) -> bytes:
     """Return the canonical document of a dataclass instance.
 
-    Raises:
-        ShapeError: A value is outside what the format can carry, so no reader would
-            accept the document.
+    Raises ShapeError: a value is outside what the format can carry, so no reader would accept
+    the document.
     """
     document = write(value)
     read(type(value), document)

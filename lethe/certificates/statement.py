@@ -183,9 +183,8 @@ def statement_schema() -> dict[str, object]:
 def build_statement(subject: Sequence[Subject], predicate: Predicate) -> bytes:
     """Return the payload (RFC 8785 bytes) of a certificate.
 
-    Raises:
-        ShapeError: The parts contradict each other or do not fit the format, so that
-            `parse_statement` would refuse the result.
+    Raises ShapeError: the parts contradict each other or do not fit the format, so that
+    `parse_statement` would refuse the result.
     """
     statement = Statement(STATEMENT_TYPE, tuple(subject), PREDICATE_TYPE, predicate)
     payload = shape.encode(statement)

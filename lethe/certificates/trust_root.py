@@ -139,8 +139,7 @@ def build_trust_root(
     log: its keys, oldest first; ml_dsa: its second keys, if entries name any. entries: index,
     leaf and inclusion proof of each.
 
-    Raises:
-        TrustRootError: The parts contradict each other, so that no reader would accept them.
+    Raises TrustRootError: the parts contradict each other, so that no reader would accept them.
     """
     file = TrustRootFile(
         "1",
@@ -170,8 +169,7 @@ def parse_trust_root(
     and `issuer.pem` are. ml_dsa: an ML-DSA-44 key of the log that is known; then the same holds
     of this chain of keys, once entries name it.
 
-    Raises:
-        TrustRootError: It is none, its log did not sign it, or it is another log's.
+    Raises TrustRootError: it is none, its log did not sign it, or it is another log's.
     """
     if len(data) > MAX_TRUST_ROOT:
         raise TrustRootError(f"a trust root has at most {MAX_TRUST_ROOT} bytes")

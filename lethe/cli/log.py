@@ -307,11 +307,7 @@ def _read_keys(vkey: str | None, trust_root: Path | None) -> NoteVerifier | LogK
 
 
 def _read_vkey(file_or_text: str) -> NoteVerifier:
-    """Read a verifier key, given itself or as a file.
-
-    Raises:
-        NoteError: It is neither.
-    """
+    """Read a verifier key, given itself or as a file. Raises NoteError: it is neither."""
     try:
         text = Path(file_or_text).read_text(encoding="utf-8").removesuffix("\n")
     except (OSError, ValueError):  # no such file, too long for a file name, or not text

@@ -53,8 +53,7 @@ def path() -> Path:
 def read() -> Login | None:
     """Return what is saved, None if nothing is.
 
-    Raises:
-        LoginError: The file cannot be read, or others than its owner can.
+    Raises LoginError: the file cannot be read, or others than its owner can.
     """
     import tomllib  # only where somebody logged in
 
@@ -83,8 +82,7 @@ def read() -> Login | None:
 def write(login: Login) -> Path:
     """Save a login in place of the one before, and return the file.
 
-    Raises:
-        LoginError: The file cannot be written.
+    Raises LoginError: the file cannot be written.
     """
     file = path()
     try:

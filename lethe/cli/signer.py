@@ -37,8 +37,7 @@ def find_signer(url: str, key_file: Path | None, keyid: str | None) -> Signer | 
 def signing_client(url: str, signer: Signer, log: NoteVerifier | None) -> Iterator[Client]:
     """Open a client that signs with this key.
 
-    Raises:
-        click.ClickException: The key's file cannot be read.
+    Raises click.ClickException: the key's file cannot be read.
     """
     try:
         pem = signer.key.read_bytes()

@@ -60,8 +60,7 @@ def trusted(
 def key_file(given: Path | None, keys: Path | None, name: str, option: str) -> Path:
     """Return the file given, or the one of this name in the directory `keys`.
 
-    Raises:
-        UsageError: There is neither.
+    Raises UsageError: there is neither.
     """
     if given is not None:
         return given

@@ -142,8 +142,7 @@ class Page:
 def parse_receipt(response: httpx2.Response) -> Receipt:
     """Read the answer to POST /v1/requests.
 
-    Raises:
-        AnswerError: A field is missing or of another type.
+    Raises AnswerError: a field is missing or of another type.
     """
     document = parse_object(response)
     receipt = _typed(document, "receipt", dict)
@@ -179,8 +178,7 @@ def parse_preview(response: httpx2.Response) -> Preview:
 def parse_status(response: httpx2.Response) -> RequestStatus:
     """Read the answer to GET or DELETE /v1/requests/{id}.
 
-    Raises:
-        AnswerError: A field is missing or of another type.
+    Raises AnswerError: a field is missing or of another type.
     """
     document = parse_object(response)
     return RequestStatus(
@@ -207,8 +205,7 @@ def parse_status(response: httpx2.Response) -> RequestStatus:
 def parse_progress(document: Document) -> Progress | None:
     """Read the progress in a request or a model.
 
-    Raises:
-        AnswerError: A field of it is missing or of another type.
+    Raises AnswerError: a field of it is missing or of another type.
     """
     told = document.get("progress")
     if told is None:
@@ -224,8 +221,7 @@ def parse_progress(document: Document) -> Progress | None:
 def parse_summary(document: Document) -> RequestSummary:
     """Read one item of GET /v1/requests.
 
-    Raises:
-        AnswerError: A field is missing or of another type.
+    Raises AnswerError: a field is missing or of another type.
     """
     return RequestSummary(
         id=None if document.get("id") is None else _typed(document, "id", str),
@@ -241,8 +237,7 @@ def parse_summary(document: Document) -> RequestSummary:
 def parse_page(response: httpx2.Response) -> Page:
     """Read any list.
 
-    Raises:
-        AnswerError: It is not `{"items": [object…], "next": cursor or null}`.
+    Raises AnswerError: it is not `{"items": [object…], "next": cursor or null}`.
     """
     document = parse_object(response)
     items = _typed(document, "items", list)
@@ -252,11 +247,7 @@ def parse_page(response: httpx2.Response) -> Page:
 
 
 def parse_object(response: httpx2.Response) -> Document:
-    """Read a JSON object.
-
-    Raises:
-        AnswerError: The body is something else.
-    """
+    """Read a JSON object. Raises AnswerError: the body is something else."""
     try:
         document = canonical.loads(response.content)
     except (ValueError, RecursionError):

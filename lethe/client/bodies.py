@@ -27,8 +27,7 @@ class Form:
     def around(cls, request: httpx2.Request, data: bytes | Path) -> "Form":
         """Return the form of a request whose last part is empty, with `data` in it.
 
-        Raises:
-            OSError: The file cannot be read.
+        Raises OSError: the file cannot be read.
         """
         head, boundary, end = request.read().rpartition(b"\r\n--")
         size = len(data) if isinstance(data, bytes) else data.stat().st_size

@@ -87,8 +87,7 @@ def scope_of(
 ) -> dict[str, Any]:
     """Return the scope that names exactly one of records, a client or a subject.
 
-    Raises:
-        ScopeError: None or several are given, or no record.
+    Raises ScopeError: none or several are given, or no record.
     """
     named = [part is not None for part in (records, client, subject)]
     if sum(named) != 1:
@@ -194,8 +193,7 @@ def post_as_operator(wanted: Mapping[str, Any], *segments: str) -> Call:
 def register_model(manifest: Mapping[str, Any], npz: bytes | Path | None) -> Call:
     """POST a model as a form: a manifest and, unless clients keep theirs, its rows.
 
-    Raises:
-        OSError: The file of the rows cannot be read.
+    Raises OSError: the file of the rows cannot be read.
     """
     files: dict[str, Any] = {
         # Without a file name it is a form field, as the service expects it.

@@ -55,8 +55,7 @@ class Reader:
     def add(self, chunk: bytes) -> None:
         """Take a chunk of the body, decoded.
 
-        Raises:
-            AnswerError: It is more than such an answer can have.
+        Raises AnswerError: it is more than such an answer can have.
         """
         self._data += chunk
         if len(self._data) > self._most:
@@ -124,8 +123,7 @@ class Core:
     def build(self, call: Call) -> httpx2.Request:
         """Return the request to send, signed afresh if the call is a signed one.
 
-        Raises:
-            CredentialsError: The call needs a key or token that was not given.
+        Raises CredentialsError: the call needs a key or token that was not given.
         """
         # httpx2 normalises the URL (case of the host, default port); what is signed must be
         # what is sent, or the service would verify another target URI.
@@ -214,16 +212,14 @@ class Core:
     def document(self, call: Call) -> Conversation[Document]:
         """Return the JSON object that an answer is.
 
-        Raises:
-            AnswerError: The body is something else.
+        Raises AnswerError: the body is something else.
         """
         return parse_object((yield from self.exchange(call)))
 
     def page(self, call: Call) -> Conversation[tuple[Page, Call | None]]:
         """Return one page of a list and the call for the next, None after the last.
 
-        Raises:
-            AnswerError: It is no list, or its cursor leads back to itself.
+        Raises AnswerError: it is no list, or its cursor leads back to itself.
         """
         page = parse_page((yield from self.exchange(call)))
         if page.next is None:

@@ -32,8 +32,7 @@ class EventParser:
     def feed(self, text: str) -> Iterator[StreamEvent]:
         """Yield the events that are whole with this piece of text.
 
-        Raises:
-            AnswerError: A line or an event without end, or one whose data is no JSON object.
+        Raises AnswerError: a line or an event without end, or one whose data is no JSON object.
         """
         lines = (self._rest + text).split("\n")
         self._rest = lines.pop()

@@ -27,8 +27,7 @@ def verify_callback(
 
     key: of `Client.callback_key`, `whpk_…`. body: the bytes as they came.
 
-    Raises:
-        NoticeError: It was not signed by this key, is too old, or is no JSON object.
+    Raises NoticeError: it was not signed by this key, is too old, or is no JSON object.
     """
     named = {name.lower(): value for name, value in headers.items()}
     try:

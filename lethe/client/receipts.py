@@ -14,11 +14,9 @@ def verify_receipt(receipt: Receipt, log: NoteVerifier) -> None:
     """Return if `log` signed a tree that holds this request's entry.
 
     Keep the checkpoint: should the log later deny the entry, no consistency proof leads from
-    this checkpoint to a later one, and both are signed.
-
-    Raises:
-        ReceiptError: The checkpoint is not the log's, the entry is not in its tree, or the
-            entry is not the reception of this request.
+    this checkpoint to a later one, and both are signed. Raises ReceiptError: the checkpoint is
+    not the log's, the entry is not in its tree, or the entry is not the reception of this
+    request.
     """
     proof = receipt.receipt
     try:

@@ -53,8 +53,7 @@ class RemovalProof:
     def check(self) -> None:
         """Check that exactly `removed` left the set before, and the set after is left.
 
-        Raises:
-            RemovalError: The paths do not show it.
+        Raises RemovalError: the paths do not show it.
         """
         section = self._section()
         count = len(section.records)
@@ -107,12 +106,10 @@ class ExactEstimator(BaseEstimator):  # type: ignore[misc]
     def unlearn(self, ids: ArrayLike) -> RemovalProof:
         """Take rows out of the model, by their ids; return a proof of it.
 
-        The model is then, byte for byte, that of fitting the rows that are left, and nothing
-        of the others is in the estimator. An id of the proof is personal data.
-
-        Raises:
-            EstimatorInputError: An id is of no row or given twice, none is given, or no row
-                would be left. The model is as it was.
+        The model is then, byte for byte, that of fitting the rows that are left, and nothing of
+        the others is in the estimator. An id of the proof is personal data. Raises
+        EstimatorInputError: an id is of no row or given twice, none is given, or no row would
+        be left. The model is as it was.
         """
         check_is_fitted(self)
         wanted = distinct_ids(np.atleast_1d(np.asarray(ids)).tolist())
@@ -145,8 +142,7 @@ class ExactClassifier(ClassifierMixin, ExactEstimator):  # type: ignore[misc]
     def _class_numbers(self, labels: Labels) -> NDArray[np.int64]:
         """Set `classes_` and return the number of each row's class.
 
-        Raises:
-            EstimatorInputError: A label is not declared.
+        Raises EstimatorInputError: a label is not declared.
         """
         check_classification_targets(labels)
         found = np.unique(labels)
@@ -195,11 +191,9 @@ def verify_removal(
     3. A model fitted to them from scratch has the bytes that the proof names.
     4. The estimator's model has those bytes now.
 
-    The model before is the estimator's word: only who has the erased rows can refit it.
-    ids: of the rows that are given; None: the estimator's own, in the order of `fit`.
-
-    Raises:
-        RemovalError: A step failed; the message names it.
+    The model before is the estimator's word: only who has the erased rows can refit it. ids: of
+    the rows that are given; None: the estimator's own, in the order of `fit`. Raises
+    RemovalError: a step failed; the message names it.
     """
     proof.check()
     chosen = estimator.retained_ids_ if ids is None else ids

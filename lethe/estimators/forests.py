@@ -123,9 +123,8 @@ class ExactForestClassifier(ExactClassifier, _ExactForest):
     def fit(self, X: Any, y: Any, ids: ArrayLike | None = None) -> Self:  # noqa: N803
         """Fit rows X (n, d) with labels y (n,); ids: of the records, None for 0 to n - 1.
 
-        Raises:
-            EstimatorInputError: NaN without a bin, infinity, ids that repeat, a label that is
-                not declared, a parameter out of its range. A ValueError.
+        Raises EstimatorInputError: NaN without a bin, infinity, ids that repeat, a label that
+        is not declared, a parameter out of its range. A ValueError.
         """
         features, labels = self._features(X, y=y)
         numbers = self._class_numbers(labels)
@@ -173,8 +172,7 @@ class ExactForestRegressor(RegressorMixin, _ExactForest):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, ids: ArrayLike | None = None) -> Self:  # noqa: N803
         """Fit rows X (n, d) with targets y (n,); ids: of the records, None for 0 to n - 1.
 
-        Raises:
-            EstimatorInputError: As for the classifier, and a target outside the bounds.
+        Raises EstimatorInputError: as for the classifier, and a target outside the bounds.
         """
         features, targets = self._features(X, y=y, y_numeric=True)
         centre, exponent = self._scale()

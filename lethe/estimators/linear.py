@@ -50,9 +50,8 @@ class ExactRidgeRegressor(RegressorMixin, _ExactRidge):  # type: ignore[misc]
 
         ids: of the records, None for 0 to n - 1. sample_weight: multiples of 1/16 up to 256.
 
-        Raises:
-            EstimatorInputError: NaN, infinity, a number beyond 2^31 steps, ids that repeat,
-                other weights, 2^20 rows, a penalty too small to solve. A ValueError.
+        Raises EstimatorInputError: NaN, infinity, a number beyond 2^31 steps, ids that repeat,
+        other weights, 2^20 rows, a penalty too small to solve. A ValueError.
         """
         features, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         self._fit_rows(features, targets.astype(np.float64), ids, sample_weight)

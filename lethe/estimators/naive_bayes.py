@@ -32,9 +32,8 @@ class _ExactNaiveBayes(SummedEstimator, ExactClassifier):
 
         ids: of the records, None for 0 to n - 1. sample_weight: multiples of 1/16 up to 256.
 
-        Raises:
-            EstimatorInputError: NaN, infinity, a number beyond 2^31 steps, ids that repeat,
-                other weights, 2^20 rows, a label that is not declared. A ValueError.
+        Raises EstimatorInputError: NaN, infinity, a number beyond 2^31 steps, ids that repeat,
+        other weights, 2^20 rows, a label that is not declared. A ValueError.
         """
         features, labels = validate_data(self, X, y, dtype=np.float64)
         self._fit_rows(features, self._class_numbers(labels), ids, sample_weight)

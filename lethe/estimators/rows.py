@@ -29,9 +29,8 @@ def salt_of(record: str) -> bytes:
 def record_ids(ids: ArrayLike | None, rows: int) -> list[str]:
     """Return ids as text: whole numbers in decimal, and for None the numbers from 0 on.
 
-    Raises:
-        EstimatorInputError: Not one for each row, one is given twice, or one is neither text
-            nor a whole number.
+    Raises EstimatorInputError: not one for each row, one is given twice, or one is neither text
+    nor a whole number.
     """
     if ids is None:
         return [str(i) for i in range(rows)]
@@ -113,9 +112,8 @@ class RowStore:
     def slots_of(self, ids: Sequence[str]) -> NDArray[np.int32]:
         """Return the slots of rows.
 
-        Raises:
-            EstimatorInputError: One is not there. The message does not repeat it: it is
-                personal data.
+        Raises EstimatorInputError: one is not there. The message does not repeat it: it is
+        personal data.
         """
         missing = [i for i, one in enumerate(ids) if one not in self.slots]
         if missing:
@@ -130,8 +128,7 @@ class RowStore:
     ) -> NDArray[np.int32]:
         """Take rows with distinct ids; return their slots.
 
-        Raises:
-            EstimatorInputError: The model has a row of one of the ids.
+        Raises EstimatorInputError: the model has a row of one of the ids.
         """
         if any(one in self.slots for one in ids):
             raise EstimatorInputError("ids: the model has a row of one of them: unlearn it")

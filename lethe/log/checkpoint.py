@@ -38,8 +38,7 @@ class Checkpoint:
 def format_checkpoint(checkpoint: Checkpoint) -> str:
     """Return the text that is signed.
 
-    Raises:
-        CheckpointError: A field has no place in a checkpoint.
+    Raises CheckpointError: a field has no place in a checkpoint.
     """
     lines = (checkpoint.origin, *checkpoint.extensions)
     if not all(line and all(c >= " " for c in line) for line in lines):
@@ -57,8 +56,7 @@ def format_checkpoint(checkpoint: Checkpoint) -> str:
 def parse_checkpoint(text: str) -> Checkpoint:
     """Read a checkpoint's text, without its signatures.
 
-    Raises:
-        CheckpointError: Malformed, or spelled as `format_checkpoint` never does.
+    Raises CheckpointError: malformed, or spelled as `format_checkpoint` never does.
     """
     lines = text.split("\n")
     if len(lines) < 4:

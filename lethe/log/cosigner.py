@@ -24,10 +24,8 @@ class Cosigner:
     def line(self, text: str, time: int) -> str:
         """Return the signature line over a checkpoint's text, at a time in seconds since 1970.
 
-        The caller promises that the checkpoint extends all that it cosigned before.
-
-        Raises:
-            ValueError: The text is not a checkpoint, or a name has more than 255 bytes.
+        The caller promises that the checkpoint extends all that it cosigned before. Raises
+        ValueError: the text is not a checkpoint, or a name has more than 255 bytes.
         """
         if isinstance(self.key, MLDSA44PrivateKey):
             signature = self.key.sign(ml_dsa_message(self.name, time, text))

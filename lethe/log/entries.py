@@ -97,10 +97,8 @@ class Ended:
 def event_leaf(event: str, ref: str, commitment: bytes, day: date) -> bytes:
     """Return the entry for an event of the erasure request `ref` (a UUID version 4).
 
-    Of `day` only the date is kept: a time of day would help to find the person.
-
-    Raises:
-        EntryError: A field has not the shape the log allows.
+    Of `day` only the date is kept: a time of day would help to find the person. Raises
+    EntryError: a field has not the shape the log allows.
     """
     return _committed(ERASURE_EVENT, event, ref, commitment, day)
 
@@ -108,10 +106,8 @@ def event_leaf(event: str, ref: str, commitment: bytes, day: date) -> bytes:
 def key_leaf(event: str, ref: str, commitment: bytes, day: date) -> bytes:
     """Return the entry for an event of the registration `ref` (a UUID version 4) of a key.
 
-    The keyid is in the event: it may name its holder.
-
-    Raises:
-        EntryError: A field has not the shape the log allows.
+    The keyid is in the event: it may name its holder. Raises EntryError: a field has not the
+    shape the log allows.
     """
     return _committed(KEY_EVENT, event, ref, commitment, day)
 
@@ -119,10 +115,8 @@ def key_leaf(event: str, ref: str, commitment: bytes, day: date) -> bytes:
 def hold_leaf(event: str, ref: str, commitment: bytes, day: date) -> bytes:
     """Return the entry for an event of the legal hold `ref` (a UUID version 4).
 
-    What it keeps is in the event: nobody else is to know what a lawsuit is about.
-
-    Raises:
-        EntryError: A field has not the shape the log allows.
+    What it keeps is in the event: nobody else is to know what a lawsuit is about. Raises
+    EntryError: a field has not the shape the log allows.
     """
     return _committed(HOLD_EVENT, event, ref, commitment, day)
 
@@ -130,8 +124,7 @@ def hold_leaf(event: str, ref: str, commitment: bytes, day: date) -> bytes:
 def model_leaf(event: str, ref: str, digests: Mapping[str, str], day: date) -> bytes:
     """Return the entry for an event of model `ref`; `digests` are SHA-256 in hex.
 
-    Raises:
-        EntryError: A field has not the shape the log allows, or the entry is too long.
+    Raises EntryError: a field has not the shape the log allows, or the entry is too long.
     """
     _require_event(event)
     if not _MODEL.fullmatch(ref):
@@ -148,9 +141,7 @@ def succession_leaf(vkey: str, checkpoint: str, day: date) -> bytes:
 
     `checkpoint` is the last note that the other log's key is known to have signed, with that
     key's line alone, and `vkey` its verifier key: whoever reads the entry verifies the note.
-
-    Raises:
-        EntryError: The note is not a checkpoint that this key signed, or has other lines.
+    Raises EntryError: the note is not a checkpoint that this key signed, or has other lines.
     """
     try:
         verifier = parse_log_vkey(vkey)
@@ -174,8 +165,7 @@ def succession_leaf(vkey: str, checkpoint: str, day: date) -> bytes:
 def service_key_leaf(change: KeyChange, day: date) -> bytes:
     """Return the entry for what happened to a key of the service.
 
-    Raises:
-        EntryError: A field has not the shape the log allows.
+    Raises EntryError: a field has not the shape the log allows.
     """
     try:
         members = change.members()
@@ -187,8 +177,7 @@ def service_key_leaf(change: KeyChange, day: date) -> bytes:
 def master_key_leaf(change: MasterKeyChange, day: date) -> bytes:
     """Return the entry for what happened to a master key of the service.
 
-    Raises:
-        EntryError: A field has not the shape the log allows.
+    Raises EntryError: a field has not the shape the log allows.
     """
     try:
         members = change.members()
@@ -200,10 +189,8 @@ def master_key_leaf(change: MasterKeyChange, day: date) -> bytes:
 def retention_leaf(ended: Mapping[str, Ended], items: str, day: date) -> bytes:
     """Return the entry for what an end of retention destroyed, by kind.
 
-    `items` is the SHA-256 in hex of the list of what it was, which the operator keeps.
-
-    Raises:
-        EntryError: A field has not the shape the log allows, or nothing was destroyed.
+    `items` is the SHA-256 in hex of the list of what it was, which the operator keeps. Raises
+    EntryError: a field has not the shape the log allows, or nothing was destroyed.
     """
     if not _SHA256.fullmatch(items) or not ended:
         raise EntryError("an end of retention has kinds, and the SHA-256 of its items")
@@ -225,11 +212,9 @@ def retention_leaf(ended: Mapping[str, Ended], items: str, day: date) -> bytes:
 def commit_event(key: bytes, event: Mapping[str, Any]) -> bytes:
     """Return HMAC-SHA256(key, JCS(event)), 32 bytes.
 
-    It hides the event while `key` is secret, even if all of it but one bit is known, and
-    binds to it once `key` is shown. Never use a key twice.
-
-    Raises:
-        EntryError: The key has not 32 bytes, or the event is not JSON.
+    It hides the event while `key` is secret, even if all of it but one bit is known, and binds
+    to it once `key` is shown. Never use a key twice. Raises EntryError: the key has not 32
+    bytes, or the event is not JSON.
     """
     # HMAC pads shorter keys with zeros and hashes longer ones: two keys, one commitment.
     if len(key) != COMMITMENT_KEY_SIZE:
@@ -255,8 +240,7 @@ def check_commitment(key: bytes, event: Mapping[str, Any], commitment: bytes) ->
 def parse_leaf(data: bytes) -> Leaf:
     """Read an entry of any kind that Lethe writes.
 
-    Raises:
-        EntryError: Another kind, another spelling, or a field of the wrong shape.
+    Raises EntryError: another kind, another spelling, or a field of the wrong shape.
     """
     if len(data) > MAX_ENTRY:
         raise EntryError(f"an entry has at most {MAX_ENTRY} bytes")

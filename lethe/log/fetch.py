@@ -58,11 +58,9 @@ class LogUnreachableError(LogError):
 def fetch_from(url_or_dir: str | Path) -> Fetch:
     """Return a reader of the log below an http(s) URL prefix or in a directory.
 
-    The prefix is what `checkpoint` lies under. The reader takes "checkpoint" or a tile's
-    path, and raises MissingFileError or LogUnreachableError (or TileError for other paths).
-
-    Raises:
-        LogUnreachableError: Neither such a URL nor a directory.
+    The prefix is what `checkpoint` lies under. The reader takes "checkpoint" or a tile's path,
+    and raises MissingFileError or LogUnreachableError (or TileError for other paths). Raises
+    LogUnreachableError: neither such a URL nor a directory.
     """
     text = str(url_or_dir)
     if text.startswith(("http://", "https://")):

@@ -123,8 +123,7 @@ def verify_log(
 def read_log(fetch: Fetch, verifier: Keys) -> tuple[LogReport, list[bytes]]:
     """Verify a log as `verify_log` does, and return all its entries too, in memory.
 
-    Raises:
-        LogError, LogUnreachableError: As `verify_log`.
+    Raises LogError or LogUnreachableError: as `verify_log`.
     """
     leaves: list[bytes] = []
 

@@ -54,8 +54,7 @@ class KeyChange:
     def members(self) -> dict[str, str]:
         """Return the members of its log entry.
 
-        Raises:
-            ValueError: A field has not the shape the log allows.
+        Raises ValueError: a field has not the shape the log allows.
         """
         if self.role not in _LOADERS or not _KEYID.fullmatch(self.keyid):
             raise ValueError("a key of an entry is the issuer's or the log's, of a simple name")
@@ -76,8 +75,7 @@ class KeyChange:
 def key_change(members: Mapping[str, Any]) -> KeyChange:
     """Read what `KeyChange.members` returned.
 
-    Raises:
-        LookupError, TypeError, ValueError: Other members, or one of another shape.
+    Raises LookupError, TypeError, ValueError: other members, or one of another shape.
     """
     replaces = members.get("replaces")
     change = KeyChange(
@@ -111,8 +109,7 @@ class MasterKeyChange:
     def members(self) -> dict[str, str]:
         """Return the members of its log entry.
 
-        Raises:
-            ValueError: A field has not the shape the log allows.
+        Raises ValueError: a field has not the shape the log allows.
         """
         if not _MASTER_KEYID.fullmatch(self.keyid):
             raise ValueError("a master key's name is 16 hex digits")
@@ -129,8 +126,7 @@ class MasterKeyChange:
 def master_key_change(members: Mapping[str, Any]) -> MasterKeyChange:
     """Read what `MasterKeyChange.members` returned.
 
-    Raises:
-        LookupError, TypeError, ValueError: Other members, or one of another shape.
+    Raises LookupError, TypeError, ValueError: other members, or one of another shape.
     """
     change = MasterKeyChange(
         members["event"], members["keyid"], members.get("replaces"), members.get("reason")
@@ -143,8 +139,7 @@ def master_key_change(members: Mapping[str, Any]) -> MasterKeyChange:
 def load_p256(spki: bytes) -> EllipticCurvePublicKey:
     """Return the ECDSA P-256 key of a SubjectPublicKeyInfo in its one DER spelling.
 
-    Raises:
-        ValueError: It is none.
+    Raises ValueError: it is none.
     """
     try:
         key = load_der_public_key(spki)
@@ -162,8 +157,7 @@ def load_p256(spki: bytes) -> EllipticCurvePublicKey:
 def load_ed25519(spki: bytes) -> Ed25519PublicKey:
     """Return the Ed25519 key of a SubjectPublicKeyInfo in its one DER spelling.
 
-    Raises:
-        ValueError: It is none.
+    Raises ValueError: it is none.
     """
     try:
         key = load_der_public_key(spki)
@@ -179,8 +173,7 @@ def load_ed25519(spki: bytes) -> Ed25519PublicKey:
 def load_ml_dsa(spki: bytes) -> MLDSA44PublicKey:
     """Return the ML-DSA-44 key of a SubjectPublicKeyInfo in its one DER spelling (RFC 9881).
 
-    Raises:
-        ValueError: It is none.
+    Raises ValueError: it is none.
     """
     try:
         key = load_der_public_key(spki)

@@ -54,8 +54,7 @@ def replay(
 
     first: name and bytes of the key before any entry names one.
 
-    Raises:
-        KeyHistoryError: The entries contradict each other.
+    Raises KeyHistoryError: the entries contradict each other.
     """
     keys: list[KeySpan] = []
     for index, change in changes:

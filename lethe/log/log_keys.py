@@ -27,8 +27,7 @@ class LogKey:
     def check_size(self, size: int) -> None:
         """Return if it may sign a tree of this size.
 
-        Raises:
-            NoteError: It was not announced yet, or was revoked.
+        Raises NoteError: it was not announced yet, or was revoked.
         """
         if self.start and size <= self.start:
             raise NoteError(

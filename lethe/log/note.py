@@ -84,8 +84,7 @@ class NoteVerifier:
     def check(self, text: str, signature: bytes) -> None:
         """Return if `signature`, without its key id, is this key's over the note's `text`.
 
-        Raises:
-            InvalidSignature: It is not.
+        Raises InvalidSignature: it is not.
         """
         message = text.encode()
         if self.kind != ED25519:
@@ -154,9 +153,8 @@ class NoteSigner:
 def parse_vkey(text: str) -> NoteVerifier:
     """Read a verifier key: `name+hex key id+base64(type || public key)`.
 
-    Raises:
-        NoteError: Malformed, of a type that is not supported, or the key id does not match
-            name and key.
+    Raises NoteError: malformed, of a type that is not supported, or the key id does not match
+    name and key.
     """
     name, _, rest = text.partition("+")
     _, _, encoded = rest.partition("+")  # base64 may hold a plus itself
@@ -184,8 +182,7 @@ def parse_vkey(text: str) -> NoteVerifier:
 def parse_log_vkey(text: str) -> NoteVerifier:
     """Read the verifier key of a log.
 
-    Raises:
-        NoteError: As `parse_vkey`, or it is a witness's key: that never signs for a log.
+    Raises NoteError: as `parse_vkey`, or it is a witness's key: that never signs for a log.
     """
     verifier = parse_vkey(text)
     if verifier.kind != ED25519:
@@ -196,8 +193,7 @@ def parse_log_vkey(text: str) -> NoteVerifier:
 def sign_note(text: str, *signers: NoteSigner) -> str:
     """Return `text` with a signature line by each signer.
 
-    Raises:
-        NoteError: `text` cannot be a note's text, or there is no signer.
+    Raises NoteError: `text` cannot be a note's text, or there is no signer.
     """
     _require_text(text)
     if not signers:
@@ -213,12 +209,10 @@ def sign_note(text: str, *signers: NoteSigner) -> str:
 def read_note(note: str, verifiers: Sequence[NoteVerifier]) -> OpenedNote:
     """Return a note that at least one of `verifiers` signed, and who else signed it.
 
-    Signatures by unknown keys are ignored, as the specification demands: that is how keys
-    are rotated and witnesses added. A known name with another key id is an unknown key, and
-    so is a known key id under another name.
-
-    Raises:
-        NoteError: Malformed, or a known key's signature is wrong, or there is none.
+    Signatures by unknown keys are ignored, as the specification demands: that is how keys are
+    rotated and witnesses added. A known name with another key id is an unknown key, and so is a
+    known key id under another name. Raises NoteError: malformed, or a known key's signature is
+    wrong, or there is none.
     """
     known = {(verifier.name, verifier.key_id): verifier for verifier in verifiers}
     if len(known) != len(verifiers):
@@ -243,8 +237,7 @@ def read_note(note: str, verifiers: Sequence[NoteVerifier]) -> OpenedNote:
 def open_note(note: str, verifiers: Sequence[NoteVerifier]) -> str:
     """Return the text of a note that at least one of `verifiers` signed.
 
-    Raises:
-        NoteError: As `read_note`.
+    Raises NoteError: as `read_note`.
     """
     return read_note(note, verifiers).text
 
@@ -262,11 +255,7 @@ def not_verified(lines: Sequence[SignatureLine]) -> str:
 
 
 def split_note(note: str) -> tuple[str, list[SignatureLine]]:
-    """Return the text and each signature line; proves nothing.
-
-    Raises:
-        NoteError: Malformed.
-    """
+    """Return the text and each signature line; proves nothing. Raises NoteError: Malformed."""
     if len(note) > MAX_NOTE:
         raise NoteError(f"a note has at most {MAX_NOTE} bytes")
     _require_text(note)

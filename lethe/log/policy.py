@@ -90,8 +90,7 @@ class Policy:
 def parse_policy(data: bytes) -> Policy:
     """Read a policy file.
 
-    Raises:
-        PolicyError: Malformed, or a key is not one that a log or a witness signs with.
+    Raises PolicyError: malformed, or a key is not one that a log or a witness signs with.
     """
     if len(data) > MAX_POLICY:
         raise PolicyError(f"a policy has at most {MAX_POLICY} bytes")

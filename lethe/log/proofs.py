@@ -28,8 +28,7 @@ class ProofError(LetheError):
 def inclusion_proof(index: int, size: int, read: NodeReader) -> list[bytes]:
     """Return PATH(index, D[size]): the siblings from leaf `index` up to the root.
 
-    Raises:
-        ProofError: There is no leaf `index` in a tree of `size` leaves.
+    Raises ProofError: there is no leaf `index` in a tree of `size` leaves.
     """
     _require_leaf(index, size)
     return [range_root(start, end, read) for start, end, _ in _leaf_path(index, size)]
@@ -40,11 +39,9 @@ def check_inclusion(
 ) -> None:
     """Return if `leaf` (a leaf hash) is leaf `index` of the tree (size, root).
 
-    Take size and root from one checkpoint: only its signature binds them. Where the path
-    has the same shape, as for leaf 5 of 7 and of 8, the root alone fits both sizes.
-
-    Raises:
-        ProofError: It is not, or the proof is malformed in any way.
+    Take size and root from one checkpoint: only its signature binds them. Where the path has
+    the same shape, as for leaf 5 of 7 and of 8, the root alone fits both sizes. Raises
+    ProofError: it is not, or the proof is malformed in any way.
     """
     _require_leaf(index, size)
     path = _leaf_path(index, size)
@@ -62,8 +59,7 @@ def check_inclusion(
 def consistency_proof(old: int, new: int, read: NodeReader) -> list[bytes]:
     """Return PROOF(old, D[new]): what shows that tree `new` only appended to tree `old`.
 
-    Raises:
-        ProofError: Not 0 < old <= new. Every tree extends the empty one, without proof.
+    Raises ProofError: not 0 < old <= new. Every tree extends the empty one, without proof.
     """
     _require_growth(old, new)
     start, siblings = _edge_path(old, new)
@@ -76,8 +72,7 @@ def check_consistency(
 ) -> None:
     """Return if the tree (new, new_root) starts with all leaves of (old, old_root).
 
-    Raises:
-        ProofError: It does not, or the proof is malformed, or not 0 < old <= new.
+    Raises ProofError: it does not, or the proof is malformed, or not 0 < old <= new.
     """
     _require_growth(old, new)
     start, siblings = _edge_path(old, new)

@@ -42,8 +42,7 @@ class RangeProof:
 def prove_range(start: int, end: int, size: int, read: NodeReader) -> RangeProof:
     """Return the proof of the entries [start, end) in the tree of `size` entries.
 
-    Raises:
-        ProofError: Not 0 <= start <= end <= size.
+    Raises ProofError: not 0 <= start <= end <= size.
     """
     if not 0 <= start <= end <= size:
         raise ProofError("a range needs 0 <= start <= end <= size of the tree")
@@ -60,10 +59,8 @@ def prove_range(start: int, end: int, size: int, read: NodeReader) -> RangeProof
 def check_trees(proof: RangeProof, size: int, root: bytes) -> None:
     """Return if both trees of the proof are prefixes of the tree (size, root).
 
-    Take size and root from one signed checkpoint.
-
-    Raises:
-        ProofError: They are not, or the proof is malformed in any way.
+    Take size and root from one signed checkpoint. Raises ProofError: they are not, or the proof
+    is malformed in any way.
     """
     _check_growth(proof.start, proof.end, proof.own, proof.start_root, proof.end_root)
     _check_growth(proof.end, size, proof.onward, proof.end_root, root)
@@ -72,11 +69,8 @@ def check_trees(proof: RangeProof, size: int, root: bytes) -> None:
 def check_range(proof: RangeProof, leaves: Sequence[bytes], size: int, root: bytes) -> None:
     """Return if `leaves` (leaf hashes) are all entries [start, end) of the tree (size, root).
 
-    Take size and root from one signed checkpoint.
-
-    Raises:
-        ProofError: One is left out, added, changed or in another place, or the proof is
-            malformed in any way.
+    Take size and root from one signed checkpoint. Raises ProofError: one is left out, added,
+    changed or in another place, or the proof is malformed in any way.
     """
     check_trees(proof, size, root)
     start, end = proof.start, proof.end
@@ -116,8 +110,7 @@ def range_members(proof: RangeProof, own: str = "range") -> dict[str, Any]:
 def read_range(members: Mapping[str, Any], own: str = "range") -> RangeProof:
     """Read what `range_members` returns; further members are not looked at.
 
-    Raises:
-        ProofError: A member is missing or of another type.
+    Raises ProofError: a member is missing or of another type.
     """
     try:
         (start, start_root), (end, end_root) = (

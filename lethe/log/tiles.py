@@ -70,8 +70,7 @@ def entries_path(index: int, width: int = TILE_WIDTH) -> str:
 def parse_tile_path(path: str) -> TileRef:
     """Read a path that `tile_path` or `entries_path` made.
 
-    Raises:
-        TileError: Any other spelling, so that a file has one address and no way around it.
+    Raises TileError: any other spelling, so that a file has one address and no way around it.
     """
     match = _PATH.fullmatch(path)
     if match is None:
@@ -101,11 +100,7 @@ def tile_level(level: int, size: int, first: int = 0) -> Iterator[TileRef]:
 
 
 def split_tile(data: bytes) -> list[bytes]:
-    """Return the hashes of a tile.
-
-    Raises:
-        TileError: Not 1 to 256 whole hashes.
-    """
+    """Return the hashes of a tile. Raises TileError: not 1 to 256 whole hashes."""
     if len(data) % HASH_SIZE or not HASH_SIZE <= len(data) <= TILE_WIDTH * HASH_SIZE:
         raise TileError("a tile is 1 to 256 whole hashes of 32 bytes")
     return [data[i : i + HASH_SIZE] for i in range(0, len(data), HASH_SIZE)]
@@ -114,8 +109,7 @@ def split_tile(data: bytes) -> list[bytes]:
 def encode_bundle(entries: Sequence[bytes]) -> bytes:
     """Return entries as big-endian uint16 length || bytes, one after another.
 
-    Raises:
-        TileError: Not 1 to 256 entries of at most 65,535 bytes.
+    Raises TileError: not 1 to 256 entries of at most 65,535 bytes.
     """
     if not 1 <= len(entries) <= TILE_WIDTH:
         raise TileError("a bundle holds 1 to 256 entries")
@@ -125,11 +119,7 @@ def encode_bundle(entries: Sequence[bytes]) -> bytes:
 
 
 def decode_bundle(data: bytes) -> list[bytes]:
-    """Return the entries of a bundle.
-
-    Raises:
-        TileError: Cut short, or not 1 to 256 entries.
-    """
+    """Return the entries of a bundle. Raises TileError: cut short, or not 1 to 256 entries."""
     entries: list[bytes] = []
     at = 0
     while at < len(data):

@@ -33,11 +33,7 @@ class Sheet:
 
     @classmethod
     def of(cls, data: bytes, verdict: Verdict | None = None, page: str = "") -> "Sheet":
-        """Read a certificate file.
-
-        Raises:
-            NotCanonicalError, ShapeError: It is none.
-        """
+        """Read a certificate file. Raises NotCanonicalError or ShapeError: it is none."""
         bundle = parse_bundle(data)
         return cls(data, bundle, parse_statement(bundle.payload), verdict, page)
 

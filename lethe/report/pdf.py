@@ -32,10 +32,8 @@ class PdfMissingError(LetheError):
 def certificate_pdf(sheet: Sheet, texts: Texts) -> bytes:
     """Return the certificate as PDF/A-3b with the certificate file attached.
 
-    The same file in the same language and release gives the same bytes.
-
-    Raises:
-        PdfMissingError: What it takes is not installed.
+    The same file in the same language and release gives the same bytes. Raises PdfMissingError:
+    what it takes is not installed.
     """
     code = Markup() if not sheet.page else qr_code(sheet.page)
     page = certificate_html(sheet, texts, code)
@@ -45,8 +43,7 @@ def certificate_pdf(sheet: Sheet, texts: Texts) -> bytes:
 def qr_code(address: str) -> Markup:
     """Return the QR code of an address as SVG.
 
-    Raises:
-        PdfMissingError: segno is not installed.
+    Raises PdfMissingError: segno is not installed.
     """
     try:
         import segno
@@ -64,8 +61,7 @@ def pdf(page: str, attached: dict[str, bytes], day: datetime) -> bytes:
     attached: files that the document is a rendering of, by their names. day: the time that the
     document and its attachments bear.
 
-    Raises:
-        PdfMissingError: WeasyPrint, or Pango that it loads, is not installed.
+    Raises PdfMissingError: WeasyPrint, or Pango that it loads, is not installed.
     """
     weasyprint = load_weasyprint()
     nothing = weasyprint.urls.URLFetcher(allowed_protocols=())
@@ -115,10 +111,8 @@ def load_weasyprint() -> Any:
     """Import WeasyPrint and leave Pillow as it was.
 
     WeasyPrint has Pillow accept truncated images in the whole process: what is missing of a
-    damaged training image would be learned as black pixels.
-
-    Raises:
-        PdfMissingError: WeasyPrint, or Pango that it loads, is not installed.
+    damaged training image would be learned as black pixels. Raises PdfMissingError: WeasyPrint,
+    or Pango that it loads, is not installed.
     """
     try:
         from PIL import ImageFile

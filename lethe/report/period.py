@@ -147,8 +147,7 @@ def check(data: bytes, verifier: NoteVerifier, entries: Sequence[bytes] | None =
 
     entries: all of the log's, which the caller verified; then the figures are counted again.
 
-    Raises:
-        PeriodError, LetheError: A proof or a figure does not hold; the message says which.
+    Raises PeriodError or LetheError: a proof or a figure does not hold; the message says which.
     """
     if len(data) > MAX_REPORT:
         raise PeriodError(f"a report has at most {MAX_REPORT} bytes")

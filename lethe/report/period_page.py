@@ -73,8 +73,7 @@ def _log_part(log: Any, texts: Texts) -> Content:
 def period_pdf(data: bytes, texts: Texts) -> bytes:
     """Return a report as PDF/A-3b with its JSON attached.
 
-    Raises:
-        PdfMissingError: What it takes is not installed.
+    Raises PdfMissingError: what it takes is not installed.
     """
     report = canonical.decode(data)
     last = date.fromisoformat(report["last"])

@@ -20,8 +20,7 @@ def format_content_digest(body: bytes) -> str:
 def check_content_digest(value: str, body: bytes) -> None:
     """Accept `body` only if every digest that can be computed here is its digest.
 
-    Raises:
-        DigestMismatchError: As `ContentDigest` and its `check`.
+    Raises DigestMismatchError: as `ContentDigest` and its `check`.
     """
     if value == f"sha-256=:{base64.b64encode(hashlib.sha256(body).digest()).decode()}:":
         return  # as our clients spell it: no need to parse what can only be this
@@ -33,11 +32,9 @@ def check_content_digest(value: str, body: bytes) -> None:
 class ContentDigest:
     """The field's value, and the digests of a body as far as it has arrived.
 
-    Digests by other algorithms are ignored (RFC 9530 section 2), but one of SHA-256 and
-    SHA-512 must be there, or the field would vouch for nothing.
-
-    Raises:
-        DigestMismatchError: The field is malformed or vouches for nothing.
+    Digests by other algorithms are ignored (RFC 9530 section 2), but one of SHA-256 and SHA-512
+    must be there, or the field would vouch for nothing. Raises DigestMismatchError: the field
+    is malformed or vouches for nothing.
     """
 
     def __init__(self, value: str) -> None:
@@ -56,8 +53,7 @@ class ContentDigest:
     def check(self) -> None:
         """Accept the body, now that all of it was given.
 
-        Raises:
-            DigestMismatchError: A digest is of another body.
+        Raises DigestMismatchError: a digest is of another body.
         """
         for name, wanted in self._wanted.items():
             if not hmac.compare_digest(wanted, self._found[name].digest()):

@@ -89,8 +89,7 @@ def parse_fields(lines: Mapping[str, list[str]]) -> SignatureFields:
 def check_visible(name: str, value: object, length: tuple[int, int]) -> str:
     """Return `value` if it is a string of visible ASCII within `length`.
 
-    Raises:
-        SignatureMalformedError: It is not.
+    Raises SignatureMalformedError: it is not.
     """
     low, high = length
     # isinstance also excludes an sf token: RFC 9421 section 2.3 wants strings here.

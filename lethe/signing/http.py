@@ -171,10 +171,8 @@ def verify_request(
     headers.items() should yield repeated fields separately, as Starlette's does. resolve
     returns the key of a keyid, or None if unknown; what it raises is not caught.
 
-    Whatever the headers hold, nothing but SignatureError is raised.
-
-    Raises:
-        SignatureError: One of its subclasses, in the order of the steps in the code.
+    Whatever the headers hold, nothing but SignatureError is raised. Raises SignatureError: one
+    of its subclasses, in the order of the steps in the code.
     """
     signed = verify_head(method, target_uri, headers, resolve, now=now, has_body=bool(body))
     # Last: before the signature is checked the digest is anybody's.
@@ -194,10 +192,8 @@ def verify_head(
     """Do what `verify_request` does but for the body, which may not have been read yet.
 
     has_body says whether one is announced: its type and digest must then be covered. The
-    request is the signer's only once `check_body` has accepted what arrives.
-
-    Raises:
-        SignatureError: As `verify_request`, without DigestMismatchError.
+    request is the signer's only once `check_body` has accepted what arrives. Raises
+    SignatureError: as `verify_request`, without DigestMismatchError.
     """
     assert now.tzinfo is not None
     lines = field_lines(headers)

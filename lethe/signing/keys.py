@@ -54,8 +54,7 @@ def generate_key(algorithm: Algorithm = "ed25519") -> PrivateKey:
 def algorithm_of(key: object) -> Algorithm:
     """Return the one algorithm that a key signs with.
 
-    Raises:
-        KeyFormatError: The key is of another kind or curve; the message names it.
+    Raises KeyFormatError: the key is of another kind or curve; the message names it.
     """
     match key:
         case Ed25519PrivateKey() | Ed25519PublicKey():
@@ -73,8 +72,7 @@ def algorithm_of(key: object) -> Algorithm:
 def load_private_key(pem: bytes) -> PrivateKey:
     """Parse an unencrypted private key.
 
-    Raises:
-        KeyFormatError: Not PEM, encrypted, or a kind other than the two.
+    Raises KeyFormatError: not PEM, encrypted, or a kind other than the two.
     """
     try:
         key = load_pem_private_key(pem, password=None)
@@ -92,8 +90,7 @@ def load_private_key(pem: bytes) -> PrivateKey:
 def load_public_key(pem: bytes) -> PublicKey:
     """Parse a public key (PEM, SubjectPublicKeyInfo).
 
-    Raises:
-        KeyFormatError: Not such a PEM, a private key, or a kind other than the two.
+    Raises KeyFormatError: not such a PEM, a private key, or a kind other than the two.
     """
     if b"PRIVATE KEY" in pem:
         raise KeyFormatError(

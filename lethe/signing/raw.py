@@ -14,8 +14,7 @@ SIZE = 64  # bytes, of either algorithm
 def check_raw(key: PublicKey, signature: bytes, data: bytes) -> None:
     """Return if `key` signed `data`: Ed25519, or ECDSA P-256 with SHA-256 as r and s.
 
-    Raises:
-        SignatureInvalidError: It did not.
+    Raises SignatureInvalidError: it did not.
     """
     refused = SignatureInvalidError("the key did not sign this: sign it again")
     if len(signature) != SIZE:

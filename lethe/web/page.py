@@ -41,11 +41,7 @@ _REEXPORT = re.compile(r"^export \{[^}]*\} from \"\./[\w.]+\";\n", re.MULTILINE)
 
 
 def asset(name: str) -> str:
-    """Return a module or the style sheet.
-
-    Raises:
-        KeyError: There is no such file.
-    """
+    """Return a module or the style sheet. Raises KeyError: there is no such file."""
     if name == "texts.mjs":
         sections = ("page", "certificate")
         found = {

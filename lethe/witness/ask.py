@@ -91,8 +91,7 @@ class Asker:
     def cosign(self, note: str, checkpoint: Checkpoint, prove: Prove) -> Cosigned:
         """Return the witness's lines over a checkpoint's note.
 
-        Raises:
-            WitnessFailureError: There are none; see the classes.
+        Raises WitnessFailureError: there are none; see the classes.
         """
         for _ in range(PATIENCE):
             if self._size > checkpoint.size:

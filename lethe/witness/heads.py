@@ -75,8 +75,7 @@ class Heads:
     def read(self, origin: str) -> Head | None:
         """Return the last head, None if the log is new.
 
-        Raises:
-            StateError: The file is damaged.
+        Raises StateError: the file is damaged.
         """
         path = self._path(origin, "json")
         try:

@@ -43,8 +43,7 @@ def format_add_checkpoint(request: AddCheckpoint) -> bytes:
 def parse_add_checkpoint(body: bytes) -> AddCheckpoint:
     """Read a body; proves nothing about the note or the proof.
 
-    Raises:
-        RequestError: Malformed, or not as `format_add_checkpoint` spells it.
+    Raises RequestError: malformed, or not as `format_add_checkpoint` spells it.
     """
     try:
         text = body.decode()
@@ -72,11 +71,7 @@ def format_size(size: int) -> bytes:
 
 
 def parse_size(body: bytes) -> int:
-    """Read the body of an answer 409.
-
-    Raises:
-        RequestError: It is not a tree size.
-    """
+    """Read the body of an answer 409. Raises RequestError: it is not a tree size."""
     try:
         line = body.decode("ascii")
         if not line.endswith("\n"):

@@ -67,12 +67,10 @@ def check_report(
     """Return what a report file says, if it holds.
 
     Checked in this order: the envelope's form, the issuer's signature, the statement's form,
-    the counts against the configuration, the bounds, the result and its words, and the file
-    of the pairs' numbers, if it is given: its digest, its form, its length, and that the
-    errors counted in it are the report's.
-
-    Raises:
-        CertificateError, NotCanonicalError: It does not hold; the message says what.
+    the counts against the configuration, the bounds, the result and its words, and the file of
+    the pairs' numbers, if it is given: its digest, its form, its length, and that the errors
+    counted in it are the report's. Raises CertificateError or NotCanonicalError: it does not
+    hold; the message says what.
     """
     if len(data) > MAX_REPORT:
         raise ReportError(f"a report has at most {MAX_REPORT} bytes")

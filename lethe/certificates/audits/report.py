@@ -84,8 +84,7 @@ class AuditStatement:
 def build_report(statistics: str, predicate: AuditPredicate) -> bytes:
     """Return the payload (RFC 8785); statistics: hex SHA-256 of the pairs' numbers.
 
-    Raises:
-        ShapeError: A part does not fit the format.
+    Raises ShapeError: a part does not fit the format.
     """
     subject = Subject(f"audits/{predicate.audit_id}/statistics", statistics)
     return shape.encode(AuditStatement(STATEMENT_TYPE, (subject,), PREDICATE_TYPE, predicate))

@@ -26,11 +26,9 @@ Floats = NDArray[np.float64]
 class Bins:
     """edges: for each feature at most 62 finite numbers, ascending.
 
-    A value has the code 1 + the number of edges below it. `missing`: NaN has the code 0 and
-    so a bin of its own; else it is refused. Infinity is always refused.
-
-    Raises:
-        EstimatorInputError: The edges are no such numbers.
+    A value has the code 1 + the number of edges below it. `missing`: NaN has the code 0 and so
+    a bin of its own; else it is refused. Infinity is always refused. Raises
+    EstimatorInputError: the edges are no such numbers.
     """
 
     edges: tuple[Floats, ...]
@@ -54,10 +52,8 @@ class Bins:
     def of_public_rows(cls, rows: Floats, *, missing: bool = False) -> "Bins":
         """Return bins at quantiles of rows (n, features) that are never erased.
 
-        A feature with at most 63 values gets an edge between each two of them.
-
-        Raises:
-            EstimatorInputError: There is no row, or a value is infinite.
+        A feature with at most 63 values gets an edge between each two of them. Raises
+        EstimatorInputError: there is no row, or a value is infinite.
         """
         if rows.ndim != 2 or 0 in rows.shape:
             raise EstimatorInputError("public rows: give at least one, of at least one feature")
@@ -73,8 +69,7 @@ class Bins:
 
         otherwise: the edges of a feature of which no row has a value.
 
-        Raises:
-            EstimatorInputError: Another number of features, or the edges are none.
+        Raises EstimatorInputError: another number of features, or the edges are none.
         """
         if rows.ndim != 2 or rows.shape[1] != len(otherwise):
             raise EstimatorInputError(f"rows must have {len(otherwise)} features, as the bins")
@@ -93,8 +88,7 @@ class Bins:
     def codes(self, features: Floats) -> Codes:
         """Return the codes (n, features) of float64 features.
 
-        Raises:
-            EstimatorInputError: Another number of features, infinity, or NaN without a bin.
+        Raises EstimatorInputError: another number of features, infinity, or NaN without a bin.
         """
         if features.ndim != 2 or features.shape[1] != len(self.edges):
             raise EstimatorInputError(f"rows must have {len(self.edges)} features, as the bins")

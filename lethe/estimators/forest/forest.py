@@ -87,8 +87,7 @@ class Forest:
     def remove(self, ids: Sequence[str]) -> None:
         """Unlearn rows; nothing of them is left in memory that belongs to the forest.
 
-        Raises:
-            EstimatorInputError: An id is of no row, or given twice. The forest is as it was.
+        Raises EstimatorInputError: an id is of no row, or given twice. The forest is as it was.
         """
         if len(set(ids)) != len(ids):
             raise EstimatorInputError("ids: one is given twice")
@@ -111,9 +110,7 @@ class Forest:
         """Return the forest of a sealed state, without fitting it again.
 
         Its trees are believed: nobody but the owner of the forest may have written the file.
-
-        Raises:
-            EstimatorInputError: It is no such file.
+        Raises EstimatorInputError: it is no such file.
         """
         config, ids, codes, targets, trees = open_trees(data)
         found = cls(config)

@@ -57,8 +57,7 @@ class ForestConfig:
     candidates of each. prior: rows that are added to each leaf, spread evenly over the classes.
     Nothing of it may be chosen by rows that are erased later.
 
-    Raises:
-        EstimatorInputError: A number is out of its range.
+    Raises EstimatorInputError: a number is out of its range.
     """
 
     bins: Bins
@@ -161,8 +160,7 @@ class PublishedForest:
     def from_bytes(cls, data: bytes) -> "PublishedForest":
         """Read a published file.
 
-        Raises:
-            EstimatorInputError: It is no such file, or its trees are none.
+        Raises EstimatorInputError: it is no such file, or its trees are none.
         """
         header, arrays = container.unpack(data, KIND)
         try:
@@ -205,10 +203,8 @@ class PublishedForest:
     def probabilities(self, features: Floats) -> Floats:
         """Return the probability of each class (n, classes) for rows of features.
 
-        A quotient of two integers, so the same on every machine.
-
-        Raises:
-            EstimatorInputError: As `Bins.codes`.
+        A quotient of two integers, so the same on every machine. Raises EstimatorInputError: as
+        `Bins.codes`.
         """
         sums = self.sums(self.config.bins.codes(features)).astype(np.float64)
         found: Floats = sums / sums.sum(axis=1, keepdims=True)
@@ -244,8 +240,7 @@ def leaf_values(config: ForestConfig, rows: NDArray[np.int32], total: Int64s) ->
 def check_targets(targets: NDArray[Any], classes: int) -> Int64s:
     """Return targets (n,) as int64.
 
-    Raises:
-        EstimatorInputError: One is no whole number, no class, or beyond 2^20 steps.
+    Raises EstimatorInputError: one is no whole number, no class, or beyond 2^20 steps.
     """
     if targets.ndim != 1 or targets.dtype.kind not in "iu":
         raise EstimatorInputError("targets: give one whole number for each row")

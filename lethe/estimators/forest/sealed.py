@@ -70,8 +70,7 @@ def open_trees(
 ) -> tuple[ForestConfig, list[str], Codes, Int64s, list[Tree]]:
     """Return configuration, ids, codes, targets and trees of a sealed state.
 
-    Raises:
-        EstimatorInputError: It is no such file.
+    Raises EstimatorInputError: it is no such file.
     """
     header, arrays = container.unpack(data, KIND)
     try:

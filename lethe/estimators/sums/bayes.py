@@ -55,10 +55,8 @@ class BayesSums:
     def changed(self, rows: CodedRows, sign: int) -> "BayesSums":
         """Return the sums with rows added (1) or subtracted (-1).
 
-        Halves are within 2^15, all weights together within 2^32: below 2^63.
-
-        Raises:
-            EstimatorInputError: The rows weigh too much for that.
+        Halves are within 2^15, all weights together within 2^32: below 2^63. Raises
+        EstimatorInputError: the rows weigh too much for that.
         """
         sums, weights = self.sums.copy(), self.weights.copy()
         for c in np.unique(rows.targets):

@@ -18,10 +18,8 @@ Floats = NDArray[np.float64]
 def solve(matrix: Floats, right: Floats) -> Floats:
     """Return X (d, c) with matrix (d, d) X = right (d, c).
 
-    The matrix must be symmetric, positive definite, with a diagonal near 1.
-
-    Raises:
-        EstimatorInputError: Rounding leaves it indefinite.
+    The matrix must be symmetric, positive definite, with a diagonal near 1. Raises
+    EstimatorInputError: rounding leaves it indefinite.
     """
     lower = matrix.copy()
     if not _factorise(lower):

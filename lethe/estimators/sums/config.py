@@ -45,8 +45,7 @@ class SumsConfig:
     alpha: the penalty of ridge, or what is added to each count. var_smoothing: of a Gaussian.
     intercept: of ridge. Nothing of it may be chosen by rows that are erased later.
 
-    Raises:
-        EstimatorInputError: A number is out of its range.
+    Raises EstimatorInputError: a number is out of its range.
     """
 
     kind: str
@@ -71,9 +70,8 @@ class SumsConfig:
     def coded(self, features: Floats, targets: NDArray[Any], weights: Floats) -> CodedRows:
         """Return rows as integers; targets are int64 classes, or float64 numbers.
 
-        Raises:
-            EstimatorInputError: A number is NaN, infinite or beyond 2^31 steps, a count is
-                negative, or a weight is negative or no multiple of a sixteenth.
+        Raises EstimatorInputError: a number is NaN, infinite or beyond 2^31 steps, a count is
+        negative, or a weight is negative or no multiple of a sixteenth.
         """
         steps = codes("X", features, self.exponent)
         if self.kind == "multinomial-nb" and (steps < 0).any():

@@ -26,8 +26,7 @@ Whole = NDArray[Any]  # Python integers: sums of any size
 def codes(name: str, numbers: Floats, exponent: int) -> NDArray[np.int64]:
     """Return numbers in steps of 2^exponent, rounded to nearest, halves to even.
 
-    Raises:
-        EstimatorInputError: One is not finite, or beyond 2^31 steps. The message has `name`.
+    Raises EstimatorInputError: one is not finite, or beyond 2^31 steps. The message has `name`.
     """
     check_exponent(exponent)
     if not np.isfinite(numbers).all():
@@ -53,8 +52,7 @@ def check_exponent(exponent: int) -> None:
 def whole_weights(weights: Floats, bits: int) -> NDArray[np.int64]:
     """Return weights (n,) in steps of 2^-bits.
 
-    Raises:
-        EstimatorInputError: One is negative, no multiple of the step, or above 2^12 steps.
+    Raises EstimatorInputError: one is negative, no multiple of the step, or above 2^12 steps.
     """
     steps = np.ldexp(weights, bits)
     if not np.isfinite(steps).all() or (steps < 0).any() or (steps != np.rint(steps)).any():

@@ -119,9 +119,8 @@ class PublishedBayes(PublishedSums):
 def read_published(data: bytes) -> PublishedSums:
     """Read a published file.
 
-    Raises:
-        EstimatorInputError: It is no such file, its arrays do not fit each other, or one
-            holds a NaN or an infinity.
+    Raises EstimatorInputError: it is no such file, its arrays do not fit each other, or one
+    holds a NaN or an infinity.
     """
     header, arrays = container.unpack(data, *KINDS)
     kind, classes = header.pop("kind"), header.pop("classes", [])

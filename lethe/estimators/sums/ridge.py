@@ -58,8 +58,7 @@ class RidgeSums:
     def changed(self, rows: CodedRows, sign: int) -> "RidgeSums":
         """Return the sums with rows added (1) or subtracted (-1).
 
-        Raises:
-            EstimatorInputError: The rows weigh too much for exact sums.
+        Raises EstimatorInputError: the rows weigh too much for exact sums.
         """
         gram = Gram([part.copy() for part in self.gram.parts])
         outputs = rows.targets[:, None]
@@ -81,8 +80,7 @@ class RidgeSums:
     def published(self, classes: Names = ()) -> PublishedRidge:
         """Return the model; where no row has a weight, its weights and intercepts are 0.
 
-        Raises:
-            EstimatorInputError: The penalty is too small for a float64 solution.
+        Raises EstimatorInputError: the penalty is too small for a float64 solution.
         """
         config, outputs = self.config, max(1, self.config.classes)
         intercepts = np.zeros(outputs)
@@ -108,10 +106,8 @@ class RidgeSums:
         Cholesky's factorisation of a matrix of unit diagonal succeeds in float64 where its
         least eigenvalue is above d (d + 1) 2^-53 (Higham, Accuracy and Stability of Numerical
         Algorithms, theorem 10.7). That eigenvalue is at least the penalty's share of the
-        largest diagonal entry, and a row that leaves makes no diagonal entry larger.
-
-        Raises:
-            EstimatorInputError: The penalty is too small beside the features.
+        largest diagonal entry, and a row that leaves makes no diagonal entry larger. Raises
+        EstimatorInputError: the penalty is too small beside the features.
         """
         config, d = self.config, self.config.columns
         whole, n = self.gram.whole(), self.weight

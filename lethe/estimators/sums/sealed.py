@@ -32,8 +32,7 @@ def seal(sums: Sums, data: str, rows: int) -> bytes:
 def open_sums(file: bytes, config: SumsConfig, data: str, rows: int) -> Sums:
     """Return the sums of a sealed state.
 
-    Raises:
-        EstimatorInputError: It is no such file, of another model or of other rows.
+    Raises EstimatorInputError: it is no such file, of another model or of other rows.
     """
     header, arrays = container.unpack(file, KIND)
     expected = {"kind": KIND, "config": _spelled(config), "data": data, "rows": rows}
