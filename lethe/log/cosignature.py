@@ -6,7 +6,7 @@
 
 from lethe.log.spelling import parse_base64, parse_decimal
 
-TIME_SIZE = 8  # big-endian seconds since 1970 before the signature
+TIME_SIZE = 8  # bytes of the big-endian seconds since 1970 before the signature
 MAX_TIME = 2**63 - 1
 HASH_SIZE = 32
 _LABEL = b"subtree/v1\n\0"  # 12 bytes, "ML-DSA-44 signed message"

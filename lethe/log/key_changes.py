@@ -1,7 +1,6 @@
-"""What the log says of the service's own keys: announced, rotated, revoked.
+"""Log entries about the service's own keys: announced, rotated, revoked.
 
-Each says the public half in full, so that whoever reads the log needs no other file to know
-which key signed at which entry.
+Each holds the whole public key, so that the log alone shows which key signed at which entry.
 """
 
 import re
@@ -27,7 +26,7 @@ REVOKED: Final = "key.revoked"
 ISSUER: Final = "issuer"
 LOG: Final = "log"
 ML_DSA: Final = "log-mldsa"  # the log's second key
-# Names of RFC 5280, section 5.3.1: a free text could name a person, and stays for ever.
+# Reason names of RFC 5280, section 5.3.1: free text could name a person, permanently.
 REASONS = ("key-compromise", "superseded", "cessation-of-operation", "unspecified")
 MASTER_ROTATED: Final = "master-key.rotated"
 MASTER_REVOKED: Final = "master-key.revoked"
@@ -39,8 +38,8 @@ _MASTER_KEYID = re.compile(r"[0-9a-f]{16}")
 class KeyChange:
     """One event of a key of `role`: ISSUER, LOG or ML_DSA.
 
-    `key` is its SubjectPublicKeyInfo in DER, `keyid` its name, that of a log's key its key id.
-    `replaces` is the key that a rotation ends, `reason` one of REASONS for a revocation;
+    `key` is its SubjectPublicKeyInfo in DER; `keyid` its name, for a log's key its key id.
+    `replaces` is the key that a rotation replaces, `reason` one of REASONS for a revocation;
     None in the other events.
     """
 
@@ -54,7 +53,7 @@ class KeyChange:
     def members(self) -> dict[str, str]:
         """Return the members of its log entry.
 
-        Raises ValueError: a field has not the shape the log allows.
+        Raises ValueError: a field does not have the allowed format.
         """
         if self.role not in _LOADERS or not _KEYID.fullmatch(self.keyid):
             raise ValueError("a key of an entry is the issuer's or the log's, of a simple name")
@@ -73,9 +72,9 @@ class KeyChange:
 
 
 def key_change(members: Mapping[str, Any]) -> KeyChange:
-    """Read what `KeyChange.members` returned.
+    """Parse the result of `KeyChange.members`.
 
-    Raises LookupError, TypeError, ValueError: other members, or one of another shape.
+    Raises LookupError, TypeError or ValueError: other members, or one in another format.
     """
     replaces = members.get("replaces")
     change = KeyChange(
@@ -95,9 +94,9 @@ def key_change(members: Mapping[str, Any]) -> KeyChange:
 class MasterKeyChange:
     """One event of a master key, which is secret: `keyid`, 16 hex digits, is a random name.
 
-    A name that depended on the key would let whoever reads the log test guesses of the key.
+    A name derived from the key would let readers of the log test guesses of the key.
 
-    `replaces` is the name of the key that a rotation ends, `reason` one of REASONS for a
+    `replaces` is the name of the key that a rotation replaces, `reason` one of REASONS for a
     revocation; None in the other event.
     """
 
@@ -109,7 +108,7 @@ class MasterKeyChange:
     def members(self) -> dict[str, str]:
         """Return the members of its log entry.
 
-        Raises ValueError: a field has not the shape the log allows.
+        Raises ValueError: a field does not have the allowed format.
         """
         if not _MASTER_KEYID.fullmatch(self.keyid):
             raise ValueError("a master key's name is 16 hex digits")
@@ -124,9 +123,9 @@ class MasterKeyChange:
 
 
 def master_key_change(members: Mapping[str, Any]) -> MasterKeyChange:
-    """Read what `MasterKeyChange.members` returned.
+    """Parse the result of `MasterKeyChange.members`.
 
-    Raises LookupError, TypeError, ValueError: other members, or one of another shape.
+    Raises LookupError, TypeError or ValueError: other members, or one in another format.
     """
     change = MasterKeyChange(
         members["event"], members["keyid"], members.get("replaces"), members.get("reason")

@@ -19,9 +19,9 @@ from lethe.words.texts import Texts
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """A certificate file that is made into a document.
+    """A certificate file to render.
 
-    verdict: of its verification, None where nobody verified it. page: the address of the
+    verdict: of its verification, None if it was not verified. page: the address of the
     verification page, or nothing.
     """
 
@@ -33,7 +33,7 @@ class Sheet:
 
     @classmethod
     def of(cls, data: bytes, verdict: Verdict | None = None, page: str = "") -> "Sheet":
-        """Read a certificate file. Raises NotCanonicalError or ShapeError: it is none."""
+        """Parse a certificate file. Raises NotCanonicalError or ShapeError if it is not one."""
         bundle = parse_bundle(data)
         return cls(data, bundle, parse_statement(bundle.payload), verdict, page)
 
@@ -44,7 +44,7 @@ class Sheet:
 
     @property
     def is_good(self) -> bool:
-        """Whether it says PASS, and no verification failed."""
+        """Whether the result is PASS, and no verification failed."""
         verified = self.verdict is None or self.verdict.result == "PASS"
         return verified and self.statement.predicate.result == "PASS"
 
@@ -57,8 +57,8 @@ def style() -> str:
 def certificate_html(sheet: Sheet, texts: Texts, code: Markup | None = None) -> str:
     """Return a whole HTML page.
 
-    code: an image (SVG) of the address of the verification page, if the page is for print and
-    the file goes with it.
+    code: the QR code (SVG) of the verification page's address, for a printed page with the
+    certificate file attached.
     """
     title = texts.of("report", "title")
     body = element(
@@ -183,16 +183,16 @@ def _facts(sheet: Sheet, texts: Texts) -> Mapping[str, Content]:
 
 
 def _parameters(predicate: Predicate) -> Mapping[str, str]:
-    """Return the parameters, each earlier attempt on a line of its own."""
+    """Return the parameters, with each earlier attempt on its own line."""
     own = {name: v for name, v in predicate.method.parameters.items() if name != ATTEMPTS}
     attempts = read_escalation(predicate.method.parameters)
     return own | {f"attempt {n}": spelled(one) for n, one in enumerate(attempts, 1)}
 
 
 def curves(predicate: Predicate) -> list[tuple[str, AttackCurve]]:
-    """Return the ROC curves that a certificate states, by the names of their attacks.
+    """Return the ROC curves that a certificate states, by attack name.
 
-    Those of attempts that did not pass come after its own, with their methods.
+    The curves of failed attempts follow its own, labelled with method and result.
     """
     found = [(one.name, "", one.value) for one in predicate.checks]
     for attempt in read_escalation(predicate.method.parameters):
@@ -209,7 +209,7 @@ def curves(predicate: Predicate) -> list[tuple[str, AttackCurve]]:
 def curve_plots(
     drawn: Sequence[tuple[str, AttackCurve]], texts: Texts
 ) -> list[tuple[str, Markup]]:
-    """Return the plots of curves, by the names of their attacks."""
+    """Return the plots of curves, by attack name."""
     axes = texts.of("report", "false_rate"), texts.of("report", "true_rate")
     return [
         (name, curve_svg(curve, texts.of("report", "curve_of", name=name), *axes))

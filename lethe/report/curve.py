@@ -9,7 +9,7 @@ from itertools import pairwise
 from lethe.certificates.attack_curve import AttackCurve, Line
 from lethe.report.markup import Markup, element
 
-SIZE, LEFT, TOP = 240, 40, 10  # of the square, and what is left of and above it
+SIZE, LEFT, TOP = 240, 40, 10  # of the square, and the margins left of and above it
 WIDTH, HEIGHT = LEFT + SIZE + 14, TOP + SIZE + 38
 INK, QUIET = "#0b57b0", "#4d5661"
 _BAND = {"class": "band", "fill": INK, "fill-opacity": "0.18"}
@@ -24,7 +24,7 @@ _TEXT = {
 
 
 def curve_svg(curve: AttackCurve, title: str, false_rate: str, true_rate: str) -> Markup:
-    """Return a plot. title: what it shows, in words; the rates name the axes."""
+    """Return a plot. title: its text alternative; false_rate, true_rate: names of the axes."""
     lower, upper = curve.band(curve.after)
     bottom, right, middle = TOP + SIZE, LEFT + SIZE, TOP + SIZE / 2
     drawn = [
@@ -57,7 +57,7 @@ def _line(name: str, line: Line, colour: str, **attributes: str) -> Markup:
 
 
 def _places(line: Line) -> str:
-    """Return points as SVG has them, without those that a line passes anyway."""
+    """Return points for SVG, without consecutive duplicates."""
     places = [(round(LEFT + SIZE * x, 1), round(TOP + SIZE * (1 - y), 1)) for x, y in line]
     kept = [places[0], *(b for a, b in pairwise(places) if a != b)]
     return " ".join(f"{x:g},{y:g}" for x, y in kept)
