@@ -32,7 +32,7 @@ def pack(header: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> bytes:
 
 
 def unpack(data: bytes, *kinds: str) -> tuple[dict[str, Any], list[NDArray[Any]]]:
-    """Return header and arrays (not writable) of a file whose header says one of `kinds`.
+    """Return header and arrays (read-only) of a file whose header has one of `kinds`.
 
     Raises EstimatorInputError: the bytes are not such a file.
     """
