@@ -1,4 +1,4 @@
-"""Each call as a value: what will be sent, before it is signed."""
+"""Each call as a value: the request before it is signed."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -27,16 +27,16 @@ BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 JSON = "application/json"
 NPZ = "application/x-npz"
 ANSWER = 32 * 2**20  # bytes; a page of 1,000 items has about one million
-FILE = 2 * 2**30  # evidence, scores and models, which grow with the training set
+FILE = 2 * 2**30  # bytes; evidence, scores and models grow with the training set
 Auth = Literal["none", "signature", "token", "either"]
 Query = Mapping[str, str | int | bool | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """path is below the base URL and percent-encoded; body is sent as it stands, or streamed.
+    """path is below the base URL and percent-encoded; body is sent as it is, or streamed.
 
-    Sending a call again sends the same body and Idempotency-Key under a new signature.
+    A retry sends the same body and Idempotency-Key under a new signature.
     """
 
     method: str
@@ -45,7 +45,7 @@ class Call:
     query: tuple[tuple[str, str], ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | Form = b""
-    most: int = ANSWER  # bytes of a good answer that are read
+    most: int = ANSWER  # maximum bytes read of a successful answer
 
 
 def submit(
@@ -62,7 +62,7 @@ def submit(
 
 
 def preview(model: str, scope: Mapping[str, Any], method: str | None) -> Call:
-    """POST an erasure request that is only previewed."""
+    """POST an erasure request for a preview."""
     body = _request(model, scope, method, "gdpr")
     return _post("/v1/requests/preview", body, JSON, "signature", None)
 
@@ -118,29 +118,29 @@ def follow(request_id: str, after: int | None) -> Call:
 
 
 def withdraw(request_id: str) -> Call:
-    """DELETE a request, signed if there is a key, or else with the operator's token."""
+    """DELETE a request, signed if there is a key, otherwise with the operator's token."""
     return Call("DELETE", _path("v1", "requests", request_id), "either")
 
 
 def contribute(model: str, npz: bytes, add_back: bool = False) -> Call:
-    """POST rows to a model; with add_back, erased records may be among them."""
+    """POST rows to a model; with add_back, they may include erased records."""
     path = _path("v1", "models", model) + "/contributions"
     call = _post(path, npz, NPZ, "signature", None)
     return replace(call, query=(("add_back", "true"),)) if add_back else call
 
 
 def manifest(model: str) -> Call:
-    """GET, signed by a client, what its statistics for a model are computed with."""
+    """GET, signed by a client, the parameters of its statistics for a model."""
     return Call("GET", _path("v1", "models", model, "manifest"), "signature")
 
 
 def asked() -> Call:
-    """GET, signed by a client, which records it is asked to release."""
+    """GET, signed by a client, the records that it is asked to release."""
     return Call("GET", "/v1/releases/asked", "signature")
 
 
 def answer_release(release: str, npz: bytes) -> Call:
-    """POST the statistics of the records asked for."""
+    """POST the statistics of the records of a release."""
     path = _path("v1", "releases", release) + "/answer"
     return _post(path, npz, NPZ, "signature", None)
 
@@ -170,7 +170,7 @@ def stop_audit(audit_id: str) -> Call:
 
 
 def digests_of(person: Identity) -> dict[str, str]:
-    """Return an identity as the service takes it."""
+    """Return the digests of an identity in the service's format."""
     return {"kind": person.kind, **{name: one.hex() for name, one in person.digests.items()}}
 
 
@@ -186,12 +186,12 @@ def act_on_case(ref: str, act: str) -> Call:
 
 
 def post_as_operator(wanted: Mapping[str, Any], *segments: str) -> Call:
-    """POST what an operator wants, as JSON."""
+    """POST an operator's request as JSON."""
     return _post(_path("v1", *segments), canonical.encode(dict(wanted)), JSON, "token", None)
 
 
 def register_model(manifest: Mapping[str, Any], npz: bytes | Path | None) -> Call:
-    """POST a model as a form: a manifest and, unless clients keep theirs, its rows.
+    """POST a model as a form: its manifest and, unless the clients keep the rows, its rows.
 
     Raises OSError: the file of the rows cannot be read.
     """
@@ -304,7 +304,7 @@ def list_requests(
     until: datetime | None,
     page_size: int,
 ) -> Call:
-    """GET requests, narrowed by whatever is not None."""
+    """GET requests, filtered by each argument that is not None."""
     query: Query = {
         "state": state,
         "model": model,
@@ -318,7 +318,7 @@ def list_requests(
 
 
 def operator_get(*segments: str, query: Query | None = None, accept: str = JSON) -> Call:
-    """GET what only an operator or auditor may see. A None in the query is left out."""
+    """GET data that only an operator or auditor may read. A None in the query is left out."""
     pairs = tuple(
         (name, str(value).lower() if isinstance(value, bool) else str(value))
         for name, value in (query or {}).items()

@@ -129,7 +129,7 @@ class RidgeSums:
         return Fraction(self.config.alpha) * step
 
     def _system(self) -> tuple[Floats, Floats, list[int], int, Whole, Whole]:
-        """Return the system's matrix and right side, their scales, n, and the sums of x and y."""
+        """Return matrix and right side of the system, their scales, n, sums of x and of y."""
         whole, d = self.gram.whole(), self.config.columns
         n, s, t = int(whole[d, d]), whole[:d, d], whole[d, d + 1 :]
         gram, moment, times = whole[:d, :d], whole[:d, d + 1 :], 1
