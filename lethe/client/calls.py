@@ -145,30 +145,6 @@ def answer_release(release: str, npz: bytes) -> Call:
     return _post(path, npz, NPZ, "signature", None)
 
 
-def drop_release(release: str) -> Call:
-    """POST an operator's decision to remove the whole block."""
-    path = _path("v1", "releases", release) + "/drop"
-    return Call("POST", path, "token", headers={"Accept": JSON})
-
-
-def decide(request_id: str, decision: str, why: str) -> Call:
-    """POST an operator's decision on a request whose ladder is spent."""
-    path = _path("v1", "requests", request_id) + "/decision"
-    body = canonical.encode({"decision": decision, "why": why})
-    return _post(path, body, JSON, "token", None)
-
-
-def start_audit(wanted: Mapping[str, Any]) -> Call:
-    """POST an operator's wish to audit a method: the fields of NewAudit."""
-    return _post("/v1/audits", canonical.encode(dict(wanted)), JSON, "token", None)
-
-
-def stop_audit(audit_id: str) -> Call:
-    """POST the end of an audit and of its schedule."""
-    path = _path("v1", "audits", audit_id) + "/stop"
-    return Call("POST", path, "token", headers={"Accept": JSON})
-
-
 def digests_of(person: Identity) -> dict[str, str]:
     """Return the digests of an identity in the service's format."""
     return {"kind": person.kind, **{name: one.hex() for name, one in person.digests.items()}}
@@ -180,9 +156,9 @@ def of_person(person: Identity, models: Sequence[str] | None) -> dict[str, Any]:
     return found if models is None else {**found, "models": list(models)}
 
 
-def act_on_case(ref: str, act: str) -> Call:
-    """POST what an operator does with a case that needs no body."""
-    return Call("POST", _path("v1", "cases", ref, act), "token", headers={"Accept": JSON})
+def act(method: str, *segments: str) -> Call:
+    """POST or DELETE a path as an operator, without a body."""
+    return Call(method, _path("v1", *segments), "token", headers={"Accept": JSON})
 
 
 def post_as_operator(wanted: Mapping[str, Any], *segments: str) -> Call:
@@ -225,69 +201,6 @@ def register_key(
         if value is not None:
             document[name] = value
     return chosen, _post("/v1/keys", canonical.encode(document), JSON, "token", None)
-
-
-def confirm_key(keyid: str, key: PublicKey | PrivateKey) -> Call:
-    """POST the public half of a bound key, as its holder gave it."""
-    body = canonical.encode({"public_key": public_pem(key)})
-    return _post(_path("v1", "keys", keyid, "confirm"), body, JSON, "token", None)
-
-
-def add_webhook(wanted: Mapping[str, Any]) -> Call:
-    """POST an endpoint for notices: the fields of NewWebhook."""
-    return _post("/v1/webhooks", canonical.encode(dict(wanted)), JSON, "token", None)
-
-
-def act_on_webhook(webhook: str, act: str) -> Call:
-    """POST rotate, disable, enable or test."""
-    path = _path("v1", "webhooks", webhook, act)
-    return Call("POST", path, "token", headers={"Accept": JSON})
-
-
-def replay_webhook(webhook: str, delivery: str | None) -> Call:
-    """POST that one delivery, or all that failed, be sent again."""
-    body = canonical.encode({"delivery": delivery})
-    return _post(_path("v1", "webhooks", webhook, "replay"), body, JSON, "token", None)
-
-
-def remove_webhook(webhook: str) -> Call:
-    """DELETE an endpoint."""
-    return Call("DELETE", _path("v1", "webhooks", webhook), "token", headers={"Accept": JSON})
-
-
-def replay_callback(callback: str, delivery: str | None) -> Call:
-    """POST that one delivery, or all that failed, be sent again."""
-    body = canonical.encode({"delivery": delivery})
-    return _post(_path("v1", "callbacks", callback, "replay"), body, JSON, "token", None)
-
-
-def remove_callback(callback: str) -> Call:
-    """DELETE a callback."""
-    path = _path("v1", "callbacks", callback)
-    return Call("DELETE", path, "token", headers={"Accept": JSON})
-
-
-def place_hold(ref: str, reason: str) -> Call:
-    """POST a legal hold on a case, request or model."""
-    body = canonical.encode({"ref": ref, "reason": reason})
-    return _post("/v1/holds", body, JSON, "token", None)
-
-
-def release_hold(hold: str) -> Call:
-    """POST the release of a legal hold."""
-    path = _path("v1", "holds", hold, "release")
-    return Call("POST", path, "token", headers={"Accept": JSON})
-
-
-def delete_model(ref: str) -> Call:
-    """DELETE a model."""
-    return Call("DELETE", _path("v1", "models", ref), "token", headers={"Accept": JSON})
-
-
-def mend_model(ref: str) -> Call:
-    """POST the wish to have a quarantined model made anew."""
-    path = _path("v1", "models", ref, "mend")
-    return Call("POST", path, "token", headers={"Accept": JSON})
 
 
 def revoke_key(keyid: str) -> Call:

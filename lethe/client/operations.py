@@ -32,7 +32,7 @@ from lethe.client.receipts import verify_receipt
 from lethe.identity import Identity
 from lethe.log.log_keys import LogKeys
 from lethe.log.note import NoteVerifier
-from lethe.signing.keys import PrivateKey, PublicKey
+from lethe.signing.keys import PrivateKey, PublicKey, public_pem
 
 FIRST_POLL_S, LONGEST_POLL_S = 0.05, 2.0  # an erasure takes about 0.3 s when idle
 POLL_GROWTH = 1.2  # so the end is noticed within a fifth of the elapsed time
@@ -203,7 +203,8 @@ class Operations(Core):
 
     def confirm_key(self, keyid: str, key: PublicKey | PrivateKey) -> Conversation[Document]:
         """Confirm, as a second person, the holder of a bound key; returns the key's record."""
-        return self.document(calls.confirm_key(keyid, key))
+        wanted = {"public_key": public_pem(key)}
+        return self.document(calls.post_as_operator(wanted, "keys", keyid, "confirm"))
 
     def keys(self) -> Listing[Document]:
         """Iterate over all registered keys, by keyid, including revoked ones."""
@@ -234,19 +235,20 @@ class Operations(Core):
 
     def drop_release(self, release: str) -> Conversation[Document]:
         """Remove all contributions of an unresponsive client for the subject; needs a token."""
-        return self.document(calls.drop_release(release))
+        return self.document(calls.act("POST", "releases", release, "drop"))
 
     def decide(self, request_id: str, decision: str, why: str) -> Conversation[Document]:
         """Decide on a request in state needs-decision: retry or abandon; needs a token."""
-        return self.document(calls.decide(request_id, decision, why))
+        wanted = {"decision": decision, "why": why}
+        return self.document(calls.post_as_operator(wanted, "requests", request_id, "decision"))
 
     def start_audit(self, wanted: Mapping[str, Any]) -> Conversation[Document]:
         """Start an audit of a network's method: the fields of NewAudit; needs a token."""
-        return self.document(calls.start_audit(wanted))
+        return self.document(calls.post_as_operator(wanted, "audits"))
 
     def stop_audit(self, audit_id: str) -> Conversation[Document]:
         """End an audit and its schedule; needs an operator's token."""
-        return self.document(calls.stop_audit(audit_id))
+        return self.document(calls.act("POST", "audits", audit_id, "stop"))
 
     def audits(self) -> Listing[Document]:
         """Iterate over all audits."""
@@ -331,11 +333,11 @@ class Operations(Core):
 
     def open_contact(self, ref: str) -> Conversation[Document]:
         """Return a case's contact address; the log records who opened it."""
-        return self.document(calls.act_on_case(ref, "contact"))
+        return self.document(calls.act("POST", "cases", ref, "contact"))
 
     def close_case(self, ref: str) -> Conversation[Document]:
         """Close an answered case; its contact address is destroyed."""
-        return self.document(calls.act_on_case(ref, "close"))
+        return self.document(calls.act("POST", "cases", ref, "close"))
 
     def search_cases(
         self, filters: Mapping[str, Any], person: Identity | None = None
@@ -359,7 +361,7 @@ class Operations(Core):
         the operator's token to assign it to.
         """
         if value is None:
-            return self.document(calls.act_on_case(ref, decision))
+            return self.document(calls.act("POST", "cases", ref, decision))
         field = {"note": "text", "assign": "to"}.get(decision, "reason")
         return self.document(calls.post_as_operator({field: value}, "cases", ref, decision))
 
@@ -373,15 +375,15 @@ class Operations(Core):
 
     def delete_model(self, ref: str) -> Conversation[Document]:
         """Delete a model with its rows, keys and files; its log and certificates remain."""
-        return self.document(calls.delete_model(ref))
+        return self.document(calls.act("DELETE", "models", ref))
 
     def mend_model(self, ref: str) -> Conversation[Document]:
         """Retrain a quarantined model from its rows; follow the progress with `model`."""
-        return self.document(calls.mend_model(ref))
+        return self.document(calls.act("POST", "models", ref, "mend"))
 
     def add_webhook(self, wanted: Mapping[str, Any]) -> Conversation[Document]:
         """Add a webhook endpoint, the fields of NewWebhook; its secret is shown once."""
-        return self.document(calls.add_webhook(wanted))
+        return self.document(calls.post_as_operator(wanted, "webhooks"))
 
     def webhooks(self) -> Listing[Document]:
         """Iterate over the webhook endpoints; needs an operator's token."""
@@ -399,21 +401,22 @@ class Operations(Core):
         self, webhook: str, act: Literal["rotate", "disable", "enable", "test"]
     ) -> Conversation[Document]:
         """Rotate an endpoint's secret, disable or enable it, or send a test notice."""
-        return self.document(calls.act_on_webhook(webhook, act))
+        return self.document(calls.act("POST", "webhooks", webhook, act))
 
     def replay_webhook(
         self, webhook: str, delivery: str | None = None
     ) -> Conversation[Document]:
         """Resend one delivery, or all that failed."""
-        return self.document(calls.replay_webhook(webhook, delivery))
+        wanted = {"delivery": delivery}
+        return self.document(calls.post_as_operator(wanted, "webhooks", webhook, "replay"))
 
     def remove_webhook(self, webhook: str) -> Conversation[Document]:
         """Remove an endpoint."""
-        return self.document(calls.remove_webhook(webhook))
+        return self.document(calls.act("DELETE", "webhooks", webhook))
 
     def place_hold(self, ref: str, reason: str) -> Conversation[Document]:
         """Exempt a case, request or model from the end of its retention; returns the hold."""
-        return self.document(calls.place_hold(ref, reason))
+        return self.document(calls.post_as_operator({"ref": ref, "reason": reason}, "holds"))
 
     def holds(self, *, released: bool = False) -> Listing[Document]:
         """Iterate over the active legal holds; released: include the released ones."""
@@ -422,7 +425,7 @@ class Operations(Core):
 
     def release_hold(self, hold: str) -> Conversation[Document]:
         """Release a legal hold that another operator placed."""
-        return self.document(calls.release_hold(hold))
+        return self.document(calls.act("POST", "holds", hold, "release"))
 
     def callback_key(self) -> Conversation[str]:
         """Return the public key with which callbacks are verified, `whpk_…`."""
@@ -444,11 +447,12 @@ class Operations(Core):
         self, callback: str, delivery: str | None = None
     ) -> Conversation[Document]:
         """Resend one delivery of a callback, or all that failed."""
-        return self.document(calls.replay_callback(callback, delivery))
+        wanted = {"delivery": delivery}
+        return self.document(calls.post_as_operator(wanted, "callbacks", callback, "replay"))
 
     def remove_callback(self, callback: str) -> Conversation[Document]:
         """Destroy the address of a callback: nothing more is sent to it."""
-        return self.document(calls.remove_callback(callback))
+        return self.document(calls.act("DELETE", "callbacks", callback))
 
     def releases(self) -> Listing[Document]:
         """Iterate over releases that clients have not answered; needs an operator's token."""

@@ -164,27 +164,21 @@ def succession_leaf(vkey: str, checkpoint: str, day: date) -> bytes:
 
 
 def service_key_leaf(change: KeyChange, day: date) -> bytes:
-    """Return the entry for a change of a service key.
-
-    Raises EntryError: a field does not have the allowed format.
-    """
-    try:
-        members = change.members()
-    except ValueError as error:
-        raise EntryError(str(error)) from None
-    return _encode(SERVICE_KEY_EVENT, {"at": _format_day(day), **members})
+    """Return the entry for a change of a service key. Raises EntryError as `event_leaf`."""
+    return _key_change(SERVICE_KEY_EVENT, change, day)
 
 
 def master_key_leaf(change: MasterKeyChange, day: date) -> bytes:
-    """Return the entry for a change of a master key.
+    """Return the entry for a change of a master key. Raises EntryError as `event_leaf`."""
+    return _key_change(MASTER_KEY_EVENT, change, day)
 
-    Raises EntryError: a field does not have the allowed format.
-    """
+
+def _key_change(kind: str, change: KeyChange | MasterKeyChange, day: date) -> bytes:
     try:
         members = change.members()
     except ValueError as error:
         raise EntryError(str(error)) from None
-    return _encode(MASTER_KEY_EVENT, {"at": _format_day(day), **members})
+    return _encode(kind, {"at": _format_day(day), **members})
 
 
 def retention_leaf(ended: Mapping[str, Ended], items: str, day: date) -> bytes:

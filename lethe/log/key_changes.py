@@ -5,7 +5,7 @@ Each holds the whole public key, so that the log alone shows which key signed at
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
@@ -32,6 +32,7 @@ MASTER_ROTATED: Final = "master-key.rotated"
 MASTER_REVOKED: Final = "master-key.revoked"
 _KEYID = re.compile(r"[A-Za-z0-9._-]{1,80}")
 _MASTER_KEYID = re.compile(r"[0-9a-f]{16}")
+K = TypeVar("K", EllipticCurvePublicKey, Ed25519PublicKey, MLDSA44PublicKey)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,52 +137,33 @@ def master_key_change(members: Mapping[str, Any]) -> MasterKeyChange:
 
 
 def load_p256(spki: bytes) -> EllipticCurvePublicKey:
-    """Return the ECDSA P-256 key of a SubjectPublicKeyInfo in its one DER spelling.
-
-    Raises ValueError: it is none.
-    """
-    try:
-        key = load_der_public_key(spki)
-    except (ValueError, UnsupportedAlgorithm):
-        raise ValueError("an issuer's key is an ECDSA P-256 key") from None
-    if (
-        not isinstance(key, EllipticCurvePublicKey)
-        or not isinstance(key.curve, SECP256R1)
-        or key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) != spki
-    ):
-        raise ValueError("an issuer's key is an ECDSA P-256 key")
+    """Return the ECDSA P-256 key of a canonical DER SubjectPublicKeyInfo. Raises ValueError."""
+    wrong = "an issuer's key is an ECDSA P-256 key"
+    key = _load(spki, EllipticCurvePublicKey, wrong)
+    if not isinstance(key.curve, SECP256R1):
+        raise ValueError(wrong)
     return key
 
 
 def load_ed25519(spki: bytes) -> Ed25519PublicKey:
-    """Return the Ed25519 key of a SubjectPublicKeyInfo in its one DER spelling.
-
-    Raises ValueError: it is none.
-    """
-    try:
-        key = load_der_public_key(spki)
-    except (ValueError, UnsupportedAlgorithm):
-        raise ValueError("a log's key is an Ed25519 key") from None
-    if not isinstance(key, Ed25519PublicKey) or (
-        key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) != spki
-    ):
-        raise ValueError("a log's key is an Ed25519 key")
-    return key
+    """Return the Ed25519 key of a canonical DER SubjectPublicKeyInfo. Raises ValueError."""
+    return _load(spki, Ed25519PublicKey, "a log's key is an Ed25519 key")
 
 
 def load_ml_dsa(spki: bytes) -> MLDSA44PublicKey:
-    """Return the ML-DSA-44 key of a SubjectPublicKeyInfo in its one DER spelling (RFC 9881).
+    """Return the ML-DSA-44 key of such an SPKI (RFC 9881). Raises ValueError."""
+    return _load(spki, MLDSA44PublicKey, "a log's second key is an ML-DSA-44 key")
 
-    Raises ValueError: it is none.
-    """
+
+def _load(spki: bytes, kind: type[K], wrong: str) -> K:
     try:
         key = load_der_public_key(spki)
     except (ValueError, UnsupportedAlgorithm):
-        raise ValueError("a log's second key is an ML-DSA-44 key") from None
-    if not isinstance(key, MLDSA44PublicKey) or (
+        raise ValueError(wrong) from None
+    if not isinstance(key, kind) or (
         key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) != spki
     ):
-        raise ValueError("a log's second key is an ML-DSA-44 key")
+        raise ValueError(wrong)
     return key
 
 
