@@ -170,7 +170,7 @@ def spki_of(key: EllipticCurvePublicKey) -> bytes:
 def issuer_named_by(leaf: bytes, envelope: Envelope) -> bytes | None:
     """Return the key (SubjectPublicKeyInfo) under which `leaf` is this envelope's log entry.
 
-    None if not only the key differs. Says nothing about whether the key is trusted.
+    None if more than the key differs. The key itself is not verified.
     """
     try:
         named = canonical.decode(leaf)["spec"]["hashedRekordV002"]["signature"]["verifier"]

@@ -96,9 +96,11 @@ def check_summary(
 ) -> CaseStatement:
     """Verify a summary against the issuer's key and the given certificate files, and return it.
 
-    1. The file is one DSSE envelope in its one spelling, signed with the issuer's key. 2. The
-    payload is a case summary whose subjects are its parts' certificates. 3. Each of the files
-    is the certificate of a part. Raises LetheError; the message names the failed step.
+    1. The file is one DSSE envelope in its one spelling, signed with the issuer's key.
+    2. The payload is a case summary whose subjects are its parts' certificates.
+    3. Each of the files is the certificate of a part.
+
+    Raises LetheError; the message names the failed step.
     """
     envelope = shape.decode(Envelope, data)
     check_signature(envelope, issuer, envelope.signatures[0].keyid)

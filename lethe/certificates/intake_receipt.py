@@ -123,10 +123,12 @@ def check_statement(statement: IntakeStatement, signed: BrowserSignature | None)
 def check_receipt(data: bytes, log: NoteVerifier) -> IntakeReceipt:
     """Verify a receipt against the log's key, and return it.
 
-    1. The file is a receipt in its one spelling. 2. The log signed a tree that holds the entry,
-    which opens a case of the intake page. 3. The entry commits to the record. 4. The key of the
-    record, if it has one, signed the statement. Raises IntakeReceiptError; the message names
-    the failed step.
+    1. The file is a receipt in its one spelling.
+    2. The log signed a tree that holds the entry, which opens a case of the intake page.
+    3. The entry commits to the record.
+    4. The key of the record, if it has one, signed the statement.
+
+    Raises IntakeReceiptError; the message names the failed step.
     """
     try:
         receipt = shape.decode(IntakeReceipt, data)

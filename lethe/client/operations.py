@@ -1,7 +1,7 @@
-"""Every call of the service, written once: what it takes, says and returns.
+"""Every call of the service, defined once for both clients.
 
-An operation is a conversation, or a list to be read page by page. `Client` and `AsyncClient`
-offer all of them under the same names; they differ in how a conversation is held.
+An operation is a conversation or a paginated list. `Client` and `AsyncClient` offer all of them
+under the same names; they differ in how they run a conversation.
 """
 
 import inspect

@@ -186,9 +186,10 @@ def verify_removal(
 ) -> None:
     """Check a removal proof against a refit on the remaining rows.
 
-    1. The paths lead from the set before to the set after, and exactly the removed ids left. 2.
-    The given rows are the set after. 3. A model fitted to them from scratch has the bytes that
-    the proof names. 4. The estimator's model has those bytes now.
+    1. The paths lead from the set before to the set after, and exactly the removed ids left.
+    2. The given rows are the set after.
+    3. A model fitted to them from scratch has the bytes that the proof names.
+    4. The estimator's model has those bytes now.
 
     The model before is not verified: that takes a refit with the erased rows. ids: of the given
     rows; None: the estimator's own, in the order of `fit`. Raises RemovalError; the message

@@ -2,8 +2,8 @@
 
     magic | length of the header, uint32 | header | bytes of each array, in order
 
-The header is what the caller says and `arrays`: type and shape of each. Equal contents have
-equal bytes.
+The header is the caller's, plus `arrays`: type and shape of each. Equal contents have equal
+bytes.
 """
 
 from collections.abc import Sequence

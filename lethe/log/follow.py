@@ -1,9 +1,10 @@
 """Following a log without trusting its server: every hash is computed from the entries.
 
-1. The checkpoint is signed by the log's key, or by one that this key led to (a trust root). 2.
-Each entry hashes to its leaf in the level-0 tiles. 3. Each hash of a higher tile is the root of
-the full tile below it. 4. The root of all entries is the one the checkpoint signs. 5. If there
-is an earlier checkpoint: its tree is a prefix of the new one.
+1. The checkpoint is signed by the log's key, or by one that this key led to (a trust root).
+2. Each entry hashes to its leaf in the level-0 tiles.
+3. Each hash of a higher tile is the root of the full tile below it.
+4. The root of all entries is the one the checkpoint signs.
+5. If there is an earlier checkpoint: its tree is a prefix of the new one.
 
 With an earlier checkpoint, 2 and 3 were done before for its entries, and by 5 the new
 checkpoint still signs them: only newer files are read. Files of older entries are read again

@@ -192,7 +192,7 @@ def verify_head(
     """Verify a request as `verify_request` does, but without its body, which may come later.
 
     has_body says whether one is announced: its type and digest must then be covered. The
-    request is the signer's only once `check_body` has accepted what arrives. Raises
+    request is authentic only once `check_body` has accepted the body. Raises
     SignatureError: as `verify_request`, without DigestMismatchError.
     """
     assert now.tzinfo is not None

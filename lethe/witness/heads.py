@@ -1,10 +1,10 @@
-"""What a witness remembers of each log, in files that are durable before it signs.
+"""A witness's state for each log, in files that are durable before it signs.
 
 heads/<SHA-256 of origin>.json     size, root and time of the last head, to be signed
-heads/<SHA-256 of origin>.note     the last checkpoint with the lines it was answered with
+heads/<SHA-256 of origin>.note     the last checkpoint with the cosignature lines of the answer
 evidence/<SHA-256 of origin>-<…>   requests that the log signed and that contradict the head
 
-A kill between head and answer leaves a head that nobody has a cosignature of: the log asks
+A crash between head and answer leaves a head without a delivered cosignature: the log asks
 again and gets one. It never leaves an answer without its head.
 """
 

@@ -1,4 +1,4 @@
-"""A witness's directory: its keys, the logs that it knows, and what it remembers.
+"""A witness's directory: its keys, its list of logs, and its state.
 
 witness.key        Ed25519, cosigns with type 0x04        witness.vkey
 witness-mldsa.key  ML-DSA-44, cosigns with type 0x06      witness-mldsa.vkey

@@ -1,6 +1,6 @@
 """A forest whose bytes are a function of its configuration and the set of its rows.
 
-forest = Forest(config); forest.add(ids, features, targets); forest.remove(ids)
+    forest = Forest(config); forest.add(ids, features, targets); forest.remove(ids)
 
 Whatever the history of added and removed rows, `published` and `seal` have the bytes of a
 forest fitted to the current rows. A split is the best of candidates that depend only on the
