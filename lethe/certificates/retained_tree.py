@@ -1,9 +1,10 @@
 """The tree of a retained set: a binary radix tree over the 32-byte commitments of its records.
 
-A set has one tree, whatever the order in which records were added and removed. An inner node is
-at the first bit in which the commitments under it differ: those with 0 in that bit are under its
-left child, those with 1 under its right one (Morrison 1968, PATRICIA). Bits count from the highest of the first
-byte. Commitments are HMACs, so a path has about log2(n) + 2 nodes, and at most 256.
+A set has one tree, whatever the order in which records were added and removed. An inner node
+is at the first bit in which the commitments under it differ: those with 0 in that bit are under
+its left child, those with 1 under its right one (Morrison 1968, PATRICIA). Bits count from the
+highest of the first byte. Commitments are HMACs, so a path has about log2(n) + 2 nodes, and at
+most 256.
 
     leaf     SHA256(0x00 | TAG | commitment | content)
     inner    SHA256(0x01 | TAG | bit, uint16 | leaves under it, uint64 | left | right)

@@ -8,10 +8,10 @@ A member's JSON name is the field's in camelCase, its spelling follows from its 
     tuple[X, ...]        an array                  tuple[X, Y]  an array of exactly these
     Mapping[str, X]      an object with any names  a dataclass  an object with its members
 
-A field is left out of the object if it has its default value.
-`Annotated[type, codec]` overrides the spelling (`Sha256`, `Blob`, `Moment`, `Uuid`). Numbers are
-strings because JSON readers disagree about large ones. Every value has one spelling:
-what `read` accepts, `write` gives back unchanged.
+A field is left out of the object if it has its default value. `Annotated[type, codec]`
+overrides the spelling (`Sha256`, `Blob`, `Moment`, `Uuid`). Numbers are strings because JSON
+readers disagree about large ones. Every value has one spelling: what `read` accepts, `write`
+gives back unchanged.
 """
 
 import re
