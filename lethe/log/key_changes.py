@@ -5,7 +5,7 @@ Each holds the whole public key, so that the log alone shows which key signed at
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
@@ -32,7 +32,6 @@ MASTER_ROTATED: Final = "master-key.rotated"
 MASTER_REVOKED: Final = "master-key.revoked"
 _KEYID = re.compile(r"[A-Za-z0-9._-]{1,80}")
 _MASTER_KEYID = re.compile(r"[0-9a-f]{16}")
-K = TypeVar("K", EllipticCurvePublicKey, Ed25519PublicKey, MLDSA44PublicKey)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +138,7 @@ def master_key_change(members: Mapping[str, Any]) -> MasterKeyChange:
 def load_p256(spki: bytes) -> EllipticCurvePublicKey:
     """Return the ECDSA P-256 key of a canonical DER SubjectPublicKeyInfo. Raises ValueError."""
     wrong = "an issuer's key is an ECDSA P-256 key"
-    key = _load(spki, EllipticCurvePublicKey, wrong)
+    key: EllipticCurvePublicKey = _load(spki, EllipticCurvePublicKey, wrong)
     if not isinstance(key.curve, SECP256R1):
         raise ValueError(wrong)
     return key
@@ -147,15 +146,18 @@ def load_p256(spki: bytes) -> EllipticCurvePublicKey:
 
 def load_ed25519(spki: bytes) -> Ed25519PublicKey:
     """Return the Ed25519 key of a canonical DER SubjectPublicKeyInfo. Raises ValueError."""
-    return _load(spki, Ed25519PublicKey, "a log's key is an Ed25519 key")
+    key: Ed25519PublicKey = _load(spki, Ed25519PublicKey, "a log's key is an Ed25519 key")
+    return key
 
 
 def load_ml_dsa(spki: bytes) -> MLDSA44PublicKey:
     """Return the ML-DSA-44 key of such an SPKI (RFC 9881). Raises ValueError."""
-    return _load(spki, MLDSA44PublicKey, "a log's second key is an ML-DSA-44 key")
+    wrong = "a log's second key is an ML-DSA-44 key"
+    key: MLDSA44PublicKey = _load(spki, MLDSA44PublicKey, wrong)
+    return key
 
 
-def _load(spki: bytes, kind: type[K], wrong: str) -> K:
+def _load(spki: bytes, kind: type[Any], wrong: str) -> Any:  # mypy: the classes are abstract
     try:
         key = load_der_public_key(spki)
     except (ValueError, UnsupportedAlgorithm):
