@@ -22,7 +22,7 @@ RETRYABLE_STATUS = frozenset({502, 503, 504})
 class RetryPolicy:
     """tries: total, including the first.
 
-    first_s, longest_s: shortest and longest pause, seconds.
+    first_s, longest_s: first and longest pause, seconds.
     """
 
     tries: int = 5
