@@ -1,4 +1,4 @@
-"""`lethe log`: verify and mirror any log. The server extra adds what works on its own log."""
+"""`lethe log`: verify and mirror any log. The server extra adds commands for its own log."""
 
 import json
 import sys
@@ -265,7 +265,7 @@ def list_entries(
 
 
 def _proven(found: "LogEntries", filtered: bool) -> str:
-    """Return in words what is proven of entries."""
+    """Return in words what is proven about entries."""
     head, number = found.checkpoint, len(found.entries)
     against = f"against the checkpoint of size {head.size}, root {format_base64(head.root)}"
     if found.start == found.end:
@@ -308,7 +308,7 @@ def _rotated(fetch: Fetch, known: LogKeys) -> LogKeys | None:
 
 
 def _tell_rotated(as_json: bool, newest: NoteVerifier) -> None:
-    """Print that the log's key was rotated, in a line of its own."""
+    """Print on one line that the log's key was rotated."""
     at = _now()
     words = {"at": at, "rotated": newest.vkey}
     text = f"the log's key was rotated, as the known key proves: {newest.vkey}"
@@ -320,7 +320,7 @@ def _now() -> str:
 
 
 def _tell(as_json: bool, found: Look) -> None:
-    """Print a look, in a line of its own."""
+    """Print a look on one line."""
     at = _now()
     if found.report is not None:
         root = format_base64(found.report.root)
@@ -346,11 +346,7 @@ def _read_keys(vkey: str | None, trust_root: Path | None) -> NoteVerifier | LogK
 
 
 def _read_vkey(file_or_text: str) -> NoteVerifier:
-    """Read a verifier key, given itself or as a file.
-
-    Raises:
-        NoteError: It is neither.
-    """
+    """Read a verifier key from its text or a file. Raises NoteError if it is neither."""
     try:
         text = Path(file_or_text).read_text(encoding="utf-8").removesuffix("\n")
     except (OSError, ValueError):  # no such file, too long for a file name, or not text
@@ -364,11 +360,11 @@ def _read_vkey(file_or_text: str) -> NoteVerifier:
 
 
 def _report(as_json: bool, check: Callable[[], LogReport]) -> None:
-    """Print the verdict; a log that does not verify exits with 1."""
+    """Print the verdict; exit with 1 if the log does not verify."""
     try:
         report = check()
     except LogUnreachableError:
-        raise  # no verdict: nothing was seen that could be judged
+        raise  # no verdict: nothing could be read
     except LogError as error:
         if as_json:
             verdict = {"result": "FAIL", "detail": error.detail, **error.members}

@@ -29,12 +29,11 @@ def trusted(
 ) -> tuple["NoteVerifier | LogKeys", "EllipticCurvePublicKey | IssuerKeys", "TrustRoot | None"]:
     """Return the keys of log and issuer, and the trust root that they are from, if any.
 
-    keys: a directory with both. log_key, log_mldsa_key: beside a trust root the keys that are
-    known.
+    keys: a directory with both. log_key, log_mldsa_key: with a trust root, the known keys.
 
     Raises:
-        UsageError: There are too many of them, or too few.
-        PublicKeyError, TrustRootError: A file does not hold what it should.
+        UsageError: Too many or too few of them are given.
+        PublicKeyError, TrustRootError: A file does not hold the expected content.
     """
     from lethe.certificates.keys import (
         ISSUER_KEY,
@@ -79,10 +78,9 @@ def trusted_log(log_key: Path | None, trust_root: Path | None) -> "NoteVerifier 
 
 
 def key_file(given: Path | None, keys: Path | None, name: str, option: str) -> Path:
-    """Return the file given, or the one of this name in the directory `keys`.
+    """Return the given file, or the one with this name in the directory `keys`.
 
-    Raises:
-        UsageError: There is neither.
+    Raises UsageError if neither is given.
     """
     if given is not None:
         return given

@@ -1,4 +1,4 @@
-"""`lethe witness`: make and run a witness of logs (C2SP tlog-witness)."""
+"""`lethe witness`: create and run a witness of logs (C2SP tlog-witness)."""
 
 import logging
 import signal

@@ -1,7 +1,7 @@
-"""Watching a log as an independent monitor: it only grows, and nothing of it changes.
+"""Watching a log as an independent monitor: it may only grow, and no entry may change.
 
 Each look extends a mirror (`lethe.log.follow.mirror_log`). Now and then everything is read
-again, which finds old entries that are served changed or not at all: a look at what is new
+again, which finds old entries that are served changed or not at all: an incremental look
 cannot. A contradiction that the log's key signed is kept in `evidence/` of the mirror.
 """
 
@@ -32,11 +32,11 @@ Alarm = Literal["fork", "rewind", "missing", "changed", "unreachable"]
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look at a log came to: a report, or an alarm with its reason.
+    """The result of one look at a log: a report, or an alarm with its reason.
 
-    evidence: the file that keeps the checkpoint which the log's key signed, for an alarm.
-    unsigned: no known key signed the checkpoint. rotated: the log's newest key, where the known
-    ones were found to lead to it.
+    evidence: for an alarm, the file with the checkpoint that the log's key signed. unsigned: no
+    known key signed the checkpoint. rotated: the log's newest key, if a rotation from the known
+    keys to it was just proven.
     """
 
     report: LogReport | None = None
@@ -48,9 +48,9 @@ class Look:
 
 
 def look(fetch: Fetch, verifier: Keys, mirror: Path, *, full: bool = False) -> Look:
-    """Extend the mirror by what is new; full: read everything again.
+    """Extend the mirror by new entries; full: read everything again.
 
-    Never raises for what a log serves: an alarm says what is wrong.
+    Never raises because of what a log serves: an alarm says what is wrong.
     """
     served: list[bytes] = []
 
@@ -125,7 +125,7 @@ def _is_signed(note: bytes, keys: Keys) -> bool:
 
 
 def _kept(note: bytes, mirror: Path) -> Path:
-    """Keep a checkpoint that the log's key signed: with the mirror's it is the proof."""
+    """Keep a checkpoint that the log's key signed: with the mirror's it proves the alarm."""
     path = mirror / EVIDENCE / f"checkpoint-{hashlib.sha256(note).hexdigest()[:16]}"
     path.parent.mkdir(exist_ok=True)
     write_durably(path, note)
