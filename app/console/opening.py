@@ -30,7 +30,7 @@ def open_case(
     """Submit requests for all records of a person; somebody else approves them.
 
     Raises:
-        BadFieldError: A field is missing or not as the API takes it.
+        BadFieldError: A field is missing or invalid.
     """
     person = identity(form)
     if person is None:

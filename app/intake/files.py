@@ -1,4 +1,4 @@
-"""Styles and script of the pages."""
+"""The pages' style sheet and script."""
 
 from importlib.resources import files
 

@@ -1,4 +1,4 @@
-"""Webhooks on the wire: endpoints, and what was delivered to them."""
+"""Webhooks on the wire: endpoints and their deliveries."""
 
 from typing import Annotated, Literal
 

@@ -11,7 +11,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 from app.problems import BadCursorError
 from app.schemas.base import Page, Wire
 
-NUMBER_DIGITS = 18  # what always fits a 64-bit integer
+NUMBER_DIGITS = 18  # always fits a 64-bit integer
 
 Row = TypeVar("Row")
 Shown = TypeVar("Shown", bound=Wire)
@@ -56,10 +56,10 @@ def parse_cursor(cursor: str) -> tuple[datetime, str]:
 
 
 def parse_number(cursor: str) -> int:
-    """Return the number that a cursor of a numbered list is.
+    """Return the number in a cursor of a numbered list.
 
     Raises:
-        BadCursorError: It is not one that this service could have given out.
+        BadCursorError: This service could not have issued it.
     """
     if not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= NUMBER_DIGITS):
         raise _bad_cursor()

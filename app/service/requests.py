@@ -46,7 +46,7 @@ def view(services: Services, request_id: str) -> RequestView:
     """Return a request with its history.
 
     Raises:
-        NotFoundError: Nobody holds a request of that id.
+        NotFoundError: There is no request of that id.
     """
     with services.reading() as session:
         request = find(session, request_id)
@@ -99,10 +99,10 @@ def find(session: Session, request_id: str) -> ErasureRequest:
 
 
 def require_own_ref(services: Services, request: ErasureRequest) -> None:
-    """Return if a request has its own reference, under which the log will say what happens.
+    """Check that a request has its own reference, under which its events are logged.
 
     Raises:
-        PeopleChangedError: Somebody gave it another one in the database.
+        PeopleChangedError: The database has another one.
     """
     if request.ref != request_ref(services.root_secret, request.id):
         raise PeopleChangedError(
@@ -112,9 +112,9 @@ def require_own_ref(services: Services, request: ErasureRequest) -> None:
 
 
 def id_of(services: Services, ref: str) -> str:
-    """Return the id of the request of a public reference. Raises NotFoundError: there is none.
+    """Return the id of the request of a public reference. Raises NotFoundError.
 
-    Whoever is shown it can read the request's scope: it is for code, not for pages.
+    The id is a capability to read the request's scope: for code, never for pages.
     """
     with services.reading() as session:
         query = select(ErasureRequest.id).where(ErasureRequest.ref == ref)
@@ -125,7 +125,7 @@ def id_of(services: Services, ref: str) -> str:
 
 
 def certificate_path(request_id: str) -> str:
-    """Return where a request's certificate is served."""
+    """Return the path where a request's certificate is served."""
     return f"/v1/requests/{request_id}/certificate"
 
 
@@ -154,7 +154,7 @@ def withdraw(services: Services, signed: SignedBy, request_id: str) -> RequestVi
 def end_withdrawn(
     services: Services, tx: Transaction, request: ErasureRequest, **more: str
 ) -> Job | None:
-    """Withdraw a request; return the next job of its model. more: what its entry has.
+    """Withdraw a request; return the next job of its model. more: members of its log entry.
 
     Raises:
         NotWithdrawableError: A worker has begun, or the request is closed otherwise.
@@ -187,10 +187,10 @@ def close(
     reason: str | None,
     **more: str,
 ) -> None:
-    """End a request without a certificate and give its records free again.
+    """End a request without a certificate and release its claims.
 
-    If the log has it executed and not judged PASS since, its model goes out of service with
-    it: the version that is current may be a refuted one, whatever the job's row says.
+    If by the log it was executed and not judged PASS since, its model is quarantined: the
+    current version may be a refuted one, whatever the job's row says.
 
     Raises what `request_events` raises.
     """

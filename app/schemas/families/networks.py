@@ -1,6 +1,6 @@
-"""Deep models on the wire: a network, how it is trained, and how its data are asked to go.
+"""Networks on the wire: the architecture, its training, and the terms of erasures.
 
-The API knows the names and ranges; what a worker's networks make of them, the worker says.
+The API checks names and ranges; a worker checks whether its networks accept them.
 """
 
 from math import prod
@@ -20,14 +20,14 @@ from app.schemas.families.certified import METHOD, NOISY, check_noisy, check_ter
 from app.schemas.models import FamilyManifest, Name
 from lethe.catalogue import Attack, Distance, NetworkMethod
 
-PIXELS: Final = "res-unet"  # the only one whose labels are masks
+PIXELS: Final = "res-unet"  # the only network whose labels are masks
 DENSE: Final = ("logistic", "mlp")  # heads on features
 Word = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$")]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-# RFC 8785 has no larger integers.
+# The integers that RFC 8785 represents exactly.
 Whole = Annotated[int, Field(ge=-(2**53) + 1, le=2**53 - 1)]
 Setting = bool | Whole | Finite | Word | None
-# A floating-point number as JSON has it: NaN and infinity are no settings.
+# A floating-point number that JSON can represent: no NaN or infinity.
 Number = Annotated[float, Field(allow_inf_nan=False, ge=0, le=1e30)]
 
 
@@ -57,7 +57,7 @@ class LocalTraining(Wire):
 
 
 class ServerStep(Wire):
-    """What the server makes of a round's mean update; sgd at rate 1 is FedAvg."""
+    """How the server applies a round's mean update; sgd at rate 1 is FedAvg."""
 
     optimizer: Literal["sgd", "adam", "yogi"] = "sgd"
     learning_rate: Number = 1.0
@@ -68,7 +68,7 @@ class ServerStep(Wire):
 
 
 class Training(Wire):
-    """The whole federated training; a retraining repeats it among those who stay.
+    """The whole federated training; a retraining repeats it with the remaining clients.
 
     timeout: seconds a round waits for a client's answer, 0: as long as the service allows.
     """
@@ -96,9 +96,9 @@ LadderSetting = bool | Whole | Fraction | Plain | None
 
 
 class LadderChoice(Wire):
-    """A method to try where a result was refuted, and how it differs from the registration's.
+    """A method to try after a refuted result, and its changes to the registered settings.
 
-    Fractions stand in quotes, as everywhere in a policy; guard and recovery are objects.
+    Fractions are in quotes, as everywhere in a policy; guard and recovery are objects.
     """
 
     method: NetworkMethod
@@ -136,7 +136,7 @@ class VerificationTerms(Wire):
     canary_limit: Decimal | None = None
     distances: dict[Distance, Decimal] = Field(default_factory=dict)
     references: int | None = Field(default=None, ge=4, le=256)
-    # After it always the retraining; budget: of all its steps together, in retrainings.
+    # A retraining always follows; budget: of all steps together, as a multiple of its cost.
     ladder: list[LadderChoice] = Field(default_factory=list, max_length=8)
     budget: Decimal = "1"
     fingerprint: dict[Name, Name] = Field(default_factory=dict, max_length=16)
@@ -149,7 +149,7 @@ class VerificationTerms(Wire):
 
     @model_serializer(mode="wrap")
     def _spelled(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out `references` where there are none, as the digest of a policy does."""
+        """Leave out `references` if there are none, as the digest of a policy does."""
         found: dict[str, Any] = handler(self)
         if self.references is None:
             found.pop("references")
@@ -164,11 +164,11 @@ class NewNetwork(FamilyManifest):
     """The "manifest" part of POST /v1/models for a deep model.
 
     input_shape: of one input, (channels, height, width) or (features,). held_out: share of
-    the records that is never trained on, chosen by the hash of seed and record id: steps
-    are guarded by them, and who was never trained on is what erased records are compared
-    with. settings: of each method that requests may name; docs/federated.md lists them.
-    policy: what an approximate erasure must show; what it cannot show, retraining does.
-    canary: a backdoor that a client may plant, to see that it goes when the client does.
+    the records that is never trained on, chosen by the hash of seed and record id: they guard
+    the steps, and erased records are compared with them. settings: of each method that requests
+    may name; docs/federated.md lists them. policy: what an approximate erasure must show; if it
+    cannot, the model is retrained. canary: a backdoor that a client may plant, to check that
+    erasing the client removes it.
     Everything is logged by digest before the first row is seen.
     """
 
@@ -197,7 +197,7 @@ class NewNetwork(FamilyManifest):
         if len(set(self.classes)) != len(self.classes):
             raise ValueError("classes: name each once")
         if self.training.local.augment != "none" and (dense or self.network.id == "res-unet"):
-            # Masks would stay where they are while their images move.
+            # Augmentation moves images but not their masks.
             raise ValueError("training.local.augment: for networks that label whole images")
         check_canary(self.canary, self.policy.canary_limit, self.input_shape, self.classes)
         if self.method == METHOD or METHOD in self.settings:
@@ -225,7 +225,7 @@ class NewNetwork(FamilyManifest):
             "settings": self.settings,
             "policy": self.policy.model_dump(),
         }
-        if self.canary is not None:  # or the digest would change of all models without one
+        if self.canary is not None:  # absent otherwise, to keep digests
             config["canary"] = self.canary.model_dump(mode="json")
         return {
             "config": config,

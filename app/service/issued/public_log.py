@@ -29,7 +29,7 @@ from lethe.log.tiles import (
 from lethe.log.tree import leaf_hash, tree_root
 from models import LogCheckpoint, LogEntry
 
-# No tree is sorted by a filter's column, so nothing ties its answer to the root.
+# No tree is sorted by a filter's column, so no proof ties a filtered answer to the root.
 UNPROVABLE = (
     "each entry is proven to be in the log; that the filter left none out cannot be proven: "
     "read the range without a filter, check its proof and filter it yourself "
@@ -79,8 +79,8 @@ def _latest(session: Session) -> LogCheckpoint:
 def tile(services: Services, path: str) -> bytes:
     """Return a tile or entry bundle of the published tree.
 
-    Any width up to what is published is served: a client may hold an older checkpoint, and
-    what it asks for then is still a true statement about this tree.
+    Any width up to the published one is served: a client may hold an older checkpoint, and the
+    narrower tile is still correct for this tree.
 
     Raises:
         TileError: The path is no tile path.
@@ -112,7 +112,7 @@ def entries(
 ) -> EntriesPage:
     """Return published entries in log order, each with its inclusion proof.
 
-    Without a filter they are a range of the log, and come with the proof that it is complete.
+    Without a filter they are a range of the log, with a proof that it is complete.
     size: of the tree in which they are proven; None: the published one. since, until: days,
     both inclusive.
 
