@@ -52,11 +52,7 @@ class AtomicChannel(Channel):
         os.replace(unfinished, folder / f"{stem}.{queue}{SUFFIX}")
 
     def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
-        """Take the oldest message of a queue.
-
-        Raises:
-            Empty: There is none.
-        """
+        """Take the oldest message of a queue. Raises Empty if there is none."""
         folder = Path(self.data_folder_in)
         wanted = f"{queue}{SUFFIX}"
         for name in sorted(os.listdir(folder)):

@@ -84,8 +84,7 @@ NO_TELEMETRY: TelemetryConfig = {
 def create_app(services: Services | None = None) -> FastAPI:
     """Return the application; services default to those the environment describes.
 
-    Raises:
-        LetheError: The log or a key is missing or inconsistent; see `open_services`.
+    Raises LetheError if the log or a key is missing or inconsistent; see `open_services`.
     """
     opened = services or open_services(Settings())
     if opened.settings.fault:

@@ -81,8 +81,7 @@ def whole_service(services: Services) -> bytes:
 def serve_own(address: str) -> None:
     """Serve this process's own counters at HOST:PORT, from a thread.
 
-    Raises:
-        WorkerMetricsError: The address cannot be listened at.
+    Raises WorkerMetricsError if the address cannot be listened at.
     """
     from prometheus_client import start_http_server
 

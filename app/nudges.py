@@ -33,9 +33,7 @@ def rebuild(raw: bytes | str, queue: str | None) -> dict[str, Any]:
     """Return the message in `raw` in kombu's format, rebuilt from validated values.
 
     queue: where it was found, None if unknown; a silo's queue holds only questions for silos.
-
-    Raises:
-        MessageRefusedError: It is not a message of `app.dispatch`.
+    Raises MessageRefusedError if it is not a message of `app.dispatch`.
     """
     if len(raw) > LONGEST:
         raise MessageRefusedError("too long")

@@ -34,8 +34,7 @@ class SettingsError(LetheError):
 class Settings(BaseSettings):
     """Everything an installation can choose. Each field names its unit and its default.
 
-    Raises:
-        SettingsError: A variable is refused; the message names it and never its value.
+    Raises SettingsError if a variable is refused; the message names it and never its value.
     """
 
     model_config = SettingsConfigDict(

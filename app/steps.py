@@ -69,8 +69,7 @@ def install(handler: Handler | None) -> None:
 def plant(fault: str) -> None:
     """Install the fault `STEP[@N]=kill|raise|freeze`: at the Nth time STEP is reached.
 
-    Raises:
-        ValueError: The description is malformed or names no step.
+    Raises ValueError if the description is malformed or names no step.
     """
     place, _, action = fault.partition("=")
     step, _, nth = place.partition("@")

@@ -64,10 +64,8 @@ _NOTHING = TraceSpan()
 def configure(settings: Settings, service: str) -> None:
     """Begin to send the traces of this process, if an endpoint is set.
 
-    service: the process's name in traces.
-
-    Raises:
-        TracesError: The extra `otel` is not installed.
+    service: the process's name in traces. Raises TracesError if the extra `otel` is not
+    installed.
     """
     wanted = settings.otel_endpoint or any(os.environ.get(name) for name in STANDARD)
     if not wanted or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":

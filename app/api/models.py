@@ -235,10 +235,8 @@ def parse_contribution(
 ) -> CheckedUpload:
     """Check a client's rows or statistics, as the model was registered.
 
-    kind: of the artifact that stores them.
-
-    Raises:
-        UploadError: They are invalid, or this model takes its statistics in masked rounds.
+    kind: of the artifact that stores them. Raises UploadError if they are invalid, or this
+    model takes its statistics in masked rounds.
     """
     from app.uploads.rows import parse_rows
     from app.uploads.statistics import parse_message

@@ -130,8 +130,7 @@ def _given(**filters: str) -> dict[str, str]:
 def identity(form: Mapping[str, str]) -> dict[str, str] | None:
     """Return the identity that a form names, by its digests.
 
-    Raises:
-        IdentityError: The kind or the value is invalid.
+    Raises IdentityError if the kind or the value is invalid.
     """
     if form.get("value"):
         kind = form.get("kind", "")

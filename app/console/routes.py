@@ -23,11 +23,7 @@ anything_else = pages()
 
 @anything_else.get("/{rest:path}", operation_id="consoleNowhere")
 def nowhere(rest: str) -> Response:
-    """Answer any other address with an error page.
-
-    Raises:
-        NotFoundError: Always.
-    """
+    """Answer any other address with an error page. Always raises NotFoundError."""
     raise NotFoundError("the console has no such page")
 
 

@@ -25,8 +25,7 @@ def kinds_of(settings: Settings) -> tuple[str, ...]:
 def asked_in(form: IntakeForm, settings: Settings) -> Asked:
     """Return the request in a form.
 
-    Raises:
-        IntakeIdentityError: The identity or regulation is missing, invalid or not offered.
+    Raises IntakeIdentityError if the identity or regulation is missing, invalid or not offered.
     """
     kind, value = form.of("kind"), form.of("value").strip()
     regulation = form.of("regulation")
@@ -59,8 +58,7 @@ def asked_in(form: IntakeForm, settings: Settings) -> Asked:
 def signature_in(form: IntakeForm) -> BrowserSignature | None:
     """Return the signature of the browser's key, None if there is none.
 
-    Raises:
-        IntakeSignatureError: The key or the signature is malformed.
+    Raises IntakeSignatureError if the key or the signature is malformed.
     """
     key, signature = form.of("key"), form.of("signature")
     if not key and not signature:

@@ -55,8 +55,7 @@ class Target:
 def parse_target(allowed: Allowed, url: str) -> Target:
     """Read a URL.
 
-    Raises:
-        TargetError: It is malformed or too long, or has credentials or a fragment.
+    Raises TargetError if it is malformed or too long, or has credentials or a fragment.
     """
     try:
         parts = urlsplit(url)
@@ -80,9 +79,8 @@ def parse_target(allowed: Allowed, url: str) -> Target:
 async def resolve(allowed: Allowed, target: Target) -> list[str]:
     """Return the addresses of a target, all of which may be connected to.
 
-    Raises:
-        TargetError: One of them is not public and not allowed, there is none, or it is not
-            HTTPS at a usual port and not allowed.
+    Raises TargetError if one of them is not public and not allowed, there is none, or it is not
+    HTTPS at a usual port and not allowed.
     """
     try:
         found = await lookup(target.host, target.port)

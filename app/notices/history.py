@@ -1,4 +1,4 @@
-"""The delivery log of an endpoint or callback, replay, and a test notice."""
+"""The delivery log of an endpoint or callback, replay, and test notices."""
 
 import uuid
 

@@ -47,8 +47,7 @@ class MailError(LetheError):
 class Message:
     """Plain text for one recipient.
 
-    Raises:
-        MailError: The address is invalid, or the subject is not one printable line.
+    Raises MailError if the address is invalid, or the subject is not one printable line.
     """
 
     to: str
@@ -82,9 +81,8 @@ def is_configured(settings: Settings) -> bool:
 def send(settings: Settings, message: Message) -> None:
     """Hand a message to the mail server; when this returns, the server is responsible for it.
 
-    Raises:
-        MailError: It was not accepted, or no server is configured. If the connection was lost
-            after the text was sent, the server may still have it.
+    Raises MailError if it was not accepted, or no server is configured. If the connection was
+    lost after the text was sent, the server may still have it.
     """
     composed = _compose(settings.mail_from, message)
     with _server(settings) as server:

@@ -66,8 +66,7 @@ def is_authentic(services: Services, row: Delivery) -> bool:
 def compose(services: Services, session: Session, event: str, about: str) -> Notice:
     """Return the notice of an entry, an alarm or a test.
 
-    Raises:
-        NoNoticeError: The log does not, or no longer, support it.
+    Raises NoNoticeError if the log does not, or no longer, support it.
     """
     if event in (events.ALARM, events.TEST):
         name, _, day = about.rpartition("@")
@@ -142,8 +141,7 @@ def opened_events(
 ) -> dict[int, RequestEvent]:
     """Return a request's events by index, each of which opens its signed entry.
 
-    Raises:
-        NoNoticeError: One does not.
+    Raises NoNoticeError unless all do.
     """
     query = select(RequestEvent).where(RequestEvent.request_id == request.id)
     stored = session.exec(query.order_by(col(RequestEvent.log_index))).all()

@@ -57,8 +57,7 @@ class Streams:
     def place(self, what: str) -> Iterator[None]:
         """Hold a place for a stream in the block.
 
-        Raises:
-            BusyError: There are MOST, or MOST_EACH of `what`, or the process is ending.
+        Raises BusyError if there are MOST, or MOST_EACH of `what`, or the process is ending.
         """
         with self._counting:
             full = self.open.total() >= MOST or self.open[what] >= MOST_EACH

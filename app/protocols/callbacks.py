@@ -31,8 +31,7 @@ def follow(
 ) -> None:
     """Send addresses the status of a request, now and at each change.
 
-    Raises:
-        CallbackLimitError: The agent has reached its limit of callbacks.
+    Raises CallbackLimitError if the agent has reached its limit of callbacks.
     """
     if not urls:
         return

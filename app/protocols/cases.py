@@ -113,8 +113,7 @@ def show_all(services: Services, asked: AgentRequest) -> list[CaseView]:
 def _confirm(services: Services, part: PartView) -> None:
     """Check a part's outcome against the log, because answers with it are signed.
 
-    Raises:
-        PeopleChangedError: No signed entry of its request says so.
+    Raises PeopleChangedError if no signed entry of its request says so.
     """
     if part.outcome not in LOGGED or part.request is None:
         return

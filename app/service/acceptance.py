@@ -58,9 +58,7 @@ async def submit(services: Services, submission: Submission) -> Accepted:
 
     When this returns, the log entry, the request and its job are on disk together and the
     checkpoint that proves it is signed. The same Idempotency-Key gets the same answer.
-
-    Raises:
-        LetheError: From `app.problems` or `lethe.signing.errors`; nothing is stored.
+    Raises an error of `app.problems` or `lethe.signing.errors`, and stores nothing.
     """
     reached("request.checked")
     names = submission.wanted.scope.records or []

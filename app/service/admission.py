@@ -366,8 +366,7 @@ class _Batch:
     def _callback(self, submission: Submission, ref: str) -> list[dict[str, Any]]:
         """Return the row of a submission's callback, if it has one.
 
-        Raises:
-            CallbackLimitError: The key has as many as it may have.
+        Raises CallbackLimitError if the key has reached its limit.
         """
         if (url := submission.wanted.callback) is None:
             return []
@@ -407,8 +406,7 @@ class _Batch:
     def _current(self, keyid: str, key: KnownKey) -> KnownKey:
         """Return the key that verified a signature, as its row is now.
 
-        Raises:
-            KeyUnknownError: It was replaced, changed or revoked.
+        Raises KeyUnknownError if it was replaced, changed or revoked.
         """
         if self._keys.get(keyid) == key.row and key.tag not in self._revoked:
             return key

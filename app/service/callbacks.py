@@ -16,8 +16,7 @@ def check_limit(
 ) -> None:
     """Check that an owner may have one more callback; new: those that are not stored yet.
 
-    Raises:
-        CallbackLimitError: It has LETHE_CALLBACKS_EACH of open requests already.
+    Raises CallbackLimitError if it has LETHE_CALLBACKS_EACH of open requests already.
     """
     most = services.settings.callbacks_each
     if most == 0:

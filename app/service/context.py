@@ -70,9 +70,8 @@ class Services:
 def open_services(settings: Settings) -> Services:
     """Open the database, the log and the vault; wait for PostgreSQL if it does not answer yet.
 
-    Raises:
-        LetheError: The log does not exist, is older than the last checkpoint it signed, a
-            key is missing, or the erasure journal is not applied; the message names the remedy.
+    Raises LetheError if the log does not exist, is older than the last checkpoint it signed, a
+    key is missing, or the erasure journal is not applied; the message names the remedy.
     """
     keep_private()
     engine = make_engine(settings.resolved_database_url, settings.stall_seconds)

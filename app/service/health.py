@@ -41,8 +41,7 @@ PARTS = (
 def ready(services: Services) -> dict[str, str]:
     """Return "ok" for each part, and how many foreign messages workers have dropped.
 
-    Raises:
-        NotReadyError: Some are not; `failed` names which, and the log says why.
+    Raises NotReadyError if some are not; `failed` names which, and the log says why.
     """
     refused = "?"
 

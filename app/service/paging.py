@@ -42,8 +42,7 @@ def format_cursor(at: datetime, ref: str) -> str:
 def parse_cursor(cursor: str) -> tuple[datetime, str]:
     """Return the position a cursor stands for.
 
-    Raises:
-        BadCursorError: It is not a cursor of this service.
+    Raises BadCursorError if it is not a cursor of this service.
     """
     try:
         text, _, ref = base64.urlsafe_b64decode(cursor.encode()).decode().partition("|")
@@ -58,8 +57,7 @@ def parse_cursor(cursor: str) -> tuple[datetime, str]:
 def parse_number(cursor: str) -> int:
     """Return the number in a cursor of a numbered list.
 
-    Raises:
-        BadCursorError: This service could not have issued it.
+    Raises BadCursorError if this service could not have issued it.
     """
     if not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= NUMBER_DIGITS):
         raise _bad_cursor()

@@ -39,8 +39,7 @@ PAGE = 100
 def open_releases(services: Services, signed: SignedBy) -> list[ReleaseView]:
     """Return the open releases of a client, oldest first, and count the poll.
 
-    Raises:
-        KeyNotEntitledError: The key is not bound to a client.
+    Raises KeyNotEntitledError if the key is not bound to a client.
     """
 
     def effect(tx: Transaction) -> list[ReleaseView]:

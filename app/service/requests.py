@@ -45,8 +45,7 @@ CLOSED = ("certified", "refused", "withdrawn")  # a failed request still waits f
 def view(services: Services, request_id: str) -> RequestView:
     """Return a request with its history.
 
-    Raises:
-        NotFoundError: There is no request of that id.
+    Raises NotFoundError if there is no request of that id.
     """
     with services.reading() as session:
         request = find(session, request_id)
@@ -87,11 +86,7 @@ def view(services: Services, request_id: str) -> RequestView:
 
 
 def find(session: Session, request_id: str) -> ErasureRequest:
-    """Return a request by its id.
-
-    Raises:
-        NotFoundError: There is none.
-    """
+    """Return a request by its id. Raises NotFoundError if there is none."""
     request = session.get(ErasureRequest, request_id)
     if request is None:
         raise NotFoundError("no request has this id")
@@ -101,8 +96,7 @@ def find(session: Session, request_id: str) -> ErasureRequest:
 def require_own_ref(services: Services, request: ErasureRequest) -> None:
     """Check that a request has its own reference, under which its events are logged.
 
-    Raises:
-        PeopleChangedError: The database has another one.
+    Raises PeopleChangedError if the database has another one.
     """
     if request.ref != request_ref(services.root_secret, request.id):
         raise PeopleChangedError(
@@ -156,8 +150,7 @@ def end_withdrawn(
 ) -> Job | None:
     """Withdraw a request; return the next job of its model. more: members of its log entry.
 
-    Raises:
-        NotWithdrawableError: A worker has begun, or the request is closed otherwise.
+    Raises NotWithdrawableError if a worker has begun, or the request is closed otherwise.
     """
     if request.state == "withdrawn":  # sent again: the first answer may have been lost
         return None

@@ -114,10 +114,8 @@ def narrow(scope: Scope, key: Binding) -> Scope:
 
     The narrowed scope is recorded, committed to in the log and executed, so that later
     contributions of others, or changes of the key, do not alter it. Named records are kept:
-    each is checked when it is claimed.
-
-    Raises:
-        KeyNotEntitledError: The key is bound to another client or subject.
+    each is checked when it is claimed. Raises KeyNotEntitledError if the key is bound to
+    another client or subject.
     """
     if scope.records is not None:
         return scope
@@ -184,10 +182,8 @@ def claim(session: Session, model_id: int, key: Binding, scope: Scope, request_i
     """Claim the unclaimed records of a scope; return how many.
 
     Runs in the writer's transaction, with few statements because `check_scope` went before.
-
-    Raises:
-        ScopeChangedError: A named record, or every record of the client or subject, can no
-            longer be claimed: check again.
+    Raises ScopeChangedError if a named record, or every record of the client or subject, can no
+    longer be claimed: check again.
     """
     claimed = 0
     for conditions in _parts(model_id, scope, key):

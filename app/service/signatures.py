@@ -60,8 +60,7 @@ class NonceBook:
     def spend(self, signed: SignedBy) -> None:
         """Spend the nonce of a signature that verified.
 
-        Raises:
-            SignatureReplayedError: (keyid, nonce) was spent before.
+        Raises SignatureReplayedError if (keyid, nonce) was spent before.
         """
         future: Future[bool] = Future()
         with self._list:
@@ -81,8 +80,7 @@ class NonceBook:
     def in_use(self, signed: SignedBy) -> Iterator[None]:
         """Refuse concurrent calls of this process with a nonce that the block will spend.
 
-        Raises:
-            SignatureReplayedError: Such a call is under way.
+        Raises SignatureReplayedError if such a call is under way.
         """
         pair = (signed.keyid, signed.nonce)
         with self._list:
@@ -194,8 +192,7 @@ class KeyRing:
     def read(self, session: Session, keyid: str) -> KnownKey:
         """Read a key from its row, and remember it.
 
-        Raises:
-            KeyUnknownError: It was never registered, or it was revoked.
+        Raises KeyUnknownError if it was never registered, or it was revoked.
         """
         row = believed(session, RequesterKey, keyid)
         with self._lock:

@@ -107,8 +107,7 @@ class Archive:
     def blocks(self, name: str) -> Iterator[NDArray[np.generic]]:
         """Yield an array's elements in stored order, about BLOCK bytes at a time.
 
-        Raises:
-            UploadError: The member is damaged or has another size than its header says.
+        Raises UploadError if the member is damaged or has another size than its header says.
         """
         return _read(self._archive, self._members[name], self.headers[name])
 
@@ -286,8 +285,7 @@ def _characters(header: Header) -> int:
 def read_ids(archive: Archive, name: str) -> list[str]:
     """Return an array of ids as strings, equal ones as one object.
 
-    Raises:
-        UploadError: As `ids`.
+    Raises UploadError as `ids`.
     """
     (rows,) = archive.headers[name].shape
     same: dict[str, str] = {}
@@ -301,8 +299,7 @@ def read_ids(archive: Archive, name: str) -> list[str]:
 def ids(array: NDArray[np.generic], name: str, rows: int) -> list[str]:
     """Return an array of `rows` ids as strings.
 
-    Raises:
-        UploadError: Another shape or type, or an id that is empty, too long or unprintable.
+    Raises UploadError for another shape or type, or an empty, too long or unprintable id.
     """
     if array.shape != (rows,) or array.dtype.kind not in "iuUS":
         raise UploadError(f"{name} must be one integer or string for each row")

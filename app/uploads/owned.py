@@ -77,10 +77,8 @@ def add_owners(
 
     `subjects` defaults to the clients and, unless `records_required`, `records` to the row
     numbers, which are distinct within one upload only. learned (n,): false for rows that may
-    also be held-out rows; by default all are learned.
-
-    Raises:
-        UploadError: An array of ids is missing, has a wrong shape or type, or ids repeat.
+    also be held-out rows; by default all are learned. Raises UploadError if an array of ids is
+    missing, has a wrong shape or type, or ids repeat.
     """
     given = archive.headers
     if records_required and "records" not in given:
@@ -154,8 +152,7 @@ def check_people(
 def add_identities(packed: Packed, archive: Archive, records: set[str]) -> None:
     """Add the digests of identities, and the ids of held-out rows that have some.
 
-    Raises:
-        UploadError: An id of a held-out row repeats, or is also that of a training row.
+    Raises UploadError if an id of a held-out row repeats, or is also that of a training row.
     """
     headers = archive.headers
     if HELD_OUT_RECORDS in headers:

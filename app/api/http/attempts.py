@@ -57,8 +57,7 @@ class Limits:
     def take(self, *bounds: tuple[Bound, str]) -> None:
         """Count one call under each bound and key, or under none if one is reached.
 
-        Raises:
-            AttemptsError: One is; the error does not say which.
+        Raises AttemptsError if one is; the error does not say which.
         """
         with self._lock:
             now = self._clock()

@@ -41,8 +41,7 @@ class Room:
     async def take(self, amount: int) -> None:
         """Take `amount` bytes, waiting for others to return theirs.
 
-        Raises:
-            BusyError: There was not enough room in time.
+        Raises BusyError if there was not enough room in time.
         """
         with anyio.move_on_after(WAIT):
             while amount > self._free:

@@ -15,8 +15,7 @@ FAILED = Bound("failed sign-ins", 20, 900.0)
 def counted(request: Request, failure: type[LetheError]) -> Iterator[None]:
     """Refuse the block to a client that failed too often; count it if it ends in `failure`.
 
-    Raises:
-        AttemptsError: It did; its input was not read.
+    Raises AttemptsError if it did, without reading its input.
     """
     limits: Limits = request.app.state.sign_ins
     client = of_client(FAILED, client_of(request))

@@ -103,8 +103,7 @@ def language(request: Request, services: ServicesDep, form: Posted) -> Response:
 def static(name: str) -> Response:
     """Return a style sheet, a script, or a licence.
 
-    Raises:
-        NotFoundError: There is no such file.
+    Raises NotFoundError if there is no such file.
     """
     if name not in STATIC:
         raise NotFoundError("the console has no such file")

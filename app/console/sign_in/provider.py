@@ -135,8 +135,7 @@ def claims_of(
 ) -> Mapping[str, Any]:
     """Return the claims of the ID token (section 3.1.3.7).
 
-    Raises:
-        SignInError: It is not signed by the provider, for this client, now, with this nonce.
+    Raises SignInError unless the provider signed it, for this client, now, with this nonce.
     """
     from authlib.oidc.core import CodeIDToken
     from joserfc import jwt

@@ -55,9 +55,7 @@ def page(
     """Return callbacks whose address is stored, oldest first, and the next cursor.
 
     ref: only of this request, by its reference in the log or the id that an agent gave it.
-
-    Raises:
-        BadCursorError: The cursor did not come from this list.
+    Raises BadCursorError if the cursor did not come from this list.
     """
     first = func.min(col(Callback.created_at))
     query = select(Callback.id, first).group_by(col(Callback.id))
@@ -127,10 +125,8 @@ def follow(
 ) -> None:
     """Store the callbacks of an agent's request, and queue the current status for each.
 
-    Idempotent: callbacks that are stored stay as they are.
-
-    Raises:
-        CallbackLimitError: The agent has as many as it may have; none is stored.
+    Idempotent: callbacks that are stored stay as they are. Raises CallbackLimitError, and
+    stores none, if the agent has reached its limit.
     """
     key = entry_key(services)
 
@@ -190,8 +186,7 @@ def forget_ended(services: Services) -> None:
 def remove(services: Services, callback: str) -> Callback:
     """Delete a callback and return it; deliveries that wait for it are dropped.
 
-    Raises:
-        NotFoundError: There is none.
+    Raises NotFoundError if there is none.
     """
 
     def effect(session: Session) -> Callback:

@@ -29,8 +29,7 @@ KEPT = timedelta(minutes=11)  # after a message's expiry, as for nonces of signe
 def key_of(session: Session, agent: str) -> Ed25519PublicKey:
     """Return the key of a registered agent.
 
-    Raises:
-        DrpAgentError: No valid key is registered for this agent.
+    Raises DrpAgentError if no valid key is registered for this agent.
     """
     row = believed(session, RequesterKey, agent)
     if row is not None and row.role == "agent" and row.revoked_at is None:
@@ -61,8 +60,7 @@ def agent_of(services: Services, header: str | None) -> tuple[str, Ed25519Public
 def pair(services: Services, agent: str, digest: str, expires: datetime) -> str:
     """Return a new token for an agent, once for each message; the previous one is revoked.
 
-    Raises:
-        DrpError: The message was used before, or the agent's name is too long.
+    Raises DrpError if the message was used before, or the agent's name is too long.
     """
 
     def effect(tx: Transaction) -> str:
@@ -91,11 +89,7 @@ def note_exercise(services: Services, agent: str, digest: str, expires: datetime
 
 
 def spend(services: Services, agent: str, digest: str, expires: datetime) -> None:
-    """Note that a message is used.
-
-    Raises:
-        DrpError: It was used before.
-    """
+    """Note that a message is used. Raises DrpError if it was used before."""
     if not services.ledger.transact(
         lambda tx: _note(tx.session, agent, digest, expires), checkpoint=False
     ):

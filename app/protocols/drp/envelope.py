@@ -79,8 +79,7 @@ def check_claims(said: Mapping[str, Any], agent: str, business: str, now: dateti
 def check_pairing(said: Mapping[str, Any]) -> None:
     """Check that a message with valid claims is for pairing, and nothing else.
 
-    Raises:
-        DrpError: It has other members, so it was signed for something else.
+    Raises DrpError if it has other members, so it was signed for something else.
     """
     if not said.keys() <= {*CLAIMS, "drp.version"}:
         raise DrpError("a message that pairs has its claims and drp.version alone")
@@ -92,9 +91,7 @@ def check_withdrawal(
     """Return the expiry of a message that withdraws, None if it has no claims.
 
     In section 2.04 only a reason is signed. A message with one claim must have them all.
-
-    Raises:
-        DrpError: It exercises a right, or what `check_claims` raises.
+    Raises DrpError if it exercises a right, and what `check_claims` raises.
     """
     if "exercise" in said:
         raise DrpError("a message with exercise withdraws nothing")

@@ -45,9 +45,8 @@ class Processor:
 def load_processor(settings: Settings) -> Processor | None:
     """Return the processor that the settings describe, None if OpenDSR is off.
 
-    Raises:
-        SettingsError: Certificate or key is missing, they do not belong together, or the
-            certificate is of another domain.
+    Raises SettingsError if certificate or key is missing, they do not belong together, or the
+    certificate is of another domain.
     """
     if not settings.opendsr_domain:
         return None

@@ -64,8 +64,7 @@ class NewDsrRequest(Wire):
 def people_of(wanted: NewDsrRequest, kinds: Mapping[str, str]) -> list[PersonIdentity]:
     """Return the identities for a look-up, each once.
 
-    Raises:
-        OpenDsrError: A type is not accepted, or a value is invalid for its type.
+    Raises OpenDsrError if a type is not accepted, or a value is invalid for its type.
     """
     sent = wanted.subject_identities
     if isinstance(sent, list):

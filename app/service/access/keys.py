@@ -146,8 +146,7 @@ def confirm(services: Services, keyid: str, public_key: str, by: str) -> KeyView
 def revoke(services: Services, keyid: str) -> KeyView:
     """Revoke a key from now on. Its earlier signatures stay valid.
 
-    Raises:
-        NotFoundError: No such key. If it is restored to the database, it counts as revoked.
+    Raises NotFoundError if there is none; if restored to the database, it counts as revoked.
     """
 
     def effect(tx: Transaction) -> KeyView:

@@ -23,8 +23,7 @@ def counting(dialect: Dialect, keyids: Sequence[str], most: int) -> bulk.Stateme
 def check(most: int, held: int) -> None:
     """Check that a key with `held` open requests may have one more; most: 0 for no limit.
 
-    Raises:
-        QuotaError: It has as many as it may have.
+    Raises QuotaError if it has reached the limit.
     """
     if 0 < most <= held:
         raise QuotaError(most)

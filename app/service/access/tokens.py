@@ -56,9 +56,7 @@ def revoke_named(session: Session, name: str) -> None:
     """Revoke the token of this name, and older ones whose rows lack their revocation.
 
     Otherwise an old row that somebody restored would be revoked in place of the living one.
-
-    Raises:
-        TokenNameError: There is none. An earlier one that is restored counts as revoked.
+    Raises TokenNameError if there is none; an earlier one, restored, counts as revoked.
     """
     found, rows = _unrevoked(session, name), key_rows(session)
     if not any(rows.is_believed(row) for row in found):

@@ -107,10 +107,8 @@ def _check_alone(
 ) -> None:
     """Check that a request without a case is stored as it was logged.
 
-    No `case.opened` commits to its signed details: its own entries do.
-
-    Raises:
-        PeopleChangedError: It is not.
+    No `case.opened` commits to its signed details: its own entries do. Raises
+    PeopleChangedError if it is not.
     """
     with services.reading() as session:
         request = session.get_one(ErasureRequest, part.request)

@@ -179,8 +179,7 @@ def _bury(
 def require_sums(services: Services, tx: Transaction, model: Model) -> None:
     """Make it possible to change identities twice in one transaction.
 
-    Raises:
-        PeopleChangedError: The partial sums are missing, and the rows are not those logged.
+    Raises PeopleChangedError if the partial sums are missing and the rows are not those logged.
     """
     key = people_key(services.root_secret, model)
     logged = logged_total(services.ledger, model, key)
@@ -250,10 +249,8 @@ def find(services: Services, model: Model, person: Identity) -> Found:
     """Return a person's data in a model, from rows that match the log.
 
     Only rows that share the first byte of a tag with the person are read, 1 of 256 parts. If
-    the sums of the parts are missing, all rows are read, and the sums stored.
-
-    Raises:
-        PeopleChangedError: The rows do not match the log.
+    the sums of the parts are missing, all rows are read, and the sums stored. Raises
+    PeopleChangedError if the rows do not match the log.
     """
     key = people_key(services.root_secret, model)
     tags = key.tags(person.kind, person.digests)

@@ -24,8 +24,7 @@ def case_code(root_secret: RootSecret, ref: str) -> str:
 def read_case_code(root_secret: RootSecret, code: str) -> str:
     """Return the reference of the case.
 
-    Raises:
-        IntakeCaseError: This is not a code of a case.
+    Raises IntakeCaseError if this is not a code of a case.
     """
     letters = plain(code)
     refused = IntakeCaseError("no case has this code: enter all of its eight groups")

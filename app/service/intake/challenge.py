@@ -85,8 +85,7 @@ def cancel(services: Services, ref: str) -> None:
 def waiting(services: Services, ref: str) -> tuple[Asked, datetime]:
     """Return a challenge's unproven request and expiry, for the page that shows the statement.
 
-    Raises:
-        IntakeExpiredError: It has expired, or was answered.
+    Raises IntakeExpiredError if it has expired, or was answered.
     """
     with services.reading() as session:
         row = session.get(IntakeChallenge, ref)

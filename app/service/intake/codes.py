@@ -25,10 +25,8 @@ def issue(
     """Store a new code for an identity and return it, once.
 
     checked: how the identity was checked. by: the name of the issuer's token, who counts as a
-    submitter of requests made with the code.
-
-    Raises:
-        IdentityError: The value is invalid for its kind, or an address that is not ASCII.
+    submitter of requests made with the code. Raises IdentityError if the value is invalid for
+    its kind, or an address that is not ASCII.
     """
     if kind == EMAIL and not value.strip().isascii():
         raise IdentityError("the page takes e-mail addresses in ASCII: write a domain as xn--")

@@ -110,8 +110,7 @@ def scores(services: Services, digest: str) -> bytes:
 def stated(row: Certificate, *refs: str) -> Predicate:
     """Return the predicate of a stored certificate, which must name the request of these refs.
 
-    Raises:
-        CertificateChangedError: It is of another request, or no certificate.
+    Raises CertificateChangedError if it is of another request, or no certificate.
     """
     try:
         found = parse_statement(parse_base64(row.envelope["payload"])).predicate

@@ -55,8 +55,7 @@ def _note(session: Session, services: Services, size: int) -> str | None:
 def witnessed_checkpoint(services: Services) -> str:
     """Return the signed note of the largest tree that a quorum of witnesses cosigned.
 
-    Raises:
-        NotFoundError: None was ever cosigned.
+    Raises NotFoundError if none was ever cosigned.
     """
     with services.reading() as session:
         row = Rows(services.ledger).last_of(session, "quorum")
@@ -206,8 +205,7 @@ def _completeness(whole: RangeProof | None, size: int) -> CompletenessView:
 def inclusion(services: Services, index: int, size: int | None) -> InclusionView:
     """Prove an entry's inclusion in a published tree.
 
-    Raises:
-        NotFoundError: The index or size lies beyond the published tree.
+    Raises NotFoundError if the index or size lies beyond the published tree.
     """
     with services.reading() as session:
         published = _latest(session).size
@@ -230,8 +228,7 @@ def inclusion(services: Services, index: int, size: int | None) -> InclusionView
 def consistency(services: Services, old: int, new: int | None) -> ConsistencyView:
     """Prove that one published tree extends another.
 
-    Raises:
-        NotFoundError: A size lies beyond the published tree, or old is after new.
+    Raises NotFoundError if a size lies beyond the published tree, or old is after new.
     """
     with services.reading() as session:
         published = _latest(session).size
@@ -257,8 +254,7 @@ def consistency(services: Services, old: int, new: int | None) -> ConsistencyVie
 def check_published(services: Services) -> None:
     """Check that the latest checkpoint opens with the log's key and matches the tree.
 
-    Raises:
-        LetheError: It does not.
+    Raises LetheError if it does not.
     """
     with services.reading() as session:
         row = _latest(session)

@@ -29,10 +29,8 @@ def of_file(ledger: Ledger, issuers: IssuerKeys, file: bytes) -> bytes:
     """Return the receipt of a certificate file's log entry.
 
     Its subject names the certificate, so the file is verified first: otherwise a forged row or
-    file could have another name signed.
-
-    Raises:
-        ReceiptRefusedError: The file is not a certificate of this log and issuer.
+    file could have another name signed. Raises ReceiptRefusedError if the file is not a
+    certificate of this log and issuer.
     """
     verdict = verify_certificate(file, log=logged_keys(ledger), issuer=issuers)
     if verdict.result != "PASS" or verdict.statement is None:

@@ -164,8 +164,7 @@ def replace(
 ) -> int:
     """Replace held-out rows and destroy the key of the old ones; return the log index.
 
-    Raises:
-        HeldOutChangedError: The log has others than `before` by now: try again.
+    Raises HeldOutChangedError if the log has others than `before` by now: try again.
     """
     require(services, model, None if before is None else before.digest)
     if before is not None:
@@ -187,8 +186,7 @@ def remove(
 ) -> tuple[list[str], int | None]:
     """Remove held-out rows by their records; return those that existed, and the log index.
 
-    Raises:
-        HeldOutChangedError: As `stored`.
+    Raises HeldOutChangedError as `stored`.
     """
     before = stored(services, tx.session, model)
     if before is None:

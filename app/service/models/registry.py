@@ -42,11 +42,7 @@ from models import (
 
 
 def find(session: Session, ref: str) -> Model:
-    """Return a model by its reference.
-
-    Raises:
-        UnknownModelError: There is none.
-    """
+    """Return a model by its reference. Raises UnknownModelError if there is none."""
     model = session.exec(select(Model).where(Model.ref == ref)).first()
     if model is None:
         raise UnknownModelError("no model has this reference: GET /v1/models lists them")
