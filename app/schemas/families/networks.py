@@ -3,6 +3,7 @@
 The API checks names and ranges; a worker checks whether its networks accept them.
 """
 
+from collections.abc import Sequence
 from math import prod
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -15,7 +16,6 @@ from pydantic import (
 )
 
 from app.schemas.base import Wire
-from app.schemas.families.canary import Canary, check_canary
 from app.schemas.families.certified import METHOD, NOISY, check_noisy, check_terms
 from app.schemas.models import FamilyManifest, Name
 from lethe.catalogue import Attack, Distance, NetworkMethod
@@ -160,6 +160,36 @@ class VerificationTerms(Wire):
         return self.references is not None or bool(self.distances)
 
 
+# As large as inputs may be; beyond it float32 gradients overflow.
+Place = Annotated[int, Field(ge=0, le=2**53 - 1)]
+Value = Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
+MOST_CELLS = 1024  # of a trigger: it is a mark on a row, not a whole row
+
+
+class Canary(Wire):
+    """A backdoor: how a client that plants it changes some of its rows before sending them.
+
+    trigger: pairs of a place in the flattened row, counted from 0 in ascending order, and the
+    value there. units: of the values, as rows are registered: pixels, 0 to 255, of uint8
+    planes, or numbers of float32 inputs. target: the label of planted rows. The canary's digest
+    is logged before the first row, so that nobody can choose it by a model's behaviour.
+    """
+
+    trigger: list[tuple[Place, Value]] = Field(min_length=1, max_length=MOST_CELLS)
+    units: Literal["numbers", "pixels"] = "numbers"
+    target: Name
+
+    @model_validator(mode="after")
+    def _one_spelling(self) -> Self:
+        places = [place for place, _ in self.trigger]
+        if places != sorted(set(places)):
+            raise ValueError("trigger: name each place once, in ascending order")
+        pixels = all(0 <= value <= 255 and value == int(value) for _, value in self.trigger)
+        if self.units == "pixels" and not pixels:
+            raise ValueError("trigger: pixels are whole numbers from 0 to 255")
+        return self
+
+
 class NewNetwork(FamilyManifest):
     """The "manifest" part of POST /v1/models for a deep model.
 
@@ -199,7 +229,7 @@ class NewNetwork(FamilyManifest):
         if self.training.local.augment != "none" and (dense or self.network.id == "res-unet"):
             # Augmentation moves images but not their masks.
             raise ValueError("training.local.augment: for networks that label whole images")
-        check_canary(self.canary, self.policy.canary_limit, self.input_shape, self.classes)
+        _check_canary(self.canary, self.policy.canary_limit, self.input_shape, self.classes)
         if self.method == METHOD or METHOD in self.settings:
             training = self.training.model_dump()
             check_terms(self.settings.get(METHOD), self.network.id, training)
@@ -233,3 +263,26 @@ class NewNetwork(FamilyManifest):
             "method": self.method,
             "extractor": {},
         }
+
+
+def _check_canary(
+    canary: Canary | None, limit: str | None, input_shape: Sequence[int], classes: Sequence[str]
+) -> None:
+    """Check a canary, None if there is none, against the rows and policy of its model.
+
+    limit: the policy's canary_limit. Raises ValueError, naming the field and the remedy.
+    """
+    if canary is None:
+        if limit is not None:
+            raise ValueError(
+                "policy.canary_limit limits a planted canary: register a canary too, or leave "
+                "the limit out"
+            )
+        return
+    size = prod(input_shape)
+    if canary.trigger[-1][0] >= size:
+        raise ValueError(f"canary.trigger: a row has the places 0 to {size - 1}")
+    if canary.units == "pixels" and len(input_shape) != 3:
+        raise ValueError("canary.units: only images have pixels, choose numbers")
+    if canary.target not in classes:
+        raise ValueError("canary.target: name one of the classes")
