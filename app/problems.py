@@ -345,7 +345,7 @@ class RoundForeignError(RoundMessageError):
 
 
 class RoundForgedError(RoundMessageError):
-    """A message whose own signature is not its sender's."""
+    """A message that its sender did not sign."""
 
     slug = "message-forged"
 

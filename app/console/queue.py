@@ -90,7 +90,7 @@ def export(
 
 @routes.get("/search", operation_id="consoleSearchPage")
 def search_page(request: Request, services: ServicesDep, visitor: Deciding) -> Response:
-    """Ask whom to search for."""
+    """Ask for the person or requester to search for."""
     return render(request, "search.html", **_nothing(), **choices(services))
 
 

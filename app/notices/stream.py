@@ -71,7 +71,7 @@ class Streams:
         finally:
             with self._counting:
                 self.open[what] -= 1
-                self.open += Counter()  # forgets what nobody follows
+                self.open += Counter()  # removes zero counts
 
     def end(self) -> None:
         """End all streams: an open one would delay the end of the process."""

@@ -121,7 +121,7 @@ class NewModel(FamilyManifest):
         return self
 
     def pinned(self) -> dict[str, Any]:
-        """Return what the log holds the model to, by its digest."""
+        """Return the pinned configuration, whose digest is logged at registration."""
         config = {
             "dimension": len(self.exponents),
             "exponents": self.exponents,

@@ -248,7 +248,7 @@ def _missing(
 
 
 class Claimed(NamedTuple):
-    """A record that a request erases. salt: of its commitment; subject_id: whose block."""
+    """A record that a request erases. salt: of its commitment; subject_id: its owner."""
 
     record: str
     salt: bytes

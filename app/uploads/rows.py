@@ -207,7 +207,7 @@ def parse_inputs(
             raise UploadError(
                 "labels must be one integer for each " + ("pixel" if pixels else "row")
             )
-        if labels.size * 8 > max_bytes:  # as they are kept
+        if labels.size * 8 > max_bytes:  # in the stored form
             raise BodyTooLargeError(f"the labels take more than {max_bytes} bytes")
         check_owners(headers, rows, max_bytes, evaluated=not records_required)
         held_out.check(headers, max_bytes)
@@ -280,7 +280,7 @@ def parse_table(
             raise UploadError("the upload has no rows")
         if width != columns:
             raise UploadError(f"features have {width} columns, the model {columns}")
-        if features.size * 8 > max_bytes:  # as they are kept
+        if features.size * 8 > max_bytes:  # in the stored form
             raise BodyTooLargeError(f"the features take more than {max_bytes} bytes")
         whole = labels.dtype.kind in "iu"
         if labels.shape != (rows,) or not (whole or (not classes and labels.dtype in numbers)):
@@ -356,7 +356,7 @@ def parse_vectors(
             raise UploadError("the upload has no rows")
         if width != columns:
             raise UploadError(f"the vectors have {width} dimensions, the index {columns}")
-        if features.size * 4 > max_bytes:  # as they are kept
+        if features.size * 4 > max_bytes:  # in the stored form
             raise BodyTooLargeError(f"the vectors take more than {max_bytes} bytes")
         check_owners(headers, rows, max_bytes, evaluated=not records_required)
         held_out.check(headers, max_bytes)

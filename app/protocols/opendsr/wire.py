@@ -37,7 +37,7 @@ class DsrIdentity(Wire):
 
 
 class DsrValue(Wire):
-    """An identity of 3.0, whose type is its name."""
+    """An identity of 3.0; its type is the key in the object."""
 
     value: Value
     encoding: Form

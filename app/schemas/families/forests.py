@@ -16,10 +16,10 @@ Edges = Annotated[list[Finite], Field(max_length=62)]
 class ForestOptions(Wire):
     """Size and seed of a forest. None may be chosen from rows that are erased later.
 
-    trees, depth: at most; least: rows of a leaf at least. group: features that are looked at
-    together, default: the root of their number; thresholds: candidates of each. prior: rows
-    added to each leaf, spread over the classes. step: of a number to predict, which is rounded
-    to whole steps so that sums are exact; at most 2^20 of them.
+    depth: at most. least: minimum rows of a leaf. group: features tried together at a node,
+    default: the root of their number; thresholds: candidates for each. prior: rows added to
+    each leaf, spread over the classes. step: numbers to predict are rounded to multiples of it,
+    at most 2^20 of them, so that sums are exact.
     """
 
     trees: int = Field(default=100, ge=1, le=10_000)
@@ -63,7 +63,7 @@ class NewForest(FamilyManifest):
         return self
 
     def pinned(self) -> dict[str, Any]:
-        """Return what the log holds the model to, by its digest."""
+        """Return the pinned configuration, whose digest is logged at registration."""
         options = self.forest.model_dump()
         group = options["group"] or max(1, round(len(self.edges) ** 0.5))
         config: dict[str, Any] = {

@@ -244,7 +244,7 @@ class NewNetwork(FamilyManifest):
         return self
 
     def pinned(self) -> dict[str, Any]:
-        """Return what the log holds the model to, by its digest."""
+        """Return the pinned configuration, whose digest is logged at registration."""
         config: dict[str, Any] = {
             "family": self.family,
             "data": "rows",

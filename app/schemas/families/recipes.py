@@ -111,7 +111,7 @@ class NewRecipe(TableManifest):
         return self
 
     def pinned(self) -> dict[str, Any]:
-        """Return what the log holds the model to, by its digest."""
+        """Return the pinned configuration, whose digest is logged at registration."""
         return {
             "config": {
                 "family": self.family,

@@ -86,7 +86,7 @@ class NewScript(TableManifest):
         return self
 
     def pinned(self) -> dict[str, Any]:
-        """Return what the log holds the model to, by its digest: the program's text too."""
+        """Return the pinned configuration with the program's text; its digest is logged."""
         config = {
             "family": self.family,
             "data": "rows",

@@ -70,7 +70,7 @@ class NewShards(TableManifest):
             raise ValueError("script.weights: shards are compared with no other model")
 
     def pinned(self) -> dict[str, Any]:
-        """Return what the log holds the model to, by its digest."""
+        """Return the pinned configuration, whose digest is logged at registration."""
         config: dict[str, Any] = {
             "family": self.family,
             "data": "rows",

@@ -82,7 +82,7 @@ class NewSums(FamilyManifest):
         return self
 
     def pinned(self) -> dict[str, Any]:
-        """Return what the log holds the model to, by its digest."""
+        """Return the pinned configuration, whose digest is logged at registration."""
         options = self.sums.model_dump()
         exact = {name: options[name].hex() for name in ("alpha", "var_smoothing")}
         config = {

@@ -77,7 +77,7 @@ class NewVectors(FamilyManifest):
         return self
 
     def pinned(self) -> dict[str, Any]:
-        """Return what the log holds the model to, by its digest."""
+        """Return the pinned configuration, whose digest is logged at registration."""
         config = {
             "family": self.family,
             "data": "rows",

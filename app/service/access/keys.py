@@ -153,7 +153,7 @@ def revoke(services: Services, keyid: str) -> KeyView:
         rows = key_rows(tx.session)
         key = loaded(tx.session, RequesterKey, keyid)
         if key is None or not rows.is_written_here(key):
-            # Or whoever removed or changed the row could restore it after this.
+            # Otherwise a removed or changed row could be restored after this.
             rows.ban(RequesterKey, keyid)
             raise NotFoundError(MISSING)
         rows.revoke(key)  # first: after a crash, the revocation can be repeated

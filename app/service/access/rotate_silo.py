@@ -79,7 +79,7 @@ def _rotate(settings: Settings, ledger: Ledger, silo: int) -> str:
         or new.public_key() == old  # a thief's copy of the key that is to be replaced
         or not _is_logged(ledger, silo, digest_of(new.public_key()))
     ):
-        # It is not in the log, and whoever put it there or copied it has it too.
+        # It is not in the log, and whoever put it there may have a copy.
         write_durably(following, private_pem(generate_key("ed25519")).encode())
         new = read_private(following)
         assert new is not None, "it was just made"

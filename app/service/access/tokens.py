@@ -60,7 +60,7 @@ def revoke_named(session: Session, name: str) -> None:
     """
     found, rows = _unrevoked(session, name), key_rows(session)
     if not any(rows.is_believed(row) for row in found):
-        # Otherwise whoever removed or changed its row could restore it after this.
+        # Otherwise a removed or changed row could be restored after this.
         rows.end_named(name, utcnow())
     if not found:
         raise TokenNameError(MISSING)

@@ -1,4 +1,4 @@
-"""The signed answer to a case: the outcome of each part, as the log has it."""
+"""The signed answer to a case: the outcome of each part, by the log."""
 
 from collections.abc import Sequence
 from hashlib import sha256

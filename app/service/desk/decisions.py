@@ -256,7 +256,7 @@ def assign(services: Services, ref: str, operator: str, to: str) -> None:
 
 
 def assignable(services: Services) -> list[str]:
-    """Return the names of operators and officers, whom a case can be assigned to."""
+    """Return the names of operators and officers, to whom a case can be assigned."""
     with services.reading() as session:
         return sorted(_deciding(session))
 

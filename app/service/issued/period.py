@@ -33,7 +33,7 @@ def report(services: Services, first: date, last: date) -> bytes:
 
     Raises:
         BadCursorError: The last day is before the first.
-        PeriodChangedError: The database does not hold what the log signed.
+        PeriodChangedError: The database does not match the log.
     """
     if last < first:
         raise BadCursorError("`to` is before `from`")

@@ -1,4 +1,4 @@
-"""The last retraining of a model whose duration a certificate states."""
+"""The last retraining of a model with a certified duration."""
 
 from dataclasses import dataclass
 
