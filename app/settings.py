@@ -34,8 +34,7 @@ class SettingsError(LetheError):
 class Settings(BaseSettings):
     """Everything an installation can choose. Each field names its unit and its default.
 
-    Raises:
-        SettingsError: A variable is refused; the message names it and never its value.
+    Raises SettingsError if a variable is refused; the message names it and never its value.
     """
 
     model_config = SettingsConfigDict(
@@ -504,29 +503,29 @@ class Settings(BaseSettings):
 
     @property
     def webhook_allowed(self) -> "Allowed":
-        """What LETHE_WEBHOOK_ALLOW says."""
+        """LETHE_WEBHOOK_ALLOW, parsed."""
         return Allowed.parse(self.webhook_allow)
 
     @property
     def callback_allowed(self) -> "Allowed":
-        """What LETHE_CALLBACK_ALLOW says."""
+        """LETHE_CALLBACK_ALLOW, parsed."""
         return Allowed.parse(self.callback_allow)
 
     @property
     def keys_dir(self) -> Path:
-        """Where the log key, the issuer key and the master key lie."""
+        """Directory of the log key, the issuer key and the master key."""
         return self.data_dir / "keys"
 
 
 class Allowed(NamedTuple):
-    """Hosts and networks that notices may reach though they are not public."""
+    """Non-public hosts and networks that notices may reach."""
 
     hosts: tuple[str, ...]
     networks: tuple[IPv4Network | IPv6Network, ...]
 
     @classmethod
     def parse(cls, text: str) -> "Allowed":
-        """Read a list by commas. Raises ValueError: one with a slash is no network."""
+        """Read a comma-separated list. Raises ValueError for a malformed network."""
         listed = _listed(text)
         hosts = tuple(one.lower() for one in listed if "/" not in one)
         return cls(hosts, tuple(ip_network(one) for one in listed if "/" in one))
@@ -545,7 +544,7 @@ def _listed(text: str) -> list[str]:
 def _password(url: str) -> str:
     try:
         return urlsplit(url).password or ""
-    except ValueError:  # whoever connects says what is wrong with the URL
+    except ValueError:  # connecting to it reports what is wrong
         return ""
 
 
