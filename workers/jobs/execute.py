@@ -1,8 +1,8 @@
 """Execute: learn a contribution, or remove the records of erasure requests.
 
-Everything is computed before the transaction and committed in one: the new version, the
-retained set, the destroyed keys and the log entries stand or fall together. It is computed by
-the model's row that was compared with the log, and by no other reading of it.
+Everything is computed first and committed in one transaction: the new version, the retained
+set, the destroyed keys and the log entries take effect together or not at all. The computation
+uses only the model row that was compared with the log, never a second read of it.
 """
 
 from dataclasses import replace
@@ -51,7 +51,8 @@ def run(services: Services, job_id: str, turn: Turn | None = None) -> None:
                 if lease.kind == "erase" and lease.attempt == 1:
                     executed = _is_executed(job, session)
             if executed:
-                # Its rows are gone and what came of it may be refuted: nothing is tried on it.
+                # Its rows are destroyed and its version may be refuted: do not run the job
+                # again.
                 endings.give_up(job, EXECUTED)
             elif lease.kind == "erase" and lease.attempt > 1:
                 repair.run(job)
@@ -94,15 +95,15 @@ def _is_executed(job: JobContext, session: Session) -> bool:
 
 
 def erase(job: JobContext) -> None:
-    """Remove a request's claimed records from its model, and those of requests like it.
+    """Remove a request's claimed records from its model, together with other waiting requests.
 
-    If the method declines the removal of all together, the leased request goes alone: what
-    is wrong with one of them is not the fault of the others.
+    If the method declines the removal of all of them, the leased request goes alone: a fault of
+    one request must not fail the others.
 
     Raises:
         RefusedError: The method declined; nothing was changed.
-        OtherModelError: The row was changed meanwhile; nothing was changed besides.
-        OtherRequestError: The request's row was; nothing was changed besides.
+        OtherModelError: The model's row was changed meanwhile; no other effect.
+        OtherRequestError: The request's row was changed meanwhile; no other effect.
         LeaseLostError: Another worker holds the job now.
     """
     services, lease = job.services, job.lease
@@ -126,7 +127,7 @@ def erase(job: JobContext) -> None:
 
 
 def _goes_together(job: JobContext) -> bool:
-    """Return whether a person decided to remove a block: what goes with it goes now or not."""
+    """Return whether an operator dropped a block: its requests must be executed together."""
     assert job.lease.request_id is not None
     with job.services.reading() as session:
         return bool(dropped_subjects(session, job.lease.request_id))

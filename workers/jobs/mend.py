@@ -1,10 +1,10 @@
-"""Mend: make a quarantined model anew from its rows and return it to service.
+"""Mend: refit a quarantined model from its rows and return it to service.
 
-Nobody judges the result, as nobody judges what a contribution made. So it is made only from
-the rows of a last version that a certificate or a contribution vouches for, by two digests of
-it in the log: of the retained set, and of what the version was computed from. Whoever changed a
-row or a record since changed one of them. Nothing vouches for a refuted version: its digests
-may be of rows that should have gone.
+The result is not judged, just as a contribution's version is not. So it is made only from the
+rows of a last version that a certificate or a contribution vouches for, by two logged digests:
+of the retained set, and of the version's inputs. Any change to a row or a record since then
+changes one of the digests. A refuted version vouches for nothing: its digests may cover rows
+that should have been erased.
 """
 
 from app.ledger.journal import record_model_event
@@ -35,11 +35,11 @@ UNVOUCHED = (
 def run(job: JobContext) -> None:
     """Publish the next version of a leased job's model and return the model to service.
 
-    A restored database may lack versions that the log has: the next one comes after those.
+    A restored database may lack versions that the log has: the next number comes after those.
 
     Raises:
-        RefusedError: Nothing vouches for the log's last version, or the stored rows are not
-            its rows, or cannot be fitted.
+        RefusedError: Nothing vouches for the log's last version, or the stored rows are not its
+            rows, or cannot be fitted.
         OtherModelError: The model's row is not as it was registered.
         LeaseLostError: Another worker holds the job now.
     """
