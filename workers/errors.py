@@ -26,7 +26,7 @@ class InfeasibleRemovalError(RefusedError):
 
 
 class DatasetError(RefusedError):
-    """A data file is not a federation. The message names the faulty array, never its content."""
+    """A data file is not a federation. The message names the array, never its content."""
 
 
 class ArtifactError(RefusedError):

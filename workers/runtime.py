@@ -36,7 +36,7 @@ def queues() -> frozenset[str]:
 
 @cache
 def services() -> Services:
-    """Open the ledger and the vault once. If that fails, each task fails with the error's name."""
+    """Open the ledger and the vault once; if that fails, each task fails by name."""
     settings = Settings()
     if settings.fault:
         steps.plant(settings.fault)

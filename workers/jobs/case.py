@@ -176,7 +176,7 @@ def retained_commitments(session: Session, model: Model, ids: Sequence[str]) -> 
 
 
 def retained_set_claim(case: ExecutedJob, retained: Sequence[bytes]) -> RetainedSetClaim:
-    """Return the claim that exactly a request's records left, and the `retained` ones stayed."""
+    """Return the claim that exactly a request's records left and `retained` stayed."""
     plan, before, after = case.plan, case.before, case.after
     removal = shape.read(Removal, plan.removal)
     erased = [record.commitment for record in removal.records]

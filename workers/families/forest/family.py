@@ -29,7 +29,7 @@ GUARANTEE = (
 
 
 class ForestFamily(UpdatedFamily["Forest"]):
-    """A forest adds and removes rows; the judge fits it anew."""
+    """A forest adds and removes rows; the judge refits it."""
 
     rooms: tuple[str, ...] = (
         "families/forest",
@@ -39,17 +39,18 @@ class ForestFamily(UpdatedFamily["Forest"]):
     judge_rooms: tuple[str, ...] = ("judge", *rooms)
     method = "forest-exact"
     meaning = GUARANTEE
-    # scikit-learn's trees compare float32 with their thresholds: other labels at some edges.
+    # scikit-learn's trees compare float32 with their thresholds: labels would differ at some
+    # edges.
     formats: tuple[str, ...] = ("onnx",)
 
     def fitted(self, model: Model, blocks: Sequence[TableBlock]) -> "Forest":
-        """Return the forest of some rows. Raises RefusedError for rows that none takes."""
+        """Return the forest of some rows. Raises RefusedError for rows that it cannot learn."""
         return update.fitted(model, blocks)
 
     def opened(
         self, model: Model, state: bytes, blocks: Sequence[TableBlock], data: str
     ) -> "Forest | None":
-        """Return the forest of a sealed state, None if it is not one of these rows."""
+        """Return the forest of a sealed state, None if it is not a forest of these rows."""
         return update.opened(model, state, blocks)
 
     def add(self, model: Model, state: "Forest", blocks: Sequence[TableBlock]) -> "Forest":
@@ -58,16 +59,16 @@ class ForestFamily(UpdatedFamily["Forest"]):
         return state
 
     def remove(self, state: "Forest", blocks: Sequence[TableBlock]) -> "Forest":
-        """Return the forest without rows that it has."""
+        """Return the forest without some of its rows."""
         update.remove(state, blocks)
         return state
 
     def serves(self, model: Model, state: "Forest", blocks: Sequence[TableBlock]) -> bool:
-        """Return whether the edges of the forest are those of these rows."""
+        """Return whether these rows lead to the forest's edges."""
         return "bins" not in model.config or update.serves(state, model, blocks)
 
     def published(self, model: Model, state: "Forest") -> bytes:
-        """Return the file that predicts."""
+        """Return the published file."""
         return state.published().to_bytes()
 
     def seal(self, state: "Forest", rows: int, data: str) -> bytes:
@@ -75,7 +76,7 @@ class ForestFamily(UpdatedFamily["Forest"]):
         return state.seal()
 
     def parameters(self, model: Model) -> dict[str, str]:
-        """Return the digest of the options, the seed, the number of trees, and whose bins."""
+        """Return the options' digest, seed, number of trees, and source of the bins."""
         options = model.config["forest"]
         return {
             "bins": model.config.get("bins", "declared"),
@@ -91,7 +92,7 @@ class ForestFamily(UpdatedFamily["Forest"]):
         file: bytes,
         features: "NDArray[np.float64]",
     ) -> "NDArray[Any] | None":
-        """Return places of classes, or numbers. Raises RefusedError."""
+        """Return class indices, or numbers. Raises RefusedError."""
         from workers.registration.forest import predicted
 
         self.check_here()

@@ -1,8 +1,8 @@
 """Forests of stored rows.
 
-Where the bins come from rows, these have the weight 0: trees learn the others. All are stored,
-retained and erased alike, for the published edges are made from the one as the leaves are from
-the other.
+If the bins come from rows, those rows have weight 0: the trees learn only the others. Both
+kinds are stored, retained and erased alike, since the published file is made from both: the
+edges from the former, the leaves from the latter.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # numba takes a second to import
 
 
 def config_of(model: Model, blocks: Iterable[TableBlock]) -> "ForestConfig":
-    """Return what a model's forest is a function of, apart from the rows that trees learn.
+    """Return everything that determines a model's forest, except the rows that its trees learn.
 
     blocks: all rows. Raises RefusedError.
     """
@@ -40,7 +40,7 @@ def config_of(model: Model, blocks: Iterable[TableBlock]) -> "ForestConfig":
 
 
 def fitted(model: Model, blocks: Iterable[TableBlock]) -> "Forest":
-    """Return the forest of some rows. Raises RefusedError for rows that no forest takes."""
+    """Return the forest of some rows. Raises RefusedError for rows that it cannot learn."""
     from lethe.estimators.forest.forest import Forest
 
     parts = list(blocks)
@@ -50,7 +50,7 @@ def fitted(model: Model, blocks: Iterable[TableBlock]) -> "Forest":
 
 
 def opened(model: Model, state: bytes, blocks: Iterable[TableBlock]) -> "Forest | None":
-    """Return the forest of a sealed state, None where it is not one of this model and rows."""
+    """Return the forest of a sealed state, None if it is not one of this model and rows."""
     from lethe.estimators.errors import EstimatorInputError
     from lethe.estimators.forest.forest import Forest
 
@@ -64,7 +64,7 @@ def opened(model: Model, state: bytes, blocks: Iterable[TableBlock]) -> "Forest 
 
 
 def serves(forest: "Forest", model: Model, blocks: Iterable[TableBlock]) -> bool:
-    """Return whether a forest has the options and the edges that one of these rows has."""
+    """Return whether a forest has the options and the edges that these rows lead to."""
     wanted = config_of(model, blocks)
     return forest.config.header() == wanted.header() and all(
         map(np.array_equal, forest.config.edge_arrays(), wanted.edge_arrays())
@@ -72,7 +72,7 @@ def serves(forest: "Forest", model: Model, blocks: Iterable[TableBlock]) -> bool
 
 
 def add(forest: "Forest", model: Model, blocks: Iterable[TableBlock]) -> None:
-    """Add rows. Raises RefusedError for rows that no forest takes."""
+    """Add rows. Raises RefusedError for rows that the forest cannot learn."""
     records, features, targets = _rows(model, blocks)
     with refusing():
         if records:
@@ -80,7 +80,7 @@ def add(forest: "Forest", model: Model, blocks: Iterable[TableBlock]) -> None:
 
 
 def remove(forest: "Forest", blocks: Iterable[TableBlock]) -> None:
-    """Remove those of some rows that the trees have learned."""
+    """Remove those of the rows that the trees have learned."""
     ids = sorted(record for block in map(_learned, blocks) for record in block.records)
     if ids:
         forest.remove(ids)
@@ -91,7 +91,7 @@ def _learned(block: TableBlock) -> TableBlock:
 
 
 def _of_bins(model: Model, blocks: Iterable[TableBlock]) -> NDArray[np.float64]:
-    """Return the features (n, columns) of the rows that make the bins."""
+    """Return the features (n, columns) of the rows that determine the bins."""
     none = np.zeros((0, model.config["columns"]))
     marked = [one.features[one.weights == 0] for one in blocks if one.weights is not None]
     return np.concatenate([none, *marked])
@@ -117,7 +117,7 @@ def _has_rows(forest: "Forest", model: Model, blocks: Iterable[TableBlock]) -> b
 def _rows(
     model: Model, blocks: Iterable[TableBlock]
 ) -> tuple[list[str], NDArray[np.float64], NDArray[np.int64]]:
-    """Return ids, features (n, columns) and targets (n,) of what trees learn."""
+    """Return ids, features (n, columns) and targets (n,) of the rows that trees learn."""
     parts = list(map(_learned, blocks))
     records = [record for block in parts for record in block.records]
     none = np.zeros((0, model.config["columns"]))

@@ -88,7 +88,7 @@ def keep_before(services: Services, tx: Transaction, data: bytes | None) -> str 
 
 
 def release_before(services: Services, tx: Transaction, job: Job) -> None:
-    """Destroy the model from before the update if `job`, which just ended, was its last user."""
+    """Destroy the model from before the update if the ended `job` was its last user."""
     if job.before_id is None:
         return
     others = select(Job.id).where(

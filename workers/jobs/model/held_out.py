@@ -213,7 +213,7 @@ def _accuracy(predicted: "NDArray[Any]", labels: "NDArray[Any]") -> float:
 
 
 def _r2(predicted: "NDArray[Any]", labels: "NDArray[Any]") -> float:
-    """Return R², 1 minus the squared error over that of the mean, independent of the rows' order."""
+    """Return R² (1 minus squared error over that of the mean), whatever the rows' order."""
     mean = fsum(labels.tolist()) / len(labels)
     spread = fsum(((labels - mean) ** 2).tolist())
     return 1 - fsum(((labels - predicted) ** 2).tolist()) / spread
