@@ -3,9 +3,9 @@
     SHA256(ROW | H(client) | H(subject) | salt | label | codes)
 
 H is SHA-256 of UTF-8, a label int64 and codes int16, little-endian. The leaf binds a digest to
-the record's commitment, and so to its id. So the root of each version's retained set, which
-the log has, commits to its rows. The salts lie sealed with the rows and are destroyed with
-them: no evidence file has them, and without them a digest confirms nobody's guess of a row.
+the record's commitment, and so to its id. So the root of each version's retained set, which the
+log has, commits to its rows. The salts are sealed with the rows and destroyed with them: no
+evidence file has them, and without them a digest confirms no guess of a row.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
-"""The attempts before a certified one: a line for each that is told, and for each scores file.
+"""The attempts before a certified one: a line for each reported one, and for each scores file.
 
-The nth scores file of the escalation is of the nth attempt that was judged by samples, as the
-certificate lists both in their order. Matched by what they say, one file would vouch for
-every attempt that is told alike, and an attempt could be invented without a line about it.
+The nth scores file of the escalation belongs to the nth attempt that was judged by samples, as
+the certificate lists both in order. If they were matched by content, one file would vouch for
+every attempt with the same report, and an invented attempt would get no line.
 """
 
 from hashlib import sha256
@@ -15,7 +15,7 @@ from lethe.certificates.statement import Predicate
 from workers.judge.recheck.files import RecheckFiles, named_scores
 from workers.judge.recheck.lines import ATTEMPT, UNTOLD, Line, compare, skipped
 
-# Every verdict by samples has this check, also where there were too few, and no other has it.
+# Exactly the verdicts by samples have this check, also those with too few rows.
 SAMPLES = "samples"
 NO_VERDICT = "no verdict of it is told, so there is none to reach again"
 NOT_SAMPLED = (
@@ -25,16 +25,16 @@ NO_SCORES = "no scores of it are named: what is told of it rests on the service"
 
 
 def compare_attempts(said: Predicate, given: RecheckFiles) -> list[Line]:
-    """Return a line for each attempt told, and for each scores file that is of none of them.
+    """Return a line for each reported attempt, and for each scores file that belongs to none.
 
-    Raises ModuleNotFoundError where there are scores to compute with, and no NumPy or SciPy.
+    Raises ModuleNotFoundError if there are scores to recompute, and no NumPy or SciPy.
     """
     try:
         attempts = read_escalation(said.method.parameters)
     except (NotCanonicalError, ShapeError) as error:
         return [compare(ATTEMPT, "an escalation of the documented form", error.detail)]
     listed = named_scores(said)
-    # Each judgement draws its own seed: no two have one file.
+    # Each judgement draws its own seed: no two have the same file.
     used = {digest for name, digest in listed if name == SCORES}
     unmatched = [digest for name, digest in listed if name == ESCALATION_SCORES]
     lines: list[Line] = []
@@ -47,7 +47,7 @@ def compare_attempts(said: Predicate, given: RecheckFiles) -> list[Line]:
             lines.append(skipped(ATTEMPT, spelled(attempt), NO_SCORES))
         else:
             lines += _compare(said, given, attempt, unmatched.pop(0), used)
-    # A model that passed, and was not certified, is told as an attempt without a verdict.
+    # A model that passed, and was not certified, is reported as an attempt without a verdict.
     unjudged = any(attempt.result == "NONE" for attempt in attempts)
     for digest in unmatched:
         lines += _compare(said, given, None, digest, used, unjudged=unjudged)

@@ -1,6 +1,6 @@
-"""Compute a certified verdict again, as far as a second party can: offline, from files.
+"""Recompute a certified verdict, as far as a second party can: offline, from files.
 
-It says nothing about signatures: `lethe certificate verify` does.
+Signatures are not checked here: `lethe certificate verify` does that.
 """
 
 from lethe.certificates.evidence import SCORES
@@ -12,12 +12,10 @@ from workers.judge.recheck.unjudged import list_checks
 
 
 def recheck(said: Predicate, given: RecheckFiles) -> Recheck:
-    """Return what comes out of the files that somebody has.
+    """Return the result of rechecking the given files.
 
-    Never raises because of what they hold.
-
-    Raises:
-        ModuleNotFoundError: There are scores to compute with, and no NumPy or SciPy.
+    Never raises because of their content. Raises ModuleNotFoundError if there are scores to
+    recompute, and no NumPy or SciPy.
     """
     lines: list[Line] = compare_files(said, given)
     own = scores_of(said, given, SCORES)[-1:]

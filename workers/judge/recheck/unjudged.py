@@ -1,4 +1,4 @@
-"""Checks without scores: repeated where files suffice, else why not and what they name."""
+"""Checks without scores: repeated if files suffice, else the reason and named digest."""
 
 import re
 
@@ -19,13 +19,13 @@ OF_ROWS = ("rows-after", "rows-before")
 def list_checks(said: Predicate, given: RecheckFiles) -> list[Line]:
     """Return a line for each check; one that names a foreign digest differs."""
     evidence = given.parsed
-    # A ridge head's rows have digests of their own, in the log's entries of its versions.
+    # A ridge head's rows have their own digests, in the log's entries of its versions.
     ridge = any(check.name.startswith("statistics-") for check in said.checks)
     digests: dict[Compared, str] = {
         "model after": said.model.version_after.digest,
         "model before": said.model.version_before.digest,
     }
-    if evidence is not None:  # that it is none is told elsewhere
+    if evidence is not None:  # that it is not evidence is reported elsewhere
         statistics = evidence.statistics
         pairs: dict[Compared, str] = {"rows before": "before", "rows after": "after"}
         digests |= {of: statistics[name] for of, name in pairs.items() if name in statistics}
