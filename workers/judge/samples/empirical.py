@@ -1,13 +1,13 @@
 """The verifier of the guarantee `empirical-approximate`.
 
-1 model-file    2 policy    3 retained-set    4 purge    5 samples
-then controls before unlearning, attacks after it, distances, the canary, accuracy, the rows
-and the model that were tested, what was trained to test them, and the silos that did.
+1 model-file    2 policy    3 retained-set    4 purge    5 samples then controls before
+unlearning, attacks after it, distances, the canary, accuracy, the rows and the model tested,
+the trainings for testing, and the silos.
 
-An audit bounds from below what a model remembers: it can refute forgetting and never prove
-it. PASS says that attacks which found the forget rows before unlearning, on samples with the
-power to tell, are within tau of chance after it, wrong with a chance of at most the spent
-alpha. It says nothing of attacks that were not run.
+An audit bounds from below what a model remembers: it can refute forgetting and never prove it.
+PASS says that attacks which found the forget rows before unlearning, on samples with sufficient
+power, are within tau of chance after it; the probability of a wrong PASS is at most the spent
+alpha. It says nothing about attacks that were not run.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ MIN_SEED = 16  # bytes
 
 
 def check_policy(claim: EmpiricalClaim) -> Judgement:
-    """Judge that this is the policy registered, and name the alpha this request spends."""
+    """Judge that this is the registered policy, and name the alpha that this request spends."""
     policy = claim.policy
     if not isinstance(policy, Policy) or digest(policy) != claim.policy_digest:
         return judged(POLICY, "not the policy whose digest was registered", passed=False)
@@ -138,7 +138,8 @@ def _of_some_rows(claim: EmpiricalClaim) -> list[Judgement]:
     _, purged = check_retention(claim.retained_set, claim.purge)
     return [
         withheld(RETAINED_SET),
-        *of_some([purged]),  # an erased row that is stored is one, whoever is silent
+        # an erased row that is still stored counts, whichever silo is silent
+        *of_some([purged]),
         withheld(samples.SPEC),
         withheld(ATTACKS),
         *(withheld(CHECKS[name]) for name in PAIRS),

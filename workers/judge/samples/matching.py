@@ -1,9 +1,9 @@
 """Non-members like the members: same client, same label, chosen by the verifier's seed.
 
-An attack that tells forget rows from rows of other people, or of other classes, has found a
-shift between distributions and nothing about memory. So each tested forget row gets a
-partner from its own stratum (client, label). Where the pool is short, a random part of the
-forget set is tested, of nearly its mix; where even that fails, nothing is.
+An attack that distinguishes forget rows from rows of other people, or of other classes, has
+found a shift between distributions and shows nothing about memory. So each tested forget row
+gets a partner from its own stratum (client, label). If the pool is too small, a random part of
+the forget set with nearly the same mix is tested; if even that fails, nothing is tested.
 """
 
 import hashlib
@@ -15,16 +15,16 @@ from numpy.typing import ArrayLike, NDArray
 from workers.errors import RefusedError
 
 Places = NDArray[np.int64]
-RESERVED = 5  # one in so many pool rows is never a partner: attacks are calibrated on it
-STEPS = 64  # sizes tried, as parts of the forget set
+RESERVED = 5  # one in this many pool rows is never a partner: attacks are calibrated on it
+STEPS = 64  # sizes tried, as fractions of the forget set
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matching:
     """Row numbers: pairs of forget and unseen rows (m,) each, and the other pool rows.
 
-    tested: the share of the forget set that has partners. share: of those that should have
-    had one, for a sample of the forget set's own mix.
+    tested: the share of the forget set that has partners. share: of the rows wanted for a
+    sample with the forget set's own mix, those that have one.
     """
 
     forget: Places
@@ -40,9 +40,9 @@ def match(
     seed: bytes,
     coverage: float,
 ) -> Matching:
-    """Pair forget rows with pool rows; each side is its (clients, labels), one a row.
+    """Pair forget rows with pool rows; each side is its (clients, labels), one per row.
 
-    Takes the largest sample of the forget set's mix of which `coverage` finds partners.
+    Takes the largest sample of the forget set's mix of which a share `coverage` finds partners.
     Raises RefusedError if there is none.
     """
     strata = _strata(forget, pool)
@@ -74,7 +74,7 @@ def match(
 
 
 def shuffled(size: int, seed: bytes, purpose: bytes) -> Places:
-    """Return 0 … size - 1 in an order that SHAKE-256 of the seed fixes, on any machine."""
+    """Return 0 … size - 1 in an order determined by SHAKE-256 of the seed, on any machine."""
     label = b"lethe/sample/v1\0" + len(purpose).to_bytes(4, "big") + purpose
     stream = hashlib.shake_256(label + seed).digest(8 * size)
     return np.argsort(np.frombuffer(stream, "<u8"), kind="stable")

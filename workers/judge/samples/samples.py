@@ -1,7 +1,7 @@
-"""Check 5: the samples are large enough to say something, and how they were drawn.
+"""Check 5: the samples are large enough, and how they were drawn.
 
-Below the minimum nothing is tested at all: an attack on a few rows can neither be trusted to
-find anything nor to find nothing.
+Below the minimum nothing is tested at all: an attack on a few rows can be trusted neither to
+find something nor to find nothing.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ SPEC = CHECKS["samples"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelAnswers:
-    """What one version of the model says to all rows of the claim."""
+    """The outputs of one version of the model on all rows of the claim."""
 
     forget: Outputs
     pool: Outputs
@@ -42,7 +42,7 @@ class Samples:
 
 
 def read(claim: EmpiricalClaim) -> tuple[ModelAnswers, ModelAnswers]:
-    """Return the answers before and after. Raises RefusedError for anything malformed."""
+    """Return the outputs before and after. Raises RefusedError for anything malformed."""
     before = ModelAnswers(
         Outputs(claim.forget_before, claim.forget_labels),
         Outputs(claim.pool_before, claim.pool_labels),
@@ -66,10 +66,10 @@ def read(claim: EmpiricalClaim) -> tuple[ModelAnswers, ModelAnswers]:
 
 
 def draw(claim: EmpiricalClaim, before: ModelAnswers, after: ModelAnswers) -> Samples:
-    """Match non-members by the claim's seed. Raises RefusedError where there are too few.
+    """Match non-members by the claim's seed. Raises RefusedError if there are too few.
 
-    The seed enters with the digest that was published before it was drawn. Attacks see the
-    later version at the sharpness of the earlier one; nothing else does.
+    The seed is combined with the digest that was published before it was drawn. Attacks see the
+    later version at the sharpness of the earlier one; all other measurements do not.
     """
     matching = match(
         (claim.forget_clients, claim.forget_labels),
@@ -93,12 +93,13 @@ def draw(claim: EmpiricalClaim, before: ModelAnswers, after: ModelAnswers) -> Sa
 
 
 def _at_temperature_of(wanted: ModelAnswers, answers: ModelAnswers) -> ModelAnswers:
-    """Return answers with the logits of each class's rows times one factor: equally sharp.
+    """Return answers with each class's logits scaled by one factor, to equal sharpness.
 
-    Whoever divides the last layer by 1e20 changes no prediction and no memory, but leaves
-    probabilities that are all alike in float64. An attacker who has the model undoes that.
-    By class, or a single output that was blown up would make all the others look flat; by the
-    margin of the first answer over the second, or an answer that nobody gives would.
+    Dividing the last layer by 1e20 changes no prediction and no memory, but makes all
+    probabilities equal in float64. An attacker with the model can undo that. The factor is per
+    class, since otherwise a single blown-up output would make all others look flat; it uses the
+    margin of the first answer over the second, since otherwise an answer that is never given
+    could do the same.
     """
     pairs = [_sharpness(of.retained) for of in (wanted, answers)]
     known = (pairs[0] > 0) & (pairs[1] > 0)
@@ -115,11 +116,11 @@ def _at_temperature_of(wanted: ModelAnswers, answers: ModelAnswers) -> ModelAnsw
 def _sharpness(of: Outputs) -> Vector:
     """Return for each class the median margin of the first answer over the second.
 
-    That of all rows where a class has fewer than a threshold of its own asks for; 0 without
-    rows, or where most rows have two first answers.
+    The median over all rows if a class has too few for a separate threshold; 0 without rows, or
+    if most rows have two equal first answers.
     """
     best = np.sort(of.logits, axis=1)[:, -2:]
-    margins = best[:, 1] / 2 - best[:, 0] / 2  # halves: the difference may exceed float64
+    margins = best[:, 1] / 2 - best[:, 0] / 2  # halves: the difference could exceed float64
     found = np.full(of.logits.shape[1], np.median(margins) if len(of) else 0.0)
     for label, count in enumerate(np.bincount(of.labels, minlength=len(found))):
         if count >= ENOUGH:
@@ -128,7 +129,7 @@ def _sharpness(of: Outputs) -> Vector:
 
 
 def check_samples(claim: EmpiricalClaim, samples: Samples, alpha: float) -> Judgement:
-    """Judge the sizes. What they cannot decide is undecided, never refuted."""
+    """Judge the sizes. Too small samples are undecided, never refuted."""
     policy, matching = claim.policy, samples.matching
     pairs, level = len(matching.forget), alpha / policy.tests()
     powers = accuracy_power(2 * pairs, policy.tau, level), auc_power(pairs, policy.tau, level)
@@ -159,16 +160,16 @@ def coverage(claim: EmpiricalClaim) -> tuple[int, int]:
 
 
 def covered(claim: EmpiricalClaim) -> str:
-    """Return the coverage in words, as certificates carry it."""
+    """Return the coverage as text, as in certificates."""
     erased, scored = coverage(claim)
     return f"{scored} of {erased} erased records have scores, {claim.unseen} of them held out"
 
 
 def without_scores(claim: EmpiricalClaim) -> Judgement | None:
-    """Return why nothing is tested where not each erased record has scores, None where it has.
+    """Return why nothing is tested if an erased record has no scores, None if all have.
 
-    A row that is left out may be the one that is remembered: what is found of the others
-    says nothing of it, and refutes nothing either. More rows than records are a lie.
+    A row that is left out may be the one that is remembered: findings on the others say nothing
+    about it, and refute nothing either. More rows than records are a lie.
     """
     erased, scored = coverage(claim)
     if erased == scored:

@@ -1,8 +1,8 @@
-"""What the judge trained by itself to measure with: that it is there, and what it took.
+"""The judge's own trainings: whether they were done, and their cost.
 
-A verdict by reference models rests on as many trainings. They see erased rows, so they are
-gone when it is reached; their number and cost stay on the certificate. Where they were not
-trained nothing is shown and nothing refuted.
+A verdict by reference models depends on them. They have seen erased rows, so they are destroyed
+before the verdict; their number and cost stay on the certificate. If they were not trained,
+nothing is shown and nothing refuted.
 """
 
 from lethe.catalogue import CHECKS
@@ -15,7 +15,7 @@ SPEC = CHECKS["trainings"]
 
 
 def check_trainings(claim: EmpiricalClaim) -> list[Judgement]:
-    """Judge that there are as many models as the policy asks for, where it asks for any."""
+    """Judge that there are as many models as the policy requires, if it requires any."""
     policy = claim.policy
     if not isinstance(policy, Policy) or not (policy.references or policy.distances):
         return []

@@ -1,9 +1,9 @@
-"""The scores file: all that a verdict of `empirical-approximate` rests on, in one spelling.
+"""The scores file: everything that a verdict of `empirical-approximate` uses, in one encoding.
 
-A safetensors file (`workers.tensor_file`). It holds logits, labels and clients as numbers, the
-salted digests of rows and the commitments of records: no id, no name, no row. Of what the purge
-found it holds numbers: nobody else can try again to read what was destroyed. Of silos it says
-how many answers count.
+A safetensors file (`workers.tensor_file`). It contains logits, labels and clients as numbers,
+the salted digests of rows and the commitments of records: no id, no name, no row. For the purge
+it contains only counts: nobody else can retry reading what was destroyed. For silos it contains
+the number of answers that count.
 """
 
 import re
@@ -26,13 +26,13 @@ from workers.judge.scores.trained import read_trained, write_trained
 from workers.judge.silos import SilosClaim
 from workers.tensor_file import MALFORMED, decode_tensors, encode_tensors
 
-# The version of the verifier that judged. An attempt before a certified one was judged at
-# another time, perhaps by another release: the certificate names the last version alone.
+# The version of the verifier that judged. An attempt before a certified one may have been
+# judged by another release: the certificate names only the last version.
 JUDGE, VERSION = "judge", VERIFIERS["empirical-approximate"]
 VERSIONS = re.compile("[1-9][0-9]{0,3}")
 KIND = "empirical-scores/1"
-KIND_TRAINED = "empirical-scores/2"  # with what models say that the judge trained by itself
-SPARE = 10_000  # probes of what belongs to no record, such as versions
+KIND_TRAINED = "empirical-scores/2"  # with the outputs of models that the judge trained itself
+SPARE = 10_000  # probes that belong to no record, such as versions
 SIZE = 32  # bytes of a commitment or a digest
 PARTS = ("labels", "before", "after")
 PLAIN = ("published_digest", "model", "finite", "policy_digest", "requests_before")
@@ -46,11 +46,11 @@ _Fields = dict[str, Any]
 
 
 def encode_scores(claim: EmpiricalClaim, rows: CommittedRows, judge: str = VERSION) -> bytes:
-    """Return the file of a claim and the rows that its scores are of.
+    """Return the file of a claim and of the rows that its scores belong to.
 
-    judge: the version of the verifier. Row order and names are not kept (`nameless`), so
-    what is judged is what `decode_scores` reads, not `claim`. Raises ArtifactError for a
-    claim whose parts do not fit each other.
+    judge: the version of the verifier. Row order and names are not kept (`nameless`), so the
+    judge reads the result of `decode_scores`, not `claim`. Raises ArtifactError for a claim
+    whose parts do not fit each other.
     """
     claim, rows = nameless(claim, rows)
     arrays: _Arrays = {
@@ -97,7 +97,7 @@ def encode_scores(claim: EmpiricalClaim, rows: CommittedRows, judge: str = VERSI
 
 
 def decode_scores(data: bytes) -> tuple[EmpiricalClaim, CommittedRows]:
-    """Return the claim and its rows. Raises ArtifactError for bytes of any other spelling."""
+    """Return the claim and its rows. Raises ArtifactError for any other encoding."""
     try:
         arrays, said = decode_tensors(data)
         rows = _rows(arrays)
@@ -105,12 +105,12 @@ def decode_scores(data: bytes) -> tuple[EmpiricalClaim, CommittedRows]:
         if encode_scores(claim, rows, _read_judge(said)) == data:
             return claim, rows
     except (IndexError, RefusedError, *MALFORMED):
-        pass  # named below, the same way as bytes that parse and differ
+        pass  # reported below, like bytes that parse but differ
     raise ArtifactError("these bytes are no scores file: fetch it again")
 
 
 def judge_of(data: bytes) -> str:
-    """Return the version that judged a file which `decode_scores` reads."""
+    """Return the version that judged a file, which must be valid for `decode_scores`."""
     return _read_judge(decode_tensors(data)[1])
 
 
@@ -175,9 +175,9 @@ def _listed(arrays: _Arrays) -> int:
 
 
 def _purge(said: _Fields, most: int) -> PurgeClaim:
-    """Return a purge of as many probes and rows, whatever they were, but at most so many.
+    """Return a purge with the counted numbers of probes and rows, at most `most`.
 
-    They are told as numbers: a small file could have its reader build any number of them.
+    The file gives only counts: a small file could make its reader build any number of them.
     """
     probes, readable = said["probes"], said["readable"]
     erased, stored, both = said["erased"], said["stored"], said["both"]
@@ -221,7 +221,8 @@ def _rows(arrays: _Arrays) -> CommittedRows:
 def _packed(values: Sequence[bytes]) -> NDArray[np.int64]:
     """Return commitments as (n, 5) int64: the length, then 32 bytes.
 
-    A stored row without its record has none, and the verdict says so: it is kept as it is.
+    A stored row without its record has an empty commitment, which the verdict reports: it is
+    kept.
     """
     if any(len(value) > SIZE for value in values):
         raise ArtifactError("a commitment has more than 32 bytes")

@@ -1,8 +1,8 @@
-"""The part of a scores file that the judge's own models have: what they said, and their cost.
+"""The scores file's part about the judge's own models: their outputs and their cost.
 
-The models are not kept: those of reference have seen erased rows. Which of them saw which row
-is not kept either, but drawn again by the seed (`halves`). Of parameters there is the gap
-alone, two numbers, which decide nothing.
+The models are not kept: reference models have seen erased rows. Which of them saw which row is
+not kept either, but redrawn from the seed (`halves`). Of the parameters only the gap is kept,
+two numbers, which decide nothing.
 """
 
 from collections.abc import Mapping
@@ -27,10 +27,10 @@ RETAINED = "retrained_retained"
 def write_trained(
     claim: EmpiricalClaim, rows: CommittedRows
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Return arrays and metadata, both empty where the judge was asked to train nothing.
+    """Return arrays and metadata, both empty if the judge did not have to train anything.
 
-    Raises ArtifactError for reference models that were not trained on the rows that the seed
-    draws, and for what nobody says to have trained.
+    Raises ArtifactError for reference models that were not trained on the rows drawn by the
+    seed, and for outputs without a training cost.
     """
     if claim.trained is None:
         models = (claim.references, claim.retrained, claim.retrained_retained)
@@ -60,7 +60,7 @@ def read_trained(
 ) -> dict[str, Any]:
     """Return the fields of a claim that `write_trained` wrote.
 
-    Raises ArtifactError, or one of `tensor_file.MALFORMED`, for what it would not write.
+    Raises ArtifactError, or one of `tensor_file.MALFORMED`, for anything else.
     """
     if MEMBER not in said:
         return {}
@@ -81,7 +81,7 @@ def read_trained(
         if logits.ndim != 3 or logits.shape[1] != len(tested):
             raise ArtifactError("reference models answer with a matrix each, a row for a row")
         if not LEAST_REFERENCES <= len(logits) <= MOST_REFERENCES:
-            # Models that answer with nothing take no bytes, and the draw takes some for each.
+            # Models without outputs take no bytes, but the draw takes some for each.
             raise ArtifactError("no policy asks for so many reference models")
         drawn = halves(seed, len(logits), tested)
         found[REFERENCES] = ReferenceModels(logits, drawn)
