@@ -20,7 +20,7 @@ from workers.cli.models.recipe import (
 if TYPE_CHECKING:
     from workers.registration.recipe import RecipeRegistration
 
-FIT_MEMORY_BYTES = 8 << 30  # as LETHE_FIT_MEMORY_BYTES, in a service's default
+FIT_MEMORY_BYTES = 8 << 30  # LETHE_FIT_MEMORY_BYTES in a service's default
 
 
 def register_shards(
@@ -31,7 +31,7 @@ def register_shards(
     options: Mapping[str, Any],
     columns: Mapping[str, Any],
 ) -> None:
-    """Register shards over the rows in DATA, wait, and measure them beside one whole model."""
+    """Register shards over the rows in DATA, wait, and compare them with an unsharded model."""
     from workers.cli.errors import shown
     from workers.registration import shards
     from workers.registration.recipe import read_recipe
@@ -60,7 +60,7 @@ def register_shards(
 
 
 def _check(prepared: "RecipeRegistration") -> None:
-    """Raise click.ClickException where the service would refuse the manifest."""
+    """Raise click.ClickException if the service would refuse the manifest."""
     from pydantic import ValidationError
 
     from app.schemas.families.shards import NewShards

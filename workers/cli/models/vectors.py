@@ -45,9 +45,9 @@ def register_vectors(
 
 
 def _read(data: Path | None, columns: Mapping[str, Any]) -> "RecipeRows":
-    """Return the vectors of DATA or of a query, and say what was taken. Raises RefusedError.
+    """Return the vectors of DATA or of a query, and report them. Raises RefusedError.
 
-    No row is held out unless asked for, by --holdout or --send-holdout: an index is of all.
+    No row is held out unless --holdout or --send-holdout is given: an index has all rows.
     """
     from workers.cli.data_options import open_labelled, reads_table, roles_of
     from workers.data.federation import HELD_OUT
@@ -78,7 +78,7 @@ def _read(data: Path | None, columns: Mapping[str, Any]) -> "RecipeRows":
 
 
 def _check(prepared: "RecipeRegistration") -> None:
-    """Raise click.ClickException where the service would refuse the manifest."""
+    """Raise click.ClickException if the service would refuse the manifest."""
     from pydantic import ValidationError
 
     from app.schemas.families.vectors import NewVectors
