@@ -32,9 +32,8 @@ def query_table(
 
     progress: called with the rows so far and 0, because the total is unknown.
 
-    Raises:
-        DatasetError: The database cannot be reached or refuses the query, the query selects
-            nothing, a column mixes types, or the rows need more than `most_bytes`.
+    Raises DatasetError if the database cannot be reached or refuses the query, the query
+    selects nothing, a column mixes types, or the rows need more than `most_bytes`.
     """
     check_installed()
     import sqlalchemy as sa

@@ -85,7 +85,7 @@ class Sending:
 
 
 def _is_made(model: Mapping[str, Any]) -> bool:
-    """Return whether a worker still makes a model: mending ends a quarantine without a reason."""
+    """Return whether a model is being made: one to be mended has no `failure`."""
     mended = model["state"] == "quarantined" and model["failure"] is None
     return mended or model["state"] == "registered"
 

@@ -21,9 +21,8 @@ def prepare_sums(
     options: `estimator` and all other values that differ from the default. weight: the column
     of weights, which are rounded to multiples of 1/16.
 
-    Raises:
-        DatasetError: A feature or a label is missing, negative or too large for the estimator,
-            or a weight is too large or too small. The message names the column.
+    Raises DatasetError: a feature or a label is missing, negative or too large for the
+    estimator, or a weight is too large or too small. The message names the column.
     """
     _check_features(rows, options)
     if weight is not None and rows.weights is not None:

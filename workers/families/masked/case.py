@@ -70,9 +70,8 @@ class RoundCase:
 def load_case(job: JobContext, session: Session) -> RoundCase:
     """Return the round of a leased job and the model it is added to.
 
-    Raises:
-        RefusedError: A member's key is not as registered, the members are not those that the
-            round was opened with, or the sums are not those of the version before.
+    Raises RefusedError if a member's key is not as registered, the members are not those that
+    the round was opened with, or the sums are not those of the version before.
     """
     services, lease, model = job.services, job.lease, job.model
     row = session.exec(select(Round).where(Round.job_id == lease.job_id)).one()

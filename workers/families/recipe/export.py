@@ -96,8 +96,7 @@ def answer(graph: "RecipeGraph", fitted: FittedRecipe, wide: str, prefix: str = 
 def probabilities(graph: "RecipeGraph", fitted: FittedRecipe, found: Answer) -> str:
     """Add the probabilities (n, classes) that scikit-learn or LightGBM computes from scores.
 
-    Raises:
-        RefusedError: They are computed in a way that is not implemented here.
+    Raises RefusedError if they are computed in a way that is not implemented here.
     """
     if found.probable:
         return found.scores

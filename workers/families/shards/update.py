@@ -59,9 +59,8 @@ def learn(
 ) -> UpdateResult:
     """Fit the shards that receive rows; the first time each one in two processes, to compare.
 
-    Raises:
-        RefusedError: The recipe is invalid, fails on these rows, or its bytes differ from fit
-            to fit; or the stored version before differs from the log.
+    Raises RefusedError if the recipe is invalid, fails on these rows, or its bytes differ from
+    fit to fit, or if the stored version before differs from the log.
     """
     services, model = job.services, job.model
     with services.reading() as session:

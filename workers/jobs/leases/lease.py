@@ -91,8 +91,7 @@ def load_job(services: Services, session: Session, lease: Lease) -> JobContext:
 def held_job(tx: Transaction, lease: Lease) -> Job:
     """Return the row of a leased job.
 
-    Raises:
-        LeaseLostError: Another worker holds the job now; the transaction must roll back.
+    Raises LeaseLostError if another worker holds the job now; the transaction must roll back.
     """
     job = tx.session.exec(select(Job).where(Job.id == lease.job_id)).one()
     if job.lease_token != lease.token or job.stage != lease.stage:
@@ -132,9 +131,8 @@ def advance(
     The lease is kept for that stage if it follows in the same turn, otherwise released.
     others: jobs, with their tokens, that move with it because they were executed together.
 
-    Raises:
-        LeaseLostError: It is not, or one of the others has changed; the transaction must roll
-            back.
+    Raises LeaseLostError if it is not valid, or one of the others has changed; the transaction
+    must roll back.
     """
     done = {"done_at": tx.now} if stage == "done" else {}
     moved = [(lease.job_id, lease.token), *others]
@@ -167,8 +165,7 @@ def follow(
     executed: no worker takes it while it is parked or behind the leased job in the queue, so
     one lease protects all.
 
-    Raises:
-        LeaseLostError: One of them has changed since; the transaction must roll back.
+    Raises LeaseLostError if one of them has changed since; the transaction must roll back.
     """
     if not drafts:
         return

@@ -90,8 +90,7 @@ class Chain:
 
         The whole update changes one tree, and each record leaves it once.
 
-        Raises:
-            RetainedSetError: The stored set is not that of the version.
+        Raises RetainedSetError if the stored set is not that of the version.
         """
         with stored_set():
             for commitment, content in added:

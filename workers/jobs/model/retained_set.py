@@ -38,9 +38,8 @@ def open_tree(
 
     changes: how many records will be added or removed.
 
-    Raises:
-        RetainedSetError: What is stored is not that set. For parts read later, the tree raises
-            RemovalError instead.
+    Raises RetainedSetError: what is stored is not that set. For parts read later, the tree
+    raises RemovalError instead.
     """
     if version is None:
         return RetainedTree()
