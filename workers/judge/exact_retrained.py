@@ -1,6 +1,7 @@
 """The verifier of the guarantee `exact-retrained`.
 
-1 model-file    2 data    3 retained-set    4 purge    5 start    6 re-execution 7 rows-before
+1 model-file    2 data    3 retained-set    4 purge    5 start    6 re-execution
+7 rows-before
 
 A model never saw the erased rows if it can be reproduced, bit for bit, from initial weights
 drawn without data and from the retained rows alone. The rerun happens elsewhere; here its

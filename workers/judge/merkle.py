@@ -1,7 +1,8 @@
 """The tree of a retained set, recomputed from the whole list of its commitments.
 
-    leaf     SHA256(0x00 | TAG | commitment | content) inner    SHA256(0x01 | TAG | bit, uint16
-    | leaves under it, uint64 | left | right) empty    SHA256(0x02 | TAG)
+    leaf     SHA256(0x00 | TAG | commitment | content)
+    inner    SHA256(0x01 | TAG | bit, uint16 | leaves under it, uint64 | left | right)
+    empty    SHA256(0x02 | TAG)
 
 An inner node divides its commitments at the first bit in which they differ. Numbers are
 big-endian. This shares no code with the publisher of the roots.

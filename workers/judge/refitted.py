@@ -1,7 +1,7 @@
 """The verifiers of `exact-retrained`, `exact` and `retrained` for models fitted in one go.
 
-1 model-file    2 data    3 retained-set    4 purge    5 registration    6 re-execution 7
-rows-before    8 untouched-shards, of shards; bytes-probe, of vector indexes
+1 model-file    2 data    3 retained-set    4 purge    5 registration    6 re-execution
+7 rows-before    8 untouched-shards, of shards; bytes-probe, of vector indexes
 
 The model is refitted from the stored rows elsewhere; here its bytes are compared with the
 published ones. There is no start to compare: a fit has no initial weights. A recipe was

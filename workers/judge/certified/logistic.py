@@ -1,7 +1,7 @@
 """The verifier of `certified-approximate` for logistic heads.
 
-1 model-file    2 data    3 retained-set    4 purge    5 gradient-bound noise    budget (both
-where the claim has noise)    registration    rows-before
+1 model-file    2 data    3 retained-set    4 purge    5 gradient-bound
+noise    budget (both where the claim has noise)    registration    rows-before
 
 No solver is trusted and no optimum computed: the gradient of the registered objective is
 evaluated at the published weights over the retained rows, and strong convexity bounds the

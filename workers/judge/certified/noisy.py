@@ -1,7 +1,7 @@
 """The verifier of `certified-approximate` for noisy fine-tuning.
 
-1 model-file    2 data    3 retained-set    4 purge    5 re-execution    6 noise    7 budget 8
-registration    9 rows-before    10 model-before
+1 model-file    2 data    3 retained-set    4 purge    5 re-execution    6 noise    7 budget
+8 registration    9 rows-before    10 model-before
 
 The steps are rerun with the committed noise elsewhere; here the results are compared bit for
 bit. An unclipped gradient or start, a missing step or an erased row gives another result. The

@@ -1,8 +1,8 @@
 """The verifier of the guarantee `empirical-approximate`.
 
-1 model-file    2 policy    3 retained-set    4 purge    5 samples then controls before
-unlearning, attacks after it, distances, the canary, accuracy, the rows and the model tested,
-the trainings for testing, and the silos.
+1 model-file    2 policy    3 retained-set    4 purge    5 samples
+then controls before unlearning, attacks after it, distances, the canary, accuracy, the rows and
+the model tested, the trainings for testing, and the silos.
 
 An audit bounds from below what a model remembers: it can refute forgetting and never prove it.
 PASS says that attacks which found the forget rows before unlearning, on samples with sufficient
