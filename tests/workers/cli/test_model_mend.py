@@ -17,7 +17,7 @@ from models import Model, Record
 from tests.installation import Installation, install
 from tests.small import MODEL
 from workers.cli.models import command
-from workers.jobs.mend import LOST
+from workers.jobs.execute import LOST
 
 
 @pytest.fixture

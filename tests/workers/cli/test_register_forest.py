@@ -20,7 +20,7 @@ from lethe.estimators.forest.published import PublishedForest
 from models import Model
 from tests.uploads import parsed
 from workers.cli.models import command as model
-from workers.families.forest.update import fitted
+from workers.families.forest.family import ForestFamily
 from workers.families.recipe.rows import TableBlock
 
 SMALL = {"trees": 10, "depth": 6, "group": 2}
@@ -57,7 +57,7 @@ class Service:
         weights = 1.0 - rows["bins"] if "bins" in rows else None
         block = TableBlock(rows["records"].tolist(), rows["features"], rows["labels"], weights)
         self.manifest, self.rows = manifest, rows
-        self.file = fitted(row, [block]).published().to_bytes()
+        self.file = ForestFamily().fitted(row, [block]).published().to_bytes()
 
     def model(self, ref: str) -> dict[str, Any]:
         return {"state": "ready", "current_version": 1}

@@ -28,7 +28,7 @@ from tests.workers.jobs.test_people import EVE, packed
 from tests.workers.jobs.test_stalled import shown
 from workers.families.forest.family import ForestFamily
 from workers.families.recipe.rows import decode_block
-from workers.jobs.mend import LOST
+from workers.jobs.execute import LOST
 
 # Of 90 rows the last 30 are held out; r62 is Eve's, r3 and r63 are one customer's.
 MARKED = np.arange(ROWS) >= 60

@@ -18,7 +18,7 @@ from tests.workers.jobs import networks
 from tests.workers.jobs import test_recipe_family as tables
 from tests.workers.jobs.test_decisions import decide, spoil, state
 from workers.families.ridge import update as ridge_update
-from workers.jobs.mend import LOST, UNVOUCHED
+from workers.jobs.execute import LOST, UNVOUCHED
 from workers.jobs.model.logged import CHANGED
 
 Patch = pytest.MonkeyPatch

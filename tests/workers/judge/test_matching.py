@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from workers.errors import RefusedError
-from workers.judge.samples.matching import Matching, match, shuffled
+from workers.judge.samples.samples import Matching, match, shuffled
 
 SEED = bytes(range(32))
 rng = np.random.default_rng(0)

@@ -29,12 +29,12 @@ from workers.judge.samples import (
 from workers.judge.samples.decide import control, decide
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.samples.room import ACCURACIES, CONTROLS, TESTS, Tested
-from workers.judge.samples.trainings import check_trainings
 from workers.judge.silos import are_missing, check_silos, of_some, withheld
 
 POLICY, ATTACKS = CHECKS["policy"], CHECKS["attacks"]
 PAIRS = ("rows-before", "rows-after", "model-before")
 MIN_SEED = 16  # bytes
+TRAININGS = CHECKS["trainings"]
 
 
 def check_policy(claim: EmpiricalClaim) -> Judgement:
@@ -144,6 +144,35 @@ def _of_some_rows(claim: EmpiricalClaim) -> list[Judgement]:
         withheld(ATTACKS),
         *(withheld(CHECKS[name]) for name in PAIRS),
     ]
+
+
+def check_trainings(claim: EmpiricalClaim) -> list[Judgement]:
+    """Judge that there are as many models as the policy requires, if it requires any.
+
+    They have seen erased rows, so they are destroyed before the verdict; their number and cost
+    stay on the certificate. If they were not trained, nothing is shown and nothing refuted.
+    """
+    policy = claim.policy
+    if not isinstance(policy, Policy) or not (policy.references or policy.distances):
+        return []
+    return [guarded(TRAININGS, lambda: _check_trainings(claim, policy))]
+
+
+def _check_trainings(claim: EmpiricalClaim, policy: Policy) -> Judgement:
+    trained, found, missing = claim.trained, [], False
+    if policy.references:
+        models = 0 if claim.references is None else len(claim.references.logits)
+        missing = models != policy.references
+        cost = 0 if trained is None else trained.references
+        found.append(f"{models} reference models, each row in half of them: {cost} operations")
+    if policy.distances:
+        models, cost = int(claim.retrained is not None), trained.retrained if trained else 0
+        missing = missing or not models
+        found.append(f"{models} model retrained without the erased rows: {cost} operations")
+    value = "; ".join(found)
+    if trained is not None and trained.missing:
+        value += f"; not trained: {trained.missing}"
+    return judged(TRAININGS, value, passed=not missing, undecided=missing)
 
 
 VERIFIER = EmpiricalVerifier()

@@ -15,10 +15,9 @@ from tests.workers.judge.recheck.cases import (
     escalated,
     parts,
 )
-from workers.judge.recheck.attempts import NO_SCORES, NO_VERDICT, NOT_SAMPLED
 from workers.judge.recheck.judged import PASSED
 from workers.judge.recheck.lines import Line
-from workers.judge.recheck.run import recheck
+from workers.judge.recheck.run import NO_SCORES, NO_VERDICT, NOT_SAMPLED, recheck
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.scores.file import decode_scores, encode_scores
 
