@@ -1,7 +1,7 @@
 """The recipes of docs/development.md: a method, a check and a log event are two files each.
 
 Each is added to a copy of the source, as its catalogue line and its own file. Then everything
-that offers or runs such a thing must know it.
+that offers or runs such additions must know them.
 """
 
 import os

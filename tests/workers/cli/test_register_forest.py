@@ -27,7 +27,7 @@ SMALL = {"trees": 10, "depth": 6, "group": 2}
 
 
 class Service:
-    """Takes a registration as the API does, and fits it here."""
+    """Accepts a registration as the API does, and fits it here."""
 
     def __init__(self) -> None:
         self.manifest: dict[str, Any] = {}
