@@ -219,7 +219,7 @@ def read_raw(data: Path, options: Mapping[str, Any], text: str | None) -> "Raw":
     if text is None and not is_table(data, roles):
         return load_raw(data)
     if roles is not None and roles.holdout is None:
-        # held-out rows are drawn when the features are registered
+        # Held-out rows are drawn when the features are registered.
         roles = replace(roles, holdout="none")
     if roles is not None and text is not None:
         if roles.features:

@@ -12,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from app.settings import Settings
 
-# as in app.settings; numerical libraries load later
+# As in app.settings; numerical libraries load later.
 DEVICES = ("auto", "cpu", "cuda", "torch-cpu")
 
 
@@ -132,7 +132,7 @@ def _prepare(silos: tuple[int, ...], settings: "Settings", device: str | None) -
             "silos compute on the processor: leave --device out. To train on a GPU, leave out "
             "--silo and, for all processes, LETHE_SILOS"
         )
-    # the setting applies to all processes, so this one does not refuse
+    # The setting applies to all processes, so this one does not refuse.
     if device is None and settings.device == "cuda":
         click.echo("LETHE_DEVICE is cuda, but silos compute on the processor", err=True)
     if max(silos) >= settings.silos:

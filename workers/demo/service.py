@@ -30,7 +30,7 @@ class LocalService:
     """The API and an embedded worker as one child process, on a free port."""
 
     def __init__(self, data_dir: Path, log_file: Path) -> None:
-        # its command line identifies the process later
+        # Its command line identifies the process later.
         self._ready = (data_dir / READY).resolve()
         self._log_file = log_file
         # The demonstration touches only its directory, whatever the shell's environment.

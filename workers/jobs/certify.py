@@ -96,7 +96,7 @@ def run(services: Services, job_id: str, turn: Turn | None = None) -> None:
         reached("certify.signed")
 
         def effect(tx: Transaction) -> None:
-            # otherwise it could be issued after its key was revoked
+            # Otherwise it could be issued after its key was revoked.
             require_unchanged(tx, keys.size)
             _issue(job, tx, signed, keyid)
             moved = [(one.judgement.job_id, one.judgement.token) for one in signed[1:]]

@@ -60,7 +60,7 @@ def ask(
                 escalates_at=request.due_at - ESCALATION_MARGIN,
             )
             tx.session.add(release)
-        # its records were erased in another way, and there are more now
+        # Its records were erased in another way, and there are more now.
         elif release.state == "done":
             release.state = "open"
         missing = missing or release.state == "open"

@@ -78,7 +78,7 @@ def run(services: Services, job_id: str, turn: Turn | None = None) -> None:
         with services.reading() as session:
             judge = kind.prepare(job, session, cases, seed)
         verdicts, seconds = timed(judge)
-        # the same for all: they share one version
+        # The same for all: they share one version.
         figure = held_out.judged(services, case.model, case.after)
         verdicts = [
             replace(one, details={**one.details, **figure, JUDGED: seconds}) for one in verdicts

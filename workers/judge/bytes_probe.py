@@ -20,7 +20,7 @@ PROBE = CHECKS["bytes-probe"]
 RUN = 4  # float32 numbers, 16 bytes
 BETWEEN = b"\xff" * 16  # replaces each cut: NaN, which no vector holds
 CHUNK = 1 << 16  # bytes searched for the next retained vector
-# bytes: a shorter id is searched in id tables only, in numbers it would match by chance
+# Bytes: a shorter id is searched in id tables only, in numbers it would match by chance.
 SHORT = 4
 LONG = 8  # bytes: a longer id is searched within lines too
 AT_ONCE = 1000  # erased vectors whose runs are in memory
@@ -113,7 +113,7 @@ def _uncovered(
     """Yield the bytes outside of the known vectors of `width` bytes."""
     begin = at = 0
     while at + width <= len(data):
-        # the usual case: one directly follows the other
+        # The usual case: one directly follows the other.
         if _digest(data[at : at + width]) in known:
             if begin < at:
                 yield data[begin:at]

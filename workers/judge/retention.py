@@ -60,7 +60,7 @@ def _problem(claim: RetainedSetClaim, rows: int) -> str | None:
     if erased.difference(claim.before):
         return "an erased record was not in before"
     if [one for one in claim.before if one not in erased] != list(claim.after):
-        # they are equal, so `after` is as well-formed as `before`
+        # They are equal, so `after` is as well-formed as `before`.
         return _difference(claim, erased)
     if (len(claim.before), len(claim.after)) != (claim.before_count, claim.after_count):
         return "a published count is wrong"

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from workers.errors import RefusedError
 from workers.registration.recipe import RecipeRegistration, RecipeRows, pack
 
-# members for the forest's file; the rest configures the trees
+# Members for the forest's file; the rest configures the trees.
 OWN = ("edges", "missing", "numbers")
 
 

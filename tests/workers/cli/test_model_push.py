@@ -37,7 +37,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
     mlflow.MlflowClient(tracking_uri=f"sqlite:///{path}").search_experiments()
     with closing(sqlite3.connect(path)) as connection, connection:
-        # its files would be written next to this one
+        # Its files would be written next to this one.
         connection.execute("DELETE FROM experiments")
     return path
 

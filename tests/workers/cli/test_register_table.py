@@ -101,7 +101,7 @@ def test_a_query_is_registered(
     assert set(service.upload.clients) == {"all"}
     monkeypatch.setenv("LETHE_SQL", f"sqlite:///{path}")  # keeps a password out of `ps`
     assert register(*words, "--record-id", "id").exit_code == 0
-    # a file is read although LETHE_SQL is set
+    # A file is read although LETHE_SQL is set.
     assert register(written(tmp_path), *WORDS).exit_code == 0
 
 

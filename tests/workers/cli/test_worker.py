@@ -50,7 +50,7 @@ def started(
     monkeypatch.setattr(devices, "choose", chosen.append)
     monkeypatch.setattr(EmbeddedService(app, thread=True).__class__, "start", lambda _: None)
     monkeypatch.setattr(app, "worker_main", calls.append)
-    # this process continues with other tests
+    # This process continues with other tests.
     monkeypatch.setattr(runtime, "serve", lambda _: None)
     return calls
 

@@ -151,7 +151,7 @@ def bad(family: str) -> Iterator[tuple[str, Manifest, bytes, tuple[int, str]]]:
         changed(**{rows: np.repeat(values, 60, axis=1)}),
         (413, str(LARGEST)),
     )
-    # others treat it as missing
+    # Others treat it as missing.
     if family in ("ridge", "vectors", "network", "sums", "forest"):
         words = "clean" if family != "forest" else "features"
         yield "NaN", manifest, changed(**{rows: with_value(values, np.nan)}), (422, words)

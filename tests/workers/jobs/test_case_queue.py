@@ -315,7 +315,7 @@ def test_the_answered_are_read_by_an_index_in_their_order(queue: Installation) -
         wanted = QueueQuery(state="answered", limit=50)
         scope = case_queue._scope(queue.services, wanted)
         query = case_queue._answered_cases(wanted, scope, None, utcnow())
-        # for so few rows it would read and sort
+        # For so few rows it would read and sort.
         if queue.services.engine.dialect.name == "postgresql":
             for way in ("seqscan", "sort", "bitmapscan"):
                 session.connection().execute(text(f"SET LOCAL enable_{way} = off"))
@@ -380,7 +380,7 @@ def test_a_status_is_found_by_the_reference(
         lambda _, **more: Client("http://testserver", transport=transport, **more),
     )
     run = ["status", ref, "--url", "http://x"]
-    # the reference is visible to everybody in the log
+    # The reference is visible to everybody in the log.
     assert CliRunner().invoke(request, run).exit_code != 0
     shown = CliRunner().invoke(request, run, env={"LETHE_TOKEN": queue.caller.token})
     assert shown.exit_code == 0, shown.output

@@ -52,7 +52,7 @@ EVIDENCE = "(select evidence_id from verifications limit 1)"
 LAST = "(select max(id) from model_versions)"
 SOME = "(select min(id) from records)"
 SEALED = (
-    # the erased record's id, which an attacker with a copy of its row can write again
+    # The erased record's id, which an attacker with a copy of its row can write again.
     "sealed(r1)"
 )
 PLANTED: dict[str, tuple[list[str], list[str]]] = {

@@ -97,7 +97,7 @@ def test_a_stream_of_requests_is_certified_until_its_noise_is_spent(
 def test_without_noise_the_bound_is_certified_and_hf_kcu_gets_it_too(
     installation: Installation,
 ) -> None:
-    # the row norm is measured, the tolerance is the default
+    # The row norm is measured, the tolerance is the default.
     logistic.register(installation, None)
     gone: set[str] = set()
     for record, method in (("r1", NEWTON), ("r2", "hf-kcu")):

@@ -248,7 +248,7 @@ def test_the_api_digests_a_policy_as_its_judge_does(references: int | None) -> N
 def test_a_step_that_is_never_safe_gives_way_to_retraining_in_the_log(
     installation: Installation,
 ) -> None:
-    # one step of sixteen times the paper's size, free of cost
+    # One step of sixteen times the paper's size, free of cost.
     never = {"rise": 0.0, "trials": 1}
     networks.register(installation, settings={"puf-special": {"guard": never}})
     request_id = networks.erase(installation, networks.whole("c1"))

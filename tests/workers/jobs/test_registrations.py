@@ -122,7 +122,7 @@ def test_who_registered_the_key_does_not_approve_what_it_signs(
             decisions.approve(reviewed.services, accepted["ref"], name)
     shown = desk.operator("GET", f"/v1/cases/{accepted['ref']}").json()
     assert shown["timeline"][0]["detail"] == {"registered_by": "desk"}
-    # the history is the person's
+    # The history is the person's.
     assert "desk" not in str(state(reviewed, accepted["id"])["history"])
     refused = decide(desk, accepted["ref"], "approve")
     assert refused.status_code == 403

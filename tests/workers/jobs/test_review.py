@@ -181,7 +181,7 @@ def test_a_refusal_needs_a_reason_of_the_law_and_names_the_remedies(
     assert "Art. 17(3)(e)" in detail["reason"]
     assert "supervisory authority" in detail["notice"]
     assert "by" not in detail  # officers' names are not shown to the person
-    # the record's claim is released
+    # The record's claim is released.
     assert reviewed.caller.erase_records("r1").status_code == 202
     answer = reviewed.caller.operator("GET", f"/v1/cases/{accepted['ref']}/summary")
     key, _ = load_issuer(reviewed.services.settings)
@@ -349,7 +349,7 @@ def test_an_operator_withdraws_what_they_submitted_for_a_person(
         assert answer.status_code == 200, answer.text
         assert answer.json()["state"] == "withdrawn"
         assert events(installation, part["request"]) == ["received", "on-behalf", "withdrawn"]
-    # operators' names are not shown to the person
+    # Operators' names are not shown to the person.
     assert answer.json()["history"][-1]["detail"] == {}
     shown = installation.caller.operator("GET", f"/v1/cases/{case['ref']}").json()
     assert shown["parts"][0]["outcome"] == "withdrawn"

@@ -287,7 +287,7 @@ def test_the_default_has_a_ladder_where_a_second_judgement_has_power() -> None:
     assert default(600, method="puf-special").ladder == cheap
     assert default(600, method="puf-regular").ladder == cheap
     assert default(600, method="hf-kcu").ladder == default(600).ladder == ()
-    # nothing has power: every request escalates
+    # Nothing has power: every request escalates.
     assert default(30, method="puf-special").ladder == ()
     # 420 rows show a margin of 0.1 once, but not at the alpha of a second judgement.
     once = default(420, method="puf-special")

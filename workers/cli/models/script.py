@@ -90,7 +90,7 @@ def _on_held_out(
         if theirs is None:
             return [said]
         other = _answers(config, theirs, prepared.features)
-    # possibly specific to this machine; the result is informative only
+    # Possibly specific to this machine; the result is informative only.
     except (LetheError, ModelError) as error:
         return [f"not measured on held-out rows: {error}"]
     given = measured(other, prepared.labels, numbers=numbers)

@@ -16,7 +16,7 @@ from workers.jobs.leases.lease import JobContext, advance
 from workers.jobs.leases.stalled import ESCALATION_MARGIN
 
 AWAITING = "awaiting-round"
-# no verifier will read its transcript again
+# No verifier will read its transcript again.
 CLOSED = ("certified", "refused", "withdrawn", "failed")
 
 

@@ -111,14 +111,14 @@ class _Limits:
         earlier = int(parameters.get("escalation.flops", "0"))
         self.left = policy.budget * self.whole - last - earlier
         seconds = float(parameters.get("cost.seconds", "0"))
-        # seconds per operation, measured on the last attempt
+        # Seconds per operation, measured on the last attempt.
         self.pace = seconds / last if last else 0.0
 
     def forbid(self, method: UnlearningMethod) -> str:
         """Return why a method cannot be tried any more, empty if it can."""
         needed = most_flops(method, self.config.network, self.config.training, self.sizes)
         if needed is None:
-            # no estimate: assume as much as the retraining that it would save
+            # No estimate: assume as much as the retraining that it would save.
             needed = self.whole
         if needed > self.left:
             return "skipped, over the budget"

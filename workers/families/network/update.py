@@ -105,7 +105,7 @@ def forget(job: JobContext, before: ModelVersion, members: Sequence[BatchMember]
     }
     digests = row_digests(rows, salted)
     kept = result.secret
-    # a retraining is repeated, not compared with the model before
+    # A retraining is repeated, not compared with the model before.
     if result.claim == EMPIRICAL:
         kept = network_before.encode(file, rows, salted, leaving)
     removed = tuple(sorted(digests[record].hex() for record in leaving))

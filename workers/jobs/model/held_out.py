@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # keeps numpy out of a worker's start
 # With fewer rows a figure reveals too much: two figures whose rows differ by one row tell
 # whether the model predicts that row correctly.
 LEAST = 20
-# of a figure; with more, two R² values could reveal the label of a row between them
+# Digits of a figure; with more, two R² values could reveal the label of a row between them.
 DECIMALS = 4
 FAILED = (ModelError, LetheError, ArithmeticError, LookupError, TypeError, ValueError)
 Figure = dict[str, Any]

@@ -24,7 +24,7 @@ from scipy.special import bdtr, bdtrik, ndtr, ndtri
 from workers.errors import RefusedError
 
 CONFIDENCE = 0.95  # of a false positive rate
-# exact power drops a little after each rise; it must hold for this many further sizes
+# Exact power drops a little after each rise; it must hold for this many further sizes.
 SAWTOOTH = 64
 LARGEST = 2_000_000
 BLOCK = 1024

@@ -75,7 +75,7 @@ def check_posterior(
     try:
         if verified is None:
             verified = recompute(rows, claim.dimension, claim.classes, claim.bits)
-        # overflow is detected in the results below
+        # Overflow is detected in the results below.
         with np.errstate(over="ignore", invalid="ignore"):
             nats = divergence(claim, claim.statistics, verified)
             widened = _widening(claim, claim.statistics)

@@ -138,7 +138,7 @@ def _of_some_rows(claim: EmpiricalClaim) -> list[Judgement]:
     _, purged = check_retention(claim.retained_set, claim.purge)
     return [
         withheld(RETAINED_SET),
-        # an erased row that is still stored counts, whichever silo is silent
+        # An erased row that is still stored counts, whichever silo is silent.
         *of_some([purged]),
         withheld(samples.SPEC),
         withheld(ATTACKS),
