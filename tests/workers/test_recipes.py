@@ -2,7 +2,7 @@
 
 Each is added to a copy of the source, as its catalogue line and its own file; so are a family of
 models and a resource of the API, with the lines that their recipes name. Then everything
-that offers or runs such a thing must know it.
+that offers or runs such additions must know them.
 """
 
 import os

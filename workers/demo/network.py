@@ -1,9 +1,10 @@
 """`lethe demo --method puf-special …`: a network forgets by signed request.
 
-What a verifier cannot show of an approximate method, the service does not certify: it
-escalates to retraining, and the demonstration prints the whole escalation. On digits it always
-does, because a network that hardly memorises gives the attacks nothing to find before
-unlearning. Images of a file are learned by heart: few of them, often, and as many held out.
+The service does not certify an approximate method that its verifier cannot confirm: it
+escalates to retraining, and the demonstration prints the whole escalation. On digits this
+always happens, because a network that hardly memorises gives the attacks nothing to find before
+unlearning. Images of a file are memorised: few of them, over many passes, with as many held
+out.
 """
 
 import shutil
@@ -62,10 +63,10 @@ RECORDS = 5  # of the second request
 
 @dataclass(frozen=True, slots=True)
 class DemoFederation:
-    """How images are dealt and trained on, and how the methods are set.
+    """How images are dealt and trained on, and the settings of the methods.
 
-    rows: so many of the training images at most, drawn by SEED. clients and alpha: of the
-    Dirichlet partition over labels. rounds: unless others are asked for.
+    rows: the maximum number of training images, drawn by SEED. clients and alpha: of the
+    Dirichlet partition over labels. rounds: the default.
     """
 
     rows: int | None
@@ -86,9 +87,9 @@ DIGITS = DemoFederation(
     held_out=0.2,
     settings={name: {"recovery": RECOVERY} for name in APPROXIMATE},
 )
-# Half of the rows are held out: the largest client has 310 pairs and more. Forty passes over
-# few rows are learned by heart, and the step ends where the loss of the rows that go is that
-# of rows never seen.
+# Half of the rows are held out: the largest client has at least 310 pairs. Forty passes over
+# few rows memorise them, and the step ends when the loss of the erased rows is that of unseen
+# rows.
 IMAGES = DemoFederation(
     rows=3000,
     clients=3,
@@ -117,9 +118,9 @@ def run(
 ) -> None:
     """Run the demonstration into `out`.
 
-    rounds: of each training, None: those of DIGITS or IMAGES. There are six trainings with an
-    approximate method that escalates: the model's, a retraining for each request, what repeats
-    each, and one to compare with.
+    rounds: of each training, None: those of DIGITS or IMAGES. An approximate method that
+    escalates needs six trainings: the model's, a retraining for each request, the repetition of
+    each, and one for the comparison.
 
     Raises:
         DemoError: Something did not work; the message says what and where to look.
@@ -144,7 +145,7 @@ def _run(
     out: Path,
     keep_serving: bool,
 ) -> None:
-    """Serve the requests; images: to measure the model on, None for features of a file."""
+    """Serve the requests; images: for measuring the model, None for features of a file."""
     wishes = _wishes(prepared)
     make_directory(out, data)
     local = LocalService(out / "data", out / SERVICE_LOG)
@@ -168,7 +169,7 @@ def _run(
 
 
 def _drawn(images: LabelledImages, rows: int | None) -> LabelledImages:
-    """Return the images with at most so many training rows, in their order."""
+    """Return the images with at most `rows` training rows, in their order."""
     learned = np.flatnonzero(~images.is_test)
     if rows is None or len(learned) <= rows:
         return images
@@ -282,7 +283,7 @@ def _erase(out: Path, requester: Client, wish: Wish) -> TableRow:
 
 
 def _escalation(status: RequestStatus) -> str:
-    """Return what became of a request: the log's events, which are finer than its states."""
+    """Return the history of a request: the log's events, which are finer than its states."""
     events = [event.event.removeprefix("request.") for event in status.history]
     said = f"events of the log: {' → '.join(events)}"
     if "escalated" in events:

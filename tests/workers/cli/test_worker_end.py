@@ -12,7 +12,7 @@ time.sleep(0.3)
 
 
 def test_it_ends_while_a_thread_waits_for_its_parent() -> None:
-    """Holding the lock of sys.stdin, that thread ended it with _enter_buffered_busy."""
+    """That thread held the lock of sys.stdin, and the worker died with _enter_buffered_busy."""
     with subprocess.Popen(
         [sys.executable, "-c", ENDS], stdin=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:

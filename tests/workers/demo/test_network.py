@@ -1,4 +1,4 @@
-"""What the demonstration of a network says of a request's way."""
+"""What the demonstration of a network prints about a request's history."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,7 +54,7 @@ def model(state: str, done: int | None = None) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody sleeps, and no time passes."""
+    """Skip all sleeping."""
     monkeypatch.setattr(network, "POLL_SECONDS", 0)
     monkeypatch.setattr("lethe.cli.text.waiting.Waiting.seconds", 0.0)
 

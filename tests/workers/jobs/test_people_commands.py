@@ -1,4 +1,4 @@
-"""`lethe person`, `lethe case` and `lethe request submit --person`, on a service at work."""
+"""`lethe person`, `lethe case` and `lethe request submit --person` on a running service."""
 
 import json
 from pathlib import Path
@@ -46,7 +46,7 @@ def operator(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Ope
             self._http = caller.http
 
         def close(self) -> None:
-            """The installation closes its own."""
+            """Do nothing: the installation closes its own client."""
 
     monkeypatch.setattr("lethe.client.Client", Inside)
     monkeypatch.setattr("lethe.cli.request.Client", Inside)
