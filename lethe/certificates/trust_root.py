@@ -155,7 +155,7 @@ def build_trust_root(
         tuple(_log_part(one, said) for one, said in ml_dsa),
     )
     members = shape.write(file)
-    members["signature"] = sign(_digest(members))
+    members["signature"] = sign(root_digest(members))
     data = canonical.encode(members)
     parse_trust_root(data)
     return data
@@ -205,7 +205,7 @@ def _parse(
         check_inclusion(
             entry.log_index, signed.size, leaf_hash(entry.leaf), entry.hashes, signed.root
         )
-    text = trust_text(log.name, _digest(shape.write(file)))
+    text = trust_text(log.name, root_digest(shape.write(file)))
     by = read_note(f"{text}\n{file.signature}", trusted.verifiers).verified
     if all(one.revoked is not None for one in trusted.keys if one.verifier in by):
         raise TrustRootError("only keys signed the trust root that it says are revoked")
@@ -285,6 +285,7 @@ def _revocation(index: int | None, reason: str | None) -> RevocationPart | None:
     return None if index is None else RevocationPart(index, reason or "unspecified")
 
 
-def _digest(members: dict[str, object]) -> bytes:
+def root_digest(members: dict[str, object]) -> bytes:
+    """Return what the log's key signs: SHA-256 of the other members (RFC 8785)."""
     others = {name: value for name, value in members.items() if name != "signature"}
     return sha256(canonical.encode(others)).digest()

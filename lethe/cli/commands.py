@@ -115,7 +115,7 @@ class Commands(click.Group):
         rows = []
         for name in self.list_commands(ctx):
             own = super().get_command(ctx, name)
-            shown = click.Command(name, help=_summary(points[name])) if own is None else own
+            shown = click.Command(name, help=summary_of(points[name])) if own is None else own
             rows.append((name, shown.get_short_help_str(limit)))
         if rows:
             with formatter.section("Commands"):
@@ -139,7 +139,7 @@ class Commands(click.Group):
             raise _missing(ctx.invoked_subcommand or "", error) from error
 
 
-def _summary(point: Point) -> str:
+def summary_of(point: Point) -> str:
     """Return the docstring of a subcommand's function, read from its source."""
     spec = find_spec(point.module)
     if spec is None or spec.origin is None:
@@ -151,7 +151,7 @@ def _summary(point: Point) -> str:
 
 
 def _first_line(point: Point | None) -> str:
-    return "" if point is None else _summary(point).partition("\n")[0]
+    return "" if point is None else summary_of(point).partition("\n")[0]
 
 
 def _load(point: Point) -> click.Command:

@@ -54,13 +54,14 @@ def find(url: str, identity: str, models: tuple[str, ...], as_json: bool) -> Non
         click.echo(json.dumps(found))
     else:
         for one in found:
-            _print_found(one)
+            print_found(one)
     if not any(one["records"] or one["held_out"] or one["erased"] for one in found):
         say_kind(wanted.kind)
         sys.exit(1)
 
 
-def _print_found(one: Mapping[str, Any]) -> None:
+def print_found(one: Mapping[str, Any]) -> None:
+    """Print what was found of a person in one model."""
     parts = []
     if one["records"]:
         number = count(len(one["records"]), "record")

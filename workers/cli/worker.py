@@ -85,7 +85,7 @@ def worker(
     if not silos:
         Sender(services, FORMS).start()
     if until_eof:
-        threading.Thread(target=_end_with_parent, daemon=True).start()
+        threading.Thread(target=end_with_parent, daemon=True).start()
     if beat and services.policy is not None:
         Gatherer(services.ledger, services.policy, services.settings).start(election().leads)
     if beat:
@@ -148,7 +148,8 @@ def _prepare(silos: tuple[int, ...], settings: "Settings", device: str | None) -
         keys.register(settings, silo)
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """End this process when its standard input ends."""
     # Not sys.stdin: this thread would hold its lock, and an interpreter that cannot acquire it
     # at exit dies with "Fatal Python error: _enter_buffered_busy".
     while os.read(sys.stdin.fileno(), 1 << 16):

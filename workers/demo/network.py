@@ -236,11 +236,11 @@ def _serve(
         write_private(out / "keys" / "requester.pem", private_pem(key))
         click.echo(f"Registering {len(prepared.records)} records, training …")
         operator.register_model(prepared.manifest, prepared.npz)
-        _wait_until_trained(operator)
+        wait_until_trained(operator)
         (out / "models" / "before.safetensors").write_bytes(operator.artifact(MODEL, 1))
         with Client(base_url, "requester", key, log=log) as requester:
             for wish in wishes:
-                outcomes.append(_erase(out, requester, wish))
+                outcomes.append(erase(out, requester, wish))
         version = max(int(str(row["number"])) for row in operator.versions(MODEL))
         (out / "models" / "after.safetensors").write_bytes(operator.artifact(MODEL, version))
     report = mirror_log(fetch_from(f"{base_url}/v1/log"), log, out / "log")
@@ -248,7 +248,8 @@ def _serve(
     return outcomes
 
 
-def _wait_until_trained(operator: Client) -> None:
+def wait_until_trained(operator: Client) -> None:
+    """Wait until the model has a version. Exits if it takes more than TRAIN_SECONDS."""
     deadline = time.monotonic() + TRAIN_SECONDS
     with Waiting("model") as waiting:
         while (model := operator.model(MODEL))["state"] == "registered":
@@ -261,7 +262,8 @@ def _wait_until_trained(operator: Client) -> None:
     click.echo(f"  model: trained after {waiting.seconds:.1f} s")
 
 
-def _erase(out: Path, requester: Client, wish: Wish) -> TableRow:
+def erase(out: Path, requester: Client, wish: Wish) -> TableRow:
+    """Submit one request, wait for its end, and write and verify its certificate."""
     if wish.client is not None:
         receipt = requester.submit_erasure(MODEL, client=wish.client)
     else:
@@ -278,11 +280,11 @@ def _erase(out: Path, requester: Client, wish: Wish) -> TableRow:
         raise DemoError(f"a request ended {status.state}: see service.log")
     kept = keep_certificate(out, requester, receipt.id)
     click.echo(f"  {wish.label}: certified after {seconds:.1f} s")
-    click.echo(f"    {_escalation(status)}")
+    click.echo(f"    {escalation(status)}")
     return TableRow(wish.label, wish.records, wish.client, kept, seconds)
 
 
-def _escalation(status: RequestStatus) -> str:
+def escalation(status: RequestStatus) -> str:
     """Return the history of a request: the log's events, which are finer than its states."""
     events = [event.event.removeprefix("request.") for event in status.history]
     said = f"events of the log: {' → '.join(events)}"

@@ -25,7 +25,7 @@ from app.reconcile.findings import FsckReport
 from app.settings import Settings
 from lethe import canonical
 from lethe.certificates.bundle import parse_bundle
-from lethe.certificates.trust_root import TrustRootError, _digest, parse_trust_root
+from lethe.certificates.trust_root import TrustRootError, parse_trust_root, root_digest
 from lethe.certificates.verify import verify_certificate
 from lethe.cli.certificate import verify
 from lethe.errors import LetheError
@@ -200,7 +200,7 @@ def test_a_trust_root_with_other_keys_than_its_entries_is_refused(
     else:
         old["revoked"]["logIndex"] = str(int(old["revoked"]["logIndex"]) + 1)
     members["signature"] = ""
-    members["signature"] = second.sign_trust_root(_digest(members))
+    members["signature"] = second.sign_trust_root(root_digest(members))
     known, bundle = own_key(ready.settings), certified(ready, "r1")
     assert not accepted(tmp_path, bundle, canonical.encode(members), known)
     with pytest.raises(TrustRootError, match=r"ML-DSA-44 keys|no known key signed"):

@@ -17,7 +17,7 @@ from lethe.signing.keys import generate_key, public_pem
 from tests.installation import Installation, make_token
 from tests.small import Caller
 from workers.errors import RefusedError
-from workers.families.masked.case import _public_key
+from workers.families.masked.case import public_key_of
 
 GUESSED = "lethe_operator_chosen-by-the-attacker"
 DIGEST = hashlib.sha256(GUESSED.encode()).hexdigest()
@@ -199,7 +199,7 @@ def test_a_round_is_joined_and_summed_with_no_planted_key(ready: Installation) -
         with pytest.raises(RoundMemberError, match="no registered key"):
             _clients(session, ["bound"])
         with pytest.raises(RefusedError, match="not as it was registered"):
-            _public_key(session, "bound")
+            public_key_of(session, "bound")
 
 
 def test_the_list_of_revocations_survives_a_cut_line_and_is_missed(ready: Installation) -> None:

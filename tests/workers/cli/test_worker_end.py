@@ -5,8 +5,8 @@ import sys
 
 ENDS = """
 import threading, time
-from workers.cli.worker import _end_with_parent
-threading.Thread(target=_end_with_parent, daemon=True).start()
+from workers.cli.worker import end_with_parent
+threading.Thread(target=end_with_parent, daemon=True).start()
 time.sleep(0.3)
 """
 

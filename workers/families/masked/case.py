@@ -86,7 +86,7 @@ def load_case(job: JobContext, session: Session) -> RoundCase:
         for step in STEPS
         if (artifact := message_id(member, step)) is not None
     ]
-    roster = {member.keyid: _public_key(session, member.keyid) for member in sent}
+    roster = {member.keyid: public_key_of(session, member.keyid) for member in sent}
     opened = is_as_opened(services.ledger, session, row, sent)
     # For the model that the sum is added to, by the row that was compared with the log.
     if not opened or (row.model_id, row.plan["model"]) != (lease.model_id, model.ref):
@@ -111,7 +111,7 @@ def load_case(job: JobContext, session: Session) -> RoundCase:
     )
 
 
-def _public_key(session: Session, keyid: str) -> str:
+def public_key_of(session: Session, keyid: str) -> str:
     """Return a member's key. A revoked key remains valid for what it signed before."""
     if (key := believed(session, RequesterKey, keyid)) is None:
         raise RefusedError(
