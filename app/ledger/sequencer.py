@@ -199,7 +199,7 @@ class Ledger:
         """
         with traces.part("log transaction") as span, self._turn():
             with self._writing(self._known, opening) as (session, state):
-                # Verify before the commit: an entry that can never be signed must not be stored.
+                # Before the commit: an entry that can never be signed must not be stored.
                 tail = self._verified(session, state, self._known)
                 pending = state.published != state.size
                 tx = Transaction(session, tail, self._required_key(), state)
