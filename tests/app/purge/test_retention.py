@@ -13,7 +13,7 @@ from sqlmodel import select
 from app import steps
 from app.cli.retention import retention as command
 from app.ledger.transaction import Transaction
-from app.purge import destroy, retention
+from app.purge import retention
 from app.reconcile.fsck.run import fsck
 from app.reconcile.retention import items_digest, stored_entries
 from app.service.context import Services
@@ -233,8 +233,8 @@ def test_what_an_earlier_version_ended_is_in_the_first_entry(ready: Installation
 
     def earlier(tx: Transaction) -> None:
         request = tx.session.exec(select(ErasureRequest)).one()
-        destroy.evidence(ready.services, tx, request)
-        destroy.scope(ready.services, tx, request)
+        retention.destroy_evidence(ready.services, tx, request)
+        retention.destroy_scope(ready.services, tx, request)
 
     ready.services.ledger.transact(earlier)
     assert problems(ready) == set(), "no entry could say so yet"
