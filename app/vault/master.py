@@ -38,9 +38,7 @@ class RootSecret:
         does not open it.
         """
         try:
-            roots = read_roots(
-                settings.keys_dir
-            )  # before the key: a rotation replaces it first
+            roots = read_roots(settings.keys_dir)  # first, as a rotation replaces the key first
         except MasterKeyError:
             given(settings)  # if both are missing, the error names the key
             raise
