@@ -42,7 +42,7 @@ class GrantError(Exception):
 def grant(engine: Engine, role: str) -> None:
     """Grant `role`, which must exist, the service's privileges, and nothing more.
 
-    The role's other privileges on these tables are revoked first. Raises GrantError: The
+    The role's other privileges on these tables are revoked first. Raises GrantError: the
     database is SQLite, there is no such role, or it could change the log anyway, like
     superusers, the owner and its members; then nothing was granted.
     """

@@ -114,7 +114,7 @@ def write_manifest(directory: Folder, backup: Backup, files: Mapping[str, str]) 
 def read_manifest(directory: Path) -> tuple[Backup, dict[str, str]]:
     """Check every file of a backup; return its content and the digests.
 
-    Raises BackupError: The manifest is missing, the schema is another, or a file was changed.
+    Raises BackupError: the manifest is missing, the schema is another, or a file was changed.
     """
     try:
         with opened(directory, MANIFEST) as file:

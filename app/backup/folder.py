@@ -44,7 +44,7 @@ class Folder:
     def inside(self, name: str, *, new: bool = False) -> Iterator["Folder"]:
         """Open the directory `name`. new: create it if it is missing.
 
-        Raises BackupError: It is a link or a file.
+        Raises BackupError: it is a link or a file.
         """
         path = self.path / name
         with _named(path):
@@ -74,7 +74,7 @@ class Folder:
     def open_lock(self, name: str) -> int:
         """Return a descriptor of a lock file, which is created if it is missing.
 
-        Raises BackupError: It is not a plain file.
+        Raises BackupError: it is not a plain file.
         """
         path = self.path / name
         # Following a link would create a file elsewhere; opening a pipe would block forever.

@@ -36,7 +36,7 @@ def copy_guard(source: Path, target: Folder) -> None:
 def copy_keys(source: Path, target: Folder) -> None:
     """Copy the other keys, and the journal last, after the snapshot.
 
-    Raises BackupError: As `read_keys`.
+    Raises BackupError: as `read_keys`.
     """
     target.write_all_durably(read_keys(source))
     with suppress(FileNotFoundError):
@@ -48,7 +48,7 @@ def read_keys(source: Path) -> dict[str, bytes]:
 
     The end of a rotation moves a key into the place of another: reading file after file could
     find the old key but not the new one. So all files are read until none changed meanwhile.
-    Raises BackupError: The files keep changing.
+    Raises BackupError: the files keep changing.
     """
     for _ in range(TRIES):
         with suppress(FileNotFoundError):  # a rotation removed a file meanwhile
@@ -83,7 +83,7 @@ class KeysCopy:
     def __init__(self, source: Path, target: Path) -> None:
         """Prepare `target`: a new directory, or one that was followed into before.
 
-        Raises BackupError: The directory has other files, or is the keys directory itself.
+        Raises BackupError: the directory has other files, or is the keys directory itself.
         """
         self._source, self._guard = source, b""
         with ExitStack() as held:

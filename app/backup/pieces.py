@@ -76,7 +76,7 @@ def write_followed(directory: Folder, state: Followed) -> None:
 def read_followed(directory: Path | Folder) -> Followed | None:
     """Return the state in a follower's directory, None for a backup of one moment.
 
-    Raises BackupError: The manifest is missing or damaged.
+    Raises BackupError: the manifest is missing or damaged.
     """
     try:
         with opened(directory, MANIFEST) as file:
@@ -112,7 +112,7 @@ def as_backup(directory: Path, scratch: Path) -> Iterator[Path]:
     A follower may write to `directory` meanwhile. scratch: the directory for a temporary copy
     of the database.
 
-    Raises BackupError: There is no backup, or a piece does not match the manifest.
+    Raises BackupError: there is no backup, or a piece does not match the manifest.
     """
     with _kept(directory):
         state = read_followed(directory)
@@ -194,7 +194,7 @@ def read_piece(pieces: Path | Folder, name: str) -> bytes | None:
 def locked(directory: Folder, name: str, how: int) -> Iterator[bool]:
     """Try to lock a file; yield whether it was free, and hold the lock within the block.
 
-    Raises BackupError: It is not a plain file.
+    Raises BackupError: it is not a plain file.
     """
     descriptor = directory.open_lock(name)
     try:

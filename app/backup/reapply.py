@@ -141,7 +141,7 @@ def reapply_all(
 
     Requests that these leaves have as executed or closed are not executed again. With
     `incomplete`, the journal may lack executed requests; then every model is quarantined.
-    Raises JournalError: The journal lacks requests that these leaves have as executed.
+    Raises JournalError: the journal lacks requests that these leaves have as executed.
     """
     executed = {leaf.ref for leaf in leaves if leaf.event == EXECUTED and leaf.ref}
     unknown = executed - journal.read().requests

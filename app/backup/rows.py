@@ -23,7 +23,7 @@ FETCH = 500  # rows in memory at once
 def dump(connection: Connection, file: BinaryIO, most: int | None = None) -> int:
     """Write every row in the connection's snapshot; return their number.
 
-    Raises ValueError: The output exceeds `most` bytes.
+    Raises ValueError: the output exceeds `most` bytes.
     """
     count = written = 0
 
@@ -48,7 +48,7 @@ def dump(connection: Connection, file: BinaryIO, most: int | None = None) -> int
 def load(connection: Connection, lines: Iterator[bytes]) -> int:
     """Insert the rows that `dump` wrote into empty tables; return their number.
 
-    Raises ValueError: The lines do not match this version's tables.
+    Raises ValueError: the lines do not match this version's tables.
     """
     table: Table | None = None
     names: list[str] = []

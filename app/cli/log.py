@@ -154,7 +154,7 @@ def fsck(as_json: bool, state: Path | None, full: bool) -> None:
 def _succeed(ledger: Ledger, vkey: str, note: str) -> None:
     """Append, as the first entry, the name of the log that this one succeeds.
 
-    Raises LogExistsError: The log already has a first entry.
+    Raises LogExistsError: the log already has a first entry.
     """
 
     def effect(tx: Transaction) -> None:

@@ -28,7 +28,7 @@ def alone(folder: Path) -> Iterator[Sequence[Path]]:
     """Keep other commands from changing the key files in `folder` within the block.
 
     Yields the unfinished files of earlier commands, and removes them if the block succeeds.
-    They may contain a key, or the root secret sealed under one. Raises KeysBusyError: Another
+    They may contain a key, or the root secret sealed under one. Raises KeysBusyError: another
     command is changing the keys.
     """
     # This file is never moved, and nothing else locks it. NFS requires write access for a lock.
@@ -46,7 +46,7 @@ def alone(folder: Path) -> Iterator[Sequence[Path]]:
 def locked(path: Path, flags: int) -> Iterator[None]:
     """Hold the lock of a file that is never moved, opened with `flags`.
 
-    Raises KeysBusyError: Another command holds it.
+    Raises KeysBusyError: another command holds it.
     """
     descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
     try:

@@ -22,7 +22,7 @@ Announced = list[tuple[LogKey, AnnouncementPart | None]]
 def keep_announcement(settings: Settings, ledger: Ledger, keys: LogKeys) -> None:
     """Write the previous key's checkpoint over the newest key's entry, with its proof.
 
-    Raises UnpublishedError: There is no such checkpoint yet.
+    Raises UnpublishedError: there is no such checkpoint yet.
     """
     proof = _proof(ledger, keys, len(keys.keys) - 1)
     name = _name(keys, len(keys.keys) - 1)

@@ -67,7 +67,7 @@ def first_key(settings: Settings) -> tuple[str, bytes]:
     """Return keyid and SubjectPublicKeyInfo of the key in the keys directory.
 
     While the log names no issuer key, this is the issuer's first key. Raises KeyMissingError:
-    Both halves are missing, or it is not an ECDSA P-256 key.
+    both halves are missing, or it is not an ECDSA P-256 key.
     """
     try:
         return settings.issuer_keyid, spki_of(load_issuer(settings)[0].public_key())
@@ -138,7 +138,7 @@ def require_unchanged(tx: Transaction, size: int, kind: str = SERVICE_KEY_EVENT)
 
     kind: of entries, SERVICE_KEY_EVENT or MASTER_KEY_EVENT.
 
-    Raises KeysChangedError: There is one.
+    Raises KeysChangedError: there is one.
     """
     later = select(LogEntry.index).where(
         col(LogEntry.kind) == kind, col(LogEntry.index) >= size

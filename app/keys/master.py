@@ -43,8 +43,7 @@ class MasterKeys:
 def master_keys(ledger: Ledger) -> MasterKeys:
     """Return the master keys that the log names.
 
-    Raises:
-        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    Raises ForkedError, LogDamagedError or GuardError: as `model_events`.
     """
     read, found = master_key_events(ledger), dict[str, MasterSpan]()
     for index, data in read.entries:

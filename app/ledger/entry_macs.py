@@ -62,7 +62,7 @@ class EntryKey:
 
         said: the parsed leaf, if the caller has just formatted it.
 
-        Raises EntryError: Not an entry of a kind this log holds.
+        Raises EntryError: not an entry of a kind this log holds.
         """
         said = said or parse_leaf(leaf)
         on = (said.day or day).isoformat()
@@ -92,7 +92,7 @@ def new_entry_key() -> bytes:
 def parse_entry_key(data: bytes, origin: str) -> EntryKey:
     """Return the key in a file's content, for the log named `origin`.
 
-    Raises ValueError: The content is not in the format of `new_entry_key`.
+    Raises ValueError: the content is not in the format of `new_entry_key`.
     """
     key = base64.b64decode(data.removesuffix(b"\n"), validate=True)
     if len(key) != KEY_SIZE or base64.b64encode(key) + b"\n" != data:

@@ -100,7 +100,7 @@ class SigningGuard:
     def create(self, checkpoint: Checkpoint) -> None:
         """Write the first line of a new log's guard.
 
-        Raises GuardExistsError: There is a guard already.
+        Raises GuardExistsError: there is a guard already.
         """
         try:
             write_durably(self.path, _format(checkpoint), replace=False)

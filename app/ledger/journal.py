@@ -106,7 +106,7 @@ def record_model_event(
 ) -> int:
     """Append an event of model `ref` to the log and return the log index.
 
-    Raises EntryError: The ref or a digest is malformed.
+    Raises EntryError: the ref or a digest is malformed.
     """
     check_event("model", event, digests)
     return tx.append(model_leaf(event, ref, digests, tx.now.date()))
@@ -115,7 +115,7 @@ def record_model_event(
 def record_service_key_event(tx: Transaction, event: str, change: KeyChange) -> int:
     """Append a change of a service key to the log and return the log index.
 
-    Raises EntryError: The change is malformed.
+    Raises EntryError: the change is malformed.
     """
     leaf = service_key_leaf(change, tx.now.date())
     return _append_change(tx, "service-key", event, change, leaf)
@@ -124,7 +124,7 @@ def record_service_key_event(tx: Transaction, event: str, change: KeyChange) -> 
 def record_master_key_event(tx: Transaction, event: str, change: MasterKeyChange) -> int:
     """Append a change of a master key to the log and return the log index.
 
-    Raises EntryError: The change is malformed.
+    Raises EntryError: the change is malformed.
     """
     leaf = master_key_leaf(change, tx.now.date())
     return _append_change(tx, "master-key", event, change, leaf)
@@ -146,7 +146,7 @@ def record_retention_event(
 
     items: SHA-256 in hex of the list of destroyed items.
 
-    Raises EntryError: Nothing was destroyed, or a kind or the digest is malformed.
+    Raises EntryError: nothing was destroyed, or a kind or the digest is malformed.
     """
     counts = {kind: one.count for kind, one in ended.items()}
     before = {kind: one.before.isoformat() for kind, one in ended.items()}

@@ -69,7 +69,7 @@ def is_p256(key: SigningKey) -> TypeGuard[P256Key]:
 def named_by(path: Path) -> KeyUri | None:
     """Return the URI in a key file, None if it holds the key itself or does not exist.
 
-    Raises HsmError: The URI is malformed.
+    Raises HsmError: the URI is malformed.
     """
     with suppress(FileNotFoundError):
         if is_uri(data := path.read_bytes()):

@@ -88,7 +88,7 @@ class KeyRows:
     def revoked(self) -> frozenset[str]:
         """Return the tags of everything ever revoked.
 
-        Raises KeyMissingError: The list is missing.
+        Raises KeyMissingError: the list is missing.
         """
         try:
             with self._path.open("rb") as file:
@@ -164,7 +164,7 @@ def authenticate_rows(engine: Engine, rows: KeyRows) -> None:
 def key_rows(session: Session) -> KeyRows:
     """Return the authenticator of the rows that a session reads and writes.
 
-    Raises KeyMissingError: The engine was opened without entries.key.
+    Raises KeyMissingError: the engine was opened without entries.key.
     """
     if (found := known_rows(session)) is None:
         raise KeyMissingError(

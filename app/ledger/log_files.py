@@ -143,7 +143,7 @@ def _follows(
 def load_signers(settings: Settings) -> LogSigners:
     """Return the keys in the files.
 
-    Raises KeyMissingError: A key is missing or of the wrong kind.
+    Raises KeyMissingError: a key is missing or of the wrong kind.
     """
     signer, cosigner = load_signer(settings), load_ml_dsa(settings)
     signers: tuple[NoteSigner, ...] = (signer,)
@@ -161,7 +161,7 @@ def load_signers(settings: Settings) -> LogSigners:
 def load_signer(settings: Settings, name: str = LOG_KEY) -> NoteSigner:
     """Return a key of the log.
 
-    Raises KeyMissingError: It is missing, unreachable, or not an Ed25519 key.
+    Raises KeyMissingError: it is missing, unreachable, or not an Ed25519 key.
     """
     path = settings.keys_dir / name
     try:
@@ -181,7 +181,7 @@ def load_signer(settings: Settings, name: str = LOG_KEY) -> NoteSigner:
 def load_ml_dsa(settings: Settings) -> Cosigner | None:
     """Return the log's ML-DSA-44 key, None if it has none.
 
-    Raises KeyMissingError: Only its public half exists, or it is of another kind.
+    Raises KeyMissingError: only its public half exists, or it is of another kind.
     """
     folder = settings.keys_dir
     if not (folder / ML_DSA_KEY).exists() and not (folder / ML_DSA_VKEY).exists():
@@ -192,7 +192,7 @@ def load_ml_dsa(settings: Settings) -> Cosigner | None:
 def load_cosigner(settings: Settings, name: str) -> Cosigner:
     """Return an ML-DSA-44 key of the log.
 
-    Raises KeyMissingError: It is missing, or of another kind.
+    Raises KeyMissingError: it is missing, or of another kind.
     """
     path = settings.keys_dir / name
     try:
@@ -216,7 +216,7 @@ def make_ml_dsa(settings: Settings, name: str, *, replace: bool = False) -> Cosi
 
     replace: create a key in either case.
 
-    Raises KeyMissingError: As `load_cosigner`.
+    Raises KeyMissingError: as `load_cosigner`.
     """
     made = MLDSA44PrivateKey.generate()
     pem = made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -248,7 +248,7 @@ def read_previous(settings: Settings, role: str = LOG) -> list[NoteVerifier]:
 def read_log_keys(settings: Settings) -> LogKeys:
     """Return all public keys of the log, oldest first.
 
-    Raises KeyMissingError: A file holds no key of its kind, or no file exists.
+    Raises KeyMissingError: a file holds no key of its kind, or no file exists.
     """
     folder = settings.keys_dir
     found = [*read_previous(settings), *_read(folder / LOG_VKEY), *_read(folder / NEXT_VKEY)]

@@ -28,7 +28,7 @@ def require_named(session: Session, signing: Sequence[NoteVerifier]) -> None:
     signing: the log's Ed25519 keys whose private halves are in the key files. Before the first
     rotation no entry names a key, and the only key must have signed the latest checkpoint.
 
-    Raises KeyMissingError: The log names other keys, or revoked all of these.
+    Raises KeyMissingError: the log names other keys, or revoked all of these.
     """
     said = _changes(session)
     if not said:
@@ -64,7 +64,7 @@ def spanned(session: Session, keys: LogKeys) -> LogKeys:
 def spanned_by(changes: Iterable[Change], keys: LogKeys) -> LogKeys:
     """Return the log's keys with the tree sizes that each may sign, by these key changes.
 
-    Raises KeyHistoryError: The entries contradict each other.
+    Raises KeyHistoryError: the entries contradict each other.
     """
     first = keys.verifiers[0]
     spans = replay(changes, (first.key_id.hex(), spki_of_log(first)), LOG)

@@ -158,8 +158,7 @@ class Ledger:
     def open(self, note: str) -> Checkpoint:
         """Return the checkpoint of a note that a current or retired key of this log signed.
 
-        Raises:
-            NoteError, CheckpointError: No key did, or it is no checkpoint of this log.
+        Raises NoteError or CheckpointError: no key did, or it is no checkpoint of this log.
         """
         return self.keys.open(note)[0]
 
@@ -221,7 +220,7 @@ class Ledger:
 
         An entry may be committed but not signed yet: publishing failed, or another process is
         about to. An effect that missed such an entry would append it again. Raises GuardError:
-        As `SigningGuard.advance`.
+        as `SigningGuard.advance`.
         """
         held = self.guard.read()
         before = self._before if self._holder == threading.get_ident() else None
@@ -309,7 +308,7 @@ class Ledger:
     def sign(self, checkpoint: Checkpoint) -> str:
         """Return the signed note of the guard's last checkpoint.
 
-        Raises ForkedError: The guard's last checkpoint is another.
+        Raises ForkedError: the guard's last checkpoint is another.
         """
         if self.guard.read() != checkpoint:
             raise ForkedError("only what the guard remembers is signed")
@@ -320,7 +319,7 @@ class Ledger:
         return storage.read_size(session)
 
     def latest(self) -> LogCheckpoint:
-        """Return the published checkpoint. Raises LogMissingError: No log was begun."""
+        """Return the published checkpoint. Raises LogMissingError: no log was begun."""
         with self._reading() as session:
             latest = self._require_latest(session)
         self._proved = max(self._proved, latest.size)
@@ -354,7 +353,7 @@ class Ledger:
     def inclusion(self, index: int, size: int) -> list[bytes]:
         """Prove that entry `index` is in the tree of the first `size` entries.
 
-        Raises ProofError: There is no such entry, or no such tree yet.
+        Raises ProofError: there is no such entry, or no such tree yet.
         """
         with self._reading() as session:
             self._require_size(session, size)
@@ -364,7 +363,7 @@ class Ledger:
     def consistency(self, old: int, new: int) -> list[bytes]:
         """Prove that the tree of `new` entries extends the tree of `old` entries.
 
-        Raises ProofError: Not 0 < old <= new, or there is no such tree yet.
+        Raises ProofError: not 0 < old <= new, or there is no such tree yet.
         """
         with self._reading() as session:
             self._require_size(session, new)

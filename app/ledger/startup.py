@@ -192,7 +192,7 @@ def last_signed(settings: Settings, keys: Path) -> tuple[str, str]:
 def load_issuer(settings: Settings) -> tuple[P256Key, str]:
     """Return the key that signs certificates, and its key id.
 
-    Raises KeyMissingError: It is missing, unreachable, or not an ECDSA P-256 key.
+    Raises KeyMissingError: it is missing, unreachable, or not an ECDSA P-256 key.
     """
     key = _load(settings, settings.keys_dir / ISSUER_KEY)
     if not is_p256(key):
@@ -203,7 +203,7 @@ def load_issuer(settings: Settings) -> tuple[P256Key, str]:
 def load_entry_key(settings: Settings) -> EntryKey:
     """Return the key that authenticates the log's stored entries.
 
-    Raises KeyMissingError: It is missing or not a key.
+    Raises KeyMissingError: it is missing or not a key.
     """
     path = settings.keys_dir / ENTRIES_KEY
     try:
@@ -311,7 +311,7 @@ def require_recovered(keys: Path) -> None:
 
     A backup's guard may be older than the last signed checkpoint: the next entry would then
     take the index of an entry for which somebody already has a receipt. Raises JournalError:
-    The keys came from a backup and the log was not recovered.
+    the keys came from a backup and the log was not recovered.
     """
     if (keys / RESTORED).exists():
         raise JournalError(

@@ -40,7 +40,7 @@ def read_size(session: Session) -> int:
 
 
 def read_leaves(session: Session, start: int, end: int) -> list[bytes]:
-    """Return the leaves [start, end), in order. Raises LogDamagedError: A leaf is missing."""
+    """Return the leaves [start, end), in order. Raises LogDamagedError: a leaf is missing."""
     query = (
         columns(col(LogEntry.leaf))
         .where(col(LogEntry.index) >= start, col(LogEntry.index) < end)
@@ -80,7 +80,7 @@ def read_nodes(
 def read_row(session: Session, level: int, start: int, count: int) -> list[bytes]:
     """Return `count` consecutive nodes of one level, from index `start`.
 
-    Raises LogDamagedError: A node is missing.
+    Raises LogDamagedError: a node is missing.
     """
     query = (
         columns(col(LogNode.hash))

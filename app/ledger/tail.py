@@ -106,7 +106,7 @@ def read_on(
 
     above: entries and nodes above `tail` that were read already.
 
-    Raises ForkedError: As `read_tail`.
+    Raises ForkedError: as `read_tail`.
     """
     if above is not None and above.size == tail.peaks.size and size <= above.size + MOST_ABOVE:
         completed = _add(tail, above.entries, size, key)

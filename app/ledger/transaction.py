@@ -44,7 +44,7 @@ class Transaction:
         commit, so a query inside the transaction does not see them. said: the parsed leaf, if
         the caller has just formatted it.
 
-        Raises EntryError: Not an entry of a kind this log holds.
+        Raises EntryError: not an entry of a kind this log holds.
         """
         index = self.next_index
         self._entries.append(self._key.row(index, leaf, self.now.date(), said))
@@ -103,7 +103,7 @@ class Transaction:
         """Write the appended entries and the nodes they complete, and commit.
 
         Returns the entries, None if there are none. The remaining writes and the commit are
-        one message. Raises ForkedError: Rows that no append wrote are in the entries' place.
+        one message. Raises ForkedError: rows that no append wrote are in the entries' place.
         """
         self.session.flush()
         writes = self._take_writes()

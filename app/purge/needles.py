@@ -27,7 +27,7 @@ class Needles:
     def __init__(self, identifiers: Iterable[str], root_secret: RootSecret) -> None:
         """Compute the forms to search for.
 
-        Raises IdentifierError: There is no identifier, or one is too short.
+        Raises IdentifierError: there is no identifier, or one is too short.
         """
         self.texts = list(dict.fromkeys(identifiers))
         if not self.texts:

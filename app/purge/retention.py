@@ -100,7 +100,7 @@ def run(services: Services) -> RetentionRun:
 def plan(services: Services) -> RetentionRun:
     """Return what a run would destroy now, without changing anything.
 
-    Raises HoldsChangedError: As `run`.
+    Raises HoldsChangedError: as `run`.
     """
     found = RetentionRun(dry_run=True)
     with services.reading() as session:

@@ -34,7 +34,7 @@ SUPERUSER = (
 def search(settings: Settings, identifiers: Iterable[str]) -> Findings:
     """Search everything that this installation writes for identifiers; change nothing.
 
-    Raises LetheError: An identifier is too short, a key is missing, or the database does not
+    Raises LetheError: an identifier is too short, a key is missing, or the database does not
     answer; nothing was checked.
     """
     root_secret = RootSecret.load(settings)

@@ -81,8 +81,7 @@ def escalation_problem(
 ) -> str | None:
     """Return how a certificate's method and parameters differ from the log, None if equal.
 
-    Raises:
-        NotCanonicalError, ShapeError: The escalation cannot be read.
+    Raises NotCanonicalError or ShapeError: the escalation cannot be read.
     """
     logged = logged_escalation(events)
     if logged.since and logged.since[0].method != parameters.get("attempt", method):

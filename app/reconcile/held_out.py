@@ -24,7 +24,7 @@ KIND = "held-out"  # the artifact's kind
 def logged_digest(ledger: Ledger, ref: str) -> str | None:
     """Return the logged digest of a model's held-out rows, None if it has none.
 
-    Raises LetheError: The log cannot be read, or is not the signed one.
+    Raises LetheError: the log cannot be read, or is not the signed one.
     """
     entries = model_events(ledger, ref, EVENT)
     return entries[len(entries) - 1][1].digests.get("rows") if len(entries) else None

@@ -122,7 +122,7 @@ def of_models(session: Session, erased: Erased) -> Iterator[tuple[Model, dict[by
 def read_beside(session: Session, journal: ErasureJournal) -> Erased:
     """Return the journal's committed state, read after the snapshot of `session` was taken.
 
-    Raises JournalError: The journal is missing or damaged.
+    Raises JournalError: the journal is missing or damaged.
     """
     session.exec(select(Model.id).limit(1)).all()  # the first statement takes the snapshot
     return committed(session, journal.read())
@@ -160,7 +160,7 @@ def require_applied(engine: Engine, journal: ErasureJournal) -> None:
     Tombstones that the journal lacks are logged as a warning: the journal may be from an older
     backup than the database, or somebody with write access planted them. They are not added to
     the journal here. Lines without a matching log entry are ignored: their transaction did not
-    commit. Raises JournalError: A tombstone is missing, a deleted model is stored, or the
+    commit. Raises JournalError: a tombstone is missing, a deleted model is stored, or the
     journal is missing or damaged.
     """
     require_recovered(journal.path.parent)

@@ -22,7 +22,7 @@ def versions_of(ledger: Ledger, model: Model) -> ModelEvents:
 def logged_leaf(ledger: Ledger, model: Model, version: ModelVersion) -> Leaf:
     """Return the log's entry of a version, found by its number.
 
-    Raises UnloggedVersionError: The row points at another entry, or contradicts this one.
+    Raises UnloggedVersionError: the row points at another entry, or contradicts this one.
     """
     known = versions_of(ledger, model)
     if not 1 <= version.number <= len(known):

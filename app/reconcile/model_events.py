@@ -189,10 +189,8 @@ def master_key_events(ledger: Ledger) -> ServiceKeyEvents:
 def request_events(ledger: Ledger, ref: str) -> list[tuple[int, Leaf]]:
     """Return (index, leaf) of every signed entry of an open request, in order.
 
-    Returns an empty list for a closed request, which bounds the memory used.
-
-    Raises:
-        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    Returns an empty list for a closed request, which bounds the memory used. Raises
+    ForkedError, LogDamagedError or GuardError: As `model_events`.
     """
     return requests_events(ledger, [ref])[ref]
 
@@ -210,8 +208,7 @@ def requests_events(ledger: Ledger, refs: Sequence[str]) -> dict[str, list[tuple
 def key_events(ledger: Ledger, refs: Iterable[str]) -> dict[str, list[tuple[int, Leaf]]]:
     """Return (index, leaf) of every signed entry of some key registrations, by their ref.
 
-    Raises:
-        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    Raises ForkedError, LogDamagedError or GuardError: as `model_events`.
     """
     with _up_to_date(ledger) as read:
         found = {ref: list(read.keys.get(ref.encode(), ())) for ref in refs}
@@ -224,8 +221,7 @@ def key_events(ledger: Ledger, refs: Iterable[str]) -> dict[str, list[tuple[int,
 def hold_events(ledger: Ledger) -> dict[str, list[tuple[int, Leaf]]]:
     """Return (index, leaf) of every signed entry of each legal hold, by its ref.
 
-    Raises:
-        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    Raises ForkedError, LogDamagedError or GuardError: as `model_events`.
     """
     with _up_to_date(ledger) as read:
         found = {ref: list(entries) for ref, entries in read.holds.items()}
@@ -238,10 +234,8 @@ def hold_events(ledger: Ledger) -> dict[str, list[tuple[int, Leaf]]]:
 def signed_leaves(ledger: Ledger, kept: Callable[[bytes], bool]) -> list[tuple[int, bytes]]:
     """Return (index, leaf as stored) of every signed entry that `kept` accepts, in order.
 
-    Every call reads and hashes all leaves.
-
-    Raises:
-        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    Every call reads and hashes all leaves. Raises ForkedError, LogDamagedError or GuardError:
+    as `model_events`.
     """
     found = []
 

@@ -76,7 +76,7 @@ def stored_rows(
 def logged_total(ledger: Ledger, model: Model, key: PeopleKey) -> int:
     """Return the last logged sum over a model's identities.
 
-    Raises LetheError: The log cannot be read, or is not the signed one.
+    Raises LetheError: the log cannot be read, or is not the signed one.
     """
     entries = model_events(ledger, model.ref, EVENT)
     return key.opened(entries[len(entries) - 1][1].digests if len(entries) else {})
@@ -105,7 +105,7 @@ def store_sums(session: Session, model: Model, sums: Sums | None) -> None:
 def read_all(session: Session, model: Model, key: PeopleKey, total: int) -> Sums:
     """Return the parts of a sum, computed from all rows of a model.
 
-    Raises PeopleChangedError: The rows do not add up to `total`.
+    Raises PeopleChangedError: the rows do not add up to `total`.
     """
     sums = _sums_of_rows(session, model, key)
     if sums is None or sums.total != total:

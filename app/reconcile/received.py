@@ -71,7 +71,7 @@ def received_upload(
 
     digest: hex SHA-256 of the opened file.
 
-    Raises LetheError: The log cannot be read.
+    Raises LetheError: the log cannot be read.
     """
     try:
         leaf = signed_leaf(ledger, contribution.log_index)

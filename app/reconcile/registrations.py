@@ -43,8 +43,7 @@ def registrations(
 ) -> dict[str, KeyRegistration]:
     """Return registrations by ref, without those missing from the log or without openings.
 
-    Raises:
-        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    Raises ForkedError, LogDamagedError or GuardError: as `model_events`.
     """
     found = {}
     for ref, leaves in key_events(ledger, set(refs)).items():

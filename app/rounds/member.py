@@ -83,7 +83,7 @@ def waiting_for(services: Services, signed: SignedBy) -> list[RoundNotice]:
 def work(services: Services, signed: SignedBy, round_id: str) -> RoundWork:
     """Return a round as the signing member sees it, after ending steps whose time is over.
 
-    Raises NotFoundError: No such round, or the key is not a member of it.
+    Raises NotFoundError: no such round, or the key is not a member of it.
     """
 
     def effect(tx: Transaction) -> tuple[RoundWork, str | None]:

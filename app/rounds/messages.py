@@ -103,7 +103,7 @@ def _check_signature(key: PublicKey, message: bytes, signature: bytes) -> None:
 def decoded(text: str) -> bytes:
     """Return the bytes of canonical base64.
 
-    Raises RoundMessageError: Not base64, or not canonical.
+    Raises RoundMessageError: not base64, or not canonical.
     """
     try:
         data = base64.b64decode(text, validate=True)

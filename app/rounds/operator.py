@@ -216,7 +216,7 @@ def abort(services: Services, round_id: str) -> RoundView:
 
 
 def find_view(session: Session, round_id: str) -> RoundView:
-    """Return one round as an operator sees it. Raises NotFoundError: No such round."""
+    """Return one round as an operator sees it. Raises NotFoundError: no such round."""
     return view(session, _find(session, round_id))
 
 

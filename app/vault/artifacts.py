@@ -202,7 +202,7 @@ class ArtifactStore:
         """Destroy the key in the caller's transaction, and return the content's digest.
 
         Idempotent. Call `unlink_shredded` after the commit, and `app.vault.scrub` for old row
-        versions in the database. Raises NotStoredError: There is no such artifact.
+        versions in the database. Raises NotStoredError: there is no such artifact.
         """
         return self.shred_all(session, [artifact_id])[0]
 
@@ -306,7 +306,7 @@ class ArtifactStore:
     def require_master(self, session: Session, root_secret: RootSecret) -> None:
         """Check that `root_secret` opens the newest artifact's key.
 
-        Raises SealError: It was sealed under another root secret.
+        Raises SealError: it was sealed under another root secret.
         """
         query = select(Artifact).where(col(Artifact.wrapped_key).is_not(None))
         newest = session.exec(query.order_by(col(Artifact.created_at).desc()).limit(1)).first()

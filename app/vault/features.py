@@ -77,7 +77,7 @@ class FeatureVault:
     ) -> None:
         """Replace the payload under a new key, or remove it if None; destroys the old key.
 
-        Raises NotStoredError: Nothing is stored for the subject.
+        Raises NotStoredError: nothing is stored for the subject.
         """
         block = session.get(FeatureBlock, subject.id)
         if block is None:
@@ -128,7 +128,7 @@ class FeatureVault:
 
         fetch: number of blocks in memory at once, at least 1.
 
-        Raises SealError: A stored blob was altered or belongs elsewhere, or lacks its key.
+        Raises SealError: a stored blob was altered or belongs elsewhere, or lacks its key.
         """
         query = (
             columns(

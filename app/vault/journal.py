@@ -136,7 +136,7 @@ class ErasureJournal:
     def read(self) -> Erased:
         """Replay the whole journal.
 
-        Raises JournalError: The file is missing, or a line in it is damaged.
+        Raises JournalError: the file is missing, or a line in it is damaged.
         """
         try:
             data = self.path.read_bytes()

@@ -34,7 +34,7 @@ class RootSecret:
     def load(cls, settings: Settings) -> "RootSecret":
         """Open the root secret with the key that `settings` names.
 
-        Raises MasterKeyError: As `given`; or root.sealed is missing or damaged, or this key
+        Raises MasterKeyError: as `given`; or root.sealed is missing or damaged, or this key
         does not open it.
         """
         try:
@@ -61,7 +61,7 @@ class RootSecret:
     def open(self, blob: bytes, aad: bytes) -> bytes:
         """Open a blob of `seal`.
 
-        Raises SealError: Altered, moved, or sealed under another root secret.
+        Raises SealError: altered, moved, or sealed under another root secret.
         """
         return open_sealed(self._key, blob, aad)
 
@@ -72,7 +72,7 @@ class RootSecret:
     def open_name(self, blob: bytes, aad: bytes) -> bytes:
         """Open a blob of `seal_name`.
 
-        Raises SealError: Altered, moved, or sealed under another root secret.
+        Raises SealError: altered, moved, or sealed under another root secret.
         """
         try:
             return self._names.decrypt(blob, [aad])
@@ -97,7 +97,7 @@ def source(settings: Settings) -> str:
 def given(settings: Settings) -> bytes:
     """Return the configured master key: LETHE_MASTER_KEY, or else the file.
 
-    Raises MasterKeyError: Neither is set, or the key is not base64 of 32 bytes.
+    Raises MasterKeyError: neither is set, or the key is not base64 of 32 bytes.
     """
     if text := settings.master_key.get_secret_value():
         return parse_key(text, "LETHE_MASTER_KEY")
@@ -107,7 +107,7 @@ def given(settings: Settings) -> bytes:
 def read_key(path: Path) -> bytes:
     """Return the key in a file that `create_key` wrote.
 
-    Raises MasterKeyError: There is no such file, or its content is malformed.
+    Raises MasterKeyError: there is no such file, or its content is malformed.
     """
     try:
         text = path.read_text(encoding="ascii")
@@ -124,7 +124,7 @@ def read_key(path: Path) -> bytes:
 def parse_key(text: str, named: str) -> bytes:
     """Return the key in `text`; errors call it `named`.
 
-    Raises MasterKeyError: Not canonical base64 of 32 bytes.
+    Raises MasterKeyError: not canonical base64 of 32 bytes.
     """
     try:
         key = base64.b64decode(text, validate=True)
@@ -140,7 +140,7 @@ def parse_key(text: str, named: str) -> bytes:
 def create_key(path: Path) -> bytes:
     """Write a new key to `path`, readable by its owner only, and return it.
 
-    Raises FileExistsError: The file exists, and is kept.
+    Raises FileExistsError: the file exists, and is kept.
     """
     key = new_key()
     write_durably(path, base64.b64encode(key) + b"\n", replace=False)

@@ -53,7 +53,7 @@ def open_root(master: bytes, roots: Sequence[SealedRoot]) -> tuple[str, bytes] |
 def read_roots(keys: Path) -> tuple[SealedRoot, ...]:
     """Return the sealed roots in the directory `keys`, oldest first.
 
-    Raises MasterKeyError: The file is missing or malformed.
+    Raises MasterKeyError: the file is missing or malformed.
     """
     path = keys / FILE
     try:

@@ -39,7 +39,7 @@ def seal(key: bytes, plaintext: bytes, aad: bytes) -> bytes:
 def open_sealed(key: bytes, blob: bytes, aad: bytes) -> bytes:
     """Return the plaintext that `seal` sealed under the same key for the same place.
 
-    Raises SealError: The blob was altered or truncated, or belongs to another key or place.
+    Raises SealError: the blob was altered or truncated, or belongs to another key or place.
     """
     try:
         if len(blob) < NONCE_SIZE + TAG_SIZE:

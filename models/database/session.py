@@ -70,7 +70,7 @@ def make_engine(url: str, stall_s: int | None = None) -> Engine:
     many seconds, and any of its statements that takes longer; None for no limit, for
     migrations. Readers have no limit.
 
-    Raises UnsupportedDatabaseError: Neither a SQLite file nor PostgreSQL.
+    Raises UnsupportedDatabaseError: neither a SQLite file nor PostgreSQL.
     """
     parsed = make_url(url)
     pool: dict[str, Any] = {
