@@ -89,7 +89,7 @@ def following(
     require_schema(engine)
     remove_leftovers(settings.data_dir)
     with ExitStack() as held:
-        with _told(directory):
+        with _named_errors(directory):
             folder = held.enter_context(open_folder(directory))
             _require_own(folder, settings.origin)
             copied = None
@@ -109,10 +109,10 @@ def follow(
     engine: Engine,
     directory: Path,
     every: float,
-    told: Callable[[Round], None],
+    on_round: Callable[[Round], None],
     keys: Path | None = None,
 ) -> NoReturn:
-    """Begin a round every `every` seconds until the process ends; `told` gets each round.
+    """Begin a round every `every` seconds until the process ends; `on_round` gets each round.
 
     At most the commits of the last `every` seconds plus the time of a copy can be lost.
     `app.backup.beats` records the start of the last round.
@@ -124,7 +124,7 @@ def follow(
         while True:
             begun, at = time.monotonic(), utcnow()
             if (done := follower.run()) is not None:
-                told(done)
+                on_round(done)
             write_beat(settings, Beat(str(directory.absolute()), at.isoformat(), every))
             time.sleep(max(0.0, begun + every - time.monotonic()))
 
@@ -165,7 +165,7 @@ class DatabaseFollower:
             BackupError: A disk is full or missing, or the database is unreadable; the last
                 state remains.
         """
-        with _told(self.folder.path):
+        with _named_errors(self.folder.path):
             at = utcnow()
             self._require_same()
             with self._folders() as (pieces, artifacts):
@@ -330,7 +330,7 @@ def _remove_others(folder: Folder, form: re.Pattern[str] | None, kept: Collectio
 
 
 @contextmanager
-def _told(directory: Path) -> Iterator[None]:
+def _named_errors(directory: Path) -> Iterator[None]:
     """Turn errors of the disk or the database into a BackupError that names it."""
     try:
         yield

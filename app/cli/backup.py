@@ -82,7 +82,7 @@ def follow_database(directory: Path, every: float, keys: Path | None, once: bool
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # the exit removes the copy
     first = True
 
-    def told(done: Round) -> None:
+    def report(done: Round) -> None:
         nonlocal first
         if first:
             state = done.state
@@ -102,9 +102,9 @@ def follow_database(directory: Path, every: float, keys: Path | None, once: bool
         if once:
             with following(settings, engine, directory, keys) as follower:
                 if (done := follower.run()) is not None:
-                    told(done)
+                    report(done)
         else:
-            follow(settings, engine, directory, every, told, keys)
+            follow(settings, engine, directory, every, report, keys)
 
 
 def _require_apart(directory: Path, keys: Path | None) -> None:

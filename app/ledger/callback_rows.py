@@ -39,9 +39,9 @@ def new_rows(
 ) -> list[dict[str, Any]]:
     """Return a callback's rows, one for each logged request that it follows."""
     name = callback_id(key, kind, owner, request, url)
-    told = {"kind": kind, "owner": owner, "request": request, "url": url}
+    fixed = {"kind": kind, "owner": owner, "request": request, "url": url}
     return [
-        {"id": name, "ref": ref, **told, "created_at": now, "told": None, "ended": False}
+        {"id": name, "ref": ref, **fixed, "created_at": now, "told": None, "ended": False}
         for ref in dict.fromkeys(refs or [""])
     ]
 
