@@ -54,7 +54,7 @@ class Reapplied:
     """The results of a replay. `lost`: retained records in the block of an erased row.
 
     `people`: models whose identities matched the log before; they are logged again if changed.
-    `requests`: public refs of requests that were ended, or that the database lacks.
+    `requests`: public refs of requests some of whose openings the database lacks.
     `certificates`: number of logged certificates without a row. `deleted`: models that were
     deleted again.
     """

@@ -23,7 +23,7 @@ AGAIN = "run `lethe service-key rotate master` again, or restore the newest root
 
 
 def fsck_keys(settings: Settings, ledger: Ledger, report: FsckReport) -> None:
-    """Report key files whose keys the log does not name. Raises as reading the signed log."""
+    """Report key files whose keys the log does not name. Raises as `model_events`."""
     try:
         ledger.require_named()
     except KeyMissingError as error:
@@ -48,7 +48,7 @@ def fsck_keys(settings: Settings, ledger: Ledger, report: FsckReport) -> None:
 def fsck_master(settings: Settings, ledger: Ledger, report: FsckReport) -> None:
     """Report if the master key does not open root.sealed, or if its keys differ from the log.
 
-    Without a master key, only the keys are compared. Raises as reading the signed log.
+    Without a master key, only the keys are compared. Raises as `model_events`.
     """
     try:
         roots = read_roots(settings.keys_dir)

@@ -2,7 +2,7 @@
 
 An attacker who can write the database must not have a request's events sent to an address of
 theirs. Changing a row's address or request makes its id wrong, and deliveries name the id under
-a separate key. Restoring an old row is harmless: its address was never another.
+a separate key. Restoring an old row is harmless, since its address cannot have changed.
 """
 
 import hmac

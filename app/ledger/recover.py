@@ -40,7 +40,7 @@ PAGE = 250  # rows in one statement
 
 
 class RecoverError(LetheError):
-    """The log cannot be recovered from what was given; nothing was written."""
+    """The log cannot be recovered from the given sources; nothing was written."""
 
     slug = "log-not-recovered"
     title = "The log cannot be recovered"

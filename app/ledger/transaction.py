@@ -76,7 +76,7 @@ class Transaction:
 
     def _take_writes(self) -> list[Statement]:
         if self._rows:
-            self.session.flush()  # what the rows refer to
+            self.session.flush()  # rows that the inserted rows refer to
             dialect = self.session.get_bind().dialect
             rows, self._rows = self._rows, {}
             self.write(*(bulk.insert(dialect, kind, own) for (kind, _), own in rows.items()))
@@ -119,7 +119,7 @@ class Transaction:
             self._run_and_commit(writes)
         except IntegrityError as error:
             if not any(table in str(error.orig) for table in ("log_entries", "log_nodes")):
-                raise  # what the effect wrote
+                raise  # from the effect's own writes
             raise ForkedError(
                 f"rows that no append wrote lie at or above entry {start}: {REMEDY}"
             ) from None

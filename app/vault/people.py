@@ -25,7 +25,7 @@ MODULUS = 1 << 256
 _TAG = b"\xfflethe person tag 1"  # tombstones tag record ids, and none begins with this byte
 _ROW = b"\xfflethe person row 1"
 _MASK = b"\xfflethe person mask 1"
-_LENGTHS, _NONE = Struct(">q6I").pack, 2**32 - 1  # lengths of a row's parts; _NONE: missing
+_LENGTHS, _NONE = Struct(">q6I").pack, 2**32 - 1  # of a row's parts; _NONE exceeds any length
 
 
 class StoredRow(NamedTuple):

@@ -34,7 +34,7 @@ from models import (
 )
 from models.database.session import reading
 
-FETCH = 500  # rows, or records of a file, looked for at once
+FETCH = 500  # rows, or records of an evidence file, per query
 FILE = "a stored file is missing or was altered: restore the data directory from its backup"
 ELSEWHERE = "a row of artifacts names no file of their directory: nothing of Lethe's wrote it"
 NO_STONE = "an erased record has no tombstone: it could come back unnoticed"
