@@ -6,7 +6,7 @@ A leaf holds a commitment; the event itself and its key stay in tables that can 
 import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from app.ledger.transaction import Transaction
 from lethe.catalogue import check_event
@@ -131,7 +131,11 @@ def record_master_key_event(tx: Transaction, event: str, change: MasterKeyChange
 
 
 def _append_change(
-    tx: Transaction, kind: str, event: str, change: KeyChange | MasterKeyChange, leaf: bytes
+    tx: Transaction,
+    kind: Literal["service-key", "master-key"],
+    event: str,
+    change: KeyChange | MasterKeyChange,
+    leaf: bytes,
 ) -> int:
     payload = change.members()
     check_event(kind, payload.pop("event"), payload)
