@@ -1,8 +1,7 @@
 """Statistics as one vector of integers modulo 2^64, where masks are uniform and cancel.
 
 An int64 and its two's complement are the same 64 bits, so sums modulo 2^64 are the sums of
-the integers, bit for bit, as long as those fit int64; `statistics.gram` refuses sizes at
-which they would not.
+the integers, bit for bit, as long as those fit int64, which `statistics.gram` checks.
 """
 
 from dataclasses import dataclass
@@ -20,7 +19,8 @@ Vector = NDArray[np.uint64]
 class Sums:
     """gram (d, d) symmetric, moment (d, c), counts (c,) of the labels, all int64; rows n.
 
-    A member's are what it adds less what it releases: rows and counts may be negative.
+    A member's sums are its added rows less its released ones: rows and counts may be
+    negative.
     """
 
     gram: IntMatrix

@@ -1,9 +1,9 @@
-"""What noisy fine-tuning spends: zero-concentrated differential privacy of its last iterate.
+"""The privacy cost of noisy fine-tuning: zero-concentrated DP of its last iterate.
 
 Compare two runs of `workers.training.fedavg.noisy` on the same retained rows with the same
 noise, one from the published model and one from any other start (privacy amplification by
-iteration: Feldman, Mironov, Talwar and Thakurta, FOCS 2018). With c = 1 - γλ, let z_t bound the
-distance that is left to hide after step t:
+iteration: Feldman, Mironov, Talwar and Thakurta, FOCS 2018). With c = 1 - γλ, let z_t bound
+the distance still to hide after step t:
 
     z_0 = 2C₀,    z_{t+1} = c z_t + 2γC₁ - a_{t+1} >= 0,    z_T = 0.
 
@@ -23,7 +23,7 @@ from workers.errors import RefusedError
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """(ε, δ) for `releases` models together, from one training to the next.
+    """The (ε, δ) promised for `releases` models together, between two trainings.
 
     Raises RefusedError for a value out of range.
     """
@@ -44,7 +44,7 @@ class Promise:
 def shift_squares(
     steps: int, start_norm: float, gradient_norm: float, learning_rate: float, pull: float
 ) -> float:
-    """Return the least Σ a_t² (above)."""
+    """Return the least Σ a_t², as derived above."""
     keeps = 1 - learning_rate * pull
     powers = [keeps**step for step in range(steps)]
     hidden = 2 * start_norm * keeps**steps + 2 * learning_rate * gradient_norm * sum(powers)
@@ -91,9 +91,9 @@ def largest_rho(epsilon: float, delta: float) -> float:
 
 
 def sigma_for(promise: Promise, squares: float) -> float:
-    """Return σ for which as many releases as promised, with Σ a_t² each, keep (ε, δ).
+    """Return the σ at which the promised releases, with Σ a_t² each, keep (ε, δ).
 
-    ρ of several releases adds up, also where a request depends on earlier ones (Bun and
+    The ρ of several releases add up, even where a request depends on earlier ones (Bun and
     Steinke, TCC 2016, Lemma 2.3). Rounded up, so that another evaluation agrees.
     """
     rho = largest_rho(promise.epsilon, promise.delta)

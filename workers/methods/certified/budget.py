@@ -1,4 +1,4 @@
-"""(ε, δ) of Gaussian noise, exactly, and how many erasures it hides.
+"""The exact (ε, δ) of Gaussian noise, and how many erasures it hides.
 
 N(m, σ²I) and N(m', σ²I) with ‖m - m'‖ = r are (ε, δ)-indistinguishable, both ways, iff
 
@@ -9,8 +9,8 @@ A.1), which Guo et al. build on, is proven for ε < 1 only, and is wrong for lar
 
 Several releases, each with noise of its own, whose means are off by r_1, r_2, … are no worse
 than one that is off by √(Σ r_t²) (Dong, Roth and Su, "Gaussian differential privacy", 2022),
-also where a request depends on earlier releases, as long as the sum is kept (Smith and
-Thakurta, "Fully adaptive composition for Gaussian differential privacy", 2022).
+even where a request depends on earlier releases, as long as the sum stays within the budget
+(Smith and Thakurta, "Fully adaptive composition for Gaussian differential privacy", 2022).
 """
 
 from dataclasses import dataclass
@@ -35,11 +35,11 @@ class LooseResidualError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Noise of standard deviation sigma for each weight, and the (ε, δ) that it is to give.
+    """Noise of standard deviation sigma for each weight, and the (ε, δ) it must give.
 
-    releases: of how many models together, from one training to the next. Each may then be
-    off by `allowance`, whatever it is really off by: what is spent is a count, which tells
-    nothing of the rows. Raises RefusedError for values out of range.
+    releases: the number of models hidden together between two trainings. Each may be off by
+    up to `allowance`. The budget spends a count, not the real distances: a count reveals
+    nothing about the rows. Raises RefusedError for values out of range.
     """
 
     sigma: float
@@ -64,7 +64,7 @@ class Budget:
         return hidden / sqrt(self.releases) * (1 - 2.0**-40)
 
     def spend(self, before: int, residual: float) -> None:
-        """Check that one more release, `residual` off, fits after `before` of them.
+        """Check that one more release, `residual` off, fits after `before` earlier ones.
 
         Raises BudgetSpentError after the last one, LooseResidualError for one too far off.
         """

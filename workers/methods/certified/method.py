@@ -1,4 +1,4 @@
-"""certified-newton: a logistic head at the optimum of those who stay, plus Gaussian noise.
+"""certified-newton: a logistic head at the retained rows' optimum, plus Gaussian noise.
 
 Source: Guo, Goldstein, Hannun and van der Maaten, "Certified data removal from machine
 learning models", ICML 2020, for the gradient residual as the measure of what is left; Neel,
@@ -7,11 +7,11 @@ result. With θ* the optimum of the retained rows,
 
     ‖θ̂ - θ*‖ <= ‖∇L(θ̂)‖ / λ =: r,      θ = θ̂ + N(0, σ²I)
 
-and θ is (ε, δ)-indistinguishable from θ* + N(0, σ²I), a model that never saw the erased
-rows, where r fits the noise (`budget`). θ̂ begins at the model with the erased rows, but the
-bound holds whatever it began at, given everything that was published before. The noise is
-drawn after r is known and does not depend on it: why that matters, and why the noise is not
-in the objective as in the paper, is in docs/adr/0019.
+and θ is (ε, δ)-indistinguishable from θ* + N(0, σ²I), a model that never saw the erased rows,
+if r is within what the noise hides (`budget`). The iteration starts at the model with the
+erased rows, but the bound holds for any start, given everything published before. The noise
+is drawn after r is known and does not depend on it: why that matters, and why the noise is
+not in the objective as in the paper, is in docs/adr/0019.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ from workers.training.fedavg.device import facts_of
 from workers.training.fedavg.seeds import derive
 from workers.training.networks.weights import Weights, difference, norm
 
-TOLERANCE = 2.0**-7  # of the weights' length: what 8 significant bits would move them by
+TOLERANCE = 2.0**-7  # relative to ‖θ‖: the effect of rounding to 8 significant bits
 
 
 class LooseBoundError(RefusedError):
@@ -43,15 +43,14 @@ class LooseBoundError(RefusedError):
 @method("certified-newton")
 @dataclass(frozen=True, slots=True)
 class CertifiedNewton:
-    """steps: Newton steps at most; iterations: products in each of them at most.
+    """steps: the most Newton steps; iterations: the most products in each.
 
-    tolerance: the registered bound of ‖θ - θ*‖ / ‖θ‖. row_norm: no row is registered with a
-    longer (1, x); it enters the margin for float32 and the predicted residual. sigma: the
-    standard deviation of each weight's noise, 0 for none and no (ε, δ); releases: how many
-    models it has to hide together, from one training to the next; before: how many of them
-    were made already; ordinal: how many versions the model had in its whole life, so that no
-    two releases share their noise.
-    Raises RefusedError for a value out of range.
+    tolerance: the registered bound of ‖θ - θ*‖ / ‖θ‖. row_norm: the largest ‖(1, x)‖ of a
+    registered row; it enters the margin for float32 and the predicted residual. sigma: the
+    standard deviation of each weight's noise, 0 for none and no (ε, δ); releases: the number
+    of models hidden together between two trainings; before: how many of these exist already;
+    ordinal: the number of versions in the model's whole life, so that no two releases share
+    their noise. Raises RefusedError for a value out of range.
     """
 
     id: ClassVar[str] = "certified-newton"
@@ -86,7 +85,7 @@ class CertifiedNewton:
 
     @property
     def budget(self) -> Budget:
-        """What the noise is registered for. Raises RefusedError where there is none."""
+        """The registered noise budget. Raises RefusedError without noise."""
         return Budget(self.sigma, self.epsilon, self.delta, self.releases)
 
     def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
@@ -94,7 +93,7 @@ class CertifiedNewton:
 
         Raises NotConvexError, NobodyAnsweredError, BudgetSpentError, LooseResidualError,
         LooseBoundError, BreakdownError, CheckpointError for a foreign `resume`; the model is
-        then as it was.
+        then unchanged.
         """
         release = self.released(case, new_key() if self.sigma else None, hooks)
         return Unlearned(release.weights, release.work, "certified-approximate", release.notes)
@@ -102,11 +101,11 @@ class CertifiedNewton:
     def released(
         self, case: UnlearningCase, key: bytes | None, hooks: Hooks | None = None
     ) -> Release:
-        """Return the release, saved before it is told of. Raises as `run`."""
+        """Return the release, saved before it is reported. Raises as `run`."""
         hooks = hooks or Hooks()
         pin = pin_of(case, f"{self.id}/{self.version} {self!r}")
         if hooks.resume is not None:
-            # Never a second draw: of two noises for one centre the mean would have less.
+            # Never draw twice: the mean of two releases of one centre would have less noise.
             release = Release.decode(hooks.resume, case.network, pin)
         else:
             release = self.release(case, key)
@@ -117,11 +116,11 @@ class CertifiedNewton:
         return release
 
     def release(self, case: UnlearningCase, key: bytes | None) -> Release:
-        """Return what is published and what is not; key: 32 bytes iff sigma > 0.
+        """Return the model to publish and its secrets; key: 32 bytes iff sigma > 0.
 
-        A key may serve several releases if nobody could know it before the first request:
-        its commitment belongs in the log before. Raises as `run`, RefusedError for a key
-        out of place.
+        A key may serve several releases if nobody could know it before the first request: log
+        its commitment before that. Raises as `run`, and RefusedError for a missing or
+        unexpected key.
         """
         started = perf_counter()
         penalty = penalty_of(case)
@@ -146,9 +145,10 @@ class CertifiedNewton:
         return replace(made, work=replace(made.work, seconds=perf_counter() - started))
 
     def check(self, case: UnlearningCase, key: bytes | None) -> None:
-        """Check, before anybody works for nothing, that a release could be made.
+        """Check that a release is possible, before clients do any work.
 
-        Raises BudgetSpentError, RefusedError for a key or data out of place.
+        Raises BudgetSpentError, RefusedError for a missing or unexpected key, or missing
+        data.
         """
         if (key is None) != (self.sigma == 0):
             raise RefusedError("there is a noise key exactly where sigma is above 0")
@@ -166,9 +166,9 @@ class CertifiedNewton:
         key: bytes | None,
         notes: Mapping[str, str],
     ) -> Release:
-        """Return the release of a centre that was reached somehow, `gradient` measured there.
+        """Return the release of any centre, `gradient` measured there.
 
-        notes are of the rows, and are left out beside noise. Raises LooseBoundError,
+        notes describe the rows and are dropped if there is noise. Raises LooseBoundError,
         LooseResidualError, BudgetSpentError.
         """
         penalty = penalty_of(case)
@@ -205,7 +205,7 @@ class CertifiedNewton:
         weights: Weights,
         residual: float,
     ) -> float:
-        """Return what is claimed of the noisy weights, a power of two: it is published."""
+        """Return the bound of the noisy weights: a power of two, as it is published."""
         penalty = penalty_of(case)
         asking.weights = weights
         there = measure(asking, case.retained, penalty, self.row_norm).distance(penalty)
@@ -238,7 +238,7 @@ def _notes(reached: Reached, penalty: float, residual: float) -> dict[str, str]:
 def _noise_notes(
     method: CertifiedNewton, penalty: float, bound: float, committed: str
 ) -> dict[str, str]:
-    """Return what may be said beside noisy weights: nothing that only the rows determine."""
+    """Return the notes of noisy weights: none is a function of the rows alone."""
     budget = method.budget
     return {
         "certified.penalty": repr(penalty),

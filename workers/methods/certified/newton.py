@@ -1,10 +1,10 @@
-"""Newton's method on the objective of those who stay, down to what float32 can resolve.
+"""Newton's method on the objective of the retained clients, down to what float32 can resolve.
 
 Every step solves ∇²L Δ = -∇L by conjugate gradients on the clients' products, and is halved
-until ‖∇L‖ falls as a Newton step lets it: ‖∇L(θ + tΔ)‖ <= (1 - t/10)‖∇L(θ)‖. Since the
-derivative of ‖∇L‖² along Δ is -2‖∇L‖², some t does, from any θ; near the optimum it is 1.
-The first step from a model that was at the optimum of all rows is the removal of Guo et al.
-2020 and HF-KCU's corrected step; those after it take away what is left of its error.
+until ‖∇L‖ falls enough: ‖∇L(θ + tΔ)‖ <= (1 - t/10)‖∇L(θ)‖. Since the derivative of ‖∇L‖²
+along Δ is -2‖∇L‖², such a t exists from any θ; near the optimum it is 1. The first step from
+a model that was at the optimum of all rows is the removal of Guo et al. 2020 and HF-KCU's
+corrected step; the later steps remove its remaining error.
 """
 
 from dataclasses import dataclass, replace
@@ -18,15 +18,15 @@ from workers.training.networks.weights import Weights, from_vector, moved
 
 DECREASE = 0.1
 HALVINGS = 20
-ENOUGH = 1 / 16  # of the margin for rounding: below it nothing is left to gain
+ENOUGH = 1 / 16  # of the rounding margin: a smaller gradient is lost in it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reached:
-    """Where it ended: the weights, the gradient there, and how it came there.
+    """The end of the iteration: the weights, the gradient there, and the work.
 
-    predicted: what the first step's ‖∇L‖ was known to be bounded by before anybody was asked
-    there, None without a step; after: what it was then.
+    predicted: the bound on ‖∇L‖ after the first step, known before asking clients, None
+    without a step; after: the measured value.
     """
 
     weights: Weights
@@ -46,11 +46,11 @@ def minimise(
     steps: int,
     iterations: int,
 ) -> Reached:
-    """Return where at most `steps` Newton steps from asking.weights lead.
+    """Return the result of at most `steps` Newton steps from asking.weights.
 
-    Ends early where the gradient is lost in the rounding, or no step shortens it any more.
-    asking.weights are the last ones asked about afterwards. Raises NobodyAnsweredError if a
-    client is missing, BreakdownError for products that are not finite.
+    Ends early when the gradient is lost in rounding or no step shortens it. Afterwards,
+    asking.weights are the last weights evaluated. Raises NobodyAnsweredError if a client is
+    missing, BreakdownError for products that are not finite.
     """
     found = Reached(asking.weights, measure(asking, side, penalty, row_norm), 0, 0)
     while found.steps < steps and found.gradient.norm > ENOUGH * found.gradient.rounding:
@@ -58,7 +58,7 @@ def minimise(
         panel = Panel(
             asking, side, sorted(side.rows), "gauss-newton", penalty, sum(side.rows.values())
         )
-        # The error of an inexact step shrinks with the gradient: quadratic convergence stays.
+        # The error of an inexact step shrinks with the gradient: convergence stays quadratic.
         tolerance = min(1e-2, max(1e-6, found.gradient.norm / penalty))
         solution = solve(
             panel.times, -found.gradient.vector, iterations=iterations, tolerance=tolerance

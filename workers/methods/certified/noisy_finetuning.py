@@ -1,8 +1,8 @@
 """noisy-finetuning: an (ε, δ) certificate without convexity, for small heads.
 
-Source: Koloskova et al., ICML 2025 (`workers.training.fedavg.noisy` has the steps,
-`accounting` what they spend). The noise is sized by the registered (ε, δ) alone, drawn from the
-model's committed key, and so the judge repeats the run bit for bit.
+Source: Koloskova et al., ICML 2025 (`workers.training.fedavg.noisy` has the steps). The noise
+depends only on the registered (ε, δ) and the model's committed key, so the judge can repeat
+the run bit for bit.
 """
 
 from dataclasses import dataclass, replace
@@ -23,10 +23,10 @@ from workers.training.fedavg.noisy import NoisySteps, check_size, finetune
 class NoisyFinetuning:
     """steps, learning_rate, pull: of the noisy steps. start_norm, gradient_norm: C₀ and C₁.
 
-    epsilon, delta: of all releases together, from one training to the next. recovery_rounds:
-    of the registered training afterwards, without noise. before: how many releases were
-    made since the last training; ordinal: how many versions the model had in its whole life,
-    so that no two releases share their noise. Raises RefusedError for a value out of range.
+    epsilon, delta: for all releases together between two trainings. recovery_rounds: rounds
+    of the registered training afterwards, without noise. before: the number of releases since
+    the last training; ordinal: the number of versions in the model's whole life, so that no
+    two releases share their noise. Raises RefusedError for a value out of range.
     """
 
     id: ClassVar[str] = "noisy-finetuning"
@@ -66,7 +66,7 @@ class NoisyFinetuning:
     def keyed(self, case: UnlearningCase, key: bytes, hooks: Hooks | None = None) -> Unlearned:
         """Return the model to publish, a function of the case and the key, 32 bytes.
 
-        An interrupted run is begun anew: it ends with the same bits. Raises BudgetSpentError,
+        An interrupted run starts over and ends with the same bits. Raises BudgetSpentError,
         RefusedError for a network too large, RoundFailedError, DivergedError.
         """
         hooks, started = hooks or Hooks(), perf_counter()

@@ -1,4 +1,4 @@
-"""How a method may end without a model to publish, by nobody's fault: retraining follows."""
+"""Errors after which there is no model to publish and retraining follows: nobody's fault."""
 
 from workers.methods.network.guard import NoSafeStepError
 from workers.methods.network.hf_kcu.conjugate_gradients import BreakdownError

@@ -8,9 +8,9 @@ but judge it: with G̃ for the sum of sketches, the head W is a float64 solution
 
     ‖W - W*‖_F <= ‖(G + λI)W - C‖_F / λ + (α/λ)·‖W‖_F,
 
-the gradient at W of an objective that is 2λ-strongly convex, over its modulus: the first
-term is evaluated on the exact statistics (`proven_head`); α is what clients attest of rows
-whose sketches only they sent. For with G_rows = G + F, ‖F‖₂ <= α and G_rows ⪰ 0, the
+the gradient at W of an objective that is 2λ-strongly convex, over its modulus: the first term
+is evaluated on the exact statistics (`proven_head`); α is what clients attest for rows of
+which they sent only sketches. Since G_rows = G + F with ‖F‖₂ <= α and G_rows ⪰ 0, the
 residual (G_rows + λI)W - C is that of G plus FW, and no eigenvalue of G_rows + λI is below λ.
 
 The bounds of the theorem, which are known before anything is solved, go into the notes.
@@ -51,12 +51,12 @@ from workers.methods.ridge.statistics.message import Batch
 from workers.methods.ridge.tracked_inverse import BrokenUpdateError
 from workers.methods.ridge.upkeep import Tracked, Upkeep, restart
 
-# Proven ‖W - W*‖_F / ‖W‖_F from which everything is computed anew: what rounding the
-# entries of a head to 8 significant bits can move it by, as deployed heads often are.
+# Proven ‖W - W*‖_F / ‖W‖_F above which everything is recomputed: the effect of rounding a
+# head's entries to 8 significant bits, as deployed heads often are.
 TOLERANCE = 2.0**-7
 RESET_EVERY = 1000  # as for the other tracked inverses
-# A factor of d/4 rows of int32 is a quarter of G's upper triangle in int64. Beyond 64 rows,
-# the usual size of a client's batch, more columns do not make a batch's spectrum longer.
+# A factor of d/4 rows of int32 is a quarter of G's upper triangle in int64. Beyond 64 rows, a
+# client's usual batch, more columns add nothing to a batch's spectrum.
 LARGEST_RANK, COLUMNS_A_ROW = 64, 4
 # A residual below this share of λ moves a head by no more than this share of itself: a
 # thousand of them stay well within the budget, so that no sharper bound is worth O(d³).
@@ -65,7 +65,7 @@ NEGLIGIBLE = 2.0**-20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Update:
-    """One update: the exact statistics after it, what changed, and what is attested then."""
+    """One update: the exact statistics after it, the change, and what is attested after it."""
 
     config: RidgeConfig
     ledger: RidgeStatistics
@@ -76,7 +76,7 @@ class _Update:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Followed:
-    """Where it led: least is μ with G̃ + λI ⪰ μI, guaranteed; gram is G̃."""
+    """The followed update: least is μ with G̃ + λI ⪰ μI, guaranteed; gram is G̃."""
 
     inverse: Matrix
     proven: ProvenHead
@@ -196,7 +196,7 @@ class RidgeSketched:
     def _follow(
         self, update: _Update, state: RidgeState, small: Sketch
     ) -> tuple[_Followed | None, str]:
-        """Return what following the sketch leads to, or the reason for a reset."""
+        """Return the result of following the sketch, or the reason for a reset."""
         config, drift = update.config, sum_above(state.drift, small.residual)
         before, after = state.drift + state.attested, drift + update.attested
         least = least_eigenvalue(update.sign, before, after, config.penalty, config.exponents)
@@ -230,7 +230,7 @@ class RidgeSketched:
         updates: int,
         started: float,
     ) -> Outcome:
-        """Return the outcome of what was followed, or of an exact reset in its place."""
+        """Return the outcome of the followed update or, without one, of an exact reset."""
         config, ledger = update.config, update.ledger
         d, c, k = config.dimension, config.classes, update.delta.statistics.rows
         rank = self.rank_for(d)
@@ -314,7 +314,7 @@ def configured(options: Mapping[str, object]) -> RidgeSketched:
 
 
 def _widened(proven: ProvenHead, update: _Update) -> float:
-    """Return the bound against W* of the rows, of which α is only attested."""
+    """Return the bound on the distance to the rows' W*, attested α included."""
     if update.attested == 0:
         return proven.bound
     unseen = update.attested / update.config.penalty * norm_above(proven.head) * ROOM

@@ -1,4 +1,4 @@
-"""The file that a program wrote: checked byte by byte, and its tensors by name."""
+"""A program's output file: checked byte by byte, and its tensors by name."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from workers.errors import RefusedError
 from workers.libraries import require
 
 MOST_HEADER = 16 << 20
-MOST_DIMENSIONS = 64  # numpy's; the product of thousands takes hours, past any limit of a run
+MOST_DIMENSIONS = 64  # numpy's; the product of thousands takes hours, past a run's time limit
 DTYPES: Mapping[str, tuple[str, int]] = {
     "BOOL": ("|b1", 1),
     "U8": ("|u1", 1),
@@ -35,14 +35,14 @@ Numbers = tuple[dict[str, NDArray[Any]], bytes]  # by name, and the file without
 
 
 class OutputError(RefusedError):
-    """The file that a program wrote is no model. The message says why, and quotes nothing."""
+    """The program's output is not a model. The message says why and quotes nothing."""
 
 
 def read(data: bytes, form: str) -> dict[str, NDArray[Any]]:
-    """Return the numbers of a file of a form, safetensors or onnx, by name.
+    """Return the numbers of a file by name; form: safetensors or onnx.
 
-    What else is in the file has no tolerance: an empty array whose name has its digest stands
-    for it, so that two files which differ there have other names.
+    The rest of the file has no tolerance: an empty array whose name contains its digest
+    represents it, so files that differ there have different names.
 
     Raises:
         OutputError: It is of another form, holds no tensor, a NaN or an infinity, or refers to
@@ -53,7 +53,7 @@ def read(data: bytes, form: str) -> dict[str, NDArray[Any]]:
 
 
 def numbers(data: bytes, form: str) -> dict[str, NDArray[Any]]:
-    """Return the numbers alone, to measure how far models are apart. Raises as `read`."""
+    """Return only the numbers, to measure the distance of models. Raises as `read`."""
     return _parsed(data, form)[0]
 
 
@@ -70,7 +70,7 @@ def _parsed(data: bytes, form: str) -> Numbers:
 
 
 def _safetensors(data: bytes) -> Numbers:
-    """Parse <https://github.com/huggingface/safetensors#format>, with no byte left over."""
+    """Parse <https://github.com/huggingface/safetensors#format>, refusing extra bytes."""
     try:
         size = int.from_bytes(data[:8], "little")
         if not 2 <= size <= min(MOST_HEADER, len(data) - 8):
@@ -144,7 +144,7 @@ def _take(
     tensors: dict[str, NDArray[Any]],
     floats: dict[str, NDArray[Any]],
 ) -> None:
-    """Move all tensors, and the floats of attributes, out of a message, wherever they are.
+    """Move all tensors and attribute floats out of a message, at any depth.
 
     Functions, sparse tensors and the attributes of linear models and trees have weights too.
     Floats that are not finite stay: an operator may take NaN for a missing value.

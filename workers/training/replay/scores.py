@@ -1,4 +1,4 @@
-"""A published model's answers to rows: what attacks and distances are computed from."""
+"""A published model's outputs on rows, the input of attacks and distances."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ Scorer = Callable[[ClientData], Scores]
 
 
 def scorer(file: bytes, network: Network, device: torch.device | str = "cpu") -> Scorer:
-    """Return what computes the logits (n, classes) float64 of a model file on rows.
+    """Return a function from rows to a model file's logits (n, classes) float64.
 
     It raises RefusedError for rows that are not the network's.
 

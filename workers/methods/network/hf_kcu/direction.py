@@ -36,15 +36,15 @@ ASYMMETRY = 0.05  # float32 products of one matrix stay below 1e-3, random answe
 
 
 class CurvatureError(RefusedError):
-    """The products of those who stay are not those of a positive definite matrix."""
+    """The products of the retained clients are not those of a positive definite matrix."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Direction:
     """The step before the guard: Δ (d,) float64, and how it was found.
 
-    drift is ‖Σ all gradients‖ / ‖Σ gradients that go‖, None where nobody asked: the model is
-    converged if it is small. faults name clients: they are for the operator, not for notes.
+    drift is ‖Σ all gradients‖ / ‖Σ gradients to forget‖, small for a converged model, None if
+    not measured. faults name clients: they are for the operator, not for notes.
     """
 
     delta: torch.Tensor
@@ -53,14 +53,14 @@ class Direction:
     drift: float | None
     report: SolverReport
     bound: Stability
-    scaling: float  # what adaptive scaling left of it: 1 is all
-    panel: int  # clients whose curvature counted at the end
+    scaling: float  # factor of the adaptive scaling
+    panel: int  # clients in the final curvature panel
     restarts: int
     faults: tuple[Fault, ...]
     work: Work
 
     def notes(self) -> dict[str, str]:
-        """Return what a certificate should say of it."""
+        """Return the notes for a certificate."""
         report, bound = self.report, self.bound
         found = {
             "hf-kcu.form": self.form,
@@ -148,16 +148,16 @@ def _equation(
 
 
 def penalty_of(case: UnlearningCase) -> float:
-    """Return λ of the (λ/2)‖θ‖² in each row's loss: what sgd and adam's weight decay is.
+    """Return λ of the (λ/2)‖θ‖² in each row's loss: the weight decay of sgd and adam.
 
-    adamw decouples its decay from the loss: its fixed point is no minimum of any.
+    adamw decouples its decay from the loss: its fixed point minimises no such loss.
     """
     local = case.config.local
     return 0.0 if local.optimizer == "adamw" else local.weight_decay
 
 
 def solve_on(panel: Panel, right: torch.Tensor, settings: Settings) -> tuple[Solution, int]:
-    """Return (A + damping)⁻¹ b by the panel's products, and how often it began anew.
+    """Return (A + damping)⁻¹ b by the panel's products, and the number of restarts.
 
     Raises CurvatureError, BreakdownError and NobodyAnsweredError.
     """
@@ -180,7 +180,7 @@ def solve_on(panel: Panel, right: torch.Tensor, settings: Settings) -> tuple[Sol
             )
             break
         except PanelChangedError:
-            restarts += 1  # ends: each time at least one client is gone
+            restarts += 1  # ends: each restart drops at least one client
     _check(solution.report, settings)
     return solution, restarts
 
@@ -193,11 +193,12 @@ def bound_of(
     penalty: float,
     scale: float,
 ) -> Stability:
-    """Return Theorem 1 and corollary 2 for a solve: the floor proven where it can be.
+    """Return the bounds of Theorem 1 and corollary 2, the floor proven if possible.
 
     A Gauss-Newton matrix has no negative eigenvalue, nor has the Hessian of a loss that is
     convex in the weights: damping and weight decay are a floor then, up to the rounding of
-    the products. Else, or without either, the smallest curvature seen is taken for one.
+    the products. Otherwise, or without either, the smallest curvature seen serves as the
+    floor.
     """
     convex = settings.product == "gauss-newton" or (
         case.network.id == "logistic" and case.config.local.loss == "cross-entropy"
@@ -223,7 +224,7 @@ def bound_of(
 def _leaving(
     case: UnlearningCase, settings: Settings, asking: Asking, decay: torch.Tensor
 ) -> Leaving | str:
-    """Return what the targets answer, or why the step does without."""
+    """Return the targets' gradients, or the reason for a step without them."""
     if settings.form == "newton":
         return "asked for"
     must = settings.form == "influence"
@@ -247,7 +248,7 @@ def _leaving(
 
 
 def _chosen(panel: Panel, settings: Settings) -> Panel:
-    """Return the panel of the clients that lend the matrix: all, or some drawn by seed."""
+    """Return the panel whose curvature is used: all clients, or a sample drawn by seed."""
     if not 0 < settings.curvature_clients < len(panel.clients):
         return panel
     rng = stream(panel.asking.seed, "curvature")

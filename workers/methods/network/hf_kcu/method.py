@@ -1,4 +1,4 @@
-"""HF-KCU, corrected: one Newton step to the optimum of those who stay, by conjugate gradients.
+"""HF-KCU, corrected: one Newton step to the retained optimum, by conjugate gradients.
 
 Source: "Causal Unlearning in Collaborative Optimization" (arXiv 2605.20341). Its step
 Δ = -w H⁻¹ g has the wrong sign and scale: at an optimum the gradients sum to zero, and taking
@@ -7,10 +7,10 @@ m of n rows away moves it by
     Δ = +(m / (n - m)) H_R⁻¹ g_F          "influence", where the model is near an optimum
     Δ = -H_R⁻¹ g_R                        "newton", where it is not: a full Newton step
 
-with H_R over the rows that stay and g_F, g_R the mean gradients of those that go and stay.
-Both are equal at an optimum, and exact where the loss is quadratic. Neither the clients who
-leave nor their curvature are needed for the second. Weight decay counts as the part
-(λ/2)‖θ‖² of each row's loss. `variant="as-printed"` is the paper's Algorithm 1, an ablation.
+with H_R over the retained rows and g_F, g_R the mean gradients of the rows to forget and to
+retain. Both are equal at an optimum, and exact where the loss is quadratic. The second needs
+neither the target clients nor their curvature. Weight decay counts as the part (λ/2)‖θ‖² of
+each row's loss. `variant="as-printed"` is the paper's Algorithm 1, an ablation.
 """
 
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ from workers.methods.network.recovery import Step
 from workers.training.fedavg.seeds import derive
 from workers.training.networks.weights import from_vector, to_vector
 
-CONVERGED = 0.1  # the drift up to which both forms are one step, and η = 1 the refit
+CONVERGED = 0.1  # drift up to which both forms agree and η = 1 is the refit
 SEARCH_FROM = 0.25  # of ‖θ‖
 
 
@@ -60,7 +60,7 @@ class HfKcu(Settings):
         """Return the model after the step and recovery.
 
         Raises UnmetNeedError, TargetError, NobodyAnsweredError, CurvatureError,
-        BreakdownError, NoSafeStepError, DivergedError; the model is then as it was.
+        BreakdownError, NoSafeStepError, DivergedError; the model is then unchanged.
         """
         offline = f"a target client is offline: {self.without_targets()}"
         check_needs(self.needs, case, {"targets": offline})
@@ -89,13 +89,13 @@ class HfKcu(Settings):
         return found
 
     def asked(self, case: UnlearningCase, found: Direction) -> float:
-        """Return the η that is taken, or with a guard the first that is tried.
+        """Return the η of the step or, with a guard, the first to try.
 
-        1 by default: the whole of Δ. Off an optimum only the direction of the influence
-        step can be relied on: where a network has memorised the rows that go, their gradient
-        nearly vanishes, and Δ with it. A guarded search begins at a quarter of the weights'
-        length then, at β of it where scaling caps the step, and the retained loss says how
-        much of it is safe.
+        1 by default: the whole of Δ. Away from an optimum only the direction of the influence
+        step is reliable: where a network has memorised the rows to forget, their gradient
+        nearly vanishes, and Δ with it. A guarded search then starts at a quarter of the
+        weights' norm, or at β of it if scaling caps the step, and the retained loss decides
+        how much is safe.
         """
         if self.step is not None:
             return self.step

@@ -1,9 +1,9 @@
 """HF-KCU's Algorithm 1 as it is printed: an ablation, worse than doing nothing.
 
-Each affected client solves with its own Hessian, (H_i + λI) v_i = g_i; the server adds
-Δ = -Σ w_i α_i scale_i v_i, w_i = n_i/n. At an optimum that points away from the retrained
-model: the sign is wrong, the factor is m/n in place of m/(n-m), and the Hessian that of
-the rows that go in place of those that stay.
+Each affected client solves with its own Hessian, (H_i + λI) v_i = g_i; the server adds Δ = -Σ
+w_i α_i scale_i v_i, w_i = n_i/n. At an optimum that points away from the retrained model: the
+sign is wrong, the factor is m/n in place of m/(n-m), and the Hessian that of the rows to
+forget in place of the retained rows.
 """
 
 import torch

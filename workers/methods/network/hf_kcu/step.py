@@ -1,14 +1,16 @@
 """Which linear system the step solves: the corrected sign and scale, on plain vectors.
 
-With n - m rows that stay and m that go, A over those that stay, and mean gradients per row:
+With n - m retained rows and m rows to forget, A over the retained rows, and mean gradients
+per row:
 
     influence    A x = g_F, Δ = (m / (n - m)) x       newton    A x = -g_R, Δ = x
 
-At an optimum m g_F + (n - m) g_R = 0, and both are one. The paper's Δ = -w H⁻¹ g is neither.
+At an optimum m g_F + (n - m) g_R = 0, and both are equal. The paper's Δ = -w H⁻¹ g is
+neither.
 
-Off it they differ. Newton goes to the optimum of those who stay, and trains on the way.
-Influence only takes out what the others put in: it keeps the distance to the optimum, which
-a model retrained as long would have, too. How far off is told by the drift.
+Away from it they differ. Newton goes to the retained optimum and trains on the way. Influence
+only removes what the targets contributed: it keeps the distance to the optimum, which a model
+retrained as long would have too. The drift measures that distance.
 """
 
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ Form = Literal["influence", "newton"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Equation:
-    """A x = right, Δ = scale · x; why this form; drift as `drift` says, None if unknown."""
+    """A x = right, Δ = scale · x; the reason for this form; the `drift`, None if unknown."""
 
     form: Form
     why: str
@@ -33,7 +35,7 @@ class Equation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaving:
-    """The rows that go: their number m, mean gradient, and the causally weighted one."""
+    """The rows to forget: their number m, mean gradient, and the causally weighted one."""
 
     rows: int
     gradient: torch.Tensor
@@ -41,10 +43,10 @@ class Leaving:
 
 
 def drift(stay: torch.Tensor, rows: int, leaving: Leaving) -> float:
-    """Return ‖(n-m) g_R + m g_F‖ / ‖m g_F‖: 0 at an optimum, by the size of what is removed.
+    """Return ‖(n-m) g_R + m g_F‖ / ‖m g_F‖: 0 at an optimum, relative to what is removed.
 
-    Below 1 the two forms point to one side. Infinite where only the rows that go have no
-    gradient, 0 where nobody has.
+    Below 1 the two forms point to the same side. Infinite if only the rows to forget have no
+    gradient, 0 if no rows have one.
     """
     gone = leaving.rows * leaving.gradient
     above, below = float((rows * stay + gone).norm()), float(gone.norm())
@@ -54,19 +56,19 @@ def drift(stay: torch.Tensor, rows: int, leaving: Leaving) -> float:
 
 
 def newton(stay: torch.Tensor, why: str, found: float | None = None) -> Equation:
-    """Return the full Newton step of those who stay; whoever leaves is not in it."""
+    """Return the full Newton step of the retained clients, without the targets."""
     return Equation("newton", why, -stay, 1.0, found)
 
 
 def influence(leaving: Leaving, rows: int, why: str, found: float | None) -> Equation:
-    """Return the step for a converged model: from those who leave, over those who stay."""
+    """Return the step for a converged model: the targets' gradient, the retained curvature."""
     return Equation("influence", why, leaving.weighted, leaving.rows / rows, found)
 
 
 def choose(stay: torch.Tensor, rows: int, leaving: Leaving, limit: float | None) -> Equation:
     """Return `influence` if the drift is at most the limit (None: finite), else `newton`.
 
-    Without any gradient of the rows that go there is nothing for influence to take out.
+    Without any gradient of the rows to forget there is nothing for influence to remove.
     """
     found = drift(stay, rows, leaving)
     if limit is None:

@@ -1,7 +1,7 @@
 """Truncated eigendecomposition: the best approximation of rank r in the spectral norm.
 
 Source: "Exact Federated Continual Unlearning for Ridge Heads on Frozen Foundation Models",
-appendix A2.1. What is neglected has the norm λ_(r+1) (Eckart, Young 1936).
+appendix A2.1. The neglected part has the norm λ_(r+1) (Eckart, Young 1936).
 """
 
 import numpy as np
@@ -10,13 +10,13 @@ from scipy.linalg import eigh
 from workers.arrays import Matrix
 from workers.methods.ridge.sketches.blas import product
 
-NOISE = 2.0**-52  # of the largest eigenvalue and a column: what a solver makes of a zero
+NOISE = 2.0**-52  # per column, relative to the largest eigenvalue: a solver's zero
 
 
 def top_factor(matrix: Matrix, rank: int) -> Matrix:
     """Return F (r, d), r <= rank, whose FᵀF is the truncation of `matrix` (d, d) >= 0.
 
-    Rows are √λ_i·v_iᵀ, largest first; O(d³). Directions of no weight are left out.
+    Rows are √λ_i·v_iᵀ, largest first; O(d³). Directions without weight are dropped.
     """
     d = len(matrix)
     first = max(0, d - rank)
@@ -27,7 +27,7 @@ def top_factor(matrix: Matrix, rank: int) -> Matrix:
 
 
 def top_factor_of_rows(rows: Matrix, rank: int) -> Matrix:
-    """Return the same for matrix = rowsᵀrows, rows (k, d): O(k²d + k³), better for k < d.
+    """Return `top_factor` of rowsᵀrows, rows (k, d): O(k²d + k³), better for k < d.
 
     For u_i the eigenvectors of rows·rowsᵀ, u_iᵀ·rows is √λ_i·v_iᵀ without a division. For
     k <= rank this is a rotation of the rows: nothing is neglected.

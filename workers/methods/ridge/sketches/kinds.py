@@ -1,8 +1,8 @@
 """The sketches of a Gram matrix by the name a model is registered with.
 
 However the factor was found, the residual is measured afterwards: ΔG - expand(S, s) in
-integers, and a bound on its spectral norm that trusts no solver. A bad sketch of ΔG is
-still a true one.
+integers, and a bound on its spectral norm that trusts no solver. A poor sketch of ΔG is still
+a valid one.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,12 +38,12 @@ def sketch(
 ) -> Sketch:
     """Return a sketch of gram (d, d) int64, a Gram matrix, of `rank` rows at most.
 
-    codes (k, d): the rows it is of, if at hand; only speed and quality depend on them.
-    exponents: the steps of the columns; the error is minimised and measured for the
-    features 2^e_j·code_j then, and for the codes without. bits: width of an entry; enough:
-    a residual that needs no sharper bound, which takes O(d³). Raises RefusedError for an
-    unknown kind, a rank below 1 or a matrix that is not square and symmetric,
-    ExactnessError for entries of 2^62 or more.
+    codes (k, d): its rows, if available; only speed and quality depend on them. exponents:
+    the steps of the columns; with them the error is minimised and measured for the features
+    2^e_j·code_j, without them for the codes. bits: width of an entry; enough: a bound this
+    small is not sharpened, which takes O(d³). Raises RefusedError for an unknown kind, a rank
+    below 1 or a matrix that is not square and symmetric, ExactnessError for entries of 2^62
+    or more.
     """
     if kind not in _FACTORS:
         raise RefusedError(f"unknown sketch: choose one of {', '.join(known())}")
@@ -82,8 +82,8 @@ def measured_residual(
 ) -> float:
     """Return a number no less than ‖D(gram - expand(factor, shift))D‖₂, D = diag(2**e).
 
-    0.0 if and only if they are equal; enough is for `spectral_bound`. Raises as that and
-    `expand` do.
+    0.0 if and only if they are equal; enough: as in `spectral_bound`. Raises as
+    `spectral_bound` and `expand`.
     """
     return spectral_bound(gram - expand(factor, shift), exponents, enough=enough)
 

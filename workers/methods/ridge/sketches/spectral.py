@@ -29,9 +29,9 @@ def spectral_bound(
 ) -> float:
     """Return a number no less than ‖D·matrix·D‖₂, D = diag(2**exponents), None: identity.
 
-    matrix (d, d) is symmetric int64. O(d³), or O(d²) if a bound of `enough` comes of that;
-    0.0 if and only if it is zero. Raises RefusedError for steps outside 2^±200 or another
-    number of them.
+    matrix (d, d) is symmetric int64. O(d³), or O(d²) if that gives a bound of at most
+    `enough`; 0.0 if and only if it is zero. Raises RefusedError for steps outside 2^±200 or
+    another number of them.
     """
     if not matrix.any():
         return 0.0
