@@ -24,8 +24,7 @@ def names(found: Iterable[str]) -> list[str]:
 def columns(arrays: Mapping[str, Any], rows: int) -> dict[str, Column]:
     """Return each kind's column among a file's arrays; integers as strings.
 
-    Raises:
-        DatasetError: An array is no such column, or its name is no kind.
+    Raises DatasetError if an array is no such column, or its name is no kind.
     """
     found: dict[str, Column] = {}
     for name in names(arrays):
@@ -59,9 +58,7 @@ def check_column(kind: str, column: Any, rows: int) -> None:
 def hashed(kind: str, column: Column) -> NDArray[np.uint8]:
     """Return a column's digests (n, WIDTH), as `lethe.identity.pack` writes them.
 
-    Raises:
-        DatasetError: A value is invalid for its kind; the message names the row, not the
-            value.
+    Raises DatasetError, naming the row but not the value, if a value is invalid for its kind.
     """
     if column.dtype.kind != "U":
         return column.astype(np.uint8, copy=False)
@@ -86,10 +83,7 @@ def to_send(
     """Return the digest arrays that an upload takes besides its rows.
 
     held_out (n,): marks rows whose features are not sent. Their ids and identities are sent,
-    so that a person found only there can be told so.
-
-    Raises:
-        DatasetError: As `hashed`.
+    so that a person found only there can be told so. Raises DatasetError as `hashed`.
     """
     if held_out is None:
         held_out = np.zeros(len(records), dtype=np.bool_)
@@ -112,10 +106,8 @@ def rows_to_send(
 ) -> dict[str, NDArray[Any]]:
     """Return the arrays of the held-out rows, on which versions are measured.
 
-    owners: records, clients and subjects (n,). held_out (n,): marks the rows.
-
-    Raises:
-        DatasetError: There are none.
+    owners: records, clients and subjects (n,). held_out (n,): marks the rows. Raises
+    DatasetError if there are none.
     """
     if not held_out.any():
         raise DatasetError(

@@ -106,8 +106,7 @@ def _features(array: _Array) -> NDArray[np.floating[Any]]:
 def as_floats(name: str, array: _Array) -> NDArray[np.floating[Any]]:
     """Return numbers as float32 if it holds them all, otherwise as float64.
 
-    Raises:
-        DatasetError: An integer is above 2**53.
+    Raises DatasetError for an integer above 2**53.
     """
     wide = array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size > 0
     if wide and max(-int(array.min()), int(array.max())) > EXACT:

@@ -90,9 +90,8 @@ def open_data(
 ) -> OpenedData:
     """Return the rows of an .npz, or of a table whose columns have these roles.
 
-    Raises:
-        DatasetError: The file is unreadable or too large, or a column is unknown or holds what
-            its role does not allow.
+    Raises DatasetError if the file is unreadable or too large, or a column is unknown or
+    holds values that its role does not allow.
     """
     if not is_table(path, roles):
         return _open_npz(path, roles, seed)
@@ -123,8 +122,7 @@ def read_labelled(
 ) -> "tuple[LabelledTable, tuple[str, ...]]":
     """Return the labelled rows of a table, and its columns without a role.
 
-    Raises:
-        DatasetError: As `open_data`.
+    Raises DatasetError as `open_data`.
     """
     check_installed()
     from workers.data.tables.files import read_table
@@ -148,8 +146,7 @@ def label_table(
 ) -> "tuple[LabelledTable, tuple[str, ...]]":
     """Return the result of `read_labelled` for a table in memory, such as a query's result.
 
-    Raises:
-        DatasetError: As `open_data`.
+    Raises DatasetError as `open_data`.
     """
     from workers.data.tables.labelled import Roles, labelled
 

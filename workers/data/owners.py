@@ -35,11 +35,8 @@ def assign(
     """Return the positions (m,) of the rows to use, ascending, and their clients (m,).
 
     found (n,): the owners in the file, None if it names none. labels (n,), or (n, h, w)
-    masks.
-
-    Raises:
-        DatasetError: The file names clients and `deal` is set, or it names none and `deal` is
-            not set, or there are too few rows or clients.
+    masks. Raises DatasetError if the file names clients and `deal` is set, if it names none
+    and `deal` is not set, or if there are too few rows or clients.
     """
     if wanted.alpha is not None and wanted.deal is None:
         raise DatasetError("alpha says how rows are dealt: name how many clients with --deal")

@@ -79,10 +79,8 @@ def load_raw(path: Path) -> Raw:
 def raw_of(rows: "LabelledTable", text: str | None) -> Raw:
     """Return the labelled rows of a table, as inputs: its features, or one column of texts.
 
-    Held-out rows are marked if requested.
-
-    Raises:
-        DatasetError: As `DataTable.matrix`, or the column holds no texts.
+    Held-out rows are marked if requested. Raises DatasetError as `DataTable.matrix`, or the
+    column holds no texts.
     """
     beside: dict[str, _Array] = {
         "labels": rows.labels,

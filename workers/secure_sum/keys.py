@@ -37,9 +37,8 @@ def public_bytes(key: X25519PrivateKey) -> bytes:
 def agree(own: X25519PrivateKey, peer: bytes) -> bytes:
     """Return the 32 bytes that both sides compute (RFC 7748 section 6.1).
 
-    Raises:
-        MalformedMessageError: The peer's key is not 32 bytes, or a point of small order, with
-            which every agreement gives zeros.
+    Raises MalformedMessageError if the peer's key is not 32 bytes, or a point of small order,
+    with which every agreement gives zeros.
     """
     try:
         return own.exchange(X25519PublicKey.from_public_bytes(peer))

@@ -69,10 +69,8 @@ def load_rows(
     """Read an .npz of features, labels, clients, records and optionally subjects, is_test.
 
     Or a table with columns named by `roles`. Held-out rows are skipped. people: read
-    identities too, which only a contribution needs.
-
-    Raises:
-        RefusedError: Any other file, or a table without columns of clients and records.
+    identities too, which only a contribution needs. Raises RefusedError for any other file,
+    or a table without columns of clients and records.
     """
     if is_table(path, roles):
         return _table_rows(path, roles, people, progress)
@@ -116,8 +114,7 @@ def _table_rows(
 def numbered(rows: LocalRows, classes: Sequence[str]) -> NDArray[np.int64]:
     """Return the labels (n,) as numbers of a model's classes.
 
-    Raises:
-        RefusedError: A table has labels outside the classes.
+    Raises RefusedError for labels outside the classes.
     """
     if rows.label_names is None:
         return rows.labels
@@ -194,10 +191,8 @@ def with_features(
     """Return the rows with the features of the model's extractor.
 
     named: the extractor that made the rows' features, according to their file; without one
-    the features are the extractor's inputs.
-
-    Raises:
-        RefusedError: Another extractor made them, or the extractor needs its files.
+    the features are the extractor's inputs. Raises RefusedError if another extractor made
+    them, or the extractor needs its files.
     """
     wanted = manifest["extractor"]
     source: Extractor = named or Identity(rows.features.shape[1])
@@ -225,11 +220,9 @@ def message_of(
 
     manifest: the service's description of the model. form "factor": the thin QR factor in
     place of the Gram matrix, smaller for fewer rows than columns; "sketch": a sketch of
-    `rank` rows, of a kind in `workers.methods.ridge.sketches.kinds`, with its error.
-
-    Raises:
-        RefusedError: A record is not among the rows, they belong to several owners, or the
-            rows do not fit the model.
+    `rank` rows, of a kind in `workers.methods.ridge.sketches.kinds`, with its error. Raises
+    RefusedError if a record is not among the rows, they belong to several owners, or the rows
+    do not fit the model.
     """
     place = {record: position for position, record in enumerate(rows.records)}
     unknown = sum(record not in place for record in records)
@@ -255,8 +248,7 @@ def message_of(
 def quantise(rows: LocalRows, chosen: list[int], manifest: Mapping[str, Any]) -> Rows:
     """Return the codes of some rows, with the quantiser steps shared by all clients.
 
-    Raises:
-        RefusedError: NaN, infinity, another width or an unknown label.
+    Raises RefusedError for NaN, infinity, another width or an unknown label.
     """
     exponents = tuple(int(value) for value in manifest["exponents"])
     positions = np.array(chosen)

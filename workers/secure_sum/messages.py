@@ -244,8 +244,7 @@ def statements_digest(statements: Mapping[str, Statement]) -> bytes:
 def check_contributions(plan: RoundPlan, statements: Mapping[str, Statement]) -> None:
     """Return if the sum hides each contributor among as many as the plan requires.
 
-    Raises:
-        TooFewContributorsError: It does not.
+    Raises TooFewContributorsError otherwise.
     """
     moved = [message.moved for message in statements.values() if message.moved]
     if moved and (len(moved) < plan.least_contributors or sum(moved) < plan.least_rows):

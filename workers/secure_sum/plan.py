@@ -111,8 +111,7 @@ def least_threshold(members: int) -> int:
 def parse_plan(document: object) -> RoundPlan:
     """Return the plan of a JSON object.
 
-    Raises:
-        PlanError: It is no plan, or none that a member may join.
+    Raises PlanError if it is no plan, or none that a member may join.
     """
     try:
         assert isinstance(document, dict)

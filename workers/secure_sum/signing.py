@@ -46,8 +46,7 @@ def sign(key: SigningKey, data: bytes) -> bytes:
 def check(key: VerifyKey, data: bytes, signature: bytes) -> None:
     """Return if `sign` made the signature with the matching private key.
 
-    Raises:
-        ForgedMessageError: It did not.
+    Raises ForgedMessageError otherwise.
     """
     try:
         if len(signature) != SIGNATURE_BYTES:
@@ -67,10 +66,8 @@ def check(key: VerifyKey, data: bytes, signature: bytes) -> None:
 def parse_roster(document: object) -> dict[str, VerifyKey]:
     """Return the public keys of a roster file's content: {keyid: PEM}.
 
-    A member pins this file: it alone defines the peers, whatever the service claims.
-
-    Raises:
-        PlanError: It is no roster.
+    A member pins this file: it alone defines the peers, whatever the service claims. Raises
+    PlanError if it is no roster.
     """
     roster: dict[str, VerifyKey] = {}
     if not isinstance(document, dict):

@@ -23,8 +23,7 @@ def spell(value: object) -> bytes:
 def parse(data: bytes) -> Any:
     """Return the JSON value of `data`.
 
-    Raises:
-        MalformedMessageError: Not JSON, or not canonical.
+    Raises MalformedMessageError if it is not JSON, or not canonical.
     """
     try:
         value = json.loads(data)
@@ -43,8 +42,7 @@ def to_text(data: bytes) -> str:
 def to_bytes(text: object) -> bytes:
     """Return the bytes of `to_text`.
 
-    Raises:
-        MalformedMessageError: Anything else, including non-canonical base64.
+    Raises MalformedMessageError for anything else, including non-canonical base64.
     """
     if isinstance(text, str):
         try:

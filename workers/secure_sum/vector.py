@@ -32,8 +32,7 @@ class Sums:
 def to_vector(sums: Sums) -> Vector:
     """Return upper triangle of G by rows, C by rows, counts, n: (d(d+1)/2 + dc + c + 1,).
 
-    Raises:
-        WrongLengthError: The parts are of different shapes, or G is not symmetric.
+    Raises WrongLengthError if the parts are of different shapes, or G is not symmetric.
     """
     d, c = sums.moment.shape
     if sums.gram.shape != (d, d) or sums.counts.shape != (c,):
@@ -52,8 +51,7 @@ def to_vector(sums: Sums) -> Vector:
 def from_vector(vector: Vector, dimension: int, classes: int) -> Sums:
     """Return the sums of a vector; the inverse of `to_vector`.
 
-    Raises:
-        WrongLengthError: The vector belongs to another shape.
+    Raises WrongLengthError if the vector belongs to another shape.
     """
     d, c = dimension, classes
     triangle = d * (d + 1) // 2

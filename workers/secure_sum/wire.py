@@ -66,8 +66,8 @@ def pack_message(envelope: Envelope, sketch: Sketch | None = None) -> bytes:
 def unpack_message(data: bytes, *, bits: int) -> Envelope:
     """Return the message that the API accepted, with G computed from its form.
 
-    Raises:
-        RefusedError: The bytes are no such message, or its factor or sketch gives no integers.
+    Raises RefusedError if the bytes are no such message, or its factor or sketch gives no
+    integers.
     """
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:

@@ -57,8 +57,7 @@ class NotSignedError(LetheError):
 def register(settings: Settings, silo: int) -> None:
     """Create a silo's key if there is none, and register it unless one is registered.
 
-    Raises:
-        SiloKeyError: Another key is registered, or a file is no Ed25519 key.
+    Raises SiloKeyError if another key is registered, or a file is no Ed25519 key.
     """
     path = private_path(settings, silo)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -46,9 +46,8 @@ def read_table(
 ) -> DataTable:
     """Return the chosen columns of a file, or of a folder's files in the order of their names.
 
-    Raises:
-        DatasetError: No such format, a damaged or empty file, files of different columns or
-            types, or more than `most_bytes`; also raises what `choose` raises.
+    Raises DatasetError for an unknown format, a damaged or empty file, files of different
+    columns or types, or more than `most_bytes`, and what `choose` raises.
     """
     paths = _files(path)
     suffix = _suffix(paths[0])

@@ -80,8 +80,8 @@ class Roles:
     def feature_names(self, names: Sequence[str]) -> list[str]:
         """Return the feature columns, in the order of the table.
 
-        Raises:
-            DatasetError: A name or glob matches no column, or a feature has another role.
+        Raises DatasetError if a name or glob matches no column, or a feature has another
+        role.
         """
         roles = {column: role for role, column in self._others()}
         if not self.features:
@@ -151,8 +151,7 @@ class LabelledTable:
     def federation(self) -> Federation:
         """Return the rows with their features as numbers.
 
-        Raises:
-            DatasetError: As `DataTable.matrix`, or a record's id occurs twice.
+        Raises DatasetError as `DataTable.matrix`, or a record's id occurs twice.
         """
         if self.labels.dtype != np.int64:
             raise DatasetError("label: this kind of model predicts classes, and no numbers")
@@ -172,9 +171,8 @@ class LabelledTable:
     def vectors(self) -> NDArray[np.float32]:
         """Return the features (n, p) as float32, of columns or of one column of lists.
 
-        Raises:
-            DatasetError: As `DataTable.lists` and `DataTable.matrix`, or a number is beyond
-                float32.
+        Raises DatasetError as `DataTable.lists` and `DataTable.matrix`, or a number is beyond
+        float32.
         """
         if len(self.features) == 1 and self.table.holds_lists(self.features[0]):
             return self.table.lists(self.features[0])
@@ -200,9 +198,8 @@ class LabelledTable:
 def labelled(table: DataTable, roles: Roles, seed: int = 0) -> LabelledTable:
     """Return the labelled rows of a table; a share of them is drawn by `seed` and held out.
 
-    Raises:
-        DatasetError: A column is unknown or holds what its role does not allow, an id occurs
-            twice, or no row has a label.
+    Raises DatasetError if a column is unknown or holds values that its role does not allow,
+    an id occurs twice, or no row has a label.
     """
     roles.chosen(table.names)
     roles.check_label(table.names)

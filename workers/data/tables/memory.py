@@ -17,10 +17,8 @@ def bounded(most: int) -> Iterator[None]:
     """Refuse to use more than about `most` bytes, by the process's own limit on Linux.
 
     A page of a Parquet file or a buffer of an Arrow file may unpack to thousands of times its
-    size, and its declared size may be forged: only the allocation itself is reliable.
-
-    Raises:
-        DatasetError: The block ran out of memory.
+    size, and its declared size may be forged: only the allocation itself is reliable. Raises
+    DatasetError if the block runs out of memory.
     """
     try:
         with _address_space(most + AHEAD):

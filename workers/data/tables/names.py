@@ -37,8 +37,7 @@ def shown_names(names: Sequence[str]) -> str:
 def matching(pattern: str, names: Sequence[str]) -> list[str]:
     """Return the columns that match a name or a glob; an existing name is no glob.
 
-    Raises:
-        DatasetError: No column matches.
+    Raises DatasetError if none matches.
     """
     if pattern in names:
         return [pattern]

@@ -106,9 +106,8 @@ class DataTable:
     def ids(self, name: str) -> NDArray[np.str_]:
         """Return a column (n,) as ids: texts as they are, integers in decimal.
 
-        Raises:
-            DatasetError: Anything else, a missing value, or an id that is empty or longer
-                than 200 characters.
+        Raises DatasetError for anything else, a missing value, or an id that is empty or
+        longer than 200 characters.
         """
         values = self._raw(name)
         kind = kind_of(values.type)
@@ -127,9 +126,8 @@ class DataTable:
     def strings(self, name: str) -> NDArray[np.str_]:
         """Return a column (n,) of texts of any length, such as an extractor reads.
 
-        Raises:
-            DatasetError: It holds anything else, misses a value, or needs more than
-                MOST_STRINGS bytes: each text is padded to the longest.
+        Raises DatasetError if it holds anything else, misses a value, or needs more than
+        MOST_STRINGS bytes: each text is padded to the longest.
         """
         values = self._raw(name)
         if kind_of(values.type) != "text":
@@ -150,11 +148,9 @@ class DataTable:
     def digests(self, name: str, kind: str) -> NDArray[np.uint8]:
         """Return a column of identities (n, WIDTH) as `lethe.identity.pack` writes them.
 
-        Integers are taken in decimal. A missing or blank value is no identity: zeros.
-
-        Raises:
-            DatasetError: It holds anything but texts and integers, or an invalid value of its
-                kind.
+        Integers are taken in decimal. A missing or blank value is no identity: zeros. Raises
+        DatasetError if it holds anything but texts and integers, or an invalid value of its
+        kind.
         """
         values = self._raw(name)
         found = kind_of(values.type)
@@ -187,12 +183,9 @@ class DataTable:
     def classes(self, name: str) -> tuple[Labels, tuple[str, ...]]:
         """Return a column (n,) as class numbers, and the class names, in order.
 
-        Texts are classes in the order of their code points, integers by size; false is
-        before true.
-
-        Raises:
-            DatasetError: The column holds fractions, times or nested values, misses a value,
-                or has fewer than two or more than 10,000 values.
+        Texts are classes in the order of their code points, integers by size; false is before
+        true. Raises DatasetError if it holds fractions, times or nested values, misses a
+        value, or has fewer than two or more than 10,000 values.
         """
         values, kind = self._values(name)
         if kind == "real" and are_whole(values):
@@ -218,8 +211,7 @@ class DataTable:
     def flags(self, name: str) -> NDArray[np.bool_]:
         """Return a column (n,) of booleans, or of 0 and 1, such as the held-out rows.
 
-        Raises:
-            DatasetError: It holds anything else, or misses a value.
+        Raises DatasetError if it holds anything else, or misses a value.
         """
         values, kind = self._values(name)
         if values.null_count:
@@ -234,16 +226,14 @@ class DataTable:
     def numbers(self, name: str, *, allow_missing: bool = False) -> NDArray[np.float64]:
         """Return a column (n,) of numbers, NaN for missing ones, such as a target or a weight.
 
-        Raises:
-            DatasetError: As `matrix`.
+        Raises DatasetError as `matrix`.
         """
         return self.matrix([name], allow_missing=allow_missing)[:, 0].astype(np.float64)
 
     def categories(self, name: str) -> tuple[str, ...]:
         """Return the distinct texts of a column, sorted, without missing ones.
 
-        Raises:
-            DatasetError: It holds no texts, or more than 65,536 of them.
+        Raises DatasetError if it holds no texts, or more than 65,536 of them.
         """
         values = self._raw(name)
         if kind_of(values.type) != "text":
@@ -300,9 +290,8 @@ class DataTable:
     def lists(self, name: str) -> NDArray[np.float32]:
         """Return a column of lists of equal length as float32 (n, p).
 
-        Raises:
-            DatasetError: A list is missing or has another length, or a value is missing, not
-                a float, NaN, infinite or beyond float32.
+        Raises DatasetError if a list is missing or has another length, or a value is missing,
+        not a float, NaN, infinite or beyond float32.
         """
         values = self._raw(name)
         if not pa.types.is_floating(values.type.value_type):

@@ -32,10 +32,8 @@ class Contribution:
 def check_manifest(plan: RoundPlan, manifest: Mapping[str, Any]) -> None:
     """Return if a plan matches the model that a manifest describes.
 
-    Members that agree on the plan use the same steps, classes and extractor.
-
-    Raises:
-        PlanError: It is for another model.
+    Members that agree on the plan use the same steps, classes and extractor. Raises PlanError
+    if it is for another model.
     """
     used = {
         name: manifest[name] for name in ("bits", "classes", "exponents", "extractor", "ref")

@@ -194,8 +194,7 @@ class Joining:
 def find_round(service: RoundClient, model: str | None) -> str:
     """Return the id of the only round that waits for the signing key.
 
-    Raises:
-        RefusedError: There is none, or there are several.
+    Raises RefusedError if there is none, or several.
     """
     waiting = [item for item in service.asked_rounds() if model in (None, item["model"])]
     if len(waiting) != 1:

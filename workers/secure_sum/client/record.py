@@ -81,8 +81,7 @@ class Record:
     def adopt(self, model: str, held: Iterable[str]) -> None:
         """Start the record of a model with the records that the service reports as held.
 
-        Raises:
-            RefusedError: There is a record: it overrides the service.
+        Raises RefusedError if there is a record, which overrides the service.
         """
         known = self.models[model]
         if known["held"] or any(one["state"] != JOINED for one in known["rounds"].values()):
@@ -93,9 +92,8 @@ class Record:
     def check_held(self, model: str, own: Iterable[str], recorded: Iterable[str]) -> None:
         """Return if the service claims to hold no row that this member never added.
 
-        Raises:
-            SecrecyError: It does. A member that believed it would add nothing and leave
-                another member's input alone in the sum.
+        Raises SecrecyError if it claims one. A member that believed it would add nothing and
+        leave another member's input alone in the sum.
         """
         foreign = set(recorded) & set(own) - self.held(model)
         if foreign:
@@ -108,8 +106,7 @@ class Record:
     def check_release(self, model: str, requested: Iterable[str]) -> None:
         """Return if all records to be released were added by this member.
 
-        Raises:
-            SecrecyError: Some were not.
+        Raises SecrecyError if some were not.
         """
         foreign = set(requested) - self.held(model)
         if foreign:
@@ -128,9 +125,8 @@ class Record:
     ) -> None:
         """Note the members about to be summed, with their signed statements.
 
-        Raises:
-            SecrecyError: The difference between an earlier round's sum and this one would
-                expose the inputs of too few members.
+        Raises SecrecyError if the difference between an earlier round's sum and this one
+        would expose the inputs of too few members.
         """
         own = self._round(plan)
         now = _contents(stated)
@@ -203,8 +199,7 @@ class Record:
 def open_record(path: Path) -> Iterator[Record]:
     """Yield the record of a file, empty if there is none, under an exclusive lock.
 
-    Raises:
-        RefusedError: Another process has it open, or it is not a record.
+    Raises RefusedError if another process has it open, or it is not a record.
     """
     with path.with_name(path.name + ".lock").open("w") as lock:
         try:

@@ -112,8 +112,7 @@ class Confinement:
 def check() -> None:
     """Return if a program can be isolated here, as far as can be seen without trying.
 
-    Raises:
-        IsolationError: The system, the processor or the kernel lacks something.
+    Raises IsolationError if the system, the processor or the kernel lacks something.
     """
     if sys.platform != "linux":
         raise _lacking("Linux", f"this is {sys.platform}: run the worker on Linux")

@@ -42,11 +42,8 @@ def read(data: bytes, form: str) -> dict[str, NDArray[Any]]:
     """Return the numbers of a file by name; form: safetensors or onnx.
 
     The rest of the file has no tolerance: an empty array whose name contains its digest
-    represents it, so files that differ there have different names.
-
-    Raises:
-        OutputError: It is of another form, holds no tensor, a NaN or an infinity, or refers to
-            other files.
+    represents it, so files that differ there have different names. Raises OutputError for
+    another form, no tensor, a NaN or an infinity, or references to other files.
     """
     found, rest = _parsed(data, form)
     return {**found, f"all else, sha256 {hashlib.sha256(rest).hexdigest()}": NOTHING}
@@ -175,8 +172,7 @@ def _take(
 def difference(first: Mapping[str, NDArray[Any]], second: Mapping[str, NDArray[Any]]) -> float:
     """Return the largest relative difference of a tensor: max|a - b| / max(|a|, |b|).
 
-    Raises:
-        OutputError: They are not of the same names, types and shapes, or differ beside them.
+    Raises OutputError if names, types, shapes or the rest of the files differ.
     """
     layout = [{n: (v.dtype, v.shape) for n, v in one.items()} for one in (first, second)]
     if layout[0] != layout[1]:

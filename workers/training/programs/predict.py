@@ -31,8 +31,7 @@ class OnnxModel:
     def predict(self, features: NDArray[np.float64]) -> NDArray[Any]:
         """Return class positions or numbers (n,) for rows (n, columns), or scores' argmax.
 
-        Raises:
-            RefusedError: The first output is none of these.
+        Raises RefusedError for another first output.
         """
         (wanted,) = self.session.get_inputs()
         name = self.session.get_outputs()[0].name

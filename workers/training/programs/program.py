@@ -77,8 +77,7 @@ class Program:
 def parse_lock(text: str, name: str) -> dict[str, str]:
     """Return the versions that a lock file names, by distribution, sorted.
 
-    Raises:
-        RefusedError: A line is no `name==version`: the message names the file and the line.
+    Raises RefusedError, naming file and line, for a line that is not `name==version`.
     """
     found: dict[str, str] = {}
     joined = re.sub(r"\\\r?\n", lambda _: "  ", text)

@@ -22,11 +22,8 @@ def check_rows(
 ) -> None:
     """Return if a recipe declares that it accepts these rows (n, d).
 
-    names: the feature names, empty if there are none.
-
-    Raises:
-        RefusedError: It takes no missing values, and the message names the first column that
-            has one; or no weights; or as `build`.
+    names: the feature names, empty if there are none. Raises RefusedError if it takes no
+    weights, or no missing values, naming the first column that has one; and as `build`.
     """
     estimator = build(recipe, 1)
     steps = [step for _, step in estimator.steps] if len(recipe.steps) > 1 else [estimator]

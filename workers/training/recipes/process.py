@@ -98,10 +98,8 @@ def predict(
 ) -> NDArray[Any]:
     """Return a model file's predictions for rows (n, d): class positions or numbers.
 
-    reader: the module whose `decode` returns the model of such a file.
-
-    Raises:
-        RefusedError: The file is none of its kind, or predicts nothing; as `fit_all` besides.
+    reader: the module whose `decode` returns the model of such a file. Raises RefusedError
+    for a file of another kind or without predictions, and as `fit_all`.
     """
     sent: dict[str, NDArray[Any]] = {
         "features": features,
@@ -158,8 +156,7 @@ def _too_slow(limits: Limits) -> str:
 def try_twice(recipe: Recipe, table: FitRows, limits: Limits) -> bytes:
     """Return the model file if two processes with different threads agree on its bytes.
 
-    Raises:
-        FitError: They did not, or as `fit`.
+    Raises FitError if they disagree, and as `fit`.
     """
     return _agreed(recipe, lambda threads: fit(recipe, table, threads, limits))
 

@@ -113,9 +113,8 @@ def _value(plain: Any) -> Any:
 def check(recipe: Recipe) -> None:
     """Return if this worker can build a recipe.
 
-    Raises:
-        RefusedError: A class or a parameter is unknown, has a wrong type or is none that a
-            recipe may set: the message names it.
+    Raises RefusedError, naming the class or parameter, if it is unknown, has a wrong type or
+    may not be set.
     """
     *first, last = recipe.steps or (RecipeStep("", {}),)
     for step in first:

@@ -19,10 +19,8 @@ Scorer = Callable[[ClientData], Scores]
 def scorer(file: bytes, network: Network, device: torch.device | str = "cpu") -> Scorer:
     """Return a function from rows to a model file's logits (n, classes) float64.
 
-    It raises RefusedError for rows that are not the network's.
-
-    Raises:
-        ArtifactError: The file is no finite model of this network.
+    It raises RefusedError for rows that are not the network's. Raises ArtifactError if the
+    file is not a finite model of this network.
     """
     named, weights = decode_weights(file)
     if named != network:

@@ -26,8 +26,7 @@ BLOCK = 1 << 22  # numbers compared with centroids at a time
 def drop(index: VectorIndex, records: Collection[str]) -> VectorIndex:
     """Return the index of the other rows.
 
-    Raises:
-        ArtifactError: One of the records is not in it.
+    Raises ArtifactError for a record that is not in it.
     """
     leaving = set(records)
     keep = np.array([record not in leaving for record in index.records], dtype=np.bool_)

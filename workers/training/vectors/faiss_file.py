@@ -111,8 +111,7 @@ def _searched(
 def centroids_of(path: Path) -> Vectors:
     """Return the centroids (k, columns) of an inverted file that FAISS wrote.
 
-    Raises:
-        RefusedError: The file is no index, or one without centroids.
+    Raises RefusedError for a file that is no index, or one without centroids.
     """
     try:
         whole = faiss.read_index(str(path))  # owns what the next lines point to
