@@ -13,6 +13,7 @@ even where a request depends on earlier releases, as long as the sum stays withi
 (Smith and Thakurta, "Fully adaptive composition for Gaussian differential privacy", 2022).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import erfc, exp, isfinite, sqrt
 
@@ -95,12 +96,17 @@ def delta_above(shift: float, epsilon: float) -> float:
 
 def largest_shift(epsilon: float, delta: float) -> float:
     """Return a shift, in standard deviations, with `delta_above` <= delta, near the largest."""
+    return largest_within(delta, lambda shift: delta_above(shift, epsilon))
+
+
+def largest_within(delta: float, delta_at: Callable[[float], float]) -> float:
+    """Return an x with delta_at(x) <= delta, near the largest; delta_at must not decrease."""
     low, high = 0.0, 1.0
-    while delta_above(high, epsilon) <= delta:
+    while delta_at(high) <= delta:
         low, high = high, 2 * high
     for _ in range(80):
         middle = (low + high) / 2
-        if delta_above(middle, epsilon) <= delta:
+        if delta_at(middle) <= delta:
             low = middle
         else:
             high = middle

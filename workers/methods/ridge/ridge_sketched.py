@@ -25,6 +25,7 @@ from types import MappingProxyType
 import numpy as np
 
 from workers.arrays import IntMatrix, Matrix
+from workers.blas_threads import threads_for
 from workers.errors import PenaltyError, RefusedError
 from workers.methods.ridge.base import (
     Outcome,
@@ -43,12 +44,16 @@ from workers.methods.ridge.sketch_bounds import (
     prior_bound,
     resolvent_bound,
 )
-from workers.methods.ridge.sketch_follow import follow
 from workers.methods.ridge.sketches.kinds import known, sketch
 from workers.methods.ridge.sketches.sketch import Sketch, expand
 from workers.methods.ridge.statistics.gram import RidgeStatistics, merge
 from workers.methods.ridge.statistics.message import Batch
-from workers.methods.ridge.tracked_inverse import BrokenUpdateError
+from workers.methods.ridge.tracked_inverse import (
+    BrokenUpdateError,
+    penalty_exponent,
+    product,
+    rank_update,
+)
 from workers.methods.ridge.upkeep import Tracked, Upkeep, restart
 
 # Proven ‖W - W*‖_F / ‖W‖_F above which everything is recomputed: the effect of rounding a
@@ -311,6 +316,29 @@ def configured(options: Mapping[str, object]) -> RidgeSketched:
     if any(type(value) not in types[name] for name, value in options.items()):
         raise RefusedError("an option of the sketch has another type than it must have")
     return RidgeSketched(**options)  # type: ignore[arg-type]  # types are checked above
+
+
+def follow(
+    config: RidgeConfig, before: Tracked, small: Sketch, moment: IntMatrix, sign: int
+) -> Tracked:
+    """Return inverse and weights after adding (+1) or deleting (-1) ΔĜ = UUᵀ and ΔC.
+
+    Variant B's update with a sketch of rank r in place of the batch: section 5, equations (7)
+    to (10), with appendix A2.1's factor of ΔG for U. (8) and (10) give W' = W ± P'(ΔC -
+    ΔĜ·W), O(rd² + d²c). Raises BrokenUpdateError.
+    """
+    scale, steps = penalty_exponent(config), np.array(config.exponents)
+    roots: Matrix = np.ldexp(small.factor.astype(np.float64), steps - small.shift - scale)
+    change: Matrix = np.ldexp(moment.astype(np.float64), (steps - scale)[:, None])
+    weights = np.ldexp(before.weights, scale)
+    with threads_for(2 * max(1, small.rank) * config.dimension**2):
+        if not small.rank:
+            step, inverse = product(before.inverse, change), before.inverse
+        else:
+            update = rank_update(before.inverse, roots, sign)
+            step, inverse = product(update.inverse, change), update.inverse
+            step = step - product(update.gain, product(roots, weights))
+    return Tracked(inverse, np.ldexp(weights + sign * step, -scale))
 
 
 def _widened(proven: ProvenHead, update: _Update) -> float:

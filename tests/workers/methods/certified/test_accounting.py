@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from workers.errors import RefusedError
 from workers.judge.certified.noisy import NoisyTerms, smallest_delta, spent
-from workers.methods.certified.accounting import (
+from workers.methods.certified.noisy_finetuning import (
     Promise,
     delta_of,
     largest_rho,

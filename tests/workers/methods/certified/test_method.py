@@ -27,8 +27,12 @@ from workers.methods.certified.budget import (
     BudgetSpentError,
     LooseResidualError,
 )
-from workers.methods.certified.method import CertifiedNewton, LooseBoundError, power_above
-from workers.methods.certified.newton import minimise
+from workers.methods.certified.method import (
+    CertifiedNewton,
+    LooseBoundError,
+    minimise,
+    power_above,
+)
 from workers.methods.certified.noise import commitment, gaussian
 from workers.methods.certified.objective import NotConvexError
 from workers.methods.certified.release import Release

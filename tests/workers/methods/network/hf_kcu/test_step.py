@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from workers.methods.network.hf_kcu.conjugate_gradients import solve
-from workers.methods.network.hf_kcu.step import (
+from workers.methods.network.hf_kcu.direction import (
     Equation,
     Leaving,
     choose,
