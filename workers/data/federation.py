@@ -13,6 +13,7 @@ from workers.data.identities import Column, check_column
 from workers.errors import DatasetError
 
 HELD_OUT = 0.1
+HELD_OUT_SEED = 0  # of the rows that are held out of a file
 ONE_CLIENT = "all"  # the client of all rows of a table without a client column
 
 

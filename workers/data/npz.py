@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from workers.arrays import UNREADABLE, Labels
 from workers.data import identities
-from workers.data.federation import HELD_OUT, Federation, hold_out, record_ids
+from workers.data.federation import HELD_OUT, HELD_OUT_SEED, Federation, hold_out, record_ids
 from workers.errors import DatasetError
 
 REQUIRED = ("features", "labels", "clients")
@@ -26,7 +26,7 @@ _Array = NDArray[Any]
 
 
 def load_npz(
-    path: Path, seed: int = 0, share: float = HELD_OUT, *, labelled: bool = True
+    path: Path, seed: int = HELD_OUT_SEED, share: float = HELD_OUT, *, labelled: bool = True
 ) -> Federation:
     """Return the federation in a file; without `is_test`, a share is held out by `seed`.
 

@@ -85,7 +85,6 @@ def open_data(
     path: Path,
     roles: "Roles | None" = None,
     *,
-    seed: int = 0,
     progress: Progress = lambda done, total: None,
 ) -> OpenedData:
     """Return the rows of an .npz, or of a table whose columns have these roles.
@@ -94,8 +93,8 @@ def open_data(
     holds values that its role does not allow.
     """
     if not is_table(path, roles):
-        return _open_npz(path, roles, seed)
-    found, unused = read_labelled(path, roles, seed=seed, progress=progress)
+        return _open_npz(path, roles)
+    found, unused = read_labelled(path, roles, progress=progress)
     return opened(found, unused)
 
 
@@ -117,7 +116,6 @@ def read_labelled(
     path: Path,
     roles: "Roles | None",
     *,
-    seed: int = 0,
     progress: Progress = lambda done, total: None,
 ) -> "tuple[LabelledTable, tuple[str, ...]]":
     """Return the labelled rows of a table, and its columns without a role.
@@ -137,12 +135,12 @@ def read_labelled(
         return wanted.chosen(found)
 
     table = read_table(path, choose, progress=progress)
-    rows = labelled(table, wanted, seed)
+    rows = labelled(table, wanted)
     return rows, tuple(name for name in names if name not in table.names)
 
 
 def label_table(
-    table: "DataTable", roles: "Roles | None", *, seed: int = 0
+    table: "DataTable", roles: "Roles | None"
 ) -> "tuple[LabelledTable, tuple[str, ...]]":
     """Return the result of `read_labelled` for a table in memory, such as a query's result.
 
@@ -151,7 +149,7 @@ def label_table(
     from workers.data.tables.labelled import Roles, labelled
 
     wanted = roles or Roles()
-    rows = labelled(table, wanted, seed)
+    rows = labelled(table, wanted)
     used = set(wanted.chosen(table.names))
     return rows, tuple(name for name in table.names if name not in used)
 
@@ -182,9 +180,9 @@ def check_installed() -> None:
         raise DatasetError(f"reading a table needs pyarrow: {install.with_extra('tables')}")
 
 
-def _open_npz(path: Path, roles: "Roles | None", seed: int) -> OpenedData:
+def _open_npz(path: Path, roles: "Roles | None") -> OpenedData:
     share = None if roles is None else roles.npz_share()
-    federation = load_npz(path, seed, *([] if share is None else [share]))
+    federation = load_npz(path) if share is None else load_npz(path, share=share)
     if names_held_out(path):
         if share is not None:
             raise DatasetError("is_test says which rows are held out: leave --holdout out")

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from workers.arrays import Labels
 from workers.data.federation import (
     HELD_OUT,
+    HELD_OUT_SEED,
     ONE_CLIENT,
     Federation,
     hold_out,
@@ -195,8 +196,8 @@ class LabelledTable:
         )
 
 
-def labelled(table: DataTable, roles: Roles, seed: int = 0) -> LabelledTable:
-    """Return the labelled rows of a table; a share of them is drawn by `seed` and held out.
+def labelled(table: DataTable, roles: Roles) -> LabelledTable:
+    """Return the labelled rows of a table; a share of them is drawn and held out.
 
     Raises DatasetError if a column is unknown or holds values that its role does not allow,
     an id occurs twice, or no row has a label.
@@ -239,7 +240,7 @@ def labelled(table: DataTable, roles: Roles, seed: int = 0) -> LabelledTable:
         clients=clients,
         subjects=None if roles.subject is None else table.ids(roles.subject),
         identities=found,
-        is_test=_held_out(table, roles, clients, seed),
+        is_test=_held_out(table, roles, clients),
         unlabelled=int(holes.sum()),
         chosen_by=roles.chosen_by,
         label=roles.label or "",
@@ -255,11 +256,9 @@ def _weights(table: DataTable, name: str) -> NDArray[np.float64]:
     return found
 
 
-def _held_out(
-    table: DataTable, roles: Roles, clients: NDArray[np.str_], seed: int
-) -> NDArray[np.bool_]:
+def _held_out(table: DataTable, roles: Roles, clients: NDArray[np.str_]) -> NDArray[np.bool_]:
     if not isinstance(roles.holdout, str):
-        return hold_out(clients, seed, checked_share(roles.holdout))
+        return hold_out(clients, HELD_OUT_SEED, checked_share(roles.holdout))
     if roles.holdout == "none":
         return np.zeros(len(table), dtype=np.bool_)
     found = table.flags(roles.holdout)

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from workers.errors import ArtifactError
@@ -16,7 +15,7 @@ Scores = NDArray[np.float64]
 Scorer = Callable[[ClientData], Scores]
 
 
-def scorer(file: bytes, network: Network, device: torch.device | str = "cpu") -> Scorer:
+def scorer(file: bytes, network: Network) -> Scorer:
     """Return a function from rows to a model file's logits (n, classes) float64.
 
     It raises RefusedError for rows that are not the network's. Raises ArtifactError if the
@@ -28,7 +27,7 @@ def scorer(file: bytes, network: Network, device: torch.device | str = "cpu") ->
 
     def scores(data: ClientData) -> Scores:
         check_data(network, data)
-        logits = logits_of(named, weights, data.inputs, device, threads=1)
+        logits = logits_of(named, weights, data.inputs, threads=1)
         found: Scores = logits.double().numpy()
         return found
 
