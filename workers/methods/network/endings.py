@@ -1,4 +1,4 @@
-"""Errors after which there is no model to publish and retraining follows: nobody's fault."""
+"""Errors that leave no model to publish, without anyone's fault: retraining follows."""
 
 from workers.methods.network.guard import NoSafeStepError
 from workers.methods.network.hf_kcu.conjugate_gradients import BreakdownError

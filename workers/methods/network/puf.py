@@ -7,7 +7,7 @@ the sums Σ (|D_i|/n) Δ_i over the retained clients and the target clients:
     Special  w - η_u Δ⁻              only targets do, n counts theirs             (eq. 9)
 
 So with ten balanced clients η_u = 20 Regular is the step of η_u = 2 Special. Algorithm 1,
-line 15, leaves |D_i| out, against equations 5 and 6: `weighting="as-printed"` does, too.
+line 15, leaves |D_i| out, against equations 5 and 6: `weighting="as-printed"` does the same.
 """
 
 from collections.abc import Mapping

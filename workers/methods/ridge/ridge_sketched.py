@@ -324,7 +324,7 @@ def follow(
     """Return inverse and weights after adding (+1) or deleting (-1) ΔĜ = UUᵀ and ΔC.
 
     Variant B's update with a sketch of rank r in place of the batch: section 5, equations (7)
-    to (10), with appendix A2.1's factor of ΔG for U. (8) and (10) give W' = W ± P'(ΔC -
+    to (10), with appendix A2.1's factor of ΔG for U. Equations (8) and (10): W' = W ± P'(ΔC -
     ΔĜ·W), O(rd² + d²c). Raises BrokenUpdateError.
     """
     scale, steps = penalty_exponent(config), np.array(config.exponents)

@@ -1,9 +1,9 @@
 """Baselines that need all rows in one place: how they get them, or why not.
 
-Their objectives need a teacher beside the model, both sets of rows in one step, or each row's
-own gradient: no message between server and clients asks for these. So they run only where an
-engine holds its clients' rows in this process, and refuse by name elsewhere. Such an engine
-is recognised by its interface (`RowHolder`), not its class: `InProcess` is one.
+Their objectives need a teacher besides the model, both sets of rows in one step, or each
+row's own gradient: no message between server and clients asks for these. So they run only
+where an engine holds its clients' rows in this process, and refuse by name elsewhere. Such an
+engine is recognised by its interface (`RowHolder`), not its class: `InProcess` is one.
 
 Bytes count the rows, which a federation would have to send to one place, just as the
 in-process engine counts messages that never leave the process.

@@ -88,7 +88,7 @@ class Asking:
         try:
             return self.ask(side, side.rows, "gradient")
         except RoundFailedError:
-            return {}  # an engine that reaches nobody: the caller decides what that means
+            return {}  # no client was reached: the caller decides what that means
 
 
 @dataclass(slots=True, eq=False)

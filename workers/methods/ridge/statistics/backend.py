@@ -1,4 +1,4 @@
-"""Where large sums over rows are computed: on BLAS, or on a device beside the processor.
+"""Where large sums over rows are computed: on BLAS, or on an accelerator.
 
 One choice for a process, made at its start by `workers.devices`. The verifier imports nothing
 from this room: it recomputes on the processor everything a device has summed.

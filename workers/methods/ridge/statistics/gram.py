@@ -109,7 +109,7 @@ def accumulate(
 
 
 def add(statistics: RidgeStatistics, rows: Rows, *, bits: int = MAX_BITS) -> RidgeStatistics:
-    """Return the statistics with these rows as well; `statistics` stays as it was.
+    """Return the statistics with these rows as well; `statistics` is not modified.
 
     Allocates little more than the result. Raises as `accumulate`.
     """
