@@ -194,7 +194,7 @@ def _plain_text(text: str) -> str:
 
 
 def _names() -> dict[type, str]:
-    """Return the file name of each class whose library is loaded, by class."""
+    """Return the name that files use for each class whose library is loaded, by class."""
     found = {}
     for name, path in PATHS.items():
         module, _, attribute = path.rpartition(".")
