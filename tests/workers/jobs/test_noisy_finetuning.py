@@ -21,7 +21,7 @@ from workers.families.network.certified import GIVES_WAY
 from workers.families.network.data.rows import ClientRows
 from workers.families.network.noisy import SilosError, load_keyed
 from workers.methods.certified import noisy_finetuning
-from workers.methods.certified.accounting import sigma_for
+from workers.methods.certified.noisy_finetuning import sigma_for
 from workers.training.fedavg import noisy
 from workers.training.networks.files import encode_weights
 from workers.training.networks.registry import network

@@ -9,7 +9,7 @@ import pytest
 from tests.workers.judge.claims import purge_claim, retained_set_claim
 from workers.judge import registry
 from workers.judge.certified.noisy import NoisyClaim, NoisyTerms
-from workers.methods.certified.accounting import Promise, shift_squares, sigma_for
+from workers.methods.certified.noisy_finetuning import Promise, shift_squares, sigma_for
 
 VERIFIER = registry.get("certified-approximate")
 KEY = bytes(range(32))

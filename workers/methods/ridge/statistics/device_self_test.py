@@ -1,7 +1,7 @@
-"""Does a device multiply integers exactly? Asked at every start, before it is trusted.
+"""Does a device multiply integers exactly? Checked at every start, before it is used.
 
 Products whose sums need all 53 bits of float64's mantissa, against NumPy's int64 products
-(which are no BLAS). A device that computes in TF32, in float32 or in an emulation of
+(which do not use BLAS). A device that computes in TF32, in float32 or in an emulation of
 float64 with fewer bits gets at least one of them wrong.
 """
 
@@ -19,7 +19,7 @@ SHAPES = ((1, 1), (33, 3), (257, 7), (768, 10))  # (d, c): several kernels among
 
 
 def check_device(device: TorchBackend) -> None:
-    """Raise DeviceError, naming the check, unless every product is right to the last bit."""
+    """Raise BackendError, naming the check, unless every product is right to the last bit."""
     for name, left, right in _products():
         got = device.product(left.astype(np.float64), right.astype(np.float64))
         if not np.array_equal(got, left @ right):
