@@ -103,7 +103,7 @@ class SigningGuard:
         Raises GuardExistsError: there is a guard already.
         """
         try:
-            write_durably(self.path, _format(checkpoint), replace=False)
+            write_durably(self.path, format_state(checkpoint), replace=False)
         except FileExistsError:
             raise GuardExistsError(
                 f"{self.path} exists: this key has signed a log before, restore that log's "
@@ -144,7 +144,7 @@ class SigningGuard:
                 raise ForkedError("another root was signed for this very size")
             if held != checkpoint:
                 os.ftruncate(descriptor, end)
-                line = _format(checkpoint)
+                line = format_state(checkpoint)
                 if os.pwrite(descriptor, line, end) != len(line):
                     raise OSError("the disk took only part of a line of the signing guard")
                 os.fsync(descriptor)
@@ -238,7 +238,8 @@ def require_extends(held: Checkpoint, origin: str, size: int, root_at: RootAt) -
         )
 
 
-def _format(checkpoint: Checkpoint) -> bytes:
+def format_state(checkpoint: Checkpoint) -> bytes:
+    """Return the guard's file for a signed checkpoint."""
     value = {
         "origin": checkpoint.origin,
         "root": format_base64(checkpoint.root),
@@ -252,6 +253,6 @@ def _parse(line: bytes) -> Checkpoint:
     checkpoint = Checkpoint(value["origin"], value["size"], parse_base64(value["root"]))
     if parse_checkpoint(format_checkpoint(checkpoint)) != checkpoint:
         raise ValueError("not a checkpoint")
-    if _format(checkpoint) != line:
+    if format_state(checkpoint) != line:
         raise ValueError("more than a checkpoint")
     return checkpoint

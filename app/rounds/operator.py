@@ -76,7 +76,7 @@ def open_round(services: Services, wanted: NewRound) -> RoundView:
 
 def _open(services: Services, tx: Transaction, model: Model, wanted: NewRound) -> Round:
     assert model.id is not None
-    clients = _clients(tx.session, wanted.members)
+    clients = client_keys(tx.session, wanted.members)
     names = sorted(clients)
     threshold = wanted.threshold or len(names) // 2 + 1
     if not len(names) < 2 * threshold <= 2 * len(names):
@@ -139,7 +139,7 @@ def configuration(model: Model) -> str:
     return sha256(canonical.encode(used)).hexdigest()
 
 
-def _clients(session: Session, keyids: list[str]) -> dict[str, str]:
+def client_keys(session: Session, keyids: list[str]) -> dict[str, str]:
     """Return the client of each key."""
     clients: dict[str, str] = {}
     for keyid in keyids:

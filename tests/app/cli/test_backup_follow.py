@@ -32,7 +32,7 @@ from app.backup.scratch import scratch_place
 from app.cli.backup import backup, restore
 from app.keys.rotate_log import revoke_log, rotate_log
 from app.ledger import storage
-from app.ledger.guard import RolledBackError, SigningGuard, _format
+from app.ledger.guard import RolledBackError, SigningGuard, format_state
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import GUARD, SchemaError
 from app.settings import Settings
@@ -871,7 +871,7 @@ def test_a_log_that_was_set_back_replaces_nothing(followed: Following) -> None:
     held = guard.read()
     with guard.path.open("ab") as file:
         later = Checkpoint(held.origin, held.size + 7, bytes(32))
-        file.write(_format(later))
+        file.write(format_state(later))
     with pytest.raises(RolledBackError):
         followed.follower.run()
     assert (followed.directory / "manifest.json").read_bytes() == before

@@ -20,7 +20,7 @@ SHAPES = ((1, 1), (33, 3), (257, 7), (768, 10))  # (d, c): several kernels among
 
 def check_device(device: TorchBackend) -> None:
     """Raise BackendError, naming the check, unless every product is right to the last bit."""
-    for name, left, right in _products():
+    for name, left, right in self_test_products():
         got = device.product(left.astype(np.float64), right.astype(np.float64))
         if not np.array_equal(got, left @ right):
             raise BackendError(f"the device failed its self-test: {name}")
@@ -34,7 +34,7 @@ def check_device(device: TorchBackend) -> None:
             raise BackendError(f"the device failed its self-test: statistics of {d} columns")
 
 
-def _products() -> Iterator[tuple[str, IntMatrix, IntMatrix]]:
+def self_test_products() -> Iterator[tuple[str, IntMatrix, IntMatrix]]:
     """Yield (name, left, right) int64; no partial sum of left @ right reaches 2^53."""
     rng = np.random.Generator(np.random.PCG64(53))
     odd = 2 * rng.integers(2**50, 2**52, (64, 96)) + 1  # all below 2^53
