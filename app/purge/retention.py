@@ -25,7 +25,7 @@ from app.ledger.key_rows import key_rows
 from app.ledger.transaction import Transaction
 from app.purge import due
 from app.reconcile.holds import NOTHING, Held, held
-from app.reconcile.retention import items_digest, stored_entries
+from app.reconcile.retention import items_digest
 from app.service.access.keys import DESTROYED
 from app.service.context import Services
 from app.service.intake.following import destroy_proofs
@@ -155,8 +155,6 @@ def _list(session: Session, kind: str, ref: str, before: datetime, at: datetime)
 def _record(tx: Transaction) -> int | None:
     """Append an entry for the destroyed items that no entry counts; return its index."""
     session = tx.session
-    if not stored_entries(session):
-        _adopt(tx)
     query = select(RetentionRemoval).where(col(RetentionRemoval.log_index).is_(None))
     rows = session.exec(query.order_by(col(RetentionRemoval.id))).all()
     if not rows:
@@ -174,17 +172,6 @@ def _record(tx: Transaction) -> int | None:
         row.log_index = index
     session.flush()
     return index
-
-
-def _adopt(tx: Transaction) -> None:
-    """List the requests that an earlier version of Lethe ended without a log entry."""
-    session = tx.session
-    listed = {row.ref for row in session.exec(select(RetentionRemoval)) if row.kind == "scope"}
-    earlier = select(ErasureRequest).where(col(ErasureRequest.forgotten_at).is_not(None))
-    for request in session.exec(earlier):
-        if request.ref not in listed and request.forgotten_at is not None:
-            _list(session, "scope", request.ref, request.forgotten_at, tx.now)
-    session.flush()
 
 
 def destroy_evidence(services: Services, tx: Transaction, request: ErasureRequest) -> str:
