@@ -12,6 +12,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import DBAPIError
 
 from lethe.errors import LetheError
+from migrations.refusal import CannotCarryError
 
 LOCK = int.from_bytes(sha256(b"lethe migrate").digest()[:8], "big", signed=True)
 
@@ -49,6 +50,11 @@ def upgrade(engine: Engine) -> None:
         for revision in _missing(connection, ScriptDirectory.from_config(config)):
             try:
                 command.upgrade(config, revision)
+            except CannotCarryError as error:
+                raise UpgradeRefusedError(
+                    f"revision {revision} cannot carry what the database holds: {error}. "
+                    "Nothing was changed"
+                ) from None
             except DBAPIError as error:
                 raise UpgradeRefusedError(
                     f"revision {revision} cannot be applied to what the database holds: "

@@ -5,7 +5,7 @@ would be a fork. So, unlike a restore, it does not log quarantines and identitie
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from app.backup.folder import open_folder
 from app.backup.keys import copy_guard, copy_keys
 from app.backup.recovery import recover_entries
 from app.backup.restore import Restored, restore
+from app.ledger.recover import Witnessed
 from app.ledger.startup import open_ledger
 from app.reconcile.findings import Finding, FsckReport
 from app.reconcile.people import PENDING
@@ -30,13 +31,20 @@ WHOLE = ("entry", "mac", "node", "gap", "checkpoint", "guard", "file", "tombston
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """The result of a rehearsed restore, and the duration of its steps in seconds."""
+    """The result of a rehearsed restore, and the duration of its steps in seconds.
+
+    quarantined: models that it takes out of service. compared, left_out: witnesses, see
+    `app.ledger.recover.Recovered`.
+    """
 
     restored: Restored
     recovered: int  # number of entries from a mirror
     report: FsckReport
     restore_seconds: float
     check_seconds: float
+    quarantined: Sequence[str] = ()
+    compared: int = 0
+    left_out: Sequence[Witnessed] = ()
 
     @property
     def damage(self) -> list[Finding]:
@@ -63,6 +71,8 @@ def rehearse(
     keys: Path | None = None,
     mirrors: Sequence[str] = (),
     database_url: str = "",
+    incomplete: bool = False,
+    without: Collection[str] = (),
 ) -> Rehearsal:
     """Restore the backup in `directory` into `scratch`, and run fsck on it.
 
@@ -73,6 +83,8 @@ def rehearse(
         keys: A copy of the keys, restored with the backup.
         mirrors: URLs or directories of mirrors, for entries signed after the backup.
         database_url: An empty database; default: SQLite in `scratch`.
+        incomplete: As of `recover_entries`.
+        without: The same; with `keys`, which do not tell what was signed after them.
 
     Raises:
         BackupError: The backup is damaged, or entries were signed after it and no mirror is
@@ -93,17 +105,37 @@ def rehearse(
     with opened_engine(own.resolved_database_url) as engine:
         begun = time.monotonic()
         restored = restore(own, engine, directory, keys)
-        recovered = 0
+        recovered, compared = 0, 0
+        quarantined = dict.fromkeys(restored.done.models)
+        left_out: Sequence[Witnessed] = ()
         if mirrors:
-            ledger, done = recover_entries(own, engine, mirrors)
+            ledger, done = recover_entries(
+                own,
+                engine,
+                mirrors,
+                incomplete=incomplete,
+                ask=keys is not None,
+                without=without,
+            )
             recovered = done.size - done.start
+            quarantined |= dict.fromkeys(done.result.models)
+            compared, left_out = done.compared, done.left_out
         elif restored.missing or restored.keys_restored:
             raise BackupError(_without_mirror(restored))
         else:
             ledger = open_ledger(own, engine, examine=True)
         after = time.monotonic()
         report = fsck_installation(own, ledger)
-    return Rehearsal(restored, recovered, report, after - begun, time.monotonic() - after)
+    return Rehearsal(
+        restored,
+        recovered,
+        report,
+        after - begun,
+        time.monotonic() - after,
+        [*quarantined],
+        compared,
+        left_out,
+    )
 
 
 def _without_mirror(restored: Restored) -> str:

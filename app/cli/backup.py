@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from app.backup.rehearse import rehearse
 from app.backup.restore import restore as restore_backup
 from app.backup.scratch import scratch_place
 from app.ledger.key_files import in_tokens
+from app.ledger.recover import Witnessed
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
 from app.reconcile.journal_gaps import Gap, GapFinder
@@ -32,6 +34,15 @@ from models.database.types import utcnow
 
 _New = click.Path(path_type=Path)
 _Directory = click.Path(exists=True, file_okay=False, path_type=Path)
+
+without_witness = click.option(
+    "--without-witness",
+    "without",
+    metavar="LABEL",
+    multiple=True,
+    help="Go on although this witness shows no checkpoint: it may have cosigned what nothing "
+    "here shows. 'all' stands for every witness; repeatable.",
+)
 
 
 @click.group()
@@ -147,18 +158,31 @@ def _where(settings: Settings, keys: Path | None) -> str:
     type=_Directory,
     help="Where copies of data and keys are while it runs. Default: the data directory.",
 )
+@click.option(
+    "--journal-incomplete",
+    is_flag=True,
+    help="The erasure journal lacks executed erasures: quarantine every model.",
+)
+@without_witness
 def rehearse_restore(
     directory: Path,
     keys: Path | None,
     mirrors: tuple[str, ...],
     database_url: str,
     scratch: Path | None,
+    journal_incomplete: bool,
+    without: tuple[str, ...],
 ) -> None:
     """Restore the backup in DIRECTORY in a scratch place, and check all of it there.
 
     The installation is not touched and may run meanwhile. Exits with 1 if the backup does
     not come back whole. Losses are what was written after the backup: they are listed.
     """
+    if without and keys is None:
+        raise click.UsageError(
+            "--without-witness needs --keys: the keys in use tell what was signed, and no "
+            "witness is asked"
+        )
     settings = Settings()
     with scratch_place(scratch or settings.data_dir, "rehearsal") as place:
         click.echo(f"restoring in {place} …", err=True)
@@ -169,6 +193,8 @@ def rehearse_restore(
             keys=keys,
             mirrors=mirrors,
             database_url=database_url,
+            incomplete=journal_incomplete,
+            without=without,
         )
     made = done.restored.backup
     click.echo(
@@ -182,12 +208,18 @@ def rehearse_restore(
         f"      checked {done.report.size} entries, {done.recovered} of them from a mirror, "
         f"in {done.check_seconds:.1f} s"
     )
+    print_witnesses(done.compared, done.left_out)
     if not done.report.files:
         click.echo("      stored files and tables were not opened: the master key is not here")
     for kind, found in (("damaged", done.damage), ("lost", done.losses)):
         for one in found:
             where = "" if one.log_index is None else f" (entry {one.log_index})"
             click.echo(f"      {kind}: {one.check}: {one.detail}{where}")
+    for model in done.quarantined:
+        click.echo(
+            f"      quarantined: model {model}, until `lethe model mend {model}` after a "
+            "restore"
+        )
     if database_url:
         click.echo("      the database still has everything: drop it")
     if done.damage or not done.report.files:
@@ -302,6 +334,15 @@ def _complete(ledger: Ledger, finder: GapFinder, yes: bool) -> None:
 def _tombstones(gaps: list[Gap]) -> str:
     count = sum(len(gap.tags) for gap in gaps)
     return "1 tombstone" if count == 1 else f"{count} tombstones"
+
+
+def print_witnesses(compared: int, left_out: Sequence[Witnessed]) -> None:
+    """Print how many witnesses showed that nothing is missing, and which did not."""
+    if compared:
+        witnesses = "1 witness" if compared == 1 else f"{compared} witnesses"
+        click.echo(f"      compared with what {witnesses} cosigned last")
+    for one in left_out:
+        click.echo(f"      left out: the witness {one.label}: {one.why}")
 
 
 def print_reapplied(done: Reapplied) -> None:

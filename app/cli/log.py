@@ -9,7 +9,7 @@ import click
 from app.backup.check import fsck_installation
 from app.backup.reapply import log_people, log_quarantines, unlogged
 from app.backup.recovery import recover_entries
-from app.cli.backup import print_reapplied
+from app.cli.backup import print_reapplied, print_witnesses, without_witness
 from app.hsm.uri import parse_uri
 from app.ledger.sequencer import Ledger, LogExistsError
 from app.ledger.startup import (
@@ -82,21 +82,31 @@ def init(
     is_flag=True,
     help="The erasure journal lacks executed erasures: quarantine every model.",
 )
-def recover(sources: tuple[str, ...], no_mirror: bool, journal_incomplete: bool) -> None:
+@without_witness
+def recover(
+    sources: tuple[str, ...],
+    no_mirror: bool,
+    journal_incomplete: bool,
+    without: tuple[str, ...],
+) -> None:
     """Restore log entries that a restored database lacks.
 
     URL_OR_DIR is a mirror, or another copy of the log's tiles. Nothing is written before all
-    entries up to the last signed checkpoint are back and hash to its root.
+    entries up to the last signed checkpoint, and to the last ones that the witnesses of the
+    policy cosigned, are back and hash to their roots.
     """
     if bool(sources) == no_mirror:
         raise click.UsageError("give a mirror, or --no-mirror if there is none")
     settings = Settings()
     with opened_engine(settings.resolved_database_url) as engine:
-        ledger, done = recover_entries(settings, engine, sources, incomplete=journal_incomplete)
+        ledger, done = recover_entries(
+            settings, engine, sources, incomplete=journal_incomplete, without=without
+        )
         log_quarantines(ledger, unlogged(engine))
         log_people(ledger, RootSecret.load(settings), done.result.people)
         (settings.keys_dir / RESTORED).unlink(missing_ok=True)
     click.echo(f"recovered {done.size - done.start} entries: the log has {done.size}")
+    print_witnesses(done.compared, done.left_out)
     print_reapplied(done.result)
 
 

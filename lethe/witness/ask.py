@@ -132,13 +132,32 @@ class Asker:
         The log's signature proves the witness's claim. Never raises because of the answer.
         """
         try:
-            status, body = self._call("GET", f"{origin_hash(log.name)}/checkpoint", None)
-            if status == HTTPStatus.OK:
-                log_keys(log).open(note := body.decode())
-                return note
-        except (WitnessFailureError, NoteError, CheckpointError, UnicodeDecodeError):
+            return self.held(log)
+        except WitnessFailureError:
             return None
-        return None
+
+    def held(self, log: NoteVerifier | LogKeys) -> str:
+        """As `last`, with the reason where there is none.
+
+        No cosignature is asked for: an old one, which anybody may have, proves no more.
+
+        Raises:
+            WitnessFailureError: It shows no checkpoint that `log` signed; see the classes.
+        """
+        status, body = self._call("GET", f"{origin_hash(log.name)}/checkpoint", None)
+        if status in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
+            raise RefusingError("it shows no checkpoint of this log")
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise DownError(f"it answers {status}")
+        if status != HTTPStatus.OK:
+            raise LyingError(f"it answers {status}, which no witness does")
+        try:
+            log_keys(log).open(note := body.decode())
+        except (NoteError, CheckpointError, UnicodeDecodeError):
+            raise LyingError(
+                "no key of this log that is known here signed what it shows"
+            ) from None
+        return note
 
     def _other_size(self, body: bytes) -> int:
         try:

@@ -3,13 +3,15 @@
 Revision ID: 0008
 Revises: 0007
 
-`key_events` opens the log's entries about keys, and is append-only like them. Earlier codes are
-deleted, since the log does not know who issued them. Earlier keys have no registration in the
-log: register them again.
+`key_events` opens the log's entries about keys, and is append-only like them. A database with
+earlier keys or codes is refused: the log has no registration of these keys, so that each would
+be unknown, and does not know who issued the codes.
 """
 
 import sqlalchemy as sa
 from alembic import op
+
+from migrations.refusal import CannotCarryError, count_rows
 
 revision = "0008"
 down_revision = "0007"
@@ -18,10 +20,25 @@ depends_on = None
 
 TABLE = "key_events"
 NEW = ("ref", "registered_by", "confirmed_by", "salt")
+KEYS = (
+    "{} keys in requester_keys, which no entry of the log registers: nobody could sign with "
+    "them. Go on with the version that made this database, or begin a log that names this "
+    "one, with this version, an empty database and a new data directory: `lethe log init "
+    "--succeeds KEYS`. Register the keys there again"
+)
+CODES = (
+    "{} codes in intake_codes, of which nothing says who issued them. Have them used, or wait "
+    "until they expire, with the version that issued them; or delete these rows, and issue "
+    "the codes again after the upgrade: `lethe intake code`"
+)
 
 
 def upgrade() -> None:
-    op.execute("DELETE FROM intake_codes")
+    kept = {KEYS: count_rows("requester_keys"), CODES: count_rows("intake_codes")}
+    if any(kept.values()):
+        raise CannotCarryError(
+            ". ".join(why.format(rows) for why, rows in kept.items() if rows)
+        )
     with op.batch_alter_table("intake_codes") as table:
         table.add_column(sa.Column("issued_by", sa.LargeBinary(), nullable=False))
     op.add_column("intake_proofs", sa.Column("issued_by", sa.LargeBinary(), nullable=True))

@@ -1,4 +1,8 @@
-"""A database filled under an earlier schema is upgraded, and the service continues."""
+"""What a revision's schema can hold is kept in an upgrade, or the upgrade is refused.
+
+Today's code fills these databases, and they are downgraded: what the code of then wrote
+otherwise is not in them. For that see `test_then.py`.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,13 +20,13 @@ import migrations
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
 from lethe.signing.keys import PrivateKey
-from migrations.runner import alembic_config, upgrade
+from migrations.runner import UpgradeRefusedError, alembic_config, upgrade
 from models import Case
 from tests.installation import Installation, install
 from tests.workers.jobs.test_cases import opened
 from tests.workers.jobs.test_people import ANN, named
 
-KEYS_LOGGED = "0008"  # its downgrade drops the openings of the log's entries about keys
+KEYS_LOGGED = "0008"  # its downgrade drops the openings of entries about keys: it refuses these
 BEFORE_ANSWERED = "0010"
 FIRST = "0002"  # tables and append-only triggers: no database was ever created without both
 REVISIONS = sorted(
@@ -75,7 +79,7 @@ def filled(
 
 @pytest.mark.parametrize("revision", [one for one in REVISIONS if one >= FIRST])
 def test_a_filled_database_is_upgraded(filled: Installation, revision: str) -> None:
-    """Everything that a revision's schema can hold is kept, row by row."""
+    """Everything is kept, row by row; with keys that no entry registers, nothing changes."""
     engine = filled.services.engine
     with engine.begin() as connection:
         script = ScriptDirectory.from_config(alembic_config(connection))
@@ -85,16 +89,41 @@ def test_a_filled_database_is_upgraded(filled: Installation, revision: str) -> N
     before = rows(engine, known)
     assert len(before["log_entries"]) > 3
     assert before["certificates"]
+    if revision < KEYS_LOGGED:
+        with pytest.raises(UpgradeRefusedError, match=r"1 keys in requester_keys"):
+            upgrade(engine)
+        assert columns(engine) == known
+        assert rows(engine, known) == before
+        return
     upgrade(engine)
     assert rows(engine, known) == before
-    if revision < KEYS_LOGGED:
-        return
     filled.check()
     request = filled.caller.erase_records("r7").json()["id"]
     filled.drain()
     shown = filled.caller.http.get(f"/v1/requests/{request}").json()
     assert shown["state"] == "certified"
     filled.check()
+
+
+@pytest.mark.parametrize("revision", [one for one in REVISIONS if FIRST <= one < KEYS_LOGGED])
+def test_without_keys_a_database_of_before_they_were_logged_is_upgraded(
+    settings: Settings, ledger: Ledger, revision: str
+) -> None:
+    with install(settings) as installation:
+        assert installation.caller.register_model().status_code == 201
+        installation.drain()
+        engine = installation.services.engine
+        with engine.begin() as connection:
+            command.downgrade(alembic_config(connection), revision)
+        known = columns(engine)
+        before = rows(engine, known)
+        assert before["records"]
+        upgrade(engine)
+        assert rows(engine, known) == before
+        assert installation.caller.register_key().status_code == 201
+        assert installation.caller.erase_records("r7").status_code == 202
+        installation.drain()
+        installation.check()
 
 
 def test_whether_cases_of_before_are_answered_is_known_after_the_upgrade(

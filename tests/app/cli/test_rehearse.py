@@ -19,7 +19,10 @@ from app.settings import Settings
 from lethe.identity import Identity, digests
 from lethe.log.checkpoint import Checkpoint, sign_checkpoint
 from lethe.signing.keys import PrivateKey
+from models.database.session import make_engine
 from tests.app.cli.test_backup import detail, erase, mirror, point_at, run
+from tests.app.cli.test_backup import elsewhere as elsewhere
+from tests.app.ledger.samples import stored_leaves
 from tests.installation import Installation, install
 from tests.small import MODEL
 
@@ -115,6 +118,47 @@ def test_copies_of_the_keys_need_a_mirror(
     shutil.rmtree(keys)
     keys.mkdir()
     assert "holds no keys" in detail(rehearse(kept, "--keys", str(keys)))
+
+
+def test_with_a_journal_from_before_an_erasure_it_says_what_that_costs(
+    running: Installation, kept: Path, tmp_path: Path
+) -> None:
+    """The keys were copied with the backup, and a record was erased since."""
+    erase(running, "r2")
+    mirror(running, tmp_path / "m")
+    held = SigningGuard(running.settings.keys_dir / GUARD).read()
+    arguments = "--keys", str(tmp_path / "k"), "--mirror", str(tmp_path / "m")
+    refused = detail(rehearse(kept, *arguments))
+    assert "lacks 1 requests that the log has as executed" in refused
+    assert "--journal-incomplete quarantines every model" in refused
+    told = rehearse(kept, *arguments, "--journal-incomplete")
+    assert passed(told)
+    assert f"quarantined: model {MODEL}, until `lethe model mend {MODEL}`" in told.output
+    newest = rehearse(kept, *arguments[2:])  # with the journal in use
+    assert passed(newest)
+    assert "quarantined: model" in newest.output  # its head is of records that were erased
+    assert SigningGuard(running.settings.keys_dir / GUARD).read() == held
+    running.check()
+
+
+def test_a_rehearsal_takes_nothing_out_of_service_where_nothing_was_erased(
+    running: Installation, kept: Path
+) -> None:
+    assert "quarantined" not in rehearse(kept).output
+
+
+def test_a_rehearsal_in_a_database_of_its_own_leaves_it(
+    running: Installation, kept: Path, elsewhere: str
+) -> None:
+    told = rehearse(kept, "--database-url", elsewhere)
+    assert passed(told) == []
+    assert "the database still has everything: drop it" in told.output
+    engine = make_engine(elsewhere)
+    assert stored_leaves(engine) == stored_leaves(running.services.engine)
+    engine.dispose()
+    assert not list(running.settings.data_dir.glob("rehearsal-*"))
+    assert "the database is not empty" in detail(rehearse(kept, "--database-url", elsewhere))
+    running.check()
 
 
 def _record_left_out(directory: Path) -> None:

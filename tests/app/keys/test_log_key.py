@@ -22,7 +22,7 @@ from app.ledger.log_files import (
     load_signer,
     read_log_keys,
 )
-from app.ledger.recover import recover
+from app.ledger.recover import Recovered, RecoverError, Witnessed, recover
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
 from app.problems import ConflictError
@@ -251,6 +251,31 @@ def test_a_mirror_that_a_revoked_key_signed_is_not_believed_over_the_guard(
         assert ledger.guard.path.read_bytes() == guard
     latest = fetch_files(log_files(leaves, load_signer(settings)))
     assert recover(ledger, [latest], lambda _session, found: len(found)).result == 0
+
+
+def test_a_witness_with_a_checkpoint_of_a_revoked_key_shows_nothing(
+    ready: Installation, tmp_path: Path
+) -> None:
+    settings, ledger = ready.settings, ready.services.ledger
+    shutil.copy(settings.keys_dir / LOG_KEY, tmp_path / "stolen")
+    rotate_log(settings, ledger)
+    revoke_log(settings, ledger, "key-compromise")
+    shutil.copy(tmp_path / "stolen", settings.keys_dir / "stolen")
+    tree = Checkpoint(ledger.origin, 1000, bytes(32))
+    stolen = Witnessed("w", sign_checkpoint(tree, load_signer(settings, "stolen")))
+    guard = ledger.guard.path.read_bytes()
+
+    def recovered(shown: Witnessed, *without: str) -> Recovered[int]:
+        return recover(ledger, [], lambda _session, found: len(found), [shown], without)
+
+    with pytest.raises(RecoverError, match=r"w: its checkpoint does not count: .* was revoked"):
+        recovered(stolen)
+    assert ledger.guard.path.read_bytes() == guard
+    done = recovered(stolen, "w")
+    assert (done.result, done.compared, [one.label for one in done.left_out]) == (0, 0, ["w"])
+    honest = Witnessed("w", sign_checkpoint(tree, load_signer(settings)))
+    with pytest.raises(RecoverError, match="the witness w cosigned 1000 entries"):
+        recovered(honest, "w")
 
 
 class DiedError(Exception):

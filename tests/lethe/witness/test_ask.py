@@ -190,4 +190,6 @@ def test_what_the_log_did_not_sign_proves_nothing(name: str) -> None:
     with lying(lambda body: (422, b""), LAST[name]) as url:
         asker = Asker(url, [LIAR.verifier])
         assert asker.last(LOG.signer.verifier) is None
+        with pytest.raises(RefusingError if name == "none" else LyingError):
+            asker.held(LOG.signer.verifier)
         asker.close()

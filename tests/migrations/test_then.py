@@ -1,0 +1,157 @@
+"""Databases that the code of their time filled: carried row by row, or refused and left alone."""
+
+import base64
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic import command
+from click.testing import CliRunner, Result
+from sqlalchemy import MetaData, insert, null, text
+from sqlalchemy.engine import Engine
+
+from app.backup.rows import _advance_sequences
+from app.cli.migrate import migrate
+from app.settings import Settings
+from migrations import HEAD
+from migrations.runner import UpgradeRefusedError, alembic_config
+from models.database.session import make_engine
+from tests.conftest import ORIGIN
+from tests.installation import install
+from tests.migrations.test_filled import columns, rows
+
+THEN = Path(__file__).parent / "then"
+
+
+@pytest.fixture
+def earlier(empty_database_url: str) -> Iterator[Engine]:
+    """A database of revision 0005 without a row."""
+    engine = make_engine(empty_database_url)
+    with engine.begin() as connection:
+        command.upgrade(alembic_config(connection), "0005")
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def commanded(
+    empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Settings:
+    """Settings of an installation on this database, which commands find."""
+    settings = Settings(
+        database_url=empty_database_url, data_dir=tmp_path, origin=ORIGIN, decide="at-once"
+    )
+    monkeypatch.setenv("LETHE_DATABASE_URL", empty_database_url)
+    monkeypatch.setenv("LETHE_DATA_DIR", str(tmp_path))
+    return settings
+
+
+def kept(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((THEN / name).read_bytes())
+    return found
+
+
+def fill(engine: Engine, lines: list[str], *only: str) -> None:
+    """Insert rows as `lethe backup new` of then wrote them. only: of these tables."""
+    stored = MetaData()
+    stored.reflect(engine)
+    with engine.begin() as connection:
+        for line in lines:
+            value = json.loads(line)
+            if isinstance(value, dict):
+                table, names = stored.tables[value["table"]], value["columns"]
+            elif not only or table.name in only:
+                row = dict(zip(names, map(decoded, value), strict=True))
+                connection.execute(insert(table).values(row))
+
+
+def decoded(value: Any) -> Any:
+    if value is None:
+        return null()  # None would be the null of JSON in its columns
+    if not isinstance(value, dict):
+        return value
+    ((kind, content),) = value.items()
+    if kind == "b":
+        return base64.b64decode(content)
+    return datetime.fromisoformat(content).replace(tzinfo=None) if kind == "t" else content
+
+
+def at(engine: Engine) -> str:
+    with engine.connect() as connection:
+        found = connection.execute(text("SELECT version_num FROM alembic_version"))
+        return str(found.scalar_one())
+
+
+def refused(engine: Engine) -> str:
+    """Return why `lethe migrate` refuses; it has changed nothing."""
+    known = columns(engine)
+    before = rows(engine, known)
+    told: Result = CliRunner().invoke(migrate, [])
+    assert isinstance(told.exception, UpgradeRefusedError), (told.output, told.exception)
+    assert columns(engine) == known
+    assert rows(engine, known) == before
+    assert at(engine) == "0005"
+    return told.exception.detail
+
+
+def test_keys_that_no_entry_registers_are_not_carried(
+    earlier: Engine, commanded: Settings
+) -> None:
+    fill(earlier, kept("0005-keys.json")["rows"])
+    said = refused(earlier)
+    assert said.startswith("revision 0008 cannot carry what the database holds: 1 keys in ")
+    assert "lethe log init --succeeds KEYS" in said
+    assert "1 codes in intake_codes" in said
+    assert said.endswith("Nothing was changed")
+
+
+def test_codes_of_which_nobody_is_known_as_the_issuer_are_not_carried(
+    earlier: Engine, commanded: Settings
+) -> None:
+    fill(earlier, kept("0005-keys.json")["rows"], "intake_codes")
+    said = refused(earlier)
+    assert "requester_keys" not in said
+    assert "or delete these rows" in said
+    with earlier.begin() as connection:
+        connection.execute(text("DELETE FROM intake_codes"))
+    told = CliRunner().invoke(migrate, [])
+    assert told.exit_code == 0, (told.output, told.exception)
+    assert at(earlier) == HEAD
+
+
+def test_all_else_is_carried_and_the_service_goes_on(
+    earlier: Engine, commanded: Settings
+) -> None:
+    then = kept("0005.json")
+    fill(earlier, then["rows"])
+    for folder in ("keys", "artifacts"):
+        (commanded.data_dir / folder).mkdir(mode=0o700)
+        for name, content in then[folder].items():
+            (commanded.data_dir / folder / name).write_bytes(base64.b64decode(content))
+            (commanded.data_dir / folder / name).chmod(0o600)
+    known = columns(earlier)
+    known["subjects"].remove("wrapped_key")  # `lethe migrate` seals these for their owners
+    before = rows(earlier, known)
+    assert len(before["log_entries"]) > 10
+    for name in ("certificates", "cases", "webhooks", "intake_proofs", "intake_challenges"):
+        assert before[name], name
+    told = CliRunner().invoke(migrate, [])
+    assert told.exit_code == 0, (told.output, told.exception)
+    assert told.stderr == ""
+    assert rows(earlier, known) == before
+    with earlier.begin() as connection:
+        if connection.dialect.name == "postgresql":
+            _advance_sequences(connection)
+    with install(commanded) as installation:
+        installation.recover()
+        installation.drain()
+        installation.check()
+        assert installation.caller.register_key().status_code == 201
+        request = installation.caller.erase_records("r7").json()["id"]
+        installation.drain()
+        shown = installation.caller.http.get(f"/v1/requests/{request}").json()
+        assert shown["state"] == "certified"
+        installation.check()
