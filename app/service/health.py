@@ -44,6 +44,24 @@ def ready(services: Services) -> dict[str, str]:
     Raises:
         NotReadyError: Some are not; `failed` names which, and the log says why.
     """
+    found, refused = look(services)
+    failed = [name for name, why in found.items() if why is not None]
+    if failed:
+        raise NotReadyError(
+            "the service cannot take requests: see its log", failed=", ".join(failed)
+        )
+    return {**dict.fromkeys(PARTS, "ok"), REFUSED: refused}
+
+
+def look(
+    services: Services, *, database_first: bool = False
+) -> tuple[dict[str, str | None], str]:
+    """Return why each part is not ready, None of one that is, and the messages dropped.
+
+    Whoever looks shares what was found a moment ago with all others: `Services.seen`. If the
+    database does not answer and `database_first`, no other part is asked: most would wait for
+    it, one after the other, longer than a scrape may take.
+    """
     refused = "?"
 
     def broker() -> None:
@@ -62,14 +80,12 @@ def ready(services: Services) -> dict[str, str]:
         "witnesses": (WITNESSES_FRESH_S, _witnesses),
         "broker": (0.0, lambda _: broker()),
     }
+    if database_first and (why := _found(services, "database", *checks["database"])):
+        return {"database": why}, refused
     found = {name: _found(services, name, *checks[name]) for name in PARTS}
     failed = {name: why for name, why in found.items() if why is not None}
     _log_changes(services, failed)
-    if failed:
-        raise NotReadyError(
-            "the service cannot take requests: see its log", failed=", ".join(failed)
-        )
-    return {**dict.fromkeys(PARTS, "ok"), REFUSED: refused}
+    return found, refused
 
 
 def _found(
