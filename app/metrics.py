@@ -113,15 +113,15 @@ def read(services: Services) -> list[Family]:
 
 
 def _read(services: Services) -> list[Family]:
+    found: list[Family] = []
+    answered: dict[tuple[str, ...], float] = {}
     parts: dict[str, Callable[[Services], list[Family]]] = {
         "database": _database,
         "disk": _disk,
         "followers": _followers,
         "broker": _broker,
-        "readiness": _readiness,
+        "readiness": lambda s: _readiness(s, database_alone=not answered["database",]),
     }
-    found: list[Family] = []
-    answered: dict[tuple[str, ...], float] = {}
     for name, part in parts.items():
         try:
             found += part(services)
@@ -163,13 +163,17 @@ def _broker(services: Services) -> list[Family]:
     return [Family("lethe_messages_dropped", "counter", meaning, {(): dropped})]
 
 
-def _readiness(services: Services) -> list[Family]:
-    """Ask what /readyz asks; what that found a moment ago is not asked again."""
-    found, _ = health.look(services, database_first=True)
+def _readiness(services: Services, *, database_alone: bool) -> list[Family]:
+    """Ask what /readyz asks; what that found a moment ago is not asked again.
+
+    database_alone: the database gave no answer in time a moment ago, and would keep each part
+    waiting, one after the other, for longer than a scrape may take.
+    """
+    found, _ = health.look(services, database_alone=database_alone)
     parts: dict[tuple[str, ...], float] = {
         (part,): float(why is None) for part, why in found.items()
     }
-    meaning = "Whether /readyz has this part ok; without the database, only that part."
+    meaning = "Whether /readyz has this part ok; only the database's if it is late."
     return [Family("lethe_ready", "gauge", meaning, parts, ("part",))]
 
 

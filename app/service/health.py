@@ -54,13 +54,13 @@ def ready(services: Services) -> dict[str, str]:
 
 
 def look(
-    services: Services, *, database_first: bool = False
+    services: Services, *, database_alone: bool = False
 ) -> tuple[dict[str, str | None], str]:
     """Return why each part is not ready, None of one that is, and the messages dropped.
 
-    Whoever looks shares what was found a moment ago with all others: `Services.seen`. If the
-    database does not answer and `database_first`, no other part is asked: most would wait for
-    it, one after the other, longer than a scrape may take.
+    Whoever looks shares what was found a moment ago with all others: `Services.seen`.
+    database_alone: ask no other part. Most of them read the database, and nothing bounds how
+    long.
     """
     refused = "?"
 
@@ -80,8 +80,8 @@ def look(
         "witnesses": (WITNESSES_FRESH_S, _witnesses),
         "broker": (0.0, lambda _: broker()),
     }
-    if database_first and (why := _found(services, "database", *checks["database"])):
-        return {"database": why}, refused
+    if database_alone:
+        return {"database": _found(services, "database", *checks["database"])}, refused
     found = {name: _found(services, name, *checks[name]) for name in PARTS}
     failed = {name: why for name, why in found.items() if why is not None}
     _log_changes(services, failed)

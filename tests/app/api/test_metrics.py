@@ -201,6 +201,7 @@ def test_without_the_database_no_other_part_waits_for_it(
         raise ConnectionError
 
     monkeypatch.setattr(health, "_database", away)
+    monkeypatch.setattr(metrics, "_database", away)
     monkeypatch.setattr(health, "_keys", lambda _: pytest.fail("it was asked"))
     ready.services.seen.clear()
     found = scrape()
@@ -223,6 +224,10 @@ def test_a_statement_that_takes_too_long_is_ended(
     found = scrape()
     assert found["lethe_scrape_ok", ("database",)] == 0
     assert found["lethe_scrape_ok", ("disk",)] == 1
+    # It is there, and what reads more of it would wait for ever.
+    assert {key: found[key] for key in found if key[0] == "lethe_ready"} == {
+        ("lethe_ready", ("database",)): 1
+    }
     monkeypatch.undo()
     assert scrape()["lethe_scrape_ok", ("database",)] == 1  # the connection is good again
 
