@@ -1,11 +1,11 @@
-"""Celery's filesystem broker with messages that appear whole or not at all, and are checked.
+"""Celery's filesystem broker with atomic writes and validated messages.
 
-kombu 5.7 opens a message's file under its final name and then writes it. A worker that looks
-in between takes an empty file, fails to parse it and ends: seen about once in 300 messages.
+kombu 5.7 opens a message's file under its final name and then writes it. A worker that reads
+in between gets an empty file, fails to parse it and exits: seen about once in 300 messages.
 Here a message is written under another name and renamed, which POSIX makes atomic.
 
-What is no message of Lethe's is dropped and counted (`app.nudges`): to kombu each would be the
-end of the worker that reads it, and, put back, of the next one.
+Messages that Lethe did not send are dropped and counted (`app.nudges`): in kombu each would
+end the worker that reads it and, requeued, the next one.
 """
 
 import fcntl
@@ -33,17 +33,17 @@ REFUSED = "refused"  # file in the control folder: how many messages were droppe
 
 
 def tell_refused(error: MessageRefusedError) -> None:
-    """Log that a message was dropped: never what it held, which may be anything."""
+    """Log that a message was dropped, without its content, which may be anything."""
     log.warning("a message was dropped from the broker (%s): see /readyz for how many", error)
 
 
 class AtomicChannel(Channel):
-    """Puts each message by rename, and gives out checked ones only."""
+    """Writes each message by rename, and delivers only validated ones."""
 
     # kombu names the second parameter in two ways and passes it by position.
     def _put(self, queue: str, message: Any, **kwargs: Any) -> None:  # type: ignore[override]
         folder = Path(self.data_folder_out)
-        # Taken in the order of their names: by priority, as Redis hands them out, then by
+        # Delivered in the order of file names: by priority, as Redis hands them out, then by
         # time; nanoseconds since 1970 survive a restart.
         priority = self._get_message_priority(message)  # type: ignore[no-untyped-call]
         stem = f"{priority}_{time_ns():020}_{uuid.uuid4()}"
@@ -52,11 +52,7 @@ class AtomicChannel(Channel):
         os.replace(unfinished, folder / f"{stem}.{queue}{SUFFIX}")
 
     def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
-        """Take the oldest message of a queue.
-
-        Raises:
-            Empty: There is none.
-        """
+        """Take the oldest message of a queue. Raises Empty if there is none."""
         folder = Path(self.data_folder_in)
         wanted = f"{queue}{SUFFIX}"
         for name in sorted(os.listdir(folder)):
@@ -103,7 +99,7 @@ def _remove(path: Path) -> None:
 
 
 def count_refused(control_folder: Path) -> None:
-    """Count one more dropped message, unless what has the count's name is no plain file."""
+    """Add one to the count of dropped messages, unless its path is not a regular file."""
     try:
         descriptor = open_plain(control_folder / REFUSED, os.O_RDWR | os.O_CREAT)
     except FileNotFoundError:
@@ -131,13 +127,13 @@ def _number(text: bytes) -> int:
 
 
 def bind(control_folder: Path, queue: str) -> None:
-    """Write the table that routes to `queue` before anybody can read it half written."""
+    """Write the routing table of `queue` atomically."""
     control_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     table = control_folder / f"{queue}.exchange"
     if not table.exists():
         unfinished = control_folder / f"{uuid.uuid4()}.unfinished"
         unfinished.write_text(json.dumps([[queue, "", queue]]))
-        os.replace(unfinished, table)  # whoever else does this writes the same
+        os.replace(unfinished, table)  # a concurrent writer writes the same
 
 
 class AtomicTransport(Transport):
@@ -147,7 +143,7 @@ class AtomicTransport(Transport):
 
     @property
     def default_connection_params(self) -> dict[str, Any]:
-        """None: kombu would warn, at each start, that a folder has no host name."""
+        """Empty: kombu would warn at each start that a folder has no host name."""
         return {}
 
 

@@ -12,10 +12,10 @@ REFUSED = "lethe.refused"  # a counter in Redis: how many messages were ever dro
 
 
 class CheckedChannel(Channel):
-    """Drops and counts what is no message of Lethe's where Redis hands it out.
+    """Drops and counts messages that Lethe did not send, as Redis returns them.
 
-    There, and not later: kombu takes a message from its list, or from those that nobody
-    acknowledged, before it decodes it, and the error would end the worker.
+    Not later: kombu removes a message from its list, or from the unacknowledged ones, before
+    it decodes it, and the error would end the worker.
     """
 
     def _create_client(self, asynchronous: bool = False) -> Any:
@@ -34,7 +34,7 @@ class CheckedChannel(Channel):
         return None if checked is None else (key, checked)
 
     def _unacknowledged(self, item: bytes | None, **_: Any) -> bytes | None:
-        """Check what is put back when its worker died: [message, exchange, queue]."""
+        """Check a message restored because its worker died: [message, exchange, queue]."""
         if item is None:
             return None
         try:

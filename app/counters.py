@@ -1,10 +1,10 @@
-"""What one process counts while it runs: whole numbers and durations, for `app.metrics`.
+"""Counters and histograms of one process, for `app.metrics`.
 
-Counting is on the way of each submission and of each start, so it is a few lines here, and
-`prometheus_client`, which takes 70 ms to import, is loaded by the first scrape. The database
-counts what all processes did.
+Every submission and every start counts something, so counting is a few lines here, and
+`prometheus_client`, which takes 70 ms to import, is loaded by the first scrape. Totals over
+all processes come from the database.
 
-Labels have few values, all of them the code's: problem types, operations, stages. A process
+Labels have few values, all defined in the code: problem types, operations, stages. A process
 says at its start which of them its counters may get (`expect`): Prometheus sees no increase in
 a series that begins with its first event.
 """
@@ -83,7 +83,7 @@ class Histogram:
             self.observe(perf_counter() - begun, value)
 
     def read(self) -> dict[str, tuple[tuple[int, ...], float]]:
-        """Return by label the durations in each bucket, the last without bound, and the sum."""
+        """Return, by label, the count of each bucket (the last is unbounded) and the sum."""
         with self._lock:
             return {
                 value: (tuple(counts), total) for value, (counts, total) in self._found.items()

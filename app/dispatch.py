@@ -23,12 +23,12 @@ if TYPE_CHECKING:  # a tenth of the start of an API process, which sends its fir
 log = logging.getLogger(__name__)
 
 QUEUE = "cpu"
-GPU_QUEUE = "gpu"  # of what trains networks, where LETHE_GPU_QUEUE is set
+GPU_QUEUE = "gpu"  # for jobs that train networks, where LETHE_GPU_QUEUE is set
 POLL_SECONDS = 0.05  # of the file broker; kombu's default of 1 s would dominate the latency
-REPLY_SECONDS = 1  # a Redis that accepts and never answers is given up after this long
-WAITING = 1000  # nudges in memory; what does not fit is dropped, the sweep finds the job
-RETENTION_HOUR = 2  # of the day in UTC, when few others write
-LAST = 9  # of the priorities of a message, which count from 0
+REPLY_SECONDS = 1  # time-out for a Redis that accepts and never answers
+WAITING = 1000  # nudges in memory; the rest is dropped, and the sweep finds the jobs
+RETENTION_HOUR = 2  # hour of the day in UTC, when there is little other writing
+LAST = 9  # the lowest priority of a message; 0 is the highest
 DRAIN_SECONDS = 2.0  # how long closing waits for nudges not yet sent
 
 
@@ -42,9 +42,9 @@ def make_celery(settings: Settings) -> "Celery":
     from celery import Celery
     from celery.schedules import crontab
 
-    from app import broker  # its transports are kombu's from now on
+    from app import broker  # registers its transports with kombu
 
-    keep_private()  # kombu writes messages and locks as the umask has it
+    keep_private()  # the umask decides the mode of kombu's messages and locks
     options: dict[str, object] = {}
     url = settings.broker_url
     if settings.broker_url.startswith("filesystem:"):
@@ -97,7 +97,7 @@ def make_celery(settings: Settings) -> "Celery":
 
 
 class Dispatcher:
-    """Sends nudges after commit, from one thread that is started with the first of them."""
+    """Sends nudges after commit, from one thread that the first nudge starts."""
 
     _sender: threading.Thread | None = None
 
@@ -113,12 +113,12 @@ class Dispatcher:
     def nudge(
         self, job_id: str, stage: str = "execute", queue: str = QUEUE, *, last: bool = False
     ) -> None:
-        """Have a worker of a queue told to look at a job.
+        """Tell a worker of a queue to look at a job.
 
-        last: behind all other nudges that wait, also those yet to come: its model had a turn.
+        last: behind all other nudges, later ones included: the job's model just had a turn.
 
-        Returns at once and never raises, whatever the broker does: were a request to wait
-        for it, a broker that hangs would hold every thread of the service.
+        Returns at once and never raises: if a request waited for the broker, one that hangs
+        would hold every thread of the service.
         """
         try:
             self._waiting.put_nowait((job_id, stage, queue, LAST if last else 0))
@@ -127,10 +127,10 @@ class Dispatcher:
             log.warning("nudge dropped (%s); the sweep will send it", type(error).__name__)
 
     def ask(self, silo_tasks: Mapping[str, str], *, expires: float) -> None:
-        """Send silos the ids of the rows they are to answer, {id: queue}, as one group.
+        """Send silos the ids of the task rows to answer, {id: queue}, as one group.
 
-        A broker may drop a message that no worker got to in `expires` seconds; a worker asks
-        the row. Never raises: who asks looks at the rows, and asks again for those untaken.
+        The broker may drop a message not delivered within `expires` seconds; a worker goes by
+        the row. Never raises: the caller checks the rows, and sends untaken ones again.
         """
         from celery import group
 
@@ -144,7 +144,7 @@ class Dispatcher:
             log.warning("silos not asked (%s); asked again soon", type(error).__name__)
 
     def close(self) -> None:
-        """Wait briefly for what is not yet sent, then leave the rest to the sweep."""
+        """Wait briefly for unsent nudges, then leave the rest to the sweep."""
         if self._sender is not None:
             with suppress(queue.Full):
                 self._waiting.put_nowait(None)
@@ -161,8 +161,8 @@ class Dispatcher:
         while (nudge := self._waiting.get()) is not None:
             job_id, stage, name, priority = nudge
             try:
-                # Only these wait for a worker that may be away while others sweep: each sweep
-                # would add a message for each of them.
+                # Only this queue may have no worker while others sweep: each sweep would add a
+                # message for every waiting job.
                 if name == GPU_QUEUE and self._waiting_in(name) >= WAITING:
                     continue
                 self._celery.send_task(
@@ -172,7 +172,7 @@ class Dispatcher:
                 log.warning("nudge not sent (%s); the sweep will", type(error).__name__)
 
     def _waiting_in(self, name: str) -> int:
-        """Return how many messages a queue holds, 0 for one that was never sent to."""
+        """Return how many messages a queue holds, 0 if it does not exist yet."""
         with self._celery.connection_for_write() as connection:
             channel = connection.default_channel
             try:
@@ -182,9 +182,9 @@ class Dispatcher:
         return found
 
     def check(self) -> int:
-        """Return how many messages workers have dropped as none of Lethe's (for /readyz).
+        """Return how many foreign messages workers have dropped (for /readyz).
 
-        Raises whatever the broker raises when it cannot be reached.
+        Raises the broker's error if it cannot be reached.
         """
         with self._celery.connection_for_write() as connection:
             connection.ensure_connection(max_retries=0, timeout=2)

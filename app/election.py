@@ -1,7 +1,7 @@
 """Electing one of several processes to run the schedule: a lease in the database.
 
-A lease and no lock: a frozen holder would keep a lock for as long as its connection lives. Two
-holders for a moment do no harm, because what the schedule starts is harmless twice.
+A lease, not a lock: a frozen process would hold a lock for as long as its connection lives.
+Two holders for a moment do no harm, because every scheduled task may run twice.
 """
 
 import threading
@@ -18,14 +18,14 @@ from models import ScheduleLease
 from models.database.clock import clock
 
 RENEW_S = 5.0
-LEASES = 3  # a lease lasts as long as so many renewals: two of them may be missed
+LEASES = 3  # renewal intervals that a lease lasts: two renewals may be missed
 
 
 class Election:
     """Whether this process runs the schedule.
 
-    renew_s: how often the lease is renewed; it lasts LEASES times as long. A schedule that is
-    due more often wants another process to take it over sooner.
+    renew_s: how often the lease is renewed; it lasts LEASES times as long. A schedule that
+    runs more often needs a shorter interval, so that another process takes over sooner.
     """
 
     def __init__(self, engine: Engine, renew_s: float = RENEW_S) -> None:

@@ -1,7 +1,7 @@
 """Log lines as JSON or text, each with the id of the HTTP call that it belongs to.
 
-A call's id is a UUID or 32 hexadecimal digits and nothing else: whoever sends `X-Request-Id`
-could otherwise write a name into the log. The id of an erasure request is its holder's
+A call's id is a UUID or 32 hexadecimal digits: other text in `X-Request-Id` could write a
+name into the log. The id of an erasure request is its holder's
 capability and is never logged; to keep the two apart the field is `call_id`.
 
 An exception is logged as its type and place: its text, and a traceback, may hold a row's
@@ -41,13 +41,13 @@ def accept_call_id(sent: str | None) -> str:
 
 
 def well_formed(sent: str | None) -> str | None:
-    """Return an id of a call as it is, None for any other text."""
+    """Return `sent` if it is a well-formed id of a call, else None."""
     return sent if sent is not None and _WELL_FORMED.fullmatch(sent) else None
 
 
 @contextmanager
 def for_call(identity: str | None) -> Iterator[None]:
-    """Have the lines logged in the block carry a call's id."""
+    """Add a call's id to the lines logged in the block."""
     token = _call_id.set(identity)
     try:
         yield
@@ -56,7 +56,7 @@ def for_call(identity: str | None) -> Iterator[None]:
 
 
 def configure(settings: Settings, stream: TextIO | None = None) -> None:
-    """Send the lines of this process, libraries' included, to standard error as configured."""
+    """Log to standard error as configured, the libraries of this process included."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines() if settings.log_format == "json" else TextLines())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)

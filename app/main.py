@@ -71,8 +71,8 @@ ROUTES = (
     drp,
 )
 
-# FastAPI's own spans and records have paths, which hold capabilities, and errors' texts, and it
-# sends them wherever some library has set a global provider. `app.traces` has ours.
+# FastAPI's own telemetry contains paths, which hold capabilities, and texts of errors, and goes
+# to any global provider that a library has set. `app.traces` has ours.
 NO_TELEMETRY: TelemetryConfig = {
     "tracing": False,
     "metrics": False,
@@ -85,8 +85,7 @@ NO_TELEMETRY: TelemetryConfig = {
 def create_app(services: Services | None = None) -> FastAPI:
     """Return the application; services default to those the environment describes.
 
-    Raises:
-        LetheError: The log or a key is missing or inconsistent; see `open_services`.
+    Raises LetheError if the log or a key is missing or inconsistent; see `open_services`.
     """
     opened = services or open_services(Settings())
     if opened.settings.fault:
@@ -121,7 +120,7 @@ def create_app(services: Services | None = None) -> FastAPI:
     app.add_middleware(PlainTargets)
     problems.install(app)
     REFUSED.expect(openapi.answerable())
-    app.add_middleware(Calls)  # the outermost: what the others answer has an id too
+    app.add_middleware(Calls)  # outermost, so that answers of the others have an id too
     _route(app)
     if opened.settings.intake:
         from app.intake.limits import IntakeLimitError

@@ -1,14 +1,13 @@
-"""What Prometheus reads: the whole service from the database, and what this process counted.
+"""Metrics for Prometheus: of the whole service, from the database, and of this process.
 
 Any API process answers for the whole service: requests, certificates, jobs and the log are
-rows, so all processes' work is in one snapshot, read when somebody asks and no more often than
-each FRESH_S. Workers therefore need no endpoint of their own for these. What only a process
-knows (waits, durations, refused calls) it counts itself (`app.counters`); a worker answers that
-at LETHE_WORKER_METRICS, and not the database's values, or a sum over targets would count them
-once for each.
+rows, so one snapshot covers all processes. It is read when scraped, at most once in FRESH_S.
+Waits, durations and refused calls are counted by each process (`app.counters`); a worker
+exposes its own at LETHE_WORKER_METRICS, without the database's values, which a sum over
+targets would count several times.
 
-No label is a person's, a record's, a key's or a model's name: references of models are chosen
-by people and grow without limit. Labels are states, kinds, stages, problem types, operations.
+No label names a person, a record, a key or a model: references of models are chosen by people
+and grow without limit. Labels are states, kinds, stages, problem types, operations.
 """
 
 import logging
@@ -52,11 +51,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "text/plain; version=1.0.0; charset=utf-8"  # what generate_latest writes
-FRESH_S = 5.0  # what was read is answered for so long: a scrape more often costs nothing
-STATEMENT_S = 2.0  # longest time of one statement; Prometheus gives a scrape up after 10 s
-_STEPS = 10_000  # of SQLite's virtual machine, between two looks at the clock
+FRESH_S = 5.0  # lifetime of the cached answer: more frequent scrapes cost nothing
+STATEMENT_S = 2.0  # limit of one statement; Prometheus gives up a scrape after 10 s
+_STEPS = 10_000  # instructions of SQLite's virtual machine between two checks of the clock
 
-_reading = threading.Lock()  # whoever scrapes meanwhile waits for the same answer
+_reading = threading.Lock()  # concurrent scrapes wait for the same answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,23 +70,22 @@ class Family:
 
 
 class WorkerMetricsError(LetheError):
-    """LETHE_WORKER_METRICS names no address that this process can listen at."""
+    """This process cannot listen at the address in LETHE_WORKER_METRICS."""
 
     slug = "settings"
     title = "The configuration is refused"
 
 
 def whole_service(services: Services) -> bytes:
-    """Return the text that an API process answers. Never raises for a part that is away."""
+    """Return the text that an API process serves. Never raises if a part is unavailable."""
     found = read(services)
     return _text(lambda: chain(_families(found), _own()))
 
 
 def serve_own(address: str) -> None:
-    """Answer what this process counts at HOST:PORT, from a thread.
+    """Serve this process's own counters at HOST:PORT, from a thread.
 
-    Raises:
-        WorkerMetricsError: The address cannot be listened at.
+    Raises WorkerMetricsError if the address cannot be listened at.
     """
     from prometheus_client import start_http_server
 
@@ -102,7 +100,7 @@ def serve_own(address: str) -> None:
 
 
 def read(services: Services) -> list[Family]:
-    """Return what holds for the whole service, at most FRESH_S old."""
+    """Return the metrics of the whole service, at most FRESH_S old."""
     with _reading:
         at, found = services.seen.get("metrics", (float("-inf"), None))
         if time.monotonic() - at >= FRESH_S:
@@ -216,8 +214,8 @@ def _database(services: Services) -> list[Family]:
             .subquery()
         )
         most = columns(func.max(each.c.held))
-        # An attempt counts from the moment a worker takes it. What was executed together
-        # with another request was never taken by itself.
+        # An attempt counts once a worker takes it. A request executed together with another
+        # was never taken by itself.
         begun = case((col(Job.stage) != "execute", 1), (col(Job.lease_token) > 0, 1), else_=0)
         attempts = columns(func.sum(col(Job.attempt) - 1 + begun)).where(
             col(Job.kind) == "erase"
@@ -229,7 +227,7 @@ def _database(services: Services) -> list[Family]:
             session,
             columns(col(Delivery.state), func.count()).group_by(col(Delivery.state)),
         )
-        # The oldest job is the head of its queue, or waits for one of it that was begun.
+        # The oldest job is the head of its queue, or waits behind one that was begun.
         oldest = columns(func.min(col(Job.created_at))).where(
             col(Job.done_at).is_(None), col(Job.stage) != PARKED
         )
@@ -332,7 +330,7 @@ def _number(session: Session, query: Select[int]) -> float:
 
 @contextmanager
 def _bounded(session: Session) -> Iterator[None]:
-    """End a statement of the block that takes longer than STATEMENT_S; the database raises."""
+    """Cancel statements in the block that take longer than STATEMENT_S; the database raises."""
     connection = session.connection()
     if connection.dialect.name == "postgresql":
         ms = int(STATEMENT_S * 1000)
@@ -387,8 +385,8 @@ class _Collector:
 def _registry(collect: "Callable[[], Iterator[Metric]]") -> "CollectorRegistry":
     from prometheus_client import CollectorRegistry
 
-    # Not the library's global one: its process collector reads /proc at each scrape, and what
-    # other libraries register there is nobody's promise.
+    # Not the library's global one: its process collector reads /proc at each scrape, and
+    # other libraries may register anything there.
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collector(collect))
     return registry

@@ -1,9 +1,8 @@
-"""What a message to a worker may be: a task's name and one opaque id, and nothing else.
+"""Messages to workers: a task's name and one opaque id, and nothing else.
 
-Whoever can write to the broker can put anything there. Celery and kombu end the worker, or
-loop, on what they cannot decode, and run what else they find in a message (callbacks, chains,
-timers). So a message is parsed here first, and built anew from the few values that were
-checked.
+Anybody with access to the broker can put anything there. Celery and kombu end the worker, or
+loop, on a message that they cannot decode, and run its callbacks, chains and timers. So a
+message is parsed here first, and rebuilt from the few values that were validated.
 """
 
 import base64
@@ -27,17 +26,14 @@ _NOTHING = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
 
 
 class MessageRefusedError(ValueError):
-    """Not a message that Lethe sends. Says which part, and never what was in it."""
+    """Not a message that Lethe sends. Names the malformed part, never its content."""
 
 
 def rebuild(raw: bytes | str, queue: str | None) -> dict[str, Any]:
-    """Return the message in `raw` as kombu wants it, made of checked values only.
+    """Return the message in `raw` in kombu's format, rebuilt from validated values.
 
-    queue: where it was found; a silo's queue holds questions for silos and nothing else. None
-    if that is not known.
-
-    Raises:
-        MessageRefusedError: It is anything else than a message of `app.dispatch`.
+    queue: where it was found, None if unknown; a silo's queue holds only questions for silos.
+    Raises MessageRefusedError if it is not a message of `app.dispatch`.
     """
     if len(raw) > LONGEST:
         raise MessageRefusedError("too long")
@@ -56,7 +52,7 @@ def rebuild(raw: bytes | str, queue: str | None) -> dict[str, Any]:
         LookupError,
         TypeError,
         AttributeError,
-        ValueError,  # of JSON, of UTF-8, of a number of 5,000 digits, of a time
+        ValueError,  # malformed JSON, UTF-8 or time, or a number of 5,000 digits
         RecursionError,
         binascii.Error,
     ) as error:
@@ -67,7 +63,7 @@ def rebuild(raw: bytes | str, queue: str | None) -> dict[str, Any]:
         raise MessageRefusedError("other arguments than a nudge has")
     if not all(isinstance(name, str) and _ID.fullmatch(name) for name in (task_id, *args)):
         raise MessageRefusedError("an id is malformed")
-    # A silo's row says whether anybody still waits; its machine's clock may be hours ahead.
+    # A silo's row says whether its answer is still wanted; its clock may be hours ahead.
     expires = expires if task in OF_THE_SCHEDULE else None
     return _message(task, task_id, args, expires, queue)
 

@@ -1,8 +1,8 @@
-"""What `app.traces` does once traces are on: the SDK of OpenTelemetry, and ids of spans.
+"""OpenTelemetry's SDK and the ids of spans, for `app.traces` once traces are on.
 
-A trace has the id of its call, so log lines and traces name one another. A job's stages run
-later and elsewhere, and its row has the call's id: the span that they are children of has an id
-derived from the job's. So no table and no message carries a span's id.
+A trace has the id of its call, which connects log lines and traces. A job's stages run later,
+in other processes: the job's row has the call's id, and the id of their parent span is derived
+from the job's. So no table and no message carries a span's id.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ _chosen: ContextVar[int | None] = ContextVar("span_id", default=None)
 
 
 class _Ids(RandomIdGenerator):
-    """The call's id for a trace that begins in a call, and a span's id where one is chosen."""
+    """Uses the call's id as trace id, and the chosen span id if there is one."""
 
     def generate_trace_id(self) -> int:
         return _number(logs.call_id()) or super().generate_trace_id()
@@ -69,7 +69,7 @@ class Tracing:
         parent: Context | None = None,
         links: Sequence[SpanContext] = (),
     ) -> Iterator[trace.Span]:
-        """Have the block be a span; an error that leaves it is named by its type."""
+        """Run the block in a span; an error that leaves it is recorded by its type."""
         with self._tracer.start_as_current_span(
             name,
             parent,
@@ -86,7 +86,7 @@ class Tracing:
                 raise
 
     def queued(self, job_id: str, kind: str) -> None:
-        """Leave the span whose children the job's stages will be."""
+        """Emit the span that becomes the parent of the job's stages."""
         token = _chosen.set(_span_id(job_id))
         try:
             self._tracer.start_span("job queued", attributes={"lethe.job.kind": kind}).end()
@@ -94,22 +94,22 @@ class Tracing:
             _chosen.reset(token)
 
     def of_job(self, job_id: str, call_id: str | None) -> Context | None:
-        """Return what the stages of a job belong to, None for a job that no call queued."""
+        """Return the parent context of a job's stages, None for a job that no call queued."""
         number = _number(call_id)
         return None if number is None else self._remote(number, _span_id(job_id))
 
     def of_caller(self, traceparent: str) -> Context | None:
-        """Return the span of a caller (W3C Trace Context), None if it names none."""
+        """Return the span of a caller (W3C Trace Context), None if the header is invalid."""
         found = TraceContextTextMapPropagator().extract({"traceparent": traceparent})
         given = trace.get_current_span(found).get_span_context()
         return self._remote(given.trace_id, given.span_id) if given.is_valid else None
 
     def close(self) -> None:
-        """Send what is waiting."""
+        """Send the spans that wait, and shut down."""
         self._provider.shutdown()
 
     def _remote(self, trace_id: int, span_id: int) -> Context:
-        # By its id alone, so that a call and its jobs, in other processes, decide alike.
+        # Sampled by the trace's id alone, so that a call and its jobs elsewhere agree.
         decided = self._provider.sampler.should_sample(None, trace_id, "call").decision
         sampled = decided is Decision.RECORD_AND_SAMPLE
         flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
@@ -133,13 +133,13 @@ def current() -> SpanContext | None:
 
 
 def fail(span: Any, kind: str) -> None:
-    """Mark a span as failed, with what kind of error it was."""
+    """Mark a span as failed, with the kind of error."""
     span.set_attribute("error.type", kind)
     span.set_status(Status(StatusCode.ERROR, kind))
 
 
 def _number(call_id: str | None) -> int | None:
-    # Zero is well-formed as a call's id, and no trace's.
+    # Zero is a well-formed id of a call, but no valid trace id.
     return int(call_id.replace("-", ""), 16) or None if call_id else None
 
 

@@ -1,6 +1,6 @@
 """The problems that a call can be refused with: slug, title and HTTP status of each.
 
-The vault, the ledger and `lethe.signing` have errors of their own.
+The vault, the ledger and `lethe.signing` define their own errors.
 """
 
 from math import ceil
@@ -33,13 +33,13 @@ class ModelInUseError(LetheError):
 
 
 class HeldError(LetheError):
-    """A legal hold keeps what would be destroyed; the message says where to see it."""
+    """A legal hold keeps the data; the message says where to see it."""
 
     slug, title, status = "held", "Under a legal hold", 409
 
 
 class UnloggedVersionError(LetheError):
-    """A table says otherwise of a version than the log: nothing is signed for it."""
+    """Table and log disagree on a version: nothing is signed for it."""
 
     slug, title, status = "version-unlogged", "The database and the log disagree", 503
 
@@ -51,7 +51,7 @@ class UnknownRecordError(LetheError):
 
 
 class AlreadyErasedError(LetheError):
-    """A record was erased before, or is being erased; `ref` and `request` say by whom."""
+    """A record was erased before, or is being erased; `ref` and `request` name the request."""
 
     slug, title, status = "already-erased", "Already erased", 409
 
@@ -63,7 +63,7 @@ class ContributionPendingError(LetheError):
 
 
 class ScopeChangedError(LetheError):
-    """What a scope names was learned, erased or claimed while the request was accepted."""
+    """Data in the scope were learned, erased or claimed while the request was accepted."""
 
     slug, title, status = "scope-changed", "The data changed meanwhile", 409
 
@@ -117,13 +117,13 @@ class NotIssuedError(LetheError):
 
 
 class CertificateChangedError(LetheError):
-    """What is stored as a request's certificate or evidence is not of that request."""
+    """The stored certificate or evidence is another request's."""
 
     slug, title, status = "certificate-changed", "Stored certificate is not the request's", 500
 
 
 class KeyUnloggedError(LetheError):
-    """The log has no registration of a key as its row has it."""
+    """The log has no registration that matches a key's row."""
 
     slug, title, status = "key-unlogged", "The log does not have the key's registration", 409
 
@@ -135,7 +135,7 @@ class ReceiptRefusedError(LetheError):
 
 
 class OpenDsrError(LetheError):
-    """An OpenDSR request for what is not supported. `reason`: OpenDSR's word for it."""
+    """An OpenDSR request that is not supported. `reason`: OpenDSR's word for it."""
 
     slug, title, status = "opendsr", "Request refused", 400
 
@@ -184,7 +184,7 @@ class SignInError(LetheError):
 
 
 class AttemptsError(LetheError):
-    """Too many calls of a page; `wait` is in how many seconds the next one is accepted."""
+    """Too many calls of a page; `wait`: seconds until the next one is accepted."""
 
     slug, title, status = "too-many-attempts", "Too many attempts", 429
 
@@ -243,7 +243,7 @@ class BadCursorError(LetheError):
 
 
 class PeriodChangedError(LetheError):
-    """The database does not hold what the log signed of a period."""
+    """The database does not match the log's signed entries of a period."""
 
     slug, title, status = "period-changed", "Stored data contradicts the log", 500
 
@@ -255,7 +255,7 @@ class ReleaseClosedError(LetheError):
 
 
 class ReleaseMismatchError(LetheError):
-    """An answer of other records than those of the release."""
+    """An answer for other records than the release's."""
 
     slug, title, status = "release-mismatch", "Other records than requested", 422
 
@@ -321,7 +321,7 @@ class RoundMemberError(LetheError):
 
 
 class RoundStepError(LetheError):
-    """The round is at another step, or goes on without this member."""
+    """The round is at another step, or continues without this member."""
 
     slug, title, status = "round-step", "Not this step's turn", 409
 
@@ -345,7 +345,7 @@ class RoundForeignError(RoundMessageError):
 
 
 class RoundForgedError(RoundMessageError):
-    """A message whose own signature is not its sender's."""
+    """A message that its sender did not sign."""
 
     slug = "message-forged"
 
@@ -375,13 +375,13 @@ class CallbackTargetError(LetheError):
 
 
 class CallbackLimitError(LetheError):
-    """The key or agent has as many callbacks of open requests as it may have."""
+    """The key or agent has reached its limit of callbacks of open requests."""
 
     slug, title, status = "callback-limit", "Too many callbacks", 429
 
 
 class RateLimitError(LetheError):
-    """A key or token made as many calls in a minute as it may."""
+    """A key or token has reached its limit of calls a minute."""
 
     slug, title, status = "rate-limit", "Too many calls", 429
 
@@ -394,7 +394,7 @@ class RateLimitError(LetheError):
 
 
 class QuotaError(LetheError):
-    """The key has as many open erasure requests as it may have. Nothing was stored."""
+    """The key has reached its limit of open erasure requests. Nothing was stored."""
 
     slug, title, status = "quota", "Too many open requests", 429
 

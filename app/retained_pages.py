@@ -1,12 +1,12 @@
-"""Pages: the upper part of a retained set's tree, as the table `retained_pages` has it.
+"""Pages: the upper part of a retained set's tree, stored in the table `retained_pages`.
 
-A prefix of commitments has a page if more than CAP of them begin with it: the parts by the
-next byte. Below, the commitments themselves are read from `records`. So a deletion
-reads a few pages and at most CAP commitments of a set of any size, and what is stored depends
-on the set alone: not on the order in which its records came and went.
+A prefix that more than CAP commitments share has a page, with a part for each next byte.
+Below that, the commitments themselves are read from `records`. So a deletion reads a few pages
+and at most CAP commitments of a set of any size, and the pages depend on the set alone, not on
+the order in which records were added and deleted.
 
-Nothing here is believed: a tree compares what it loads with the root that the log has of the
-version, from the top down.
+Pages are not trusted: a tree checks what it loads, from the top down, against the version's
+root in the log.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,17 +46,16 @@ class RetainedSet:
 
     @classmethod
     def of(cls, known: Iterable[Leaf]) -> "RetainedSet":
-        """Return the set of these leaves, in ascending order, computed anew.
+        """Compute the set from all its leaves, in ascending order.
 
-        They are read once, and few of them are in memory at a time. Raises RemovalError if they
-        do not ascend.
+        The leaves are streamed in one pass. Raises RemovalError if they do not ascend.
         """
         part, pages = divided(known, CAP)
         return cls(part.hash, part.count, pages, True)
 
     @classmethod
     def left(cls, tree: RetainedTree) -> "RetainedSet":
-        """Return the set that a tree was changed to."""
+        """Return the set of a changed tree."""
         return cls(tree.root, tree.count, tree.divided(CAP), tree.whole)
 
 
@@ -76,7 +75,7 @@ def decode_page(prefix: bytes, body: bytes) -> list[Part]:
 
 
 def load(session: Session, model_id: int, prefix: bytes) -> list[Part] | list[Leaf]:
-    """Return what is stored of the records whose commitments begin with a prefix."""
+    """Return the parts of a prefix's page or, if it has none, the leaves of its records."""
     if (body := page(session, model_id, prefix)) is not None:
         return decode_page(prefix, body)
     return list(leaves(session, model_id, prefix))
@@ -92,7 +91,7 @@ def page(session: Session, model_id: int, prefix: bytes) -> bytes | None:
 
 
 def leaves(session: Session, model_id: int, prefix: bytes = b"") -> Iterator[Leaf]:
-    """Yield the leaves of a model's records in ascending order, a page of rows in memory."""
+    """Yield the leaves of a model's records in ascending order, FETCH rows in memory."""
     query = select(Record.commitment, Record.content).where(Record.model_id == model_id)
     if prefix:
         query = query.where(col(Record.commitment) >= prefix)
@@ -122,6 +121,6 @@ def write(session: Session, model_id: int, retained: RetainedSet) -> None:
 
 
 def _end(prefix: bytes) -> bytes | None:
-    """Return the first text of bytes after all that begin with a prefix, None if none is."""
+    """Return the least bytes above all that begin with a prefix, None if there are none."""
     short = prefix.rstrip(b"\xff")
     return short[:-1] + bytes([short[-1] + 1]) if short else None

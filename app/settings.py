@@ -34,8 +34,7 @@ class SettingsError(LetheError):
 class Settings(BaseSettings):
     """Everything an installation can choose. Each field names its unit and its default.
 
-    Raises:
-        SettingsError: A variable is refused; the message names it and never its value.
+    Raises SettingsError if a variable is refused; the message names it and never its value.
     """
 
     model_config = SettingsConfigDict(
@@ -82,16 +81,16 @@ class Settings(BaseSettings):
     )
     master_key: SecretStr = Field(
         default=SecretStr(""),
-        description="Base64 of 32 bytes; it opens all that is sealed. Empty: keys/master.key.",
+        description="Base64 of 32 bytes; encrypts everything sealed. Empty: keys/master.key.",
     )
     master_key_next: SecretStr = Field(
         default=SecretStr(""),
-        description="The next master key, for `lethe service-key rotate master` alone.",
+        description="The next master key; only `lethe service-key rotate master` reads it.",
     )
     pkcs11_module: str = Field(
         default="",
         pattern=r"^(/.+)?$",
-        description="Path of the PKCS#11 library, where key files name keys in an HSM.",
+        description="Path of the PKCS#11 library, if key files name keys in an HSM.",
     )
     pkcs11_pin: SecretStr = Field(
         default=SecretStr(""),
@@ -103,11 +102,11 @@ class Settings(BaseSettings):
     )
     device: Literal["auto", "cpu", "cuda", "torch-cpu"] = Field(
         default="auto",
-        description="Where rows are summed, networks train; auto: a GPU passing its self-test.",
+        description="Sums rows and trains networks; auto: a GPU that passes its self-test.",
     )
     gpu_queue: bool = Field(
         default=False,
-        description="Send what trains networks to workers of the queue gpu, and nowhere else.",
+        description="Send jobs that train networks only to workers of the queue gpu.",
     )
     decide: Literal["review", "at-once"] = Field(
         default="review",
@@ -115,17 +114,17 @@ class Settings(BaseSettings):
     )
     intake: bool = Field(
         default=False,
-        description="Serve /intake, where people ask for an erasure. It mails whom they name.",
+        description="Serve /intake, the form for people. It mails addresses that they enter.",
     )
     intake_kinds: str = Field(
         default="",
         pattern=r"^([a-z][a-z0-9_-]{0,31}(,[a-z][a-z0-9_-]{0,31}){0,6})?$",
-        description="Identities beside email that /intake asks for, by commas: customer,phone.",
+        description="Identities besides email in /intake, comma-separated: customer,phone.",
     )
     intake_hourly: int = Field(
         default=200,
         gt=0,
-        description="Codes that each API process sends from /intake in an hour, to everybody.",
+        description="Most codes that each API process sends from /intake in an hour, in total.",
     )
     time_zone: str = Field(
         default="UTC",
@@ -157,18 +156,18 @@ class Settings(BaseSettings):
     max_anonymous_bytes: int = Field(
         default=134_217_728,
         gt=0,
-        description="Bytes of bodies held at once whose senders proved nothing yet.",
+        description="Maximum bytes of bodies held for unauthenticated senders.",
     )
     max_held_bytes: int = Field(
         default=2_147_483_648,
         gt=0,
-        description="Bytes of bodies held at once for known senders, uploads sealed on disk.",
+        description="Maximum bytes of bodies held for known senders, uploads sealed on disk.",
     )
     max_parsed_at_once: int = Field(
         default=2,
         gt=0,
-        description="Bodies that one API process parses at once; and, beside them, documents "
-        "that it makes for whoever has a request.",
+        description="Bodies that one API process parses at once; separately, documents that "
+        "it renders at once for holders of a request.",
     )
     body_timeout_seconds: int = Field(
         default=20,
@@ -196,17 +195,17 @@ class Settings(BaseSettings):
     key_retention_days: int = Field(
         default=0,
         ge=0,
-        description="Days that whom a revoked requester's key is bound to is kept.",
+        description="Days that the client or subject of a revoked requester key is kept.",
     )
     lease_seconds: int = Field(
         default=120,
         gt=0,
-        description="How long a worker may hold a job unless it renews, in seconds.",
+        description="Duration of a worker's lease on a job until it is renewed, in seconds.",
     )
     stall_seconds: int = Field(
         default=60,
         ge=2,
-        description="PostgreSQL ends a writing transaction that stands still, in seconds.",
+        description="PostgreSQL ends a write transaction idle for this long, in seconds.",
     )
     start_seconds: int = Field(
         default=60,
@@ -216,7 +215,7 @@ class Settings(BaseSettings):
     min_free_bytes: int = Field(
         default=268_435_456,
         ge=0,
-        description="/readyz alarms when the data directory's disk has less left, in bytes.",
+        description="/readyz warns when the data directory's disk has less free, in bytes.",
     )
     sweep_seconds: int = Field(
         default=5, gt=0, description="How often stuck jobs are looked for, in seconds."
@@ -224,7 +223,7 @@ class Settings(BaseSettings):
     max_tries: int = Field(
         default=5,
         gt=0,
-        description="Tries before an error of the computation fails a job.",
+        description="Tries before a computation error fails a job.",
     )
     fit_seconds: int = Field(
         default=3600,
@@ -241,13 +240,13 @@ class Settings(BaseSettings):
     )
     coalesce: bool = Field(
         default=True,
-        description="Execute what waits for one model together; false: one request at a time.",
+        description="Execute requests that wait for one model together; false: one at a time.",
     )
     batch_min_requests: int = Field(
         default=1,
         ge=1,
         le=MOST_COALESCED,
-        description="Erasure requests that wait for one another before a model is updated.",
+        description="Erasure requests collected before a model is updated.",
     )
     batch_max_wait_seconds: int = Field(
         default=0,
@@ -281,7 +280,7 @@ class Settings(BaseSettings):
     otel_endpoint: str = Field(
         default="",
         pattern=r"^(https?://[^\s?#]+)?$",
-        description="URL of a collector that traces go to by OTLP over HTTP; empty: nowhere.",
+        description="URL of the collector for traces, OTLP over HTTP; empty: none.",
     )
     metrics_access: Literal["token", "open"] = Field(
         default="token",
@@ -290,7 +289,7 @@ class Settings(BaseSettings):
     worker_metrics: str = Field(
         default="",
         pattern=r"^(\S+:[0-9]{1,5})?$",
-        description="HOST:PORT where a worker answers /metrics, to everybody; empty: nowhere.",
+        description="HOST:PORT where a worker serves /metrics to everybody; empty: nowhere.",
     )
     smtp_url: SecretStr = Field(
         default=SecretStr(""),
@@ -316,7 +315,7 @@ class Settings(BaseSettings):
     opendsr_identities: str = Field(
         default="email=email,controller_customer_id=customer",
         pattern=r"^[a-z0-9_]+=[a-z][a-z0-9_-]*(,[a-z0-9_]+=[a-z][a-z0-9_-]*)*$",
-        description="OpenDSR's identity types that are taken, each with its kind of identity.",
+        description="Accepted identity types of OpenDSR, each with its kind of identity.",
     )
     witness_policy: str = Field(
         default="",
@@ -329,14 +328,14 @@ class Settings(BaseSettings):
     witness_wait_seconds: int = Field(
         default=60,
         gt=0,
-        description="How long open waits for a quorum before it issues without, in seconds.",
+        description="How long open waits for a quorum before issuing without one, in seconds.",
     )
     witness_seconds: int = Field(
         default=5, gt=0, description="How often witnesses are asked, in seconds."
     )
     webhook_allow: str = Field(
         default="",
-        description="Hosts and networks, by commas, that webhooks may reach though not public.",
+        description="Non-public hosts and networks that webhooks may reach, comma-separated.",
     )
     callback_allow: str = Field(
         default="",
@@ -349,7 +348,7 @@ class Settings(BaseSettings):
     )
     notice_mail: str = Field(
         default="",
-        description="Addresses of officers, by commas, who get the daily digest and alarms.",
+        description="Comma-separated addresses of officers for the daily digest and alarms.",
     )
     notice_language: Literal["en", "de", "fr"] = Field(
         default="en", description="Language of mail to persons and officers."
@@ -357,7 +356,7 @@ class Settings(BaseSettings):
     oidc_issuer: str = Field(
         default="",
         pattern=r"^(https?://\S+)?$",
-        description="OpenID Connect issuer that the console signs people in at; empty: tokens.",
+        description="OpenID Connect issuer for sign-in at the console; empty: tokens.",
     )
     oidc_client_id: str = Field(
         default="", description="The console's client id at that issuer."
@@ -504,29 +503,29 @@ class Settings(BaseSettings):
 
     @property
     def webhook_allowed(self) -> "Allowed":
-        """What LETHE_WEBHOOK_ALLOW says."""
+        """LETHE_WEBHOOK_ALLOW, parsed."""
         return Allowed.parse(self.webhook_allow)
 
     @property
     def callback_allowed(self) -> "Allowed":
-        """What LETHE_CALLBACK_ALLOW says."""
+        """LETHE_CALLBACK_ALLOW, parsed."""
         return Allowed.parse(self.callback_allow)
 
     @property
     def keys_dir(self) -> Path:
-        """Where the log key, the issuer key and the master key lie."""
+        """Directory of the log key, the issuer key and the master key."""
         return self.data_dir / "keys"
 
 
 class Allowed(NamedTuple):
-    """Hosts and networks that notices may reach though they are not public."""
+    """Non-public hosts and networks that notices may reach."""
 
     hosts: tuple[str, ...]
     networks: tuple[IPv4Network | IPv6Network, ...]
 
     @classmethod
     def parse(cls, text: str) -> "Allowed":
-        """Read a list by commas. Raises ValueError: one with a slash is no network."""
+        """Read a comma-separated list. Raises ValueError for a malformed network."""
         listed = _listed(text)
         hosts = tuple(one.lower() for one in listed if "/" not in one)
         return cls(hosts, tuple(ip_network(one) for one in listed if "/" in one))
@@ -545,7 +544,7 @@ def _listed(text: str) -> list[str]:
 def _password(url: str) -> str:
     try:
         return urlsplit(url).password or ""
-    except ValueError:  # whoever connects says what is wrong with the URL
+    except ValueError:  # connecting to it reports what is wrong
         return ""
 
 

@@ -19,7 +19,7 @@ STEPS = (
     "request.committed",  # acknowledged nowhere, but durable: the sweep finds it
     "request.dispatched",  # the nudge is sent, the reply is not
     "execute.leased",
-    "execute.checkpoint",  # a network's round is kept: the next worker goes on from it
+    "execute.checkpoint",  # a network's round is kept: the next worker resumes from it
     "execute.computed",  # the new state exists in memory only
     "execute.written",  # artifact files on disk without a row: orphans for the sweep
     "execute.journaled",  # the erasure journal is ahead: the transaction rolls back
@@ -30,8 +30,8 @@ STEPS = (
     "certify.leased",
     "certify.signed",  # an envelope in memory only; a second run signs another
     "certify.committed",  # the certificate is durable and is the only one there can be
-    "retention.destroyed",  # keys and rows are gone, files and the log's entry are not
-    "retention.unlinked",  # all is gone, and no entry says so: the next run writes it
+    "retention.destroyed",  # keys and rows are gone; files remain and the log has no entry
+    "retention.unlinked",  # everything is gone but not logged: the next run writes the entry
     "follow.copied",  # a copy is in the data directory: the next follower removes it
     "follow.written",  # new pieces that no manifest names: the state is the one before
     "follow.committed",  # the state is the new one, with pieces that only the old one names
@@ -69,8 +69,7 @@ def install(handler: Handler | None) -> None:
 def plant(fault: str) -> None:
     """Install the fault `STEP[@N]=kill|raise|freeze`: at the Nth time STEP is reached.
 
-    Raises:
-        ValueError: The description is malformed or names no step.
+    Raises ValueError if the description is malformed or names no step.
     """
     place, _, action = fault.partition("=")
     step, _, nth = place.partition("@")

@@ -3,9 +3,9 @@
 Off unless LETHE_OTEL_ENDPOINT or one of the standard variables OTEL_EXPORTER_OTLP_ENDPOINT and
 OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set. Off, these functions do nothing and import nothing.
 
-A span says how long what took, and of whom nothing: names and attributes are the code's words
-(methods, route templates, states, kinds, numbers), and never a path, a query, a header, an id
-of a request, a person's, record's or model's name, or the text of an error.
+Spans hold durations and no personal data: names and attributes are words of the code (methods,
+route templates, states, kinds) and numbers, never a path, a query, a header, a request's id,
+the name of a person, record or model, or the text of an error.
 """
 
 import os
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 STANDARD = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
-OTHER = "_OTHER"  # OpenTelemetry's word for a method that nobody knows: it is the caller's text
+OTHER = "_OTHER"  # OpenTelemetry's word for an unknown method, which is the caller's text
 
 _tracing: "Tracing | None" = None
 
@@ -35,7 +35,7 @@ class TracesError(LetheError):
 
 
 class TraceSpan:
-    """A span that may be told more while it lasts; nothing happens where traces are off."""
+    """A span that takes attributes while it is open; does nothing if traces are off."""
 
     def __init__(self, span: Any = None) -> None:
         self._span = span
@@ -64,10 +64,8 @@ _NOTHING = TraceSpan()
 def configure(settings: Settings, service: str) -> None:
     """Begin to send the traces of this process, if an endpoint is set.
 
-    service: the process's name in traces.
-
-    Raises:
-        TracesError: The extra `otel` is not installed.
+    service: the process's name in traces. Raises TracesError if the extra `otel` is not
+    installed.
     """
     wanted = settings.otel_endpoint or any(os.environ.get(name) for name in STANDARD)
     if not wanted or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
@@ -83,13 +81,13 @@ def configure(settings: Settings, service: str) -> None:
 
 
 def use(tracing: "Tracing | None") -> None:
-    """Have spans started by `tracing` from now on; None: traces are off."""
+    """Start spans with `tracing` from now on; None turns traces off."""
     global _tracing
     _tracing = tracing
 
 
 def close() -> None:
-    """Send what is waiting, and turn traces off."""
+    """Send the spans that wait, and turn traces off."""
     if _tracing is not None:
         _tracing.close()
     use(None)
@@ -97,7 +95,7 @@ def close() -> None:
 
 @contextmanager
 def call(method: str, traceparent: str | None = None) -> Iterator[TraceSpan]:
-    """Have the block be the span of an HTTP call, whose id `app.logs` has."""
+    """Run the block in the span of an HTTP call, whose id is in `app.logs`."""
     if _tracing is None:
         yield _NOTHING
         return
@@ -109,7 +107,7 @@ def call(method: str, traceparent: str | None = None) -> Iterator[TraceSpan]:
 
 
 def known_method(method: str) -> str:
-    """Return a method as spans name it."""
+    """Return a method's name in spans, OTHER if it is unknown."""
     return method if method in METHODS else OTHER
 
 
@@ -122,7 +120,7 @@ def caller_id(traceparent: str | None) -> str | None:
 
 
 def queued(job_id: str, kind: str) -> None:
-    """Note, in the call that queued a job and once that is durable, that its stages follow."""
+    """Emit, in the call that queued a job and once it is durable, the parent of its stages."""
     if _tracing is not None:
         _tracing.queued(job_id, kind)
 
@@ -131,7 +129,7 @@ def queued(job_id: str, kind: str) -> None:
 def stage(
     job_id: str, call_id: str | None, name: str, kind: str, tries: int
 ) -> Iterator[TraceSpan]:
-    """Have the block be a stage of a job, in the trace of the call that queued the job."""
+    """Run the block in the span of a job's stage, in the trace of the call that queued it."""
     if _tracing is None:
         yield _NOTHING
         return
@@ -149,9 +147,9 @@ def stage(
 def part(
     name: str, kind: str = "internal", *, links: Sequence[Any] | None = None
 ) -> Iterator[TraceSpan]:
-    """Have the block be a part of the span around it; without one it is no span.
+    """Run the block in a child of the current span; outside of spans it gets none.
 
-    links: of spans for which the block works together: then it is a span of its own.
+    links: spans on whose behalf the block works; with them it gets a span of its own.
     """
     if _tracing is None or (links is None and here() is None):
         yield _NOTHING
@@ -161,7 +159,7 @@ def part(
 
 
 def here() -> Any:
-    """Return what `part` links to this span by, None outside of spans."""
+    """Return the current span as a link for `part`, None outside of spans."""
     if _tracing is None:
         return None
     from app.otel import current

@@ -19,9 +19,13 @@ import numpy as np
 import torch
 from sklearn.datasets import load_digits
 
-from workers.methods.certified.accounting import Promise, shift_squares, sigma_for
 from workers.methods.certified.noise import gaussian
-from workers.methods.certified.noisy_finetuning import NoisyFinetuning
+from workers.methods.certified.noisy_finetuning import (
+    NoisyFinetuning,
+    Promise,
+    shift_squares,
+    sigma_for,
+)
 from workers.training.fedavg.base import ClientData
 from workers.training.fedavg.config import LocalConfig, TrainingConfig
 from workers.training.fedavg.errors import DivergedError

@@ -1,4 +1,4 @@
-"""Lethe for those who send erasure requests and for those who check certificates.
+"""Lethe for requesters and for verifiers of certificates.
 
     from lethe import AsyncClient, Client, verify
 
@@ -25,7 +25,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: `lethe --help` needs no HTTP client."""
+    """Import a public name on first use: `lethe --help` needs no HTTP client."""
     if name == "__version__":
         from importlib.metadata import version
 

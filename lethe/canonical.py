@@ -1,7 +1,7 @@
 """One byte string for one JSON value: the JSON Canonicalization Scheme (RFC 8785).
 
-Whatever Lethe hashes or signs as JSON is in this form, and whatever it reads back must be
-in this form, so that a signed document has exactly one spelling.
+All JSON that Lethe hashes or signs is in this form, and all that it reads back must be, so that
+a signed document has exactly one spelling.
 """
 
 import json
@@ -24,14 +24,14 @@ DUPLICATE = "an object has a name twice"
 
 
 class DuplicateKeyError(ValueError):
-    """A JSON object that has a name twice: readers differ in which one they take."""
+    """A JSON object with a duplicate name: parsers differ in which value they take."""
 
 
 def loads(data: str | bytes) -> Any:
-    """Parse JSON of any spelling in which no object has a name twice (RFC 8259 section 4).
+    """Parse JSON in any spelling; objects must not have duplicate names (RFC 8259 section 4).
 
     Raises:
-        DuplicateKeyError: One has. It is a ValueError, as what follows is.
+        DuplicateKeyError: One has. It is a ValueError.
         ValueError: Not JSON.
         RecursionError: Nested too deeply.
     """
@@ -50,13 +50,13 @@ def encode(value: Any) -> bytes:
     if _is_plain(value):
         try:
             return _PLAIN.encode(value).encode()
-        except UnicodeEncodeError:  # a lone surrogate: the library says so in its way
+        except UnicodeEncodeError:  # a lone surrogate, which the library reports in its own way
             pass
     return rfc8785.dumps(value)
 
 
-# Where there is no float and no name beyond ASCII, whose order would be that of UTF-16, the
-# standard library's C encoder writes the same bytes, many times faster.
+# Without floats and with ASCII names only, whose order equals that of UTF-16, the standard
+# library's C encoder writes the same bytes, many times faster.
 _PLAIN = json.JSONEncoder(
     ensure_ascii=False, sort_keys=True, separators=(",", ":"), check_circular=False
 )
@@ -83,10 +83,9 @@ def _is_plain(value: Any) -> bool:
 
 
 def decode(data: bytes) -> Any:
-    """Parse `data` and prove by round trip that it was canonical.
+    """Parse `data` and check by round trip that it was canonical.
 
-    Raises:
-        NotCanonicalError: The bytes are not JSON or not in canonical form.
+    Raises NotCanonicalError: the bytes are not JSON or not in canonical form.
     """
     try:
         value = json.loads(data)

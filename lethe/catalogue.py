@@ -1,10 +1,10 @@
-"""The names that all of Lethe shares, once: methods, guarantees, attacks, checks, log events.
+"""The shared names of Lethe: methods, guarantees, attacks, checks, log events.
 
-API and command-line choices, certificates, the log and docs/catalogue.md derive from here. What
-implements a name is bound to its line where it stands (`workers.methods`, `workers.judge`), and
-a test finds lines without an implementation. The service refuses to write an event that is not
-here, or a field that its event does not have. One file, however long: whoever adds a name
-changes this file and that of its implementation.
+API and command-line choices, certificates, the log and docs/catalogue.md derive from here.
+Implementations register under these names (`workers.methods`, `workers.judge`), and a test
+finds names without one. The service refuses to write an event that is not listed here, or a
+field that its event does not have. This is one long file on purpose: adding a name changes only
+this file and that of the implementation.
 """
 
 import re
@@ -23,15 +23,15 @@ ModelKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class MethodSpec:
-    """An unlearning method that a request may name. model: the kind that it works on."""
+    """An unlearning method that a request may name. model: the kind of model it works on."""
 
     name: str
     model: ModelKind
     meaning: str
 
 
-# Each ridge method keeps the exact statistics, so any of them can follow any other. A method of
-# networks may lack what it needs, such as answers of those who leave: the worker finds out.
+# Each ridge method keeps the exact statistics, so any of them can follow any other. A network
+# method may lack an input, such as answers of the leaving clients: the worker detects that.
 _METHODS = (
     MethodSpec("ridge-exact", "ridge", "subtract, factorise, round correctly"),
     MethodSpec("ridge-woodbury", "ridge", "update the inverse by the Woodbury identity"),
@@ -73,7 +73,7 @@ _METHODS = (
 METHODS: Final[Mapping[str, MethodSpec]] = MappingProxyType({one.name: one for one in _METHODS})
 RIDGE: Final = tuple(one.name for one in _METHODS if one.model == "ridge")
 NETWORK: Final = tuple(one.name for one in _METHODS if one.model == "network")
-# The others of networks are certified by tests on rows, of which a policy asks for enough.
+# Other network methods are certified by tests on rows, and a policy requires enough of them.
 UNTESTED: Final = ("certified-newton", "noisy-finetuning", "retrain")
 RECIPE: Final = tuple(one.name for one in _METHODS if one.model == "recipe")
 FOREST: Final = tuple(one.name for one in _METHODS if one.model == "forest")
@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     ShardsMethod = str
     SumsMethod = str
     VectorsMethod = str
-else:  # what wire types accept, and OpenAPI lists
+else:  # accepted by wire types, listed in OpenAPI
     RidgeMethod, NetworkMethod = Literal[RIDGE], Literal[NETWORK]
     RecipeMethod, ForestMethod = Literal[RECIPE], Literal[FOREST]
     ScriptMethod = Literal[SCRIPT]
@@ -183,7 +183,7 @@ GuaranteeClass = Literal[
     "none",
 ]
 
-# What a guarantee's bounds are, by their names, with units.
+# The bounds of guarantees by name, with units.
 BOUNDS: Final[Mapping[str, str]] = {
     "difference": "largest relative difference of a tensor between two runs of the program",
     "head": "largest distance of the head from the solution (Frobenius norm)",
@@ -221,11 +221,12 @@ Compared = Literal["model before", "model after", "rows before", "rows after"]
 class CheckSpec:
     """A check of a verifier, or those whose names a `*` stands for.
 
-    quantity: what a certificate's `value` is, with its unit. threshold: what the value must be
-    for the check to pass; the judge puts registered numbers in; None where it is reported
-    only. wording: what must be the case. needs: what somebody who repeats the check lacks.
-    names: what the digest in a passed check's value is of, where a recheck compares it.
-    rechecked: the files that `lethe certificate recheck` repeats it from without scores.
+    quantity: what a certificate's `value` is, with its unit. threshold: the condition on the
+    value for passing, into which the judge inserts registered numbers; None if the check is
+    only reported. wording: the property that is checked. needs: what an outsider who repeats
+    the check lacks. names: the object whose digest is a passed check's value, if a recheck
+    compares it. rechecked: the files from which `lethe certificate recheck` repeats it without
+    scores.
     """
 
     name: str
@@ -238,11 +239,11 @@ class CheckSpec:
 
     @property
     def rests_on_service(self) -> bool:
-        """Whether nobody can repeat it, whatever files they have."""
+        """Whether it cannot be repeated outside the service, even with all files."""
         return self.needs.startswith("rests on the service")
 
     def of(self, measured: str) -> "CheckSpec":
-        """Return the check of one attack or distance, from those that `*` stands for."""
+        """Return the check with `*` replaced by an attack or distance."""
         return replace(self, name=self.name.replace("*", measured))
 
 
@@ -629,7 +630,7 @@ CHECKS_OF: Final[Mapping[ModelKind, tuple[str, ...]]] = MappingProxyType(
 
 
 def check_of(name: str) -> CheckSpec | None:
-    """Return the check that a certificate's name stands for, None of an unknown one."""
+    """Return the check with a name from a certificate, None if it is unknown."""
     if name in CHECKS:
         return CHECKS[name]
     begins, _, measured = name.partition(":")
@@ -716,10 +717,10 @@ About = Literal["request", "model", "key", "service-key", "master-key", "retenti
 class Event:
     """A kind of log entry.
 
-    about: an erasure request, a requester's key or a legal hold, whose payload is committed to
-    and not shown, a model, whose payload is SHA-256 digests by name, or a key of the service or
-    an end of retention, whose payload is public. payload: the fields it may have, with their
-    types; a field that ends in "-*" stands for a numbered one. Empty: it says that it happened.
+    about: an erasure request, a requester's key or a legal hold, whose payload is hidden in a
+    commitment; a model, whose payload is SHA-256 digests by name; or a key of the service or an
+    end of retention, whose payload is public. payload: the allowed fields with their types; a
+    field that ends in "-*" stands for numbered ones. Empty: the event has no details.
     """
 
     name: str
@@ -747,7 +748,7 @@ class Event:
         }
 
     def check(self, payload: Mapping[str, Any]) -> None:
-        """Assert that a payload has only fields of this event, of their types."""
+        """Assert that a payload has only fields of this event, with the right types."""
         for name, value in payload.items():
             field = self.payload.get(name) or self.payload.get(re.sub(r"-\d+$", "-*", name))
             assert field is not None, f"{self.name} has no field {name}: see lethe/catalogue.py"
@@ -770,7 +771,7 @@ def _service_key(name: str, meaning: str, *fields: str) -> Event:
     return Event(f"key.{name}", "service-key", meaning, dict.fromkeys(fields, str))
 
 
-# What is kept for a time and then destroyed, in the order in which that is done.
+# Data with a retention period, in the order of destruction.
 RETAINED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "evidence": "evidence and scores of an ended request",
@@ -991,7 +992,7 @@ EVENTS: Final[Mapping[str, Event]] = MappingProxyType({event.name: event for eve
 
 
 def check_event(about: About, name: str, payload: Mapping[str, Any]) -> None:
-    """Assert that an event of this name, about this, may say this."""
+    """Assert that the event exists for this subject and may have this payload."""
     assert name in EVENTS, f"no event is called {name}: add it to lethe/catalogue.py"
     assert EVENTS[name].about == about, name
     EVENTS[name].check(payload)

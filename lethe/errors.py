@@ -1,18 +1,18 @@
-"""The error root of `app`: each error is also the problem document it becomes (RFC 9457).
+"""The error root of Lethe: each error is also its problem document (RFC 9457).
 
-A message names the cause and the remedy and never repeats what the sender sent, because a
-problem document is logged and forwarded by software that nobody here controls.
+A message names the cause and the remedy and never repeats the sender's input, because
+third-party software logs and forwards problem documents.
 """
 
 from typing import ClassVar
 
 
 class LetheError(Exception):
-    """Root of every error raised on purpose in `app`; anything else escaping it is a bug.
+    """Root of every error raised on purpose; any other exception that escapes is a bug.
 
-    `slug` becomes the problem's `type` (`urn:lethe:problem:<slug>`), `status` its HTTP
-    status and `title` its fixed title; the message is the problem's `detail`. `members`
-    are extension members, such as the earlier request of a conflict.
+    `slug` becomes the problem's `type` (`urn:lethe:problem:<slug>`), `status` its HTTP status
+    and `title` its fixed title; the message is the problem's `detail`. `members` are extension
+    members, such as the earlier request of a conflict.
     """
 
     slug: ClassVar[str] = "internal"

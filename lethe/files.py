@@ -1,4 +1,4 @@
-"""Files that survive a crash: whole or not there at all, and durable once written."""
+"""Files that survive a crash: complete or absent, and durable once written."""
 
 import errno
 import logging
@@ -14,33 +14,31 @@ from typing import BinaryIO
 
 log = logging.getLogger(__name__)
 SYNCED_AT_ONCE = 16  # files
-PARTIAL = ".partial-"  # prefix of files that a crash left unfinished; nothing ever reads one
+PARTIAL = ".partial-"  # prefix of files left unfinished by a crash; they are never read
 
 
 def write_durably(path: Path, data: bytes, *, replace: bool = True, mode: int = 0o600) -> None:
     """Write `path` so that after a crash it has the old content or the new, never a part.
 
     The content and the name are on disk when this returns. With `replace` False an existing
-    file is left alone, also if it appears while this runs.
+    file is left alone, even if it appears while this runs.
 
     Raises:
         FileExistsError: `replace` is False and the file exists.
-        OSError: The disk is full or failing; `path` is as it was.
+        OSError: The disk is full or failing; `path` is unchanged.
     """
     if replace:
         _write_named(path, data, mode)
     else:
-        _write_named(path, data, mode, os.link)  # which refuses an existing name atomically
+        _write_named(path, data, mode, os.link)  # atomic refusal of an existing name
     sync_directory(path.parent)
 
 
 def write_all_durably(directory: Path, files: Mapping[str, bytes], mode: int = 0o600) -> None:
-    """Write new files of one directory as `write_durably` does, and sync them side by side.
+    """Write new files of one directory as `write_durably` does, and sync them concurrently.
 
-    A disk that is told of many at once needs little longer for them than for one.
-
-    Raises:
-        OSError: The disk is full or failing; some of the files may be there.
+    Many concurrent syncs take a disk little longer than one. Raises OSError: the disk is full
+    or failing; some of the files may exist.
     """
     if len(files) == 1:
         ((name, data),) = files.items()
@@ -48,17 +46,16 @@ def write_all_durably(directory: Path, files: Mapping[str, bytes], mode: int = 0
         return
     with ThreadPoolExecutor(min(SYNCED_AT_ONCE, len(files) or 1)) as pool:
         paths = [directory / name for name in files]
-        # Consumed, or an error of a thread would be lost.
+        # Consume the results, or a thread's exception would be lost.
         list(pool.map(_write_named, paths, files.values(), repeat(mode)))
     sync_directory(directory)
 
 
 @contextmanager
 def open_durably(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
-    """Write `path` piece by piece; it appears, durable, at the end of a block that succeeds.
+    """Write `path` piece by piece; it appears, durably, when the block ends without error.
 
-    Raises:
-        OSError: The disk is full or failing; `path` is as it was.
+    Raises OSError: the disk is full or failing; `path` is unchanged.
     """
     with _named(path, mode, Path.replace) as file:
         yield file
@@ -66,15 +63,13 @@ def open_durably(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
 
 
 def open_plain(path: Path | str, flags: int = os.O_RDONLY, *, folder: int | None = None) -> int:
-    """Return a descriptor of a plain file, opened without following a link or waiting.
+    """Return a descriptor of a regular file, opened without following a link or blocking.
 
-    folder: a directory that is open, in which `path` is a name.
+    folder: an open directory, in which `path` is a name.
 
-    Whoever writes its directory alone could link to a key, which would be read or written in
-    its place, or leave a pipe, at which this process would wait for ever.
-
-    Raises:
-        FileNotFoundError: It is gone, or no plain file.
+    Another process with write access to the directory could place a link to a key, which would
+    be read or overwritten, or a pipe, on which this process would block for ever. Raises
+    FileNotFoundError if the file is gone or is not regular.
     """
     gone = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     try:
@@ -85,7 +80,7 @@ def open_plain(path: Path | str, flags: int = os.O_RDONLY, *, folder: int | None
             errno.ELOOP,
             errno.ENXIO,
             errno.EISDIR,
-        ):  # a link, a socket, a folder
+        ):  # a link, a socket, a directory
             raise gone from error
         raise
     if not stat.S_ISREG(os.fstat(opened).st_mode):
@@ -97,7 +92,7 @@ def open_plain(path: Path | str, flags: int = os.O_RDONLY, *, folder: int | None
 def _write_named(
     path: Path, data: bytes, mode: int, name_it: Callable[[Path, Path], object] = Path.replace
 ) -> None:
-    """Write `path` so that its content is durable; its name is once the directory is synced."""
+    """Write `path` with durable content; its name is durable once the directory is synced."""
     with _named(path, mode, name_it) as file:
         file.write(data)
 
@@ -120,7 +115,7 @@ def _named(
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the names in `directory` durable: created, renamed and removed files."""
+    """Make created, renamed and removed names in `directory` durable."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -129,12 +124,12 @@ def sync_directory(directory: Path) -> None:
 
 
 def keep_private() -> None:
-    """Have what this process creates be its user's alone; a narrower umask stays."""
+    """Restrict files created by this process to its user; a stricter umask stays."""
     os.umask(os.umask(0o077) | 0o077)
 
 
 def warn_if_shared(directory: Path) -> None:
-    """Log a warning if others may look into a directory that holds keys and people's data."""
+    """Log a warning if others can read a directory that holds keys and personal data."""
     mode = directory.stat().st_mode & 0o777
     if mode & 0o077:
         log.warning(

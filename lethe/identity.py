@@ -1,11 +1,11 @@
 """Identities of people: how their values are normalised, hashed and written.
 
 An identity is a kind and a value, such as `email=jane@example.org`. Only digests of normalised
-values leave the process that reads them: doors hash whole columns, a request hashes its one
-value. Several algorithms, so that a list that came hashed still matches.
+values leave the process that reads them: importers hash whole columns, a request hashes its one
+value. Several algorithms are supported, so that lists which arrive hashed can be matched.
 
-A digest of an e-mail address is personal data: whoever guesses the address can test
-it. Whoever stores digests keys them (`app.vault.people`).
+A digest of an e-mail address is personal data: anybody who guesses the address can test the
+guess. So stored digests are keyed (`app.vault.people`).
 """
 
 import hashlib
@@ -17,12 +17,12 @@ from typing import ClassVar
 
 from lethe.errors import LetheError
 
-NORMALISATION = 1  # of `normalise`: other rules get another number, and other keyed digests
-# In the order in which `pack` writes them. The weak ones only match lists that others hashed.
+NORMALISATION = 1  # version of `normalise`; new rules need a new number and new keyed digests
+# In the order of `pack`. The weak ones only match lists that others hashed.
 ALGORITHMS: dict[str, int] = {"sha256": 32, "sha1": 20, "md5": 16}  # bytes
 WIDTH = sum(ALGORITHMS.values())  # bytes of a packed identity
 MAX_LENGTH = 1000  # characters of a value
-COLUMN = "identity_"  # before a kind: the name of an array that holds one identity for each row
+COLUMN = "identity_"  # prefix of a kind: names the array with one identity for each row
 HELD_OUT = "held_out_"  # before "records" and before COLUMN: of rows that are not sent
 _KIND = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _PHONE_SEPARATORS = re.compile(r"[\s().\-/\u2010-\u2015]+")
@@ -58,19 +58,18 @@ def check_kind(kind: str) -> str:
 
 
 def normalise(kind: str, value: str) -> str:
-    """Return the value that is hashed, by the rules NORMALISATION; "" where nothing remains.
+    """Return the normalised value for hashing, version NORMALISATION; "" if nothing remains.
 
-    White space around the value never counts, and the result is in Unicode's form NFC.
+    White space around the value is ignored, and the result is in Unicode's form NFC.
 
-    - email: case never counts (Unicode case folding), in the local part either.
-    - phone: brackets, spaces, dots, hyphens and slashes go, and a leading 00 becomes +. A
-      national number stays national: the country is not guessed.
-    - customer: inner white space goes and case never counts; leading zeros count.
+    - email: case is ignored (Unicode case folding), in the local part too.
+    - phone: brackets, spaces, dots, hyphens and slashes are removed, and a leading 00
+      becomes +. A national number stays national: the country is not guessed.
+    - customer: inner white space is removed and case is ignored; leading zeros are significant.
     - any other kind: nothing else.
 
-    Raises:
-        IdentityError: More than MAX_LENGTH characters, a control character, or half a
-            character.
+    Raises IdentityError: more than MAX_LENGTH characters, a control character, or half a
+    character.
     """
     if len(value) > MAX_LENGTH:
         raise IdentityError(f"an identity has at most {MAX_LENGTH} characters")
@@ -100,15 +99,14 @@ _RULES: dict[str, Callable[[str], str]] = {
     "customer": _customer,
 }
 
-MAX_KINDS = 8  # of a model; each is a row of a table for each record
-KINDS = tuple(_RULES)  # that have rules of their own
+MAX_KINDS = 8  # per model; each takes one table row per record
+KINDS = tuple(_RULES)  # kinds with their own rules
 
 
 def digests(kind: str, value: str) -> dict[str, bytes]:
     """Return each algorithm's digest of the normalised value in UTF-8.
 
-    Raises:
-        IdentityError: As `normalise`, or nothing remains of the value.
+    Raises IdentityError: as `normalise`, or nothing remains of the value.
     """
     data = normalise(kind, value).encode()
     if not data:
@@ -119,10 +117,9 @@ def digests(kind: str, value: str) -> dict[str, bytes]:
 
 
 def parse(text: str) -> Identity:
-    """Return the identity that `KIND=VALUE` or `KIND:sha256=HEX` names.
+    """Parse the identity `KIND=VALUE` or `KIND:sha256=HEX`.
 
-    Raises:
-        IdentityError: It is neither, or the value is none of its kind.
+    Raises IdentityError: it is neither, or the value is not valid for its kind.
     """
     name, sign, value = text.partition("=")
     kind, hashed, algorithm = name.partition(":")
@@ -144,12 +141,12 @@ def parse_digest(algorithm: str, text: str) -> bytes:
 
 
 def pack(found: Mapping[str, bytes]) -> bytes:
-    """Return digests as WIDTH bytes, in the order of ALGORITHMS; zeros where there is none."""
+    """Return digests as WIDTH bytes, in the order of ALGORITHMS; missing ones are zeros."""
     return b"".join(found.get(name, bytes(size)) for name, size in ALGORITHMS.items())
 
 
 def unpack(packed: bytes) -> dict[str, bytes]:
-    """Return the digests that `pack` wrote; empty where there is no identity."""
+    """Return the digests that `pack` wrote; empty if there is no identity."""
     assert len(packed) == WIDTH, "a packed identity has one width"
     found: dict[str, bytes] = {}
     start = 0

@@ -1,6 +1,6 @@
-"""`python -m migrations MESSAGE`: write the next revision from what the models now say.
+"""`python -m migrations MESSAGE`: generate the next revision from the current models.
 
-Read the file before you commit it, and set `HEAD` in `migrations/__init__.py`.
+Review the file before committing it, and set `HEAD` in `migrations/__init__.py`.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""What Alembic runs: on a connection handed over in code, in the caller's transaction.
+"""Alembic's environment: runs on the caller's connection, in the caller's transaction.
 
 `migrations.runner` begins that transaction and holds a lock in it, so that all revisions
 apply or none do, however many processes start at once.
@@ -15,7 +15,7 @@ from models.database.types import METADATA, UTCDateTime
 
 
 def render_item(kind: str, item: Any, _context: AutogenContext) -> str | Literal[False]:
-    """Spell the code's own column types as plain ones: a revision outlives the code."""
+    """Render the code's own column types as plain ones, since a revision outlives the code."""
     if kind != "type":
         return False
     if isinstance(item, UTCDateTime):

@@ -1,7 +1,7 @@
 """The service's role on PostgreSQL: it can append to the log and cannot change it.
 
-The owner of the tables migrates; the service runs as another role without the privilege to
-UPDATE, DELETE or TRUNCATE what the triggers protect, or to drop the triggers.
+The owner of the tables migrates; the service runs as another role that may not UPDATE, DELETE
+or TRUNCATE the tables that the triggers protect, or drop the triggers.
 """
 
 from sqlalchemy import Connection, text
@@ -17,7 +17,7 @@ APPEND_ONLY = (
     "witnessed_checkpoints",
     "key_events",
 )
-# However the privilege came: membership counts also where it is not inherited.
+# Whatever the privilege's origin: membership counts even if it is not inherited.
 _CHANGES = """
 SELECT 1 FROM pg_class c WHERE c.oid = ANY (
     SELECT to_regclass(quote_ident(one)) FROM unnest(CAST(:tables AS text[])) AS one
@@ -32,21 +32,19 @@ SELECT 1 FROM pg_class c WHERE c.oid = ANY (
     )
 )
 """
-MAINTAIN = 170000  # PostgreSQL 17 knows the privilege to VACUUM a table of another's
+MAINTAIN = 170000  # PostgreSQL 17 added the privilege to VACUUM another role's table
 
 
 class GrantError(Exception):
-    """No such role, or not PostgreSQL."""
+    """The role does not exist, or the database is not PostgreSQL."""
 
 
 def grant(engine: Engine, role: str) -> None:
-    """Give `role`, which must exist, what the service needs, and nothing more.
+    """Grant `role`, which must exist, the service's privileges, and nothing more.
 
-    Whatever else the role may do to these tables is revoked first.
-
-    Raises:
-        GrantError: The database is SQLite, there is no such role, or it may change the log all
-            the same, as superusers, the owner and its members do: nothing was granted then.
+    The role's other privileges on these tables are revoked first. Raises GrantError: the
+    database is SQLite, there is no such role, or it could change the log anyway, like
+    superusers, the owner and its members; then nothing was granted.
     """
     if engine.dialect.name != "postgresql":
         raise GrantError("roles are PostgreSQL's: a SQLite file has none")

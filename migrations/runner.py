@@ -1,4 +1,4 @@
-"""Bringing a database to the newest schema, from code and without an ini file."""
+"""Upgrades a database to the newest schema, from code and without an ini file."""
 
 from hashlib import sha256
 from pathlib import Path
@@ -17,7 +17,7 @@ LOCK = int.from_bytes(sha256(b"lethe migrate").digest()[:8], "big", signed=True)
 
 
 class UpgradeRefusedError(LetheError):
-    """A database cannot be brought to the newest schema; it is as it was before."""
+    """A database cannot be upgraded to the newest schema, and was not changed."""
 
     slug, title = "schema-refused", "The database cannot be upgraded"
 
@@ -34,12 +34,12 @@ def alembic_config(connection: Connection) -> Config:
 def upgrade(engine: Engine) -> None:
     """Apply every missing revision, in one transaction; does nothing if none is missing.
 
-    Safe to call from several processes at once: the first applies, the others wait and
-    find nothing to do. SQLite's writer transaction is itself the lock.
+    Safe to call from several processes at once: the first applies the revisions, the others
+    wait and find nothing to do. On SQLite the writer transaction is the lock.
 
     Raises:
-        UpgradeRefusedError: A newer Lethe made the schema, or a revision cannot carry what the
-            database holds. Nothing was changed.
+        UpgradeRefusedError: A newer Lethe made the schema, or a revision cannot migrate the
+            database's rows. Nothing was changed.
         OperationalError: The database cannot be reached.
     """
     with engine.begin() as connection:
@@ -73,7 +73,7 @@ def _missing(connection: Connection, script: ScriptDirectory) -> list[str]:
 
 
 def _cause(error: DBAPIError) -> str:
-    """Return what the database says, without the values of rows, which PostgreSQL repeats."""
+    """Return the database's error text without row values, which PostgreSQL includes."""
     diagnosis = getattr(error.orig, "diag", None)
     if diagnosis is None:
         return str(error.orig)

@@ -1,7 +1,7 @@
 """SQLModel tables: rows and constraints, no behaviour and no validation.
 
-`table=True` skips pydantic's validation, so whatever comes from outside is validated in
-`app.schemas` before it becomes a row here. Importing this package registers every table.
+`table=True` skips pydantic's validation, so external input is validated in `app.schemas` before
+it becomes a row. Importing this package registers every table.
 """
 
 from models.artifact import Artifact

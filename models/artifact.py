@@ -1,4 +1,4 @@
-"""Stored blobs: model heads, solver states, evidence. Content lies encrypted in a file."""
+"""Stored blobs: model heads, solver states, evidence. The content is an encrypted file."""
 
 from datetime import datetime
 
@@ -11,15 +11,15 @@ OWED = "wrapped_key IS NULL AND unlinked_at IS NULL"
 
 
 class Artifact(SQLModel, table=True):
-    """A blob sealed under its own key; without `wrapped_key` the file is noise.
+    """A blob sealed under its own key; without `wrapped_key` the file cannot be opened.
 
-    Shredding is therefore one UPDATE, atomic with whatever else the transaction says; the
-    file is removed afterwards. A row without both `wrapped_key` and `unlinked_at` owes that.
+    Shredding is therefore one UPDATE, atomic with the rest of the transaction; the file is
+    removed afterwards. A row with neither `wrapped_key` nor `unlinked_at` still has its file.
     """
 
     __tablename__ = "artifacts"
     __table_args__ = (
-        # Empty but for what was shredded just now, however many artifacts there are.
+        # Holds only rows shredded just now, however many artifacts there are.
         Index("ix_artifacts_owed", "id", sqlite_where=text(OWED), postgresql_where=text(OWED)),
         Index("ix_artifacts_kind_shredded_at", "kind", "shredded_at"),
     )

@@ -10,12 +10,12 @@ from models.database.types import UTCDateTime, utcnow
 
 
 class Audit(SQLModel, table=True):
-    """One audit at work, whose start names id, `created_at`, `config` and `method` in the log.
+    """One audit. Its start in the log commits to id, `created_at`, `config` and `method`.
 
-    What came out of it is in the signed report that the log names, and in no column. state:
-    running, reported, failed or stopped, as the queue takes it; what is shown and cited is
-    the log's. every_days: another is started at `due_at`, so many days after this one, 0 for
-    none; it then moves on to that one.
+    The result is in the signed report that the log names, not in a column. state: running,
+    reported, failed or stopped, for the queue; the log's state is what is shown and cited.
+    every_days: the next audit starts at `due_at`, this many days after this one, and takes the
+    schedule over; 0 for none.
     """
 
     __tablename__ = "audits"
@@ -36,10 +36,10 @@ class Audit(SQLModel, table=True):
 
 
 class AuditPair(SQLModel, table=True):
-    """One pair of models of an audit: who computes it, or what came out.
+    """One pair of models of an audit: its lease, or its result.
 
     A worker holds it while `lease_until` is in the future and commits its three numbers with
-    `WHERE lease_token = mine`. The numbers are log-odds, hexadecimal to the last bit.
+    `WHERE lease_token = mine`. The numbers are log-odds, in exact hexadecimal notation.
     """
 
     __tablename__ = "audit_pairs"
@@ -53,7 +53,7 @@ class AuditPair(SQLModel, table=True):
     after: str | None = Field(default=None, max_length=32)
     retrained: str | None = Field(default=None, max_length=32)
     gave_way: bool | None = None
-    version: int | None = None  # of the model, whose rows these were
+    version: int | None = None  # of the model whose rows were used
     environment: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON))
     done_at: datetime | None = Field(default=None, sa_type=UTCDateTime)
-    mac: str | None = Field(default=None, max_length=64)  # of what a worker recorded
+    mac: str | None = Field(default=None, max_length=64)  # of the worker's result

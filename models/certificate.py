@@ -10,7 +10,7 @@ from models.database.types import LogNumber, UTCDateTime, utcnow
 
 
 class Certificate(SQLModel, table=True):
-    """The signed envelope and where its leaf is; the bundle is rendered from both.
+    """The signed envelope and its leaf's index; the bundle is rendered from both.
 
     `request_id` is the primary key: the database itself refuses a second certificate.
     """

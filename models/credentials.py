@@ -1,4 +1,4 @@
-"""Keys of requesters, nonces that they used, and bearer tokens."""
+"""Keys of requesters, their used nonces, and bearer tokens."""
 
 from datetime import datetime
 from typing import Any
@@ -11,7 +11,7 @@ from models.database.types import LogNumber, UTCDateTime, utcnow
 
 
 class RequesterKey(SQLModel, table=True):
-    """A registered key. A revoked key keeps its row: its id is never given to another."""
+    """A registered key. A revoked key keeps its row, so its id is never reused."""
 
     __tablename__ = "requester_keys"
 
@@ -25,7 +25,7 @@ class RequesterKey(SQLModel, table=True):
     subject: str | None = Field(
         default=None, sa_type=SealedText("requester_keys.subject")
     )  # entitled to this subject only
-    # What the log calls its registration, who did it, and who confirmed whose key it is.
+    # The ref of the registration in the log, its registrant, and who confirmed the holder.
     ref: str | None = Field(default=None, max_length=36)
     registered_by: str | None = Field(default=None, max_length=80)
     confirmed_by: str | None = Field(default=None, max_length=80)
@@ -33,14 +33,14 @@ class RequesterKey(SQLModel, table=True):
     salt: str | None = Field(default=None, sa_type=SealedText("requester_keys.salt"))
     created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
     revoked_at: datetime | None = Field(default=None, sa_type=UTCDateTime)
-    mac: str = Field(default="", max_length=64)  # of all the others: `app.ledger.key_rows`
+    mac: str = Field(default="", max_length=64)  # of all other columns: `app.ledger.key_rows`
 
 
 class KeyEvent(SQLModel, table=True):
-    """The opening of a log entry about a key: who registered it, who confirmed whose it is.
+    """The opening of a log entry about a key: its registration or confirmation.
 
-    Append-only, and kept as long as the row of the key: whoever approves a request is compared
-    with it. It names no client and no subject. key: opens the commitment.
+    Append-only, and kept as long as the key's row: the approver of a request is compared with
+    it. It names no client and no subject. key: opens the commitment.
     """
 
     __tablename__ = "key_events"
@@ -66,7 +66,7 @@ class UsedNonce(SQLModel, table=True):
 
 
 class BearerToken(SQLModel, table=True):
-    """`digest` is the hex SHA-256 of the token, which is shown once and never kept."""
+    """`digest` is the hex SHA-256 of the token, which is shown once and never stored."""
 
     __tablename__ = "bearer_tokens"
 

@@ -1,4 +1,4 @@
-"""Erasure requests: the queue of record, and the openings of the entries about each.
+"""Erasure requests and the openings of their log entries.
 
 Both are erasable at the end of retention.
 """
@@ -13,27 +13,27 @@ from models.database.sealed import SealedBytes, SealedJSON, SealedText, Tagged
 from models.database.types import LogNumber, UTCDateTime, utcnow
 
 ENDED = ("certified", "failed", "refused", "withdrawn")  # states after which no job runs
-# A query uses the index of open requests if it has this condition, word for word.
+# A query uses the index of open requests only with exactly this condition.
 OPEN = f"state NOT IN {ENDED}"
 
 
 class ErasureRequest(SQLModel, table=True):
-    """`id` is the holder's capability and never public; `ref` is what the log calls it.
+    """`id` is the requester's capability and never public; `ref` is its name in the log.
 
-    From `forgotten_at` on, the end of its retention, `scope` has the level alone and
-    `event_key` is empty: no entry of the log opens any more.
+    From the end of retention, `forgotten_at`, `scope` has only the level and `event_key` is
+    empty: the request's log entries can no longer be opened.
     """
 
     __tablename__ = "erasure_requests"
     __table_args__ = (
         UniqueConstraint("keyid", "idempotency_key"),
-        # The queue, by days left: of each state, and of a model's.
+        # The queue by deadline, for each state, and for a model.
         Index("ix_erasure_requests_state_due_at_ref", "state", "due_at", "ref"),
         Index(
             "ix_erasure_requests_model_id_state_due_at_ref",
             "model_id", "state", "due_at", "ref",
         ),
-        # To count the open ones of a key without reading a row: both columns are in it.
+        # A covering index, to count a key's open requests.
         Index(
             "ix_erasure_requests_open",
             "keyid", "state",
@@ -44,7 +44,7 @@ class ErasureRequest(SQLModel, table=True):
     id: str = Field(primary_key=True, max_length=36)
     ref: str = Field(unique=True, max_length=36)
     model_id: int = Field(foreign_key="models.id")
-    # None of a request that an operator submitted for a person: no key signed it.
+    # None for a request that an operator submitted for a person.
     keyid: str | None = Field(default=None, foreign_key="requester_keys.keyid", max_length=128)
     state: str = Field(default="received", max_length=16)
     method: str = Field(max_length=40)
@@ -62,9 +62,9 @@ class ErasureRequest(SQLModel, table=True):
     received_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime, index=True)
     forgotten_at: datetime | None = Field(default=None, sa_type=UTCDateTime)
     due_at: datetime = Field(sa_type=UTCDateTime)
-    # Of the case that it is a part of; None of one that was submitted by itself.
+    # Of the request's case; None for a request submitted without one.
     case_ref: str | None = Field(default=None, max_length=36, index=True)
-    held_until: datetime | None = Field(default=None, sa_type=UTCDateTime)  # it cools off
+    held_until: datetime | None = Field(default=None, sa_type=UTCDateTime)  # cooling-off end
     paused_at: datetime | None = Field(default=None, sa_type=UTCDateTime)
     assignee: str | None = Field(default=None, max_length=80)
     reminded: int | None = None  # days that were left at the last reminder
@@ -75,7 +75,7 @@ class ErasureRequest(SQLModel, table=True):
 
 
 class RequestEvent(SQLModel, table=True):
-    """The opening of a log entry about a request: what the commitment in the leaf hides.
+    """The opening of a log entry about a request: the content behind the leaf's commitment.
 
     Erasable, with its request's key, at the end of retention.
     """

@@ -1,4 +1,4 @@
-"""The intake page: who is asked for a code, codes of operators, and how a case began there."""
+"""The intake page: challenges, codes from operators, and the proofs of cases opened there."""
 
 from datetime import datetime
 from typing import Any
@@ -11,10 +11,10 @@ from models.database.types import UTCDateTime
 
 
 class IntakeChallenge(SQLModel, table=True):
-    """Somebody named an identity and has to prove it by a code.
+    """A claimed identity that must be proven by a code.
 
-    mac: of the identity, the code, the browser's session, the end, and once it is proven of the
-    case (`app.service.intake.challenge`). `asked` is destroyed once it is proven or expired.
+    mac: of the identity, the code, the browser's session, the expiry, and, once proven, the
+    case (`app.service.intake.challenge`). `asked` is destroyed when it is proven or expires.
     """
 
     __tablename__ = "intake_challenges"
@@ -30,10 +30,10 @@ class IntakeChallenge(SQLModel, table=True):
 
 
 class IntakeCode(SQLModel, table=True):
-    """A code that an operator gave to a person whose identity they checked; used once.
+    """A single-use code that an operator gave to a person after checking their identity.
 
-    tag: keyed, of the identity and the code. Neither is in the database. issued_by: the name of
-    that operator's token.
+    tag: a keyed tag of identity and code, neither of which is in the database. issued_by: the
+    name of the operator's token.
     """
 
     __tablename__ = "intake_codes"
@@ -42,14 +42,14 @@ class IntakeCode(SQLModel, table=True):
     checked: str = Field(sa_type=SealedText("intake_codes.checked"))
     issued_by: str = Field(sa_type=SealedText("intake_codes.issued_by"))
     expires_at: datetime = Field(sa_type=UTCDateTime, index=True)
-    mac: str = Field(max_length=64)  # of all the others
+    mac: str = Field(max_length=64)  # of all other columns
 
 
 class IntakeProof(SQLModel, table=True):
-    """How the identity of a case was proven: what the log's entry `case.intake` commits to.
+    """The proof of a case's identity, to which the log's entry `case.intake` commits.
 
-    key: opens the commitment. issued_by: who issued the code, if an operator did; the entry
-    commits to it under the key of the case. All are destroyed when its retention ends.
+    key: opens the commitment. issued_by: the operator who issued the code, if any; the entry
+    commits to it under the case's key. All are destroyed at the end of retention.
     """
 
     __tablename__ = "intake_proofs"

@@ -1,4 +1,4 @@
-"""Work on a model, in order. A Celery message is only a nudge to look here."""
+"""The queue of work on each model. A Celery message is only a nudge to read this table."""
 
 from datetime import datetime
 
@@ -28,21 +28,21 @@ class Job(SQLModel, table=True):
     contribution_id: str | None = Field(
         default=None, unique=True, foreign_key="contributions.id", max_length=36
     )
-    # Of the HTTP call that queued it: workers' log lines carry it. No capability.
+    # The HTTP call that queued the job, for workers' log lines. Not a capability.
     call_id: str | None = Field(default=None, max_length=36)
     stage: str = Field(max_length=16)  # execute | verify | certify | done
-    tries: int = 0  # of the present stage
-    # Tries of the present stage whose worker has not come back, the running one included.
+    tries: int = 0  # of the current stage
+    # Tries of the current stage whose worker never returned, including the running one.
     deaths: int = 0
-    attempt: int = 1  # 1: the requested method; then the policy's ladder; last: retrained
-    error: str | None = Field(default=None, max_length=200)  # kind and stage of the last one
-    # What execution must hand on, sealed: removal proofs and the list of what was purged.
+    attempt: int = 1  # 1: the requested method; then the policy's escalation; last: retrained
+    error: str | None = Field(default=None, max_length=200)  # kind and stage of the last error
+    # The sealed output of execution: removal proofs and the list of purged items.
     draft_id: str | None = Field(default=None, foreign_key="artifacts.id", max_length=36)
     # The statistics before the update, sealed, for the verifier; shared by its requests.
     before_id: str | None = Field(default=None, foreign_key="artifacts.id", max_length=36)
-    # Where a long training goes on after its worker died, sealed; shredded with the stage.
+    # The sealed checkpoint from which a long training resumes; shredded with the stage.
     checkpoint_id: str | None = Field(default=None, foreign_key="artifacts.id", max_length=36)
-    # What the worker does in this stage, and how much of it is done; for whoever waits.
+    # The worker's phase in this stage and its progress, for display.
     phase: str | None = Field(default=None, max_length=16)
     phase_done: int | None = None
     phase_total: int | None = None
@@ -53,10 +53,10 @@ class Job(SQLModel, table=True):
 
 
 class ScheduleLease(SQLModel, table=True):
-    """Which process runs the schedule: one row, renewed by its holder (`app.election`)."""
+    """The lease of the process that runs the schedule, in one row (`app.election`)."""
 
     __tablename__ = "schedule_lease"
 
     id: int = Field(primary_key=True)  # always 1
-    holder: str = Field(max_length=32)  # random, of one process
+    holder: str = Field(max_length=32)  # a process's random id
     until: datetime = Field(sa_type=UTCDateTime)

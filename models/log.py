@@ -9,10 +9,10 @@ from models.database.types import LogNumber, UTCDateTime, utcnow
 
 
 class LogEntry(SQLModel, table=True):
-    """One leaf. `event` and `ref` repeat what the leaf says, for queries of history.
+    """One leaf. `event` and `ref` repeat values of the leaf, for queries of history.
 
-    `mac` says that this installation wrote the row (`app.ledger.entry_macs`); it is served to
-    nobody.
+    `mac` proves that this installation wrote the row (`app.ledger.entry_macs`); it is never
+    served.
     """
 
     __tablename__ = "log_entries"
@@ -30,7 +30,7 @@ class LogNode(SQLModel, table=True):
     """The hash of the complete subtree of 2**level leaves starting at index * 2**level."""
 
     __tablename__ = "log_nodes"
-    # Found by (level, index) only: on SQLite the rows live in that index itself.
+    # Looked up by (level, index) only: on SQLite the rows are stored in that index.
     __table_args__ = {"sqlite_with_rowid": False}
 
     level: int = Field(sa_column=Column(Integer, primary_key=True, autoincrement=False))

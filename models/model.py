@@ -1,4 +1,4 @@
-"""Registered models, and their versions: each erasure and each contribution makes one."""
+"""Registered models and their versions: each erasure and each contribution creates one."""
 
 from datetime import datetime
 from typing import Any
@@ -10,23 +10,23 @@ from models.database.types import LogNumber, UTCDateTime, utcnow
 
 
 class Model(SQLModel, table=True):
-    """A model under the ledger's care. `state`: registered, ready or failed."""
+    """A registered model. `state`: registered, ready, failed, quarantined or deleted."""
 
     __tablename__ = "models"
 
     id: int | None = Field(default=None, primary_key=True)
     ref: str = Field(unique=True, max_length=80)
-    method: str = Field(max_length=40)  # the default method of requests that name none
+    method: str = Field(max_length=40)  # default method for requests that name none
     config: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
     classes: list[str] = Field(sa_column=Column(JSON, nullable=False))
     extractor: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
-    # Whether an officer approves requests first; seconds until one is executed after that.
+    # `review` (an officer approves requests) or `at-once`; the cooling-off time in seconds.
     decide: str = Field(default="review", max_length=16)
     cooling_off: int = 0
     state: str = Field(default="registered", max_length=16)
     failure: str | None = None
     current_version: int | None = None
-    # Sealed under the root secret; tags erased record ids, and gives the key of noise.
+    # Sealed under the root secret; tags erased record ids, and the noise key derives from it.
     tombstone_key: bytes
     created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
 
@@ -37,7 +37,7 @@ class ModelVersion(SQLModel, table=True):
     __tablename__ = "model_versions"
     __table_args__ = (
         UniqueConstraint("model_id", "number"),
-        # A job makes one version on each attempt, however often it runs.
+        # A job creates one version per attempt, however often it runs.
         UniqueConstraint("job_id", "attempt"),
     )
 
@@ -52,7 +52,7 @@ class ModelVersion(SQLModel, table=True):
     statistics_digest: str = Field(max_length=64)
     retained_root: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     retained_count: int
-    # As it was measured on the model's held-out rows; the log has the digest.
+    # The measurement on the model's held-out rows; the log has its digest.
     held_out: dict[str, Any] | None = Field(
         default=None, sa_column=Column(JSON(none_as_null=True))
     )

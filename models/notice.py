@@ -1,4 +1,4 @@
-"""Whom notices go to, which are still to be sent, and how far the log was read for them."""
+"""Receivers of notices, pending deliveries, and the position in the log."""
 
 from datetime import datetime
 from typing import Any
@@ -11,10 +11,10 @@ from models.database.types import LogNumber, UTCDateTime, utcnow
 
 
 class Webhook(SQLModel, table=True):
-    """One endpoint. `row` is its id and generation: a change is a new row with the next one.
+    """One endpoint. `row` is its id and generation: a change writes a row of the next one.
 
-    What it was before is listed in `keys/revoked.list`, so an older row cannot be put back.
-    secrets: those that sign now, newest first; each with the time it ends, or null.
+    Replaced rows are listed in `keys/revoked.list`, so an older row cannot be restored.
+    secrets: the current signing secrets, newest first, each with its end time or null.
     """
 
     __tablename__ = "webhooks"
@@ -22,24 +22,24 @@ class Webhook(SQLModel, table=True):
     row: str = Field(primary_key=True, max_length=60)
     id: str = Field(max_length=40, index=True)
     generation: int
-    url: str = Field(sa_type=SealedText("webhooks.url"))  # paths of receivers hold secrets
+    url: str = Field(sa_type=SealedText("webhooks.url"))  # its path may contain a secret
     events: list[str] = Field(sa_column=Column(SealedJSON("webhooks.events"), nullable=False))
-    model: str | None = Field(default=None, max_length=80)  # None: of all models
+    model: str | None = Field(default=None, max_length=80)  # None: all models
     secrets: list[dict[str, Any]] = Field(
         sa_column=Column(SealedJSON("webhooks.secrets"), nullable=False)
     )
     created_by: str = Field(max_length=80)
     created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
     disabled: str | None = Field(default=None, max_length=40)  # why; None while it is in use
-    mac: str = Field(default="", max_length=64)  # of all the others: `app.ledger.key_rows`
+    mac: str = Field(default="", max_length=64)  # of all other columns: `app.ledger.key_rows`
 
 
 class Callback(SQLModel, table=True):
-    """An address that is told of one request: a row for each request of the log it follows.
+    """An address that gets the events of one request: a row for each logged request followed.
 
-    `id` is a keyed digest of kind, owner, request and url: a row with another address has
-    another id, and no delivery is made for it (`app.ledger.callback_rows`). The rows are
-    deleted when the request has ended and nothing waits to be delivered.
+    `id` is a keyed digest of kind, owner, request and url, so a row with a changed address is
+    invalid and gets no deliveries (`app.ledger.callback_rows`). The rows are deleted when the
+    request has ended and all deliveries are done.
     """
 
     __tablename__ = "callbacks"
@@ -51,14 +51,14 @@ class Callback(SQLModel, table=True):
     request: str = Field(max_length=36)  # the request's ref, or the id that the agent gave it
     url: str = Field(sa_type=SealedText("callbacks.url"))
     created_at: datetime = Field(sa_type=UTCDateTime)
-    told: str | None = Field(default=None, max_length=24)  # the state that was delivered last
-    ended: bool = False  # no other state will follow
+    told: str | None = Field(default=None, max_length=24)  # the last delivered state
+    ended: bool = False  # the state is final
 
 
 class Delivery(SQLModel, table=True):
-    """A notice to one receiver. It holds no text: that is made of the log when it is sent.
+    """A notice to one receiver, without text: the text is made from the log when it is sent.
 
-    `id` is a keyed digest of receiver, event and about: no other row is ever sent.
+    `id` is a keyed digest of receiver, event and about: rows with another id are not sent.
     """
 
     __tablename__ = "deliveries"
@@ -67,10 +67,10 @@ class Delivery(SQLModel, table=True):
     id: str = Field(primary_key=True, max_length=40)  # webhook-id, the same in each attempt
     # A webhook's or callback's id, person, or officer-TAG.
     receiver: str = Field(max_length=40, index=True)
-    # Of a callback: whose it is. All of one owner are sent one after the other.
+    # For callbacks, the owner's pseudonym: deliveries of one owner are sent in sequence.
     lane: str | None = Field(default=None, max_length=40)
     event: str = Field(max_length=40)
-    about: str = Field(max_length=120)  # an index of the log, a case's ref, an alarm, a day
+    about: str = Field(max_length=120)  # a log index, a case's ref, an alarm, or a day
     created_at: datetime = Field(sa_type=UTCDateTime)
     state: str = Field(max_length=16)  # waiting | delivered | failed | dropped
     attempts: int = 0
@@ -82,7 +82,7 @@ class Delivery(SQLModel, table=True):
 
 
 class NoticeCursor(SQLModel, table=True):
-    """The first log entry that was not yet looked at for notices. One row."""
+    """The index of the first log entry not yet processed for notices. One row."""
 
     __tablename__ = "notice_cursor"
 

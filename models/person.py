@@ -1,4 +1,4 @@
-"""Identities of people, by keyed digest, and the cases that were opened for people."""
+"""Identities of people, by keyed digest, and the cases opened for people."""
 
 from datetime import datetime
 from typing import Any
@@ -14,11 +14,11 @@ _LISTED = column("closed_at").is_(None) & column("answered").is_(true())
 
 
 class Person(SQLModel, table=True):
-    """One identity of one record of a model: keyed tags, one for each digest that is known.
+    """One identity of one record of a model: a keyed tag for each known digest.
 
-    Once the record is erased, `record` is NULL and `request_id` says who erased it: the tags
-    answer "erased before". The rows of a model add up to a number in the log
-    (`app.service.desk.people`), so none of them can be changed, added or left out unnoticed.
+    Once the record is erased, `record` is NULL and `request_id` names the erasing request: the
+    tags then answer "erased before". The rows of a model add up to a sum in the log
+    (`app.service.desk.people`), so changing, adding or omitting a row is detected.
     """
 
     __tablename__ = "people"
@@ -27,7 +27,7 @@ class Person(SQLModel, table=True):
         for name in ("record", "sha256", "sha1", "md5")
     )
 
-    # Numbered by the service, because the number is under the row's MAC.
+    # Numbered by the service, because the row's MAC covers the number.
     id: int = Field(sa_column=Column(LogNumber, primary_key=True, autoincrement=False))
     model_id: int = Field(foreign_key="models.id")
     state: str = Field(max_length=16)
@@ -38,15 +38,15 @@ class Person(SQLModel, table=True):
     request_id: str | None = Field(
         default=None, foreign_key="erasure_requests.id", max_length=36
     )
-    # The operator who said whose record it is (`lethe person import`); None: it came with it.
+    # The operator who imported the identity (`lethe person import`); None: part of an upload.
     imported_by: str | None = Field(default=None, max_length=80)
 
 
 class PeopleSums(SQLModel, table=True):
-    """Sums over parts of a model's identities, so that a lookup reads one part of each digest.
+    """Sums over parts of a model's identities, so that a lookup reads one part per digest.
 
-    sums: sealed, as `app.vault.people.Sums` encodes them. They are believed only if they add up
-    to the number in the log; without them a lookup reads all rows.
+    sums: sealed, as `app.vault.people.Sums` encodes them. They are used only if they add up to
+    the sum in the log; without them a lookup reads all rows.
     """
 
     __tablename__ = "people_sums"
@@ -56,17 +56,17 @@ class PeopleSums(SQLModel, table=True):
 
 
 class Case(SQLModel, table=True):
-    """What an operator did for one person, in one or all models.
+    """A case opened for one person, in one or all models.
 
-    parts: for each model what was found, the request if there is one, and the log entry that
-    commits to both under `key`. `contact` is destroyed when the case is closed; `key`, `ticket`
-    and `checked` at the end of the retention of its requests. answered: no request of it is
-    open; the triggers of revision 0011 store it, nothing else does.
+    parts: for each model the result, the request if any, and the log entry that commits to both
+    under `key`. `contact` is destroyed when the case is closed; `key`, `ticket` and `checked`
+    at the end of its requests' retention. answered: no request of the case is open; only the
+    triggers of revision 0011 set it.
     """
 
     __tablename__ = "cases"
     __table_args__ = (
-        # The queue's answered cases, by days left.
+        # The queue's answered cases, by deadline.
         Index(
             "ix_cases_answered", "due_at", "ref", sqlite_where=_LISTED, postgresql_where=_LISTED
         ),

@@ -1,4 +1,4 @@
-"""Records, the blocks of their features, and pages of the retained set's tree."""
+"""Records, feature blocks, and pages of the retained set's tree."""
 
 from sqlalchemy import Column, Index, LargeBinary, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
@@ -9,14 +9,14 @@ CLAIMED = "claimed_by IS NOT NULL"
 
 
 class Record(SQLModel, table=True):
-    """A record is its id, not its content. Erasure deletes the row and its salt with it."""
+    """A record's id, salt and commitments, not its content. Erasure deletes the row."""
 
     __tablename__ = "records"
     __table_args__ = (
         UniqueConstraint("model_id", "record"),
-        # The leaves of a part of the retained set's tree are read by their prefix.
+        # Leaves of a part of the retained set's tree are read by prefix.
         Index("ix_records_model_id_commitment", "model_id", "commitment"),
-        # Of claimed records alone: few are, and half a million rows come at once unclaimed.
+        # Partial, since few records are claimed and bulk inserts are all unclaimed.
         Index(
             "ix_records_claimed_by",
             "claimed_by",
@@ -26,13 +26,13 @@ class Record(SQLModel, table=True):
     )
 
     id: int | None = Field(default=None, primary_key=True)
-    model_id: int = Field(foreign_key="models.id")  # both indices above begin with it
+    model_id: int = Field(foreign_key="models.id")  # indexed by the first two entries above
     subject_id: int = Field(foreign_key="subjects.id", index=True)
     record: str = Field(sa_type=SealedName("records.record"))
     salt: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     commitment: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
-    # The salted digest of the stored row, 32 zero bytes where none is stored. Its salt lies
-    # sealed with the row and is destroyed with it.
+    # The salted digest of the stored row, or 32 zero bytes if none is stored. The salt is
+    # sealed with the row and destroyed with it.
     content: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     # The open request that will erase it: two requests never claim the same record.
     claimed_by: str | None = Field(
@@ -41,7 +41,7 @@ class Record(SQLModel, table=True):
 
 
 class FeatureBlock(SQLModel, table=True):
-    """All rows of one subject in one ciphertext; erasing one rewrites it, newly keyed."""
+    """All rows of one subject in one ciphertext; an erasure rewrites it under a new key."""
 
     __tablename__ = "feature_blocks"
 
@@ -53,9 +53,9 @@ class FeatureBlock(SQLModel, table=True):
 
 
 class RetainedPage(SQLModel, table=True):
-    """The parts of a prefix that many commitments of a model begin with.
+    """The parts below a prefix shared by many commitments of a model.
 
-    body: for each next byte, in order: the byte, how many commitments begin so (uint64,
+    body: for each next byte, in order: the byte, the number of commitments with it (uint64,
     big-endian), and the root of their tree, 32 bytes.
     """
 

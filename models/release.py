@@ -1,4 +1,4 @@
-"""Statistics that a client is to send of rows to be erased that only it knows."""
+"""Requests to clients for the statistics of rows to be erased that only they have."""
 
 from datetime import datetime
 
@@ -9,10 +9,10 @@ from models.database.types import UTCDateTime, utcnow
 
 
 class Release(SQLModel, table=True):
-    """A question to one client: the statistics of the claimed records of one of its blocks.
+    """A request to one client for the statistics of the claimed records of one of its blocks.
 
     `state`: open (the client has not answered), answered, dropped (an operator decided to
-    remove the whole block instead), done. Which records are meant is `records.claimed_by`.
+    remove the whole block instead), done. `records.claimed_by` marks the records.
     """
 
     __tablename__ = "releases"
@@ -28,5 +28,5 @@ class Release(SQLModel, table=True):
     asked: int = 0  # how often the client fetched it
     asked_at: datetime | None = Field(default=None, sa_type=UTCDateTime)  # the last time
     created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
-    # Without an answer by then an operator decides.
+    # An operator decides if the client has not answered by then.
     escalates_at: datetime = Field(sa_type=UTCDateTime)

@@ -1,4 +1,4 @@
-"""What the end of retention destroyed, and what legal holds keep from it."""
+"""Items destroyed at the end of retention, and legal holds."""
 
 from datetime import datetime
 
@@ -10,12 +10,12 @@ from models.database.types import LogNumber, UTCDateTime
 
 
 class RetentionRemoval(SQLModel, table=True):
-    """One thing that was destroyed because it was kept long enough.
+    """One item destroyed at the end of its retention.
 
-    kind: as `lethe.catalogue.RETAINED` has them. ref: of the request, case or registration of a
-    key, empty of a key without one; sealed, so that nobody without the master key can say of
-    another one that its retention ended. before: what had ended by then was due. log_index: of
-    the entry that counts it, None until its files are gone too.
+    kind: one of `lethe.catalogue.RETAINED`. ref: of the request, case or key registration,
+    empty for a key without one; sealed, so that nobody without the master key can claim that
+    another item's retention ended. before: the cut-off time of the run. log_index: of the entry
+    that counts the item, None until its files are removed.
     """
 
     __tablename__ = "retention_removals"
@@ -29,10 +29,10 @@ class RetentionRemoval(SQLModel, table=True):
 
 
 class LegalHold(SQLModel, table=True):
-    """What is kept although its retention may have ended, until the hold is released.
+    """A hold that keeps its target beyond the end of retention until it is released.
 
-    id: what the log calls it. kind: case, request or model; target: its reference. key: opens
-    the entries of its placing and its release, which commit to all else.
+    id: its name in the log. kind: case, request or model; target: the target's reference. key:
+    opens the entries of its placement and release, which commit to everything else.
     """
 
     __tablename__ = "legal_holds"

@@ -13,10 +13,10 @@ from models.database.types import LogNumber, UTCDateTime, utcnow
 class Round(SQLModel, table=True):
     """One round of secure aggregation over the members of `round_members`.
 
-    `state`: advertise, share, masked, confirm, reveal (the step that is open), summing (a
-    worker's turn), done or failed. `transcript_id` is the sealed artifact that the verifier
-    sums again, shredded with the last certificate that rests on it; `counts_id` is that of
-    the model's label counts after the round.
+    `state`: advertise, share, masked, confirm, reveal (the open step), summing (a worker's
+    turn), done or failed. `transcript_id`: the sealed artifact that the verifier sums again,
+    shredded with the last certificate that needs it; `counts_id`: the artifact of the model's
+    label counts after the round.
     """
 
     __tablename__ = "rounds"
@@ -29,7 +29,7 @@ class Round(SQLModel, table=True):
     reason: str | None = Field(default=None, max_length=300)
     step_seconds: int
     step_until: datetime = Field(sa_type=UTCDateTime)
-    # What is released: the records of each request, by its id, as they were at the opening.
+    # The released records by request id, as of the opening.
     requests: dict[str, list[str]] = Field(
         sa_column=Column(SealedJSON("rounds.requests"), nullable=False)
     )
@@ -45,7 +45,7 @@ class Round(SQLModel, table=True):
 
 
 class RoundMember(SQLModel, table=True):
-    """A member by its key, and its messages: sealed, shredded when the round has ended."""
+    """A member by its key, and its sealed messages, which are shredded when the round ends."""
 
     __tablename__ = "round_members"
 
@@ -55,7 +55,7 @@ class RoundMember(SQLModel, table=True):
     )
     client: str = Field(sa_type=SealedText("round_members.client"))
     moved: int = 0  # records that its masked input adds or releases
-    # What its peers are shown of that input, signed: counts and digests, no id.
+    # The signed statement about that input shown to its peers: counts and digests, no ids.
     statement: str | None = Field(default=None, sa_type=Text)
     advertise_id: str | None = Field(default=None, foreign_key="artifacts.id", max_length=36)
     share_id: str | None = Field(default=None, foreign_key="artifacts.id", max_length=36)

@@ -1,4 +1,4 @@
-"""One client's part of a federated round while a silo has it: a message names this row."""
+"""One client's part of a federated round, processed by a silo; messages name the row."""
 
 import uuid
 from datetime import datetime
@@ -9,17 +9,17 @@ from models.database.types import UTCDateTime, utcnow
 
 
 class SiloTask(SQLModel, table=True):
-    """A sealed task, who has taken it, and what came back: sealed bytes or a fault.
+    """A sealed task and its result: sealed bytes or a fault.
 
-    Rows live as long as the round. A silo that takes one sets taken_at in the same
-    statement that finds it free, so a message delivered twice is answered once. A row that
-    is gone tells a late silo that nobody waits any more.
+    Rows exist as long as the round. A silo takes a free row by setting taken_at in a single
+    statement, so a message delivered twice is answered once. If the row is gone, the silo is
+    too late.
     """
 
     __tablename__ = "silo_tasks"
 
     id: str = Field(default_factory=lambda: str(uuid.uuid4()), primary_key=True, max_length=36)
-    job_id: str = Field(index=True, max_length=36)  # no key: a benchmark has no job
+    job_id: str = Field(index=True, max_length=36)  # not a foreign key: benchmarks have no job
     model_id: int = Field(foreign_key="models.id")
     queue: str = Field(max_length=40)
     task_id: str = Field(foreign_key="artifacts.id", max_length=36)

@@ -1,4 +1,4 @@
-"""Subjects of records, and tags of what was erased."""
+"""Subjects of records, and tombstones of erased records."""
 
 from datetime import datetime
 
@@ -12,8 +12,8 @@ from models.database.types import UTCDateTime
 class Subject(SQLModel, table=True):
     """One person's (or client's) share of a training set, named by opaque ids.
 
-    `client` and `subject` are destroyed with the last record; the tags stay, as tombstones
-    do, and answer that there was one.
+    `client` and `subject` are destroyed with the last record; the tags stay, like tombstones,
+    and show only that the subject existed.
     """
 
     __tablename__ = "subjects"
@@ -26,18 +26,18 @@ class Subject(SQLModel, table=True):
     client_tag: str = Field(sa_type=Tagged("client"), index=True)
     subject_tag: str = Field(sa_type=Tagged("subject"), index=True)
     wrapped_key: bytes | None = None  # None once destroyed
-    key_generation: int = 0  # grows with each new key, so that a destroyed one can be counted
+    key_generation: int = 0  # incremented with each new key, so destroyed keys can be counted
     shredded_at: datetime | None = Field(default=None, sa_type=UTCDateTime)
 
 
 class Tombstone(SQLModel, table=True):
-    """HMAC of the record id under the model's tombstone key, and who erased it."""
+    """HMAC of an erased record's id under the model's tombstone key, and its request."""
 
     __tablename__ = "tombstones"
 
     model_id: int = Field(primary_key=True, foreign_key="models.id")
     tag: bytes = Field(sa_column=Column(LargeBinary, primary_key=True))
-    # Whose it was, and whose request; None where a restore brought only the tag back.
+    # The record's subject and the erasing request; None if a restore only had the tag.
     subject_id: int | None = Field(default=None, foreign_key="subjects.id", index=True)
     request_id: str | None = Field(
         default=None, foreign_key="erasure_requests.id", max_length=36, index=True

@@ -1,4 +1,4 @@
-"""What the verifier found, before it is certified."""
+"""The verifier's reports, before certification."""
 
 from datetime import datetime
 from typing import Any
@@ -10,7 +10,7 @@ from models.database.types import UTCDateTime, utcnow
 
 
 class Verification(SQLModel, table=True):
-    """The report on one request; `evidence_id` is the evidence file it rests on."""
+    """The report on one request; `evidence_id` is the evidence file behind it."""
 
     __tablename__ = "verifications"
 

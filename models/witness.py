@@ -1,4 +1,4 @@
-"""What witnesses cosigned, and how each of them stands."""
+"""Cosigned checkpoints, and the last state of each witness."""
 
 from datetime import datetime
 
@@ -8,10 +8,10 @@ from models.database.types import LogNumber, UTCDateTime, utcnow
 
 
 class WitnessedCheckpoint(SQLModel, table=True):
-    """A checkpoint that certificates carry, with the lines of its witnesses, in growing order.
+    """A checkpoint with witnesses' signatures, for certificates, stored in increasing size.
 
-    `kind`: began (witnesses are asked from this size on), quorum, without (no quorum in
-    time), ended. `mac` says that this installation wrote the row (`app.witnesses.rows`).
+    `kind`: began (witnessing starts at this size), quorum, without (no quorum in time), ended.
+    `mac` proves that this installation wrote the row (`app.witnesses.rows`).
     """
 
     __tablename__ = "witnessed_checkpoints"
@@ -24,16 +24,16 @@ class WitnessedCheckpoint(SQLModel, table=True):
 
 
 class WitnessStanding(SQLModel, table=True):
-    """What a witness did last, for people. Nothing is decided by it.
+    """A witness's last state, for display only.
 
-    `evidence` is a note that the witness holds and that this log's key signed, if it is of
-    another tree: whoever reads it verifies it.
+    `evidence` is a note held by the witness that this log's key signed over another tree;
+    readers must verify it.
     """
 
     __tablename__ = "witness_standings"
 
     witness: str = Field(primary_key=True, max_length=600)  # name+key id of its first key
-    size: int = Field(default=0, sa_type=LogNumber)  # of what it cosigned last
+    size: int = Field(default=0, sa_type=LogNumber)  # of the last cosigned checkpoint
     cosigned_at: datetime | None = Field(default=None, sa_type=UTCDateTime)
     problem: str | None = Field(default=None, max_length=16)
     since: datetime | None = Field(default=None, sa_type=UTCDateTime)

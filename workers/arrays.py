@@ -16,8 +16,9 @@ Codes = NDArray[np.int16]  # quantised features
 Labels = NDArray[np.int64]
 Head = NDArray[np.float32]
 
-# What `numpy.load`, and reading an array of what it returns, raise of bytes that are no .npz. A
-# member that is none of numpy's comes back as bytes, and one array as no archive.
+# What `numpy.load`, and reading a member of its result, raise for bytes that are not an .npz. A
+# member that is not a numpy array comes back as bytes; a file with a single array comes back
+# without members.
 UNREADABLE = (
     OSError, ValueError, EOFError, KeyError, SyntaxError, MemoryError, NotImplementedError,
     OverflowError, RuntimeError, AttributeError, TypeError, tokenize.TokenError,
@@ -27,7 +28,7 @@ UNREADABLE = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Quantised training rows: codes (m, d) int16 and one class label (m,) int64 for each.
+    """Quantised training rows: codes (m, d) int16 and one int64 class label per row, (m,).
 
     Raises RefusedError for any other shape or dtype. A row is its position, not its
     content: duplicates count as often as they occur.

@@ -1,6 +1,6 @@
-"""Heads and states as safetensors files, each with exactly one spelling: see tensor_file.py.
+"""Heads and states as safetensors files, each with exactly one encoding: see tensor_file.py.
 
-Parsing is by round trip: bytes that would not be written are not read.
+Parsing is by round trip: bytes that the encoder would not write are rejected.
 """
 
 from math import inf
@@ -15,8 +15,8 @@ from workers.methods.ridge.base import RidgeConfig, RidgeState
 from workers.methods.ridge.statistics.gram import RidgeStatistics
 from workers.tensor_file import MALFORMED, dtype_name, encode_tensors, parse_tensors
 
-# A correctly rounded float32 head is a pure function of the retained rows; a float64 head
-# is whatever its method computed, and the kind says so.
+# A correctly rounded float32 head is a pure function of the retained rows; a float64 head is
+# whatever its method computed; the kind tells them apart.
 HEAD_KINDS = {"F32": "ridge-head/1", "F64": "ridge-head-float64/1"}
 STATE_KIND, TRACKED_STATE_KIND = "ridge-state/1", "ridge-state-tracked/1"
 SKETCHED_STATE_KIND = "ridge-state-sketched/1"
@@ -25,7 +25,7 @@ _Arrays = dict[str, NDArray[Any]]
 
 
 def encode_head(head: Head | Matrix, config: RidgeConfig) -> bytes:
-    """Return the model file of a head (d, c) float32 or float64: a pure function of both.
+    """Return the model file of a head (d, c) float32 or float64: a pure function.
 
     Raises ArtifactError for another shape or type, or a head that is not finite.
     """
@@ -40,13 +40,13 @@ def encode_head(head: Head | Matrix, config: RidgeConfig) -> bytes:
         "dimension": config.dimension,
         "exponents": list(config.exponents),
         "kind": kind,
-        "penalty": config.penalty.hex(),  # exact, and one spelling
+        "penalty": config.penalty.hex(),  # exact, with one spelling
     }
     return encode_tensors({"head": head}, metadata)
 
 
 def decode_head(data: bytes) -> tuple[Head | Matrix, RidgeConfig]:
-    """Return (head, config) of a model file, the head in the type it was written in.
+    """Return (head, config) of a model file, the head with the head in its original dtype.
 
     Raises ArtifactError for any other bytes.
     """
@@ -62,12 +62,12 @@ def decode_head(data: bytes) -> tuple[Head | Matrix, RidgeConfig]:
         if encode_head(arrays["head"], config) == data:
             return arrays["head"], config
     except _MALFORMED:
-        pass  # named below, the same way as bytes that parse and differ
+        pass  # reported below, like bytes that parse but differ
     raise ArtifactError("these bytes are not a canonical head file: fetch it again")
 
 
 def encode_state(state: RidgeState) -> bytes:
-    """Return a state as one file. It holds sums over the trained rows: keep it sealed.
+    """Return a state as one file. It holds sums over the training rows: keep it sealed.
 
     Raises ArtifactError if the parts do not fit each other.
     """
@@ -103,7 +103,7 @@ def decode_state(data: bytes) -> RidgeState:
         gram, moment, inverse = arrays["gram"], arrays["moment"], arrays.get("inverse")
         bound, updates = float.fromhex(metadata["bound"]), metadata.get("updates", 0)
         symmetric = gram.shape == (len(moment), len(moment)) and (gram == gram.T).all()
-        if inverse is not None:  # NaN is not symmetric
+        if inverse is not None:  # NaN would fail the symmetry check
             symmetric = symmetric and bool((inverse == inverse.T).all())
             symmetric = symmetric and bool(np.isfinite(inverse).all())
         if symmetric and type(updates) is int and updates >= 0 and 0 <= bound < inf:
@@ -120,12 +120,12 @@ def decode_state(data: bytes) -> RidgeState:
             if encode_state(state) == data:
                 return state
     except _MALFORMED:
-        pass  # named below, the same way as bytes that parse and differ
+        pass  # reported below, like bytes that parse but differ
     raise ArtifactError("these bytes are not a canonical state file: fetch it again")
 
 
 def _add_sketched(state: RidgeState, arrays: _Arrays, metadata: dict[str, object]) -> None:
-    """Add what only a state that follows sketches has. Raises ArtifactError."""
+    """Add the fields of a state that follows sketches. Raises ArtifactError."""
     if not (0 <= state.drift < inf and 0 <= state.attested < inf):
         raise ArtifactError("the drift of the sketches is not a number")
     if state.sketched is None:

@@ -1,8 +1,8 @@
 """One thread for small BLAS calls.
 
-OpenBLAS's threads wait for each other by spinning. Where a second process wants the core, a
-canonical head at d = 768 took 90 ms on one thread and 3.9 s on two, because most of its
-calls last less than a scheduler's time slice. A worker fleet is exactly such a machine.
+OpenBLAS's threads wait for each other by spinning. If a second process competes for the core, a
+canonical head at d = 768 took 90 ms on one thread and 3.9 s on two, because most of its calls
+last less than a scheduler's time slice. A worker fleet is exactly such a machine.
 """
 
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ import numpy  # noqa: F401  (its BLAS must be loaded before the controller looks
 import scipy.linalg  # noqa: F401
 from threadpoolctl import ThreadpoolController
 
-# Floating-point operations of one call from which threads are worth their waiting: 10 ms
-# on one core of 2024. The results never depend on it, only the time.
+# Floating-point operations of one call from which several threads pay off: 10 ms on one core of
+# 2024. The results never depend on it, only the time.
 PARALLEL_FROM = 500_000_000
 
 

@@ -29,7 +29,7 @@ STAGES = {"execute": execute.run, "verify": verify.run, "certify": certify.run}
 
 
 def quietly(run: Callable[[], object]) -> None:
-    """Run a task; an error that escapes it is named, and its text kept out of the log.
+    """Run a task; log an escaping error by its class name only.
 
     Celery would print message and traceback, in which a driver may quote a row. Nothing is
     lost: the job is in the database, and the sweep nudges it again.
@@ -41,10 +41,11 @@ def quietly(run: Callable[[], object]) -> None:
 
 
 def run_stages(services: Services, job_id: str, stage: str) -> None:
-    """Run a stage of a job, and those that follow it while that is quick.
+    """Run a stage of a job, and the following stages while they are quick.
 
-    Between two messages of a job those of all other jobs are handled: a request would wait for
-    each of them three times. After SOON_S the next stage waits for its turn.
+    Between two messages of one job, the queue handles messages of all other jobs: a request
+    would wait for them three times. After SOON_S the next stage is queued as a message of its
+    own.
     """
     if routing.sent_on(services, job_id, stage):
         return
@@ -56,13 +57,13 @@ def run_stages(services: Services, job_id: str, stage: str) -> None:
 
 @app.task(name="lethe.execute")
 def execute_task(job_id: str) -> None:
-    """Fit, learn or erase; then have it verified."""
+    """Fit, learn or erase; then queue the verification."""
     quietly(lambda: run_stages(runtime.services(), job_id, "execute"))
 
 
 @app.task(name="lethe.verify")
 def verify_task(job_id: str) -> None:
-    """Judge what was executed; then have it certified."""
+    """Judge what was executed; then queue the certification."""
     quietly(lambda: run_stages(runtime.services(), job_id, "verify"))
 
 
@@ -75,7 +76,7 @@ def certify_task(job_id: str) -> None:
 @app.task(name="lethe.answer")
 def answer_task(silo_task_id: str) -> None:
     """Answer one client's part of a federated round, or a judge's question for scores."""
-    from workers.silos import answer  # needs torch, which only the workers of silos must have
+    from workers.silos import answer  # needs torch, which only silo workers must have
 
     quietly(
         lambda: answer.run(
@@ -90,7 +91,7 @@ def answer_task(silo_task_id: str) -> None:
 
 @app.task(name="lethe.audit")
 def audit_task(audit_id: str) -> None:
-    """Compute one pair of an audit, whichever is next."""
+    """Compute the next pair of a method audit."""
     from workers.method_audits import run as audit_pair  # scipy's statistics
 
     def compute() -> None:
@@ -103,11 +104,11 @@ def audit_task(audit_id: str) -> None:
 
 @app.task(name="lethe.retention")
 def retention_task() -> None:
-    """Destroy what was kept long enough."""
+    """Destroy what is past its retention period."""
     quietly(lambda: retention.run(runtime.services()))
 
 
 @app.task(name="lethe.sweep")
 def sweep_task() -> None:
-    """Nudge what is stuck and remove what is spent."""
+    """Nudge stalled jobs and remove leftovers."""
     quietly(lambda: sweep.run(runtime.services()))

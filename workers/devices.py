@@ -1,6 +1,6 @@
 """The device a worker computes on: chosen and tested once, when the process starts.
 
-torch is imported only where a device is wanted: it is an optional dependency, and costs
+torch is imported only if a device is configured: it is an optional dependency, and costs
 seconds and hundreds of megabytes.
 """
 
@@ -23,9 +23,9 @@ _chosen = "cpu"
 def choose(device: str) -> Backend | None:
     """Use a device for the sums of this process and return it; None: the CPU without torch.
 
-    cpu: never imports torch. cuda: the first CUDA device. auto: that device if there is
-    one. torch-cpu: torch on the processor, the same code where no GPU is at hand. A device
-    that is asked for and missing, or fails its self-test, is a warning and the CPU.
+    cpu: never imports torch. cuda: the first CUDA device. auto: that device if there is one.
+    torch-cpu: torch on the processor, the same code where there is no GPU. A requested device
+    that is missing, or fails its self-test, causes a warning and the CPU is used.
     """
     if device not in DEVICES:
         raise ValueError(f"device must be one of {', '.join(DEVICES)}")
@@ -45,14 +45,14 @@ def choose(device: str) -> Backend | None:
 
 
 def for_training() -> str:
-    """Return what this process was told to train networks on: auto, cpu or cuda."""
+    """Return the training device configured for this process: auto, cpu or cuda."""
     return "cpu" if _chosen == "torch-cpu" else _chosen
 
 
 def open_device(kind: Literal["cpu", "cuda"]) -> Backend:
     """Return torch's device of that kind, tested and not yet in use.
 
-    Raises DeviceError, naming the cause, unless it is there and computes rightly.
+    Raises DeviceError, naming the cause, if the device is missing or computes wrongly.
     """
     if find_spec("torch") is None:
         raise BackendError(f"torch is not installed, run {install.with_extra('torch')}")
@@ -77,7 +77,7 @@ def open_device(kind: Literal["cpu", "cuda"]) -> Backend:
 
 
 def _has_driver() -> bool:
-    """Whether an NVIDIA driver can be loaded: without one, torch is not worth importing."""
+    """Whether an NVIDIA driver can be loaded: without one, importing torch is not worth it."""
     try:
         ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
     except OSError:

@@ -1,7 +1,7 @@
-"""Registries that fill themselves: a file in a room registers what it implements.
+"""Self-filling registries: each file of a package registers what it implements.
 
-So a further method or check is its own file and its line in `lethe/catalogue.py`, and no
-list in between can leave it out.
+A new method or check is one file and its line in `lethe/catalogue.py`; there is no second list
+that could omit it.
 """
 
 import importlib
@@ -9,9 +9,9 @@ import pkgutil
 
 
 def import_room(package: str) -> None:
-    """Import every file of a package, so that each has registered what it implements.
+    """Import every file of a package, so that each registers what it implements.
 
-    Not those of its sub-packages: some need torch where the room itself does not.
+    Sub-packages are not imported: some need torch although the package itself does not.
     """
     found = importlib.import_module(package)
     for module in pkgutil.iter_modules(found.__path__, f"{package}."):

@@ -1,4 +1,4 @@
-"""The errors that the mathematics raises on purpose."""
+"""Errors that the numerical code raises on purpose."""
 
 
 class ModelError(Exception):
@@ -10,7 +10,7 @@ class RefusedError(ModelError):
 
 
 class MissingLibraryError(RefusedError):
-    """An optional library is not installed. The message names the extra that has it."""
+    """An optional library is not installed. The message names the extra that provides it."""
 
 
 class ExactnessError(RefusedError):
@@ -18,16 +18,16 @@ class ExactnessError(RefusedError):
 
 
 class PenaltyError(RefusedError):
-    """The penalty is too small for the head to be proven. The message names a larger one."""
+    """The penalty is too small to certify the head. The message names a larger one."""
 
 
 class InfeasibleRemovalError(RefusedError):
-    """The rows to forget cannot all have been learned."""
+    """The rows to forget cannot all have been in the training set."""
 
 
 class DatasetError(RefusedError):
-    """A data file is not a federation. The message names the array at fault, no content."""
+    """A data file is not a federation. The message names the array, never its content."""
 
 
 class ArtifactError(RefusedError):
-    """Stored bytes are not the one spelling of a head or a state."""
+    """Stored bytes are not the canonical encoding of a head or a state."""

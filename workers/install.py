@@ -1,9 +1,9 @@
-"""What somebody runs to get an optional library, as `lethe.install` says it.
+"""The command that installs an optional library, in the words of `lethe.install`.
 
-The rooms of the mathematics import nothing of app, so they say it themselves.
+The numerical packages import nothing of `app`, so they have their own copy.
 """
 
 
 def with_extra(extra: str) -> str:
-    """Return how to install Lethe again with an extra of pyproject.toml: from a clone."""
+    """Return the command that reinstalls Lethe from a clone with an extra of pyproject.toml."""
     return f"in a clone of Lethe: pip install -c constraints.txt '.[{extra}]'"

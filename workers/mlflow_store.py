@@ -1,9 +1,9 @@
 """Versions in an MLflow model registry: pushed with their certificates, deleted for good.
 
-MLflow 3.17 keeps a version's files after `delete_model_version`, and those of its run after
-`delete_run`: whoever relied on these would still have the model that an erasure withdrew. So
-files are deleted in the artifact store first and looked for, and only then the registry's
-entry. A crash in between leaves the entry, and the next call begins again.
+MLflow 3.17 keeps a version's files after `delete_model_version`, and its run's files after
+`delete_run`: those calls alone would leave a copy of the model that an erasure withdrew. So
+files are deleted from the artifact store first, their absence is checked, and only then is the
+registry's entry deleted. A crash in between leaves the entry, and the next call starts over.
 """
 
 import json
@@ -25,11 +25,11 @@ MODEL, NUMBER, HEAD, CERTIFICATE = (
 
 
 class StillStoredError(RefusedError):
-    """The artifact store still has files of a version that was to be deleted."""
+    """The artifact store still has files of a version that should have been deleted."""
 
 
 class MlflowStore:
-    """One registered model of an MLflow server or database, `tracking` as MLflow takes it."""
+    """One registered model of an MLflow server or database; `tracking` is its URI."""
 
     def __init__(self, tracking: str, name: str) -> None:
         mlflow = require("mlflow", "mlflow")
@@ -44,7 +44,8 @@ class MlflowStore:
     ) -> str | None:
         """Store a version, as `getVersion` shows it, and make it `current`.
 
-        files: by name. Returns the version's number in MLflow, None if it was there already.
+        files: by name. Returns the version's number in MLflow, or None if it was stored
+        already.
         """
         names = {MODEL: ref, NUMBER: str(version["number"]), HEAD: version["head"]}
         known = [one for one in self._versions(ref) if names.items() <= one.tags.items()]
@@ -73,16 +74,15 @@ class MlflowStore:
     def delete_withdrawn(self, ref: str, withdrawn: Sequence[int]) -> list[str]:
         """Delete files, runs and entries of a model's withdrawn versions.
 
-        Returns the numbers that MLflow had for them.
-
-        Raises:
-            StillStoredError: The artifact store has files of one of them all the same.
+        Returns the numbers that MLflow had for them. Raises StillStoredError if the artifact
+        store still has files of one of them.
         """
         numbers = {str(number) for number in withdrawn}
         gone = [one for one in self._versions(ref) if one.tags.get(NUMBER) in numbers]
         for one in gone:
             run = self._client.get_run(one.run_id)
-            # Whoever writes tags there may have named the run of somebody else.
+            # The tags can be edited in MLflow: a forged one could name a run of another
+            # experiment.
             if run.info.experiment_id != self._experiment():
                 raise StillStoredError(
                     f"MLflow version {one.version} has the tags of {ref}, and a run of another "
@@ -118,8 +118,8 @@ class MlflowStore:
 def certificate_tag(certificates: Sequence[Mapping[str, Any]]) -> str:
     """Return the statement's digest of a version's one certificate, `none` without any.
 
-    Of several, made by one update, it is the digest of their canonical JSON list of digests:
-    a tag holds 5,000 characters.
+    For several certificates of one update it is the digest of the canonical JSON list of their
+    digests, since a tag holds only 5,000 characters.
     """
     digests = [str(one["statement"]) for one in certificates]
     if len(digests) < 2:

@@ -1,4 +1,4 @@
-"""Digests of the code, and the environment, for certificates."""
+"""Digests of the code, and a description of the environment, for certificates."""
 
 import hashlib
 import platform
@@ -12,9 +12,9 @@ from workers.methods.ridge.statistics import backend
 PACKAGE = Path(__file__).parent
 
 
-# What every room of the mathematics stands on.
+# What all numerical packages depend on.
 SHARED = ("arrays.py", "blas_threads.py", "errors.py")
-# Of networks, as their certificates name them: a certificate cites audits of equal code only.
+# The packages of networks. A certificate cites only audits of identical code.
 NETWORK_ROOMS = (
     "training/fedavg",
     "training/networks",
@@ -25,10 +25,11 @@ NETWORK_ROOMS = (
 
 @cache
 def code_digest(*rooms: str) -> str:
-    """Return the hex SHA-256 over the source files of some rooms and SHARED.
+    """Return the hex SHA-256 over the source files of `rooms` and SHARED.
 
-    A room is of `workers`, or begins with `lethe/`. Each file enters as path, NUL, length, NUL,
-    bytes in the order of the paths, so that two different trees cannot spell the same input.
+    A room is a package of `workers`, or begins with `lethe/`. Each file enters as path, NUL,
+    length, NUL, bytes in the order of the paths, so that two different trees cannot produce the
+    same input.
     """
     digest = hashlib.sha256()
     files = {name: PACKAGE / name for name in SHARED}
@@ -37,7 +38,7 @@ def code_digest(*rooms: str) -> str:
         found = {
             path.relative_to(base).as_posix(): path for path in (base / room).rglob("*.py")
         }
-        assert found, room  # a room that was renamed would be left out
+        assert found, room  # otherwise a renamed room would be left out silently
         files |= found
     for name, path in sorted(files.items(), key=lambda file: Path(file[0])):
         data = path.read_bytes()
@@ -46,9 +47,9 @@ def code_digest(*rooms: str) -> str:
 
 
 def environment() -> dict[str, str]:
-    """Return the versions that could matter to whoever repeats the computation.
+    """Return the library versions that could matter when someone repeats the computation.
 
-    With the device this process sums on, if it is another than the processor's BLAS.
+    Includes the device that this process sums on, unless it is the processor's BLAS.
     """
     device = backend.current()
     return {**_versions(), **(device.environment if device else {})}

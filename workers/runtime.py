@@ -13,18 +13,18 @@ _queues: frozenset[str] = frozenset({QUEUE})
 
 
 def become(silos: Iterable[int]) -> None:
-    """Let this process answer as these silos; without it, it answers as none."""
+    """Let this process answer for these silos; by default it answers for none."""
     global _silos
     _silos = frozenset(silos)
 
 
 def silos() -> frozenset[int]:
-    """Return the silos that this process was started as."""
+    """Return the silos that this process answers for."""
     return _silos
 
 
 def serve(queues: Iterable[str]) -> None:
-    """Let this process take the jobs of these queues; without it, those of the default one."""
+    """Let this process take the jobs of these queues instead of only the default queue."""
     global _queues
     _queues = frozenset(queues)
 
@@ -36,7 +36,7 @@ def queues() -> frozenset[str]:
 
 @cache
 def services() -> Services:
-    """Open the ledger and the vault once; a worker that cannot, fails its tasks by name."""
+    """Open the ledger and the vault once; if that fails, each task fails by name."""
     settings = Settings()
     if settings.fault:
         steps.plant(settings.fault)

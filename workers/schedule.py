@@ -1,4 +1,4 @@
-"""The schedule of Celery, which any number of processes start and one of them runs."""
+"""The Celery beat schedule: several processes may start it, one elected leader runs it."""
 
 from functools import cache
 from typing import Any
@@ -9,7 +9,7 @@ from app.election import RENEW_S, Election
 from app.settings import Settings
 from models.database.session import make_engine
 
-WAIT_S = 1.0  # between two looks at the election, while another process leads
+WAIT_S = 1.0  # between two checks of the election, while another process leads
 
 
 @cache
@@ -21,10 +21,10 @@ def election() -> Election:
 
 
 class ElectedScheduler(Scheduler):  # type: ignore[misc] # celery has no types
-    """Sends what is due while this process leads. It persists nothing: the schedule is code."""
+    """Sends due tasks while this process leads. It persists nothing: the schedule is code."""
 
     def tick(self, *args: Any, **options: Any) -> float:
-        """Send what is due, if this process leads; return the seconds until the next look."""
+        """Send due tasks if this process leads; return the seconds until the next check."""
         try:
             leads = election().leads()
         except Exception as error:  # a driver's text may quote a row

@@ -1,6 +1,6 @@
 """The result of a query as a table, through SQLAlchemy; the transaction is rolled back.
 
-It stands outside `workers.data`, which knows no database.
+It is outside `workers.data`, which does not depend on a database.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from workers.data.tables.table import DataTable
 
-ROWS = 1 << 14  # fetched at a time
-# Of these the message names tables, columns and syntax; of others it may quote values.
+ROWS = 1 << 14  # fetched per batch
+# The messages of these errors name tables, columns and syntax; other errors may quote values.
 QUOTED = ("ProgrammingError", "OperationalError", "NoSuchModuleError")
 _ADDRESS = (
     "the database's address cannot be read: write @, : and / in a password as %40, %3A and %2F"
@@ -28,13 +28,12 @@ _ADDRESS = (
 def query_table(
     url: str, query: str, *, most_bytes: int | None = None, progress: Progress | None = None
 ) -> "DataTable":
-    """Return the rows that a query selects, in its order: give it an ORDER BY.
+    """Return the rows that a query selects, in the query's order: give it an ORDER BY.
 
-    progress: is told the rows so far, and 0 for their number, which is not known.
+    progress: called with the rows so far and 0, because the total is unknown.
 
-    Raises:
-        DatasetError: The database cannot be reached or refuses the query, the query selects
-            nothing, a column mixes types, or the rows need more than `most_bytes`.
+    Raises DatasetError if the database cannot be reached or refuses the query, the query
+    selects nothing, a column mixes types, or the rows need more than `most_bytes`.
     """
     check_installed()
     import sqlalchemy as sa
@@ -74,24 +73,24 @@ def query_table(
 
 
 def _url(text: str) -> Any:
-    """Return an address, of PostgreSQL with the driver that Lethe installs."""
+    """Return the parsed address; PostgreSQL gets the driver that Lethe installs."""
     import sqlalchemy as sa
 
     try:
         url = sa.make_url(text)
-    except ValueError:  # its text quotes what stands for the port
+    except ValueError:  # its text quotes the text in place of the port
         raise DatasetError(_ADDRESS) from None
-    if "@" in (url.host or ""):  # part of the password, perhaps
+    if "@" in (url.host or ""):  # possibly part of the password
         raise DatasetError(_ADDRESS)
     if url.get_backend_name() == "sqlite" and url.database and not Path(url.database).is_file():
-        raise DatasetError("no such SQLite file")  # which a connection would create
+        raise DatasetError("no such SQLite file")  # connecting would create it
     if url.drivername in ("postgres", "postgresql"):
         return url.set(drivername="postgresql+psycopg")
     return url
 
 
 def _refusal(error: Exception) -> str:
-    """Return what went wrong without the statement, its address and its values."""
+    """Return a description of the error without the statement, the address or any values."""
     kind = type(error).__name__
     if kind not in QUOTED:
         return f"the database refused the query ({kind}): try it in the database's own shell"
@@ -123,7 +122,7 @@ def _float(name: str, value: float) -> float:
 
 
 def _decimals(values: Sequence[Decimal | None]) -> "pa.Array":
-    """Return NUMERICs, as wide as any: those without fractions stay integers."""
+    """Convert NUMERICs of any width; columns without fractions stay integers."""
     import pyarrow as pa
 
     if all(value is None or value == value.to_integral_value() for value in values):

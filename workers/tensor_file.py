@@ -1,9 +1,9 @@
-"""Named arrays and a little metadata as one safetensors file with exactly one spelling.
+"""Named arrays and a little metadata as one safetensors file with exactly one encoding.
 
 The safetensors library writes its metadata from a hash map, in an order that differs from
 process to process, so the header is written here: keys sorted, one metadata key that holds
 canonical JSON, spaces up to a multiple of eight. Any safetensors reader opens the result.
-Parsing is by round trip: bytes that would not be written are not read.
+Parsing is by round trip: bytes that the encoder would not write are rejected.
 """
 
 import json
@@ -40,10 +40,10 @@ MALFORMED = (
 
 
 def dtype_name(array: NDArray[Any]) -> str:
-    """Return the name safetensors has for a type: F32, I64."""
+    """Return the safetensors name of a dtype: F32, I64."""
     if array.dtype.kind == "b":
         return "BOOL"
-    if array.dtype.kind not in "fiu":  # numpy's texts are U too
+    if array.dtype.kind not in "fiu":  # numpy's text dtypes spell U too
         return array.dtype.name
     return f"{array.dtype.kind.upper()}{8 * array.dtype.itemsize}"
 
@@ -51,7 +51,7 @@ def dtype_name(array: NDArray[Any]) -> str:
 def encode_tensors(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, object]) -> bytes:
     """Return the file of arrays of DTYPES and JSON metadata: a pure function.
 
-    Raises ArtifactError for another type, a reserved name, or metadata that is no JSON.
+    Raises ArtifactError for another type, a reserved name, or metadata that is not JSON.
     """
     try:
         header: dict[str, object] = {"__metadata__": {METADATA_KEY: _canonical(metadata)}}
@@ -85,14 +85,14 @@ def decode_tensors(data: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, Any]
         if isinstance(metadata, dict) and encode_tensors(arrays, metadata) == data:
             return arrays, metadata
     except (ArtifactError, *MALFORMED):
-        pass  # named below, the same way as bytes that parse and differ
+        pass  # reported below, like bytes that parse but differ
     raise ArtifactError("these bytes are not a canonical safetensors file: fetch it again")
 
 
 def parse_tensors(data: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Return (arrays, metadata) of a file that may be spelled in another way.
+    """Return (arrays, metadata) of a file that need not be in the canonical encoding.
 
-    For callers that compare what they would write themselves. Raises one of MALFORMED.
+    For callers that compare the file with what they would write. Raises one of MALFORMED.
     """
     end = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:end])

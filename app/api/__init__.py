@@ -1,1 +1,1 @@
-"""HTTP in, calls out: one router a resource. No SQL, no hashing, no commit."""
+"""The HTTP API: one router for each resource. No SQL, no hashing, no commit."""

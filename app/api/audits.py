@@ -25,7 +25,7 @@ def start(wanted: NewAudit, services: ServicesDep, response: Response) -> AuditV
 def list_audits(
     services: ServicesDep, after: After = None, limit: Limit = 100
 ) -> Page[AuditView]:
-    """List audits, those that failed, were stopped, or are missing from the database too."""
+    """List audits, including failed and stopped ones, and those that the database lacks."""
     return views.page(services, after, limit)
 
 
@@ -37,7 +37,7 @@ def get_audit(audit_id: str, services: ServicesDep) -> AuditView:
 
 @router.post("/{audit_id}/stop", operation_id="stopAudit", dependencies=[Operator])
 def stop(audit_id: str, services: ServicesDep) -> AuditView:
-    """End an audit that runs, and its schedule."""
+    """Stop a running audit, and its schedule."""
     return audits.stop(services, audit_id)
 
 
@@ -51,5 +51,5 @@ def get_report(audit_id: str, request: Request, services: ServicesDep) -> Respon
     "/{audit_id}/statistics", operation_id="getStatistics", dependencies=[OperatorOrAuditor]
 )
 def get_statistics(audit_id: str, request: Request, services: ServicesDep) -> Response:
-    """Download the numbers that the report was reckoned from, until they are destroyed."""
+    """Download the numbers that the report was computed from, until they are destroyed."""
     return revalidated(request, audits.statistics(services, audit_id), JSON)

@@ -1,4 +1,4 @@
-"""/v1/callbacks: the key that they are signed with, and for operators what was delivered."""
+"""/v1/callbacks: their signing key and, for operators, their deliveries."""
 
 from fastapi import APIRouter
 
@@ -49,7 +49,7 @@ def replay(callback: str, wanted: Replay, services: ServicesDep) -> Replayed:
 
 @router.delete("/{callback}", operation_id="removeCallback", dependencies=[Operator])
 def remove(callback: str, services: ServicesDep) -> CallbackView:
-    """Destroy the address of a callback: nothing more is sent to it. Answers as it was."""
+    """Destroy the address of a callback: nothing more is sent to it. Returns it as it was."""
     return _view(rows.remove(services, callback))
 
 

@@ -33,7 +33,7 @@ class VerdictView(Wire):
 
 
 async def get_files(request: Request, services: ServicesDep) -> dict[str, bytes]:
-    """Read what is to be verified."""
+    """Read the files to verify."""
     return await read_form(
         request,
         required=("bundle",),

@@ -36,7 +36,7 @@ async def page(
 
 
 def page_policy() -> str:
-    """Return the policy of such a page, whose only style sheet is inside."""
+    """Return the content security policy of a page, whose style sheet is inline."""
     digest = b64encode(sha256(style().encode()).digest()).decode()
     return (
         f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; "
@@ -67,6 +67,6 @@ def _document(made: bytes, media_type: str, headers: dict[str, str]) -> Response
         "cache-control": "no-store",
         "vary": "accept-language",
         "x-content-type-options": "nosniff",
-        "referrer-policy": "no-referrer",  # the address is a secret of who asked
+        "referrer-policy": "no-referrer",  # the address is the requester's secret
     }
     return Response(made, media_type=media_type, headers=own | headers)

@@ -19,7 +19,7 @@ Token = Annotated[BearerToken, Deciding]
 
 @router.post("", status_code=201, operation_id="placeHold")
 def place(wanted: NewHold, services: ServicesDep, token: Token) -> HoldView:
-    """Keep a case, request or model from the end of its retention; the log names the token."""
+    """Keep a case, request or model beyond its retention; the log names the token."""
     return holds.place(services, wanted, token.name)
 
 
@@ -27,7 +27,7 @@ def place(wanted: NewHold, services: ServicesDep, token: Token) -> HoldView:
 def list_holds(
     services: ServicesDep, released: bool = False, after: After = None, limit: Limit = 100
 ) -> Page[HoldView]:
-    """List the holds that stand, with `released` also those that were released."""
+    """List the unreleased holds, or all with `released`."""
     with services.reading() as session:
         return holds.page(session, after, limit, released=released)
 

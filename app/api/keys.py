@@ -43,11 +43,11 @@ def confirm(
     services: ServicesDep,
     token: Annotated[BearerToken, Deciding],
 ) -> KeyView:
-    """Confirm whose a bound key is, as a second person: its requests then need no review."""
+    """Confirm a bound key's owner, as a second person: its requests then need no review."""
     return keys.confirm(services, keyid, given.public_key, token.name)
 
 
 @router.delete("/{keyid}", operation_id="revokeKey", dependencies=[Operator])
 def revoke(keyid: str, services: ServicesDep) -> KeyView:
-    """Revoke a key from now on; what it signed before stays valid."""
+    """Revoke a key from now on; its earlier signatures stay valid."""
     return keys.revoke(services, keyid)

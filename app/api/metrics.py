@@ -1,4 +1,4 @@
-"""What Prometheus scrapes."""
+"""/metrics: for Prometheus."""
 
 from typing import Annotated
 
@@ -20,7 +20,7 @@ def get_metrics(
 ) -> Response:
     """Return Prometheus's text format: the whole service, and this process.
 
-    An auditor's token is enough; none is needed where LETHE_METRICS_ACCESS is open.
+    An auditor's token is enough; none is needed if LETHE_METRICS_ACCESS is open.
     """
     if services.settings.metrics_access == "token":
         with services.reading() as session:

@@ -69,7 +69,7 @@ class Registration:
 async def get_registration(
     request: Request, services: ServicesDep, _: Annotated[object, Operator]
 ) -> AsyncIterator[Registration]:
-    """Read the form of an operator; of others it is not even read."""
+    """Read the form of an operator; for other callers it is not read at all."""
     settings = services.settings
     async with read_rows(request, settings.data_dir, settings.max_body_bytes) as parts:
         yield Registration(*parts)
@@ -105,13 +105,13 @@ async def register(
 
 
 class _Family(BaseModel):
-    """Which manifest is meant; that of a ridge model need not say."""
+    """The family of a manifest; ridge is the default."""
 
     family: Any = "ridge"
 
 
 def _read(manifest: bytes) -> Manifest:
-    """Return a manifest of any family. Raises ValidationError in the words of its family."""
+    """Return a manifest of any family. Raises ValidationError."""
     refuse_duplicates("manifest", manifest)
     family = _Family.model_validate_json(manifest).family
     wire = MANIFESTS.get(family, NewModel) if isinstance(family, str) else NewModel
@@ -121,9 +121,9 @@ def _read(manifest: bytes) -> Manifest:
 def _first_rows(
     services: Services, wanted: Manifest, data: Spool | None
 ) -> CheckedUpload | CheckedHeldOut | None:
-    """Return the rows of a registration; where the clients keep theirs, held-out ones if any.
+    """Return a registration's rows; if clients keep theirs, its held-out rows or None.
 
-    Of a ridge head that is: no other model is registered without rows.
+    Only a ridge head can be registered without rows.
     """
     from app.uploads.rows import parse_held_out, parse_rows  # numpy: not at the start
 
@@ -181,7 +181,7 @@ def delete_model(ref: str, services: ServicesDep) -> DeletionView:
 
 @router.post("/{ref}/mend", status_code=202, operation_id="mendModel", dependencies=[Operator])
 def mend_model(ref: str, services: ServicesDep) -> ModelView:
-    """Make a quarantined model anew from its rows; it becomes ready, or `failure` says why."""
+    """Rebuild a quarantined model from its rows; it becomes ready, or `failure` says why."""
     return mending.mend(services, ref)
 
 
@@ -233,12 +233,10 @@ def get_signature(ref: str, number: Number, services: ServicesDep) -> Response:
 def parse_contribution(
     services: Services, model: Model, kind: str, body: Spool
 ) -> CheckedUpload:
-    """Return what a client sent, checked: rows or statistics, as the model was registered.
+    """Check a client's rows or statistics, as the model was registered.
 
-    kind: of the artifact that it is kept as.
-
-    Raises:
-        UploadError: It is neither, or this model takes its statistics in masked rounds.
+    kind: of the artifact that stores them. Raises UploadError if they are invalid, or this
+    model takes its statistics in masked rounds.
     """
     from app.uploads.rows import parse_rows
     from app.uploads.statistics import parse_message

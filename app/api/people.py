@@ -50,14 +50,14 @@ def find(wanted: PersonQuery, services: ServicesDep) -> FoundPage:
 def import_people(
     wanted: PersonImport, services: ServicesDep, token: Annotated[BearerToken, Operator]
 ) -> Imported:
-    """Say whose records of a model are. The same identities again change nothing."""
+    """Add identities to records of a model. Repeating the same identities changes nothing."""
     found = [(one.record, one.person.identity()) for one in wanted.identities]
     return Imported(added=people.import_identities(services, wanted.model, found, token.name))
 
 
 @router.post("/people/remove-held-out", operation_id="removeHeldOut", dependencies=[Operator])
 def remove_held_out(wanted: HeldOutRemoval, services: ServicesDep) -> HeldOutRemoved:
-    """Remove stored held-out rows by their ids: of people whom no identity finds."""
+    """Remove stored held-out rows by their ids, for people whom no identity finds."""
     return opening.remove_held_out(services, wanted)
 
 
@@ -73,7 +73,7 @@ def open_case(
 
 @router.post("/cases/search", operation_id="searchCases")
 def search_cases(wanted: QueueQuery, services: ServicesDep) -> Page[QueueItem]:
-    """List what is open by days left, or what the filters ask for."""
+    """List open requests and cases by days left, or those that match the filters."""
     return case_queue.search(services, wanted)
 
 
@@ -130,14 +130,14 @@ def extend(
 def pause(
     ref: str, wanted: ReasonedDecision, services: ServicesDep, token: ByOfficer
 ) -> CaseView:
-    """Stop the clock of a request or a case while its person is asked; GDPR alone."""
+    """Stop the clock of a request or a case while its person is asked; only under the GDPR."""
     case_decisions.pause(services, ref, token.name, wanted.reason)
     return cases.show(services, ref)
 
 
 @router.post("/cases/{ref}/resume", operation_id="resumeCase")
 def resume(ref: str, services: ServicesDep, token: ByOfficer) -> CaseView:
-    """Let the clock of a paused request or case run again; it waits for review."""
+    """Restart the clock of a paused request or case; it waits for review."""
     case_decisions.resume(services, ref, token.name)
     return cases.show(services, ref)
 

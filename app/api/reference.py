@@ -1,7 +1,7 @@
-"""The API's reference at /docs: Redoc reads /openapi.json, and nothing comes from elsewhere.
+"""The API's reference at /docs: Redoc reads /openapi.json, and loads nothing from elsewhere.
 
-FastAPI's own page loads its programs from a content delivery network. It is blank without the
-internet, and lets a third party run code at the address where officers work.
+FastAPI's own page loads its scripts from a content delivery network. It is blank without the
+internet, and lets a third party run code on the site where officers work.
 """
 
 from importlib.util import find_spec
@@ -37,7 +37,7 @@ router = APIRouter(include_in_schema=False)
 
 def program_file() -> Path:
     """Return the file of Redoc's program."""
-    found = find_spec("fastapi_offline")  # it is not imported: its files are all that is used
+    found = find_spec("fastapi_offline")  # not imported: only its files are used
     assert found is not None, "fastapi-offline is in the extra server"
     assert found.origin is not None
     return Path(found.origin).parent / "static" / "redoc.standalone.js"

@@ -58,7 +58,7 @@ BODY = {
 
 
 def _wanted(body: bytes) -> NewRequest:
-    """Parse a signed body: what an unsigned one says is nobody's business."""
+    """Parse a signed body; unsigned ones are never parsed."""
     try:
         return NewRequest.model_validate_json(body)
     except ValidationError as error:
@@ -130,7 +130,7 @@ def get_request(request_id: str, services: ServicesDep) -> RequestView:
 def withdraw(request_id: str, by: Withdrawer, services: ServicesDep) -> RequestView:
     """Withdraw a request while no worker has begun on it; signed with the same key.
 
-    Of a request that was submitted for a person: with the token that submitted it.
+    A request that was submitted for a person is withdrawn with the token that submitted it.
     """
     if isinstance(by, SignedCall):
         return requests.withdraw(services, by.by, request_id)

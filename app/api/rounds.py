@@ -1,4 +1,4 @@
-"""/v1/rounds: masked rounds, opened by an operator, taken by clients step by step."""
+"""/v1/rounds: masked rounds, opened by an operator and run by clients step by step."""
 
 from fastapi import APIRouter, Response
 from starlette.concurrency import run_in_threadpool
@@ -53,7 +53,7 @@ def get_round(round_id: str, services: ServicesDep) -> RoundView:
 
 @router.get("/{round_id}/work", operation_id="getRoundWork")
 def get_work(round_id: str, signed: SignedByClient, services: ServicesDep) -> RoundWork:
-    """Show a member what its next message is made of; signed with the member's key."""
+    """Show a member the inputs of its next message; signed with the member's key."""
     return member.work(services, signed.by, round_id)
 
 

@@ -1,4 +1,4 @@
-"""Streams of server-sent events: a request's for who holds its id, a case's for operators."""
+"""Server-sent events: of a request for the holder of its id, of a case for operators."""
 
 from collections.abc import AsyncIterator, Callable
 from functools import partial
@@ -14,7 +14,7 @@ from app.notices import stream
 from app.service.access import keys
 
 router = APIRouter(prefix="/v1", tags=["requests"])
-# A proxy that buffers would deliver the events together at the end.
+# A buffering proxy would deliver all events at the end.
 HEADERS = {
     "content-type": "text/event-stream",  # UTF-8 by its definition: it has no charset
     "cache-control": "no-store",
@@ -30,7 +30,7 @@ LastEventId = Annotated[
 
 
 class Following(StreamingResponse):
-    """A stream that holds its place from before its head until it ended in any way."""
+    """A stream that holds its place from before its head until its end."""
 
     def __init__(self, streams: stream.Streams, what: str, body: AsyncIterator[bytes]) -> None:
         super().__init__(body, headers=HEADERS)
@@ -68,7 +68,7 @@ async def follow_case(
     """Follow a case, or a request by its reference: its timeline, as `followRequest`."""
 
     def read(after: int) -> stream.News:
-        with services.reading() as session:  # each time: a token that is revoked reads no more
+        with services.reading() as session:  # each time, so that a revoked token loses access
             keys.authorise(session, authorization, ("operator",))
         return stream.of_case(services, ref, after)
 

@@ -34,8 +34,7 @@ def verification_page(request: Request, services: ServicesDep) -> Response:
 def verification_file(name: str) -> Response:
     """Return a module of the page or its style sheet.
 
-    Raises:
-        NotFoundError: There is no such file.
+    Raises NotFoundError if there is no such file.
     """
     try:
         text = page.asset(name)

@@ -1,4 +1,4 @@
-"""/v1/webhooks: endpoints of notices and what was delivered to them, for operators."""
+"""/v1/webhooks: endpoints of notices and their deliveries, for operators."""
 
 from typing import Annotated
 
@@ -68,31 +68,31 @@ def replay(webhook: str, wanted: Replay, services: ServicesDep) -> Replayed:
 
 @router.post("/{webhook}/test", operation_id="testWebhook")
 def test(webhook: str, services: ServicesDep) -> DeliveryView:
-    """Send a notice of the type `webhook.test` now, and say what was answered."""
+    """Send a notice of the type `webhook.test` now, and show the answer."""
     return delivery_view(history.send_test(services, webhook))
 
 
 @router.post("/{webhook}/rotate", operation_id="rotateWebhook")
 def rotate(webhook: str, services: ServicesDep) -> WebhookMade:
-    """Make a new secret. For 24 hours notices have signatures of both."""
+    """Make a new secret. For 24 hours notices have signatures of both secrets."""
     return _made(endpoints.rotate(services, webhook))
 
 
 @router.post("/{webhook}/disable", operation_id="disableWebhook")
 def disable(webhook: str, services: ServicesDep) -> WebhookView:
-    """Send nothing more to an endpoint; what waits for it fails."""
+    """Send nothing more to an endpoint; deliveries that wait for it fail."""
     return _view(endpoints.disable(services, webhook))
 
 
 @router.post("/{webhook}/enable", operation_id="enableWebhook")
 def enable(webhook: str, services: ServicesDep) -> WebhookView:
-    """Send to an endpoint again, what happens from now on."""
+    """Send to an endpoint again, from the next event on."""
     return _view(endpoints.enable(services, webhook))
 
 
 @router.delete("/{webhook}", operation_id="removeWebhook")
 def remove(webhook: str, services: ServicesDep) -> WebhookView:
-    """Remove an endpoint and its secrets; answers as it was."""
+    """Remove an endpoint and its secrets; returns it as it was."""
     return _view(endpoints.remove(services, webhook))
 
 

@@ -1,11 +1,11 @@
-"""Backups: everything of one moment, and what of it may be lost.
+"""Backups: the whole state of an installation at one moment.
 
     database.jsonl   every row, in one read-only snapshot of the running service
-    artifacts/       files are durable before their rows, so none of the rows' is missing
-    manifest.json    last: the digest of each file; without it there is no backup
+    artifacts/       copied after the rows; a file is durable before its row, so none is missing
+    manifest.json    written last: the digest of each file; without it the backup is incomplete
 
-Keys go to a directory of their own, or nowhere: a backup that holds them opens itself. Of them
-the guard is copied before the database, which then has all that it says was signed, and the
+Keys go to a separate directory or are left out: a backup that contains them can be opened by
+anyone. The guard is copied before the database, which then has all signed entries, and the
 erasure journal after it (`app.backup.keys`).
 """
 
@@ -43,7 +43,7 @@ MANIFEST, DATABASE, ARTIFACTS = "manifest.json", "database.jsonl", "artifacts"
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """What a backup holds: a log of `size` entries with this root, of the log `origin`."""
+    """A backup's content: the log `origin` of `size` entries and this root, rows and files."""
 
     origin: str
     size: int
@@ -56,13 +56,13 @@ class Backup:
 def write_backup(
     settings: Settings, engine: Engine, directory: Path, keys: Path | None = None
 ) -> Backup:
-    """Write a backup into the new directory `directory`, keys into `keys` if it is given.
+    """Write a backup into the new directory `directory`, and keys into `keys` if given.
 
-    The service may run meanwhile. Both directories and all files are for their owner only.
+    The service may keep running. Directories and files are accessible to their owner only.
 
     Raises:
-        BackupError: A directory is there already.
-        GuardError: The log is not the one that was signed: such a backup would be of no use.
+        BackupError: A directory exists already.
+        GuardError: The log is not the signed one, so a backup would be useless.
         SchemaError: The database is not migrated.
     """
     require_schema(engine)
@@ -75,7 +75,7 @@ def write_backup(
             copy_guard(settings.keys_dir, copied)
         with Session(reading(engine)) as session:
             size, nodes = storage.read_size(session), NodeTable(session)
-            # What was signed before the snapshot is in it; what is signed since need not be.
+            # The guard was read before the snapshot, which has everything signed by then.
             require_extends(held, settings.origin, size, nodes.root_at)
             root = nodes.root_at(size)
             with folder.open_durably(DATABASE) as file:
@@ -98,7 +98,7 @@ def write_backup(
 
 
 def write_manifest(directory: Folder, backup: Backup, files: Mapping[str, str]) -> None:
-    """Write the manifest, last of all; files: the digest of each other file."""
+    """Write the manifest, as the last file. files: the digest of each other file."""
     manifest = {
         "at": backup.at,
         "files": dict(files),
@@ -112,10 +112,9 @@ def write_manifest(directory: Folder, backup: Backup, files: Mapping[str, str]) 
 
 
 def read_manifest(directory: Path) -> tuple[Backup, dict[str, str]]:
-    """Check every file of a backup; return what it holds and the digests.
+    """Check every file of a backup; return its content and the digests.
 
-    Raises:
-        BackupError: It has no manifest, is of another schema, or a file is not as written.
+    Raises BackupError: the manifest is missing, the schema is another, or a file was changed.
     """
     try:
         with opened(directory, MANIFEST) as file:
@@ -145,7 +144,7 @@ def read_manifest(directory: Path) -> tuple[Backup, dict[str, str]]:
 
 
 def require_version(schema: str) -> None:
-    """Return if a backup is of this version's schema. Raises BackupError: it is not."""
+    """Check that a backup has this version's schema. Raises BackupError if not."""
     if schema != HEAD:
         raise BackupError(
             f"the backup is of schema {schema} and this version has {HEAD}: restore it with "
@@ -154,17 +153,17 @@ def require_version(schema: str) -> None:
 
 
 def is_artifact(name: str) -> bool:
-    """Return whether a manifest's name is that of a file in `artifacts/` and nowhere else."""
+    """Return whether a name in a manifest is a file directly in `artifacts/`."""
     return name.startswith(f"{ARTIFACTS}/") and Path(name).name == name.partition("/")[2]
 
 
 def damaged(name: str) -> str:
-    """Return what is said of a file that is not the one of the manifest."""
+    """Return the error text for a file that differs from the manifest."""
     return f"{name} is missing or not the file that was backed up: use another backup"
 
 
 def copy_artifact(source: Path, folder: Folder) -> str | None:
-    """Copy a file durably and return its digest; None if it is gone, as a shredded one is."""
+    """Copy a file durably and return its digest; None if it is gone, such as shredded."""
     try:
         found = opened(source.parent, source.name)
     except FileNotFoundError:
@@ -174,10 +173,9 @@ def copy_artifact(source: Path, folder: Folder) -> str | None:
 
 
 def copy(source: BinaryIO, target: BinaryIO) -> str:
-    """Copy the rest of a file; return the SHA-256, in hex, of what was copied.
+    """Copy the rest of a file; return the SHA-256, in hex, of the copied bytes.
 
-    Whoever writes the target's directory may have put something else there by the time that one
-    would read it again.
+    Hashing the target afterwards would not do: somebody with write access could replace it.
     """
     hashed = sha256()
     while block := source.read(BLOCK):
@@ -187,13 +185,13 @@ def copy(source: BinaryIO, target: BinaryIO) -> str:
 
 
 def digest_of(directory: Path | Folder, name: str) -> str:
-    """Return the SHA-256 of a plain file of a directory, in hex."""
+    """Return the SHA-256, in hex, of a plain file in a directory."""
     with opened(directory, name) as file:
         return file_digest(file, "sha256").hexdigest()
 
 
 def has_digest(directory: Path | Folder, name: str, digest: str) -> bool:
-    """Return whether a plain file is there and has this digest."""
+    """Return whether a plain file exists and has this digest."""
     try:
         return digest_of(directory, name) == digest
     except OSError:

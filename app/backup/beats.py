@@ -1,7 +1,7 @@
-"""What each follower did last: how far its directory may be behind the database.
+"""Heartbeats of followers: how far each follower's directory may lag behind the database.
 
-<data_dir>/followers/NAME.json, renewed each round; NAME is of the directory. A follower that
-ended leaves its file, and so is missed; whoever gives one up removes it.
+<data_dir>/followers/NAME.json is renewed each round; NAME is derived from the directory. A
+follower that ends leaves its file and is reported as late; to retire it, remove the file.
 """
 
 import json
@@ -15,12 +15,12 @@ from lethe.files import write_durably
 from models.database.types import utcnow
 
 FOLDER = "followers"
-ROUNDS, PATIENCE = 3, timedelta(seconds=30)  # of delay, before a follower is late
+ROUNDS, PATIENCE = 3, timedelta(seconds=30)  # a follower is late after this delay
 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """What was committed before `at` (ISO 8601) is there; a round begins each `every` s."""
+    """`directory` has all commits before `at` (ISO 8601). every: seconds between rounds."""
 
     directory: str
     at: str
@@ -29,17 +29,17 @@ class Beat:
 
     @property
     def lag(self) -> timedelta:
-        """How old the state is that the directory surely has."""
+        """The maximum age of the directory's state."""
         return utcnow() - datetime.fromisoformat(self.at)
 
     @property
     def is_late(self) -> bool:
-        """Whether the follower does not keep its interval."""
+        """Whether the follower has missed its interval."""
         return self.lag > ROUNDS * timedelta(seconds=self.every) + PATIENCE
 
 
 def write_beat(settings: Settings, beat: Beat) -> None:
-    """Remember a round of the follower into `beat.directory`."""
+    """Record a round of the follower into `beat.directory`."""
     path = _path(settings, Path(beat.directory))
     path.parent.mkdir(mode=0o700, exist_ok=True)
     known = {"directory": beat.directory, "at": beat.at, "every": beat.every}
@@ -47,7 +47,7 @@ def write_beat(settings: Settings, beat: Beat) -> None:
 
 
 def read_beats(settings: Settings) -> list[Beat]:
-    """Return the last round of each follower; a file that cannot be read counts as late."""
+    """Return the last round of each follower; an unreadable file counts as late."""
     found = []
     for path in sorted((settings.data_dir / FOLDER).glob("*.json")):
         try:

@@ -1,4 +1,4 @@
-"""fsck of all that an installation has: log, keys, tables, stored files, erasure journal."""
+"""fsck of a whole installation: log, keys, tables, stored files and erasure journal."""
 
 from contextlib import suppress
 
@@ -23,12 +23,12 @@ from app.vault.master import RootSecret
 def fsck_installation(
     settings: Settings, ledger: Ledger, held: Verified | None = None
 ) -> FsckReport:
-    """Compare all of it. held: what an earlier call verified is not read again.
+    """Check everything. held: what an earlier call verified, which is not read again.
 
     Without the master key, files and the journal are not checked; the report says so.
     """
     keys = None
-    with suppress(GuardError, LogDamagedError):  # the report says what is wrong with the log
+    with suppress(GuardError, LogDamagedError):  # `fsck` reports problems of the log
         keys = issuer_keys(settings, ledger)
     known = {} if keys is None else {one.keyid: one.key for one in keys.keys}
     report = fsck(ledger, known, held, keys)

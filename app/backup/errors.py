@@ -1,10 +1,10 @@
-"""What a backup refuses."""
+"""Errors of backups."""
 
 from lethe.errors import LetheError
 
 
 class BackupError(LetheError):
-    """A backup that cannot be written, or is not what its manifest says."""
+    """A backup cannot be written, or does not match its manifest."""
 
     slug = "backup"
     title = "The backup cannot be used"

@@ -1,7 +1,7 @@
-"""A directory that somebody else may write to, such as a share: nothing leads out of it.
+"""A directory that somebody else may write to, such as a share: access never leaves it.
 
-Whoever writes there alone may put a link to the service's keys in any place, at any moment. So
-everything is done by a name within the opened directory, and no link is followed.
+Anyone with write access there may place a link to the service's keys at any moment. So all
+access is by names relative to the opened directory, and no link is followed.
 """
 
 import errno
@@ -20,7 +20,7 @@ from lethe.files import PARTIAL, SYNCED_AT_ONCE, open_plain
 
 
 class Folder:
-    """An open directory; names are of files in it, which survive a crash (`lethe.files`)."""
+    """An open directory. Written files are durable, as in `lethe.files`."""
 
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor, self.path = descriptor, path
@@ -37,15 +37,14 @@ class Folder:
         return os.path.samestat(found, os.fstat(self._descriptor))
 
     def names(self) -> list[str]:
-        """Return the names of all that is here."""
+        """Return the names of all entries."""
         return os.listdir(self._descriptor)
 
     @contextmanager
     def inside(self, name: str, *, new: bool = False) -> Iterator["Folder"]:
-        """Open the directory `name`. new: it is made if it is not there.
+        """Open the directory `name`. new: create it if it is missing.
 
-        Raises:
-            BackupError: It is a link or a file.
+        Raises BackupError: it is a link or a file.
         """
         path = self.path / name
         with _named(path):
@@ -73,13 +72,12 @@ class Folder:
             return os.fdopen(open_plain(name, folder=self._descriptor), "rb")
 
     def open_lock(self, name: str) -> int:
-        """Return a descriptor of an empty file to lock, which is made if it is not there.
+        """Return a descriptor of a lock file, which is created if it is missing.
 
-        Raises:
-            BackupError: It is something else than a plain file.
+        Raises BackupError: it is not a plain file.
         """
         path = self.path / name
-        # A link would make a file where it leads to; at a pipe one would wait for ever.
+        # Following a link would create a file elsewhere; opening a pipe would block forever.
         flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with _named(path):
             try:
@@ -105,24 +103,24 @@ class Folder:
     def write_all_durably(self, files: Mapping[str, bytes]) -> None:
         """Write files, as `lethe.files.write_all_durably`."""
         with ThreadPoolExecutor(min(SYNCED_AT_ONCE, len(files) or 1)) as pool:
-            # Consumed, or an error of a thread would be lost.
+            # Consume the results, or errors of threads would be lost.
             list(pool.map(self._write, files.keys(), files.values()))
         self.sync()
 
     @contextmanager
     def open_durably(self, name: str) -> Iterator[BinaryIO]:
-        """Write a file piece by piece, as `lethe.files.open_durably`."""
+        """Write a file in pieces, as `lethe.files.open_durably`."""
         with self._written(name) as file:
             yield file
         self.sync()
 
     def unlink(self, name: str) -> None:
-        """Remove a file, or a link itself."""
+        """Remove a file, or a link (not its target)."""
         with _named(self.path / name):
             os.unlink(name, dir_fd=self._descriptor)
 
     def sync(self) -> None:
-        """Make the names durable."""
+        """Make the directory's entries durable."""
         with _named(self.path):
             os.fsync(self._descriptor)
 
@@ -149,10 +147,9 @@ class Folder:
 
 @contextmanager
 def open_folder(path: Path, *, new: bool = False) -> Iterator[Folder]:
-    """Open the directory that an operator names, also by a link; it is made if it is not there.
+    """Open a directory named by the operator, who may use a link; create it if it is missing.
 
-    Raises:
-        BackupError: `new`, and it is there.
+    Raises BackupError: `new` is set and the directory exists.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=not new)
@@ -179,7 +176,7 @@ def opened(place: Folder | Path, name: str) -> BufferedReader:
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Have an error name the whole path: that of a call by descriptor has the name alone."""
+    """Put the whole path into errors: calls by descriptor only report the name."""
     try:
         yield
     except OSError as error:

@@ -1,11 +1,11 @@
-"""Follows a SQLite database: what was committed is in another directory a few seconds later.
+"""Follows a SQLite database: another directory has each commit a few seconds later.
 
-Each round copies the database in one snapshot, and writes those pieces of the copy that the
-directory lacks (`app.backup.pieces`). A round in which nothing was committed reads one number,
-and the names in the directory: what went away there is written again.
-Only the last state is kept: what is erased leaves the directory with the next round.
+Each round copies the database in one snapshot and writes those pieces of the copy that the
+directory lacks (`app.backup.pieces`). A round without new commits only reads a version number
+and the names in the directory; missing files are written again. Only the last state is kept:
+erased data leaves the directory with the next round.
 
-The write-ahead log is not shipped: an erasure must be able to cut it (`app.vault.scrub`).
+The write-ahead log is not shipped: an erasure must be able to truncate it (`app.vault.scrub`).
 """
 
 import fcntl
@@ -56,14 +56,14 @@ from models.database.session import reading
 from models.database.types import utcnow
 
 AT_ONCE = 256  # new pieces in memory, 16 MiB
-# Names that this process gave: whatever else is there is not its own, and not removed.
+# The form of names that a follower writes: files with other names are never removed.
 _PIECE = re.compile(r"[0-9a-f]{64}")
 _ARTIFACT = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round wrote, in bytes, and the state that the directory has since."""
+    """The bytes that a round wrote, and the directory's new state."""
 
     state: Followed
     written: int
@@ -73,12 +73,12 @@ class Round:
 def following(
     settings: Settings, engine: Engine, directory: Path, keys: Path | None = None
 ) -> Iterator["DatabaseFollower"]:
-    """Yield what brings `directory` up to the database; it is new, or was followed into before.
+    """Yield the follower into `directory`, which is new or was followed into before.
 
-    keys: where the keys are copied to, if they are.
+    keys: the directory to copy the keys to, if any.
 
     Raises:
-        BackupError: The database is PostgreSQL, or something else is in the directory.
+        BackupError: The database is PostgreSQL, or the directory has other files.
         SchemaError: The database is not migrated.
     """
     if engine.dialect.name != "sqlite":
@@ -89,7 +89,7 @@ def following(
     require_schema(engine)
     remove_leftovers(settings.data_dir)
     with ExitStack() as held:
-        with _told(directory):
+        with _named_errors(directory):
             folder = held.enter_context(open_folder(directory))
             _require_own(folder, settings.origin)
             copied = None
@@ -109,30 +109,30 @@ def follow(
     engine: Engine,
     directory: Path,
     every: float,
-    told: Callable[[Round], None],
+    on_round: Callable[[Round], None],
     keys: Path | None = None,
 ) -> NoReturn:
-    """Begin a round each `every` seconds, until the process ends; told: what a round wrote.
+    """Begin a round every `every` seconds until the process ends; `on_round` gets each round.
 
-    What was committed a round before is in `directory`: a loss of `every` and the time of a
-    copy, at most. `app.backup.beats` has when the last round began.
+    At most the commits of the last `every` seconds plus the time of a copy can be lost.
+    `app.backup.beats` records the start of the last round.
 
     Raises:
-        As `following` and `DatabaseFollower.run`: whatever runs this starts it again.
+        As `following` and `DatabaseFollower.run`; the process supervisor restarts the command.
     """
     with following(settings, engine, directory, keys) as follower:
         while True:
             begun, at = time.monotonic(), utcnow()
             if (done := follower.run()) is not None:
-                told(done)
+                on_round(done)
             write_beat(settings, Beat(str(directory.absolute()), at.isoformat(), every))
             time.sleep(max(0.0, begun + every - time.monotonic()))
 
 
 class DatabaseFollower:
-    """One directory that follows one database. Only one at a time: see `following`.
+    """Follows one database into one directory. `following` ensures that it is the only one.
 
-    The directory is held open, and each round opens the folders in it anew.
+    The directory is held open, and each round opens the folders in it again.
     """
 
     def __init__(
@@ -147,24 +147,25 @@ class DatabaseFollower:
         self._inode = _inode(connection)
         names = directory.names()
         with self._folders(new=True) as (pieces, artifacts):
-            # What is there is read once: a piece that rotted is written again.
+            # Read existing pieces once: a corrupted piece is written again.
             self._pieces = {
                 one for one in pieces.names() if read_piece(pieces, one) is not None
             }
             state = read_followed(directory) if MANIFEST in names else None
             self._files = {} if state is None else _intact(artifacts, state.files)
         self._seen: tuple[int, frozenset[str], Signature] | None = None
-        self._spare = True  # there may be files that the manifest does not name
+        self._spare = True  # the directory may have files that the manifest does not name
 
     def run(self) -> Round | None:
-        """Bring the directory up to the database; None if nothing was committed since.
+        """Bring the directory up to date; return None if nothing was committed since.
 
         Raises:
-            GuardError: The log is not the one that was signed: it is not taken over.
+            GuardError: The log is not the signed one; it is not copied.
             SchemaError: The database was migrated.
-            BackupError: A disk is full or away, or the database is; the state is the last one.
+            BackupError: A disk is full or missing, or the database is unreadable; the last
+                state remains.
         """
-        with _told(self.folder.path):
+        with _named_errors(self.folder.path):
             at = utcnow()
             self._require_same()
             with self._folders() as (pieces, artifacts):
@@ -172,7 +173,7 @@ class DatabaseFollower:
 
     @contextmanager
     def _folders(self, *, new: bool = False) -> Iterator[tuple[Folder, Folder]]:
-        """Open what has the pieces and what has the artifacts. new: make what is missing."""
+        """Open the folders of pieces and artifacts. new: create them if missing."""
         with (
             self.folder.inside(PIECES, new=new) as pieces,
             self.folder.inside(ARTIFACTS, new=new) as artifacts,
@@ -217,7 +218,7 @@ class DatabaseFollower:
         return Round(state, written)
 
     def _require_same(self) -> None:
-        """Return if the database is the file that was opened, and the directory is not away."""
+        """Check that the database's file was not exchanged and the directories still exist."""
         if _inode(self._connection) != self._inode:
             raise BackupError(
                 "the database's file was exchanged: start lethe backup follow again"
@@ -227,7 +228,7 @@ class DatabaseFollower:
                 raise BackupError(f"{folder} is gone: mount its disk, and start again")
 
     def _forget_missing(self, pieces: Folder, artifacts: Folder) -> None:
-        """Have this round write again what went away from the directory."""
+        """Have this round rewrite files that are missing from the directory."""
         left, files = set(pieces.names()), set(artifacts.names())
         whole = {
             name: digest for name, digest in self._files.items() if Path(name).name in files
@@ -242,7 +243,7 @@ class DatabaseFollower:
         self._files = whole
 
     def _version(self) -> int:
-        """Return a number that changes with each commit of another connection."""
+        """Return a number that changes with every commit of another connection."""
         return int(self._connection.exec_driver_sql("PRAGMA data_version").scalar_one())
 
     def _stored(self) -> list[str]:
@@ -260,19 +261,19 @@ class DatabaseFollower:
             return size, nodes.root_at(size)
 
     def _take_copy(self, place: Path) -> Path:
-        """Copy the snapshot that the connection has; return the copy's file."""
+        """Copy the connection's snapshot; return the copy's path."""
         source = self._connection.connection.driver_connection
         assert isinstance(source, sqlite3.Connection)
         copy = place / "whole.db"
         copy.touch(mode=0o600)
         with closing(sqlite3.connect(copy)) as target:
-            for pragma in ("journal_mode=OFF", "synchronous=OFF"):  # a killed copy is removed
+            for pragma in ("journal_mode=OFF", "synchronous=OFF"):  # no crash safety needed
                 target.execute(f"PRAGMA {pragma}")
             source.backup(target)
         return copy
 
     def _write_pieces(self, folder: Folder, copy: Path) -> tuple[list[str], int]:
-        """Write those pieces of the copy that are not there; return all, and the bytes."""
+        """Write the copy's missing pieces; return all names, and the bytes written."""
         pieces, written, new = list[str](), 0, dict[str, bytes]()
         with copy.open("rb") as file:
             while piece := file.read(PIECE):
@@ -294,7 +295,7 @@ class DatabaseFollower:
             new.clear()
 
     def _write_artifacts(self, folder: Folder) -> dict[str, str]:
-        """Copy the artifacts that are not there, which never change; return all digests."""
+        """Copy missing artifacts, which never change; return all digests."""
         files = {}
         for one in self._stored():
             name = f"{ARTIFACTS}/{one}"
@@ -306,7 +307,7 @@ class DatabaseFollower:
         return files
 
     def _prune(self, pieces: Folder, artifacts: Folder) -> None:
-        """Remove what the manifest does not name, unless somebody restores from it."""
+        """Remove files that the manifest does not name, unless a restore is reading them."""
         if not self._spare:
             return
         with locked(self.folder, READERS, fcntl.LOCK_EX) as free:
@@ -320,7 +321,7 @@ class DatabaseFollower:
 
 
 def _remove_others(folder: Folder, form: re.Pattern[str] | None, kept: Collection[str]) -> None:
-    """Remove the files with names of this form that are not kept, and unfinished ones."""
+    """Remove files with names of this form that are not in `kept`, and unfinished files."""
     for name in folder.names():
         own = form is not None and form.fullmatch(name) and name not in kept
         if own or name.startswith(PARTIAL):
@@ -329,8 +330,8 @@ def _remove_others(folder: Folder, form: re.Pattern[str] | None, kept: Collectio
 
 
 @contextmanager
-def _told(directory: Path) -> Iterator[None]:
-    """Name the disk or the database in the error, if one of them ends the block."""
+def _named_errors(directory: Path) -> Iterator[None]:
+    """Turn errors of the disk or the database into a BackupError that names it."""
     try:
         yield
     except OSError as error:
@@ -362,7 +363,7 @@ def _require_own(directory: Folder, origin: str) -> None:
 
 
 def _intact(artifacts: Folder, files: dict[str, str]) -> dict[str, str]:
-    """Return those files that are what the manifest says."""
+    """Return the files whose digest matches the manifest."""
     return {
         name: digest
         for name, digest in files.items()

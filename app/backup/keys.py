@@ -1,12 +1,12 @@
-"""Copies of the keys directory: that of a backup, and one that a follower renews each round.
+"""Copies of the keys directory, for a backup, or renewed each round by a follower.
 
-Keys may be rotated meanwhile, so all of them are read as they were at one moment. The guard is
-taken before the database's snapshot, which then has all that the copy says was signed, and the
-erasure journal after it.
+Keys may be rotated meanwhile, so the copy has all of them as of one moment. The guard is copied
+before the database's snapshot, which then has all signed entries, and the erasure journal after
+it.
 
-Of a follower's copy each file is replaced at once: a crash leaves some files of a round and
-some of the one before. A restore with copied keys asks a mirror what was signed since in any
-case.
+In a follower's copy each file is replaced atomically, but not all files together: a crash
+leaves files of two rounds. A restore with copied keys always asks a mirror what was signed
+since.
 """
 
 import os
@@ -21,11 +21,11 @@ from app.vault.journal import FILE as JOURNAL
 from app.vault.root import FILE as ROOT
 from lethe.files import PARTIAL
 
-MARK = "follower.lock"  # of a directory that `lethe backup follow` may write to
+MARK = "follower.lock"  # marks a directory that `lethe backup follow` may write to
 
 TRIES = 50  # reads of the keys, over 5 s
 
-Signature = tuple[tuple[str, int, int, int], ...]  # name, number, size and time of each file
+Signature = tuple[tuple[str, int, int, int], ...]  # name, inode, size and time of each file
 
 
 def copy_guard(source: Path, target: Folder) -> None:
@@ -34,10 +34,9 @@ def copy_guard(source: Path, target: Folder) -> None:
 
 
 def copy_keys(source: Path, target: Folder) -> None:
-    """Copy the other keys there, and the journal last, after the snapshot.
+    """Copy the other keys, and the journal last, after the snapshot.
 
-    Raises:
-        BackupError: As `read_keys`.
+    Raises BackupError: as `read_keys`.
     """
     target.write_all_durably(read_keys(source))
     with suppress(FileNotFoundError):
@@ -45,17 +44,14 @@ def copy_keys(source: Path, target: Folder) -> None:
 
 
 def read_keys(source: Path) -> dict[str, bytes]:
-    """Return what the files but the guard and the journal had at one moment, by name.
+    """Return the content of all files except guard and journal as of one moment, by name.
 
-    A rotation that ends moves a key into the place of another: whoever reads one file after the
-    other may find the old key in its place and the new one nowhere. So all are read again
-    until none has changed meanwhile.
-
-    Raises:
-        BackupError: They change all the time.
+    The end of a rotation moves a key into the place of another: reading file after file could
+    find the old key but not the new one. So all files are read until none changed meanwhile.
+    Raises BackupError: the files keep changing.
     """
     for _ in range(TRIES):
-        with suppress(FileNotFoundError):  # a rotation has removed it meanwhile
+        with suppress(FileNotFoundError):  # a rotation removed a file meanwhile
             before = _signature(_keys(source))
             found = {path.name: path.read_bytes() for path in _keys(source)}
             if _signature(_keys(source)) == before:
@@ -68,7 +64,7 @@ def read_keys(source: Path) -> dict[str, bytes]:
 
 def _files(source: Path) -> list[Path]:
     files = sorted(path for path in source.iterdir() if path.is_file())
-    # A file that a crash left unfinished may be opened by a key that was revoked since.
+    # A revoked master key may still open an unfinished file that a crash left.
     return [path for path in files if not path.name.startswith(PARTIAL)]
 
 
@@ -87,12 +83,11 @@ class KeysCopy:
     def __init__(self, source: Path, target: Path) -> None:
         """Prepare `target`: a new directory, or one that was followed into before.
 
-        Raises:
-            BackupError: Something else is there.
+        Raises BackupError: the directory has other files, or is the keys directory itself.
         """
         self._source, self._guard = source, b""
         with ExitStack() as held:
-            # Held open: whoever writes the copy alone cannot lead what is written elsewhere.
+            # Held open, so that replacing the path cannot redirect the writes.
             self.folder = held.enter_context(open_folder(target))
             if self.folder.is_at(source):
                 raise BackupError(
@@ -107,18 +102,18 @@ class KeysCopy:
             self.close = held.pop_all().close
 
     def signature(self) -> Signature:
-        """Return what changes when a key file does."""
+        """Return a value that changes whenever a key file changes."""
         return _signature(_files(self._source))
 
     def begin(self) -> None:
-        """Take the guard, before the snapshot of a round."""
+        """Read the guard, before a round's snapshot."""
         self._guard = (self._source / GUARD).read_bytes()
 
     def finish(self) -> None:
-        """Bring the copy up to the keys, after the snapshot of a round."""
+        """Bring the copy up to date, after a round's snapshot."""
         found = read_keys(self._source)
-        # At the end of a rotation the new master key is in its place before root.sealed is for
-        # that alone: what a crash leaves of the copy is opened by its key.
+        # root.sealed last: at the end of a rotation the new master key is in place before
+        # root.sealed drops the old one, so a crash leaves a copy that its key opens.
         for name in sorted(found, key=lambda name: (name == ROOT, name)):
             self._write(name, found[name])
         self._write(GUARD, self._guard)
@@ -132,7 +127,7 @@ class KeysCopy:
         try:
             with self.folder.open(name) as file:
                 held = file.read(len(data) + 1)
-        except FileNotFoundError:  # or it is a link, which is replaced
+        except FileNotFoundError:  # also raised for a link, which is then replaced
             held = None
         if held != data:
             self.folder.write_durably(name, data)

@@ -1,13 +1,13 @@
-"""A backup that is renewed every few seconds: the database in pieces named by their content.
+"""A backup that is renewed every few seconds: the database in content-addressed pieces.
 
-    pieces/DIGEST    64 KiB of a SQLite file each; what did not change is not written again
+    pieces/DIGEST    64 KiB of a SQLite file each; unchanged pieces are not written again
     artifacts/       as in a backup
-    manifest.json    replaced last, at once: the pieces in their order, each file's digest
+    manifest.json    replaced last, atomically: the ordered pieces and each file's digest
     follower.lock    held by the one process that writes here
-    readers.lock     held by whoever restores: nothing is removed meanwhile
+    readers.lock     held during a restore: nothing is removed meanwhile
 
-What the manifest names is durable before it, and is removed only after the next manifest is: a
-writer killed between any two steps leaves the last whole state.
+Files are durable before the manifest that names them, and are removed only after the next
+manifest is durable: a writer killed between any two steps leaves the last complete state.
 """
 
 import fcntl
@@ -48,8 +48,8 @@ from models.database.types import METADATA
 
 PIECES = "pieces"
 PIECE = 1 << 16  # bytes: 16 pages of SQLite. Smaller ones are more files to sync
-# JSON of rows takes less than so many times their bytes in the database. Of a database whose
-# pages refer to each other in circles it would have no end.
+# Upper limit of the rows' JSON size relative to the database. A crafted database whose pages
+# form a cycle would otherwise never end.
 EXPANSION = 32
 LOCK, READERS = "follower.lock", "readers.lock"
 _NAME = re.compile(r"[0-9a-f]{64}")
@@ -57,7 +57,7 @@ _NAME = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """The state that a directory has: a log of `size` entries, as it was at `at`."""
+    """The state in a follower's directory: a log of `size` entries, as of `at`."""
 
     at: str
     files: dict[str, str]  # the digest of each artifact's file
@@ -69,15 +69,14 @@ class Followed:
 
 
 def write_followed(directory: Folder, state: Followed) -> None:
-    """Make `state`, whose files are there, the one that is restored."""
+    """Write the manifest of `state`, whose files must be durable already."""
     directory.write_durably(MANIFEST, canonical.encode(asdict(state)) + b"\n")
 
 
 def read_followed(directory: Path | Folder) -> Followed | None:
-    """Return the state that a directory has; None of a backup that is of one moment.
+    """Return the state in a follower's directory, None for a backup of one moment.
 
-    Raises:
-        BackupError: There is no manifest, or it is damaged.
+    Raises BackupError: the manifest is missing or damaged.
     """
     try:
         with opened(directory, MANIFEST) as file:
@@ -108,12 +107,12 @@ def read_followed(directory: Path | Folder) -> Followed | None:
 
 @contextmanager
 def as_backup(directory: Path, scratch: Path) -> Iterator[Path]:
-    """Yield a backup as `read_manifest` takes it: `directory`, or what its pieces come to.
+    """Yield a backup for `read_manifest`: `directory`, or the backup built from its pieces.
 
-    A follower may write to `directory` meanwhile. scratch: where a copy of the database may be.
+    A follower may write to `directory` meanwhile. scratch: the directory for a temporary copy
+    of the database.
 
-    Raises:
-        BackupError: There is no backup, or a piece is not the one of the manifest.
+    Raises BackupError: there is no backup, or a piece does not match the manifest.
     """
     with _kept(directory):
         state = read_followed(directory)
@@ -134,10 +133,10 @@ def as_backup(directory: Path, scratch: Path) -> Iterator[Path]:
 
 
 def _put_together(directory: Path, state: Followed, made: Folder) -> int:
-    """Write the rows of the pieces' database; return how many they are."""
+    """Write the rows of the database in the pieces; return their number."""
     size = len(state.pieces) * PIECE
-    # A manifest may name a piece any number of times, and an honest one does name the piece of
-    # zeros so: there is no bound but the disk. The rows are written beside the database.
+    # A manifest may name a piece any number of times, as honest ones do with the piece of
+    # zeros, so only the disk limits the size. The rows are written beside the database.
     if 2 * size > shutil.disk_usage(made.path).free:
         raise BackupError(
             f"the database and a copy of its rows need {2 * size >> 20} MiB beside {made}: "
@@ -156,7 +155,7 @@ def _put_together(directory: Path, state: Followed, made: Folder) -> int:
             reading(engine).connect() as connection,
             (made.path / DATABASE).open("xb") as file,
         ):
-            # Whoever writes manifest and pieces writes the schema too: it calls no functions.
+            # The schema is untrusted, like the pieces: it must not call functions.
             connection.exec_driver_sql("PRAGMA trusted_schema=OFF")
             _require_plain(connection)
             count = rows.dump(connection, file, most=EXPANSION * size)
@@ -169,8 +168,8 @@ def _put_together(directory: Path, state: Followed, made: Folder) -> int:
 
 
 def _require_plain(connection: Connection) -> None:
-    """Return if all rows are stored. Raises ValueError: some would be computed, without end."""
-    # A view, or a table that a module of SQLite computes.
+    """Check that all rows are stored. Raises ValueError if some would be computed."""
+    # A view or a virtual table, which could produce rows without end.
     computed = "SELECT 1 FROM sqlite_master WHERE type IN ('table', 'view') AND rootpage = 0"
     if connection.exec_driver_sql(computed).first() is not None:
         raise ValueError("a view")
@@ -181,10 +180,10 @@ def _require_plain(connection: Connection) -> None:
 
 
 def read_piece(pieces: Path | Folder, name: str) -> bytes | None:
-    """Return the piece of this name; None if it is missing or another."""
+    """Return the piece with this name; None if it is missing or has another digest."""
     try:
         with opened(pieces, name) as file:
-            piece = file.read(PIECE + 1)  # one that is longer is none
+            piece = file.read(PIECE + 1)  # to detect a longer file
     except OSError:
         return None
     found = len(piece) <= PIECE and sha256(piece).hexdigest() == name
@@ -193,10 +192,9 @@ def read_piece(pieces: Path | Folder, name: str) -> bytes | None:
 
 @contextmanager
 def locked(directory: Folder, name: str, how: int) -> Iterator[bool]:
-    """Yield whether the lock of a file was free; it is held until the end of the block.
+    """Try to lock a file; yield whether it was free, and hold the lock within the block.
 
-    Raises:
-        BackupError: It is something else than a plain file.
+    Raises BackupError: it is not a plain file.
     """
     descriptor = directory.open_lock(name)
     try:
@@ -210,10 +208,10 @@ def locked(directory: Folder, name: str, how: int) -> Iterator[bool]:
 
 @contextmanager
 def _kept(directory: Path) -> Iterator[None]:
-    """Have nothing removed from `directory` in this block, if something could be."""
+    """Prevent a follower from removing files from `directory` within the block."""
     try:
         file = opened(directory, READERS)
-    except OSError:  # a backup of one moment, or a copy of the rest
+    except OSError:  # a backup of one moment, or a copy without the lock file
         yield
         return
     with file:

@@ -1,9 +1,9 @@
-"""Erases again, in a restored database, what was erased after its backup.
+"""Replays, in a restored database, the erasures made after its backup.
 
-The erasure journal, which lies beside the keys, lists it. Records are removed and their tags
-kept, destroyed keys are destroyed again, and a model that lost records is quarantined. If one
-ciphertext also holds an erased row, all of it is destroyed, with retained rows that a worker
-would need. These are counted, and may be contributed again.
+The erasure journal beside the keys lists them. Erased records are removed and get tombstones,
+destroyed keys are destroyed again, and a model that loses records is quarantined. A ciphertext
+that contains an erased row is destroyed completely, including retained rows. These lost rows
+are counted and may be contributed again.
 """
 
 from collections.abc import Collection, Sequence
@@ -51,11 +51,12 @@ ENDED = "erased after the backup that was restored: the log and its certificate 
 
 @dataclass(slots=True)
 class Reapplied:
-    """Counts of what was erased again. `lost`: other records in the block of an erased row.
+    """The results of a replay. `lost`: retained records in the block of an erased row.
 
-    `people`: models whose identities were as logged before, and are logged again if changed.
-    `requests`: public refs of the requests whose openings the database lacks. `certificates`:
-    how many of the log's are in no row. `deleted`: models that were deleted again.
+    `people`: models whose identities matched the log before; they are logged again if changed.
+    `requests`: public refs of requests some of whose openings the database lacks.
+    `certificates`: number of logged certificates without a row. `deleted`: models that were
+    deleted again.
     """
 
     records: int = 0
@@ -76,13 +77,11 @@ def reapply(
     *,
     complete: bool = True,
 ) -> Reapplied:
-    """Erase again in the caller's transaction what the journal says; doing it twice is once.
+    """Replay the journal's erasures in the caller's transaction. Idempotent.
 
-    A line counts if the database's log, with `leaves`, has its requests as executed. Where
-    that log is not `complete`, so does a line whose requests may have been executed since.
-
-    Raises:
-        JournalError: The journal is missing or damaged.
+    A line counts if the database's log, with `leaves`, has its requests as executed. If that
+    log is not `complete`, a line whose requests may have been executed since counts too. Raises
+    JournalError: The journal is missing or damaged.
     """
     erased, done = committed(session, journal.read(), leaves, complete=complete), Reapplied()
     erased.deleted |= deleted_in(session, leaves)
@@ -138,13 +137,11 @@ def reapply_all(
     *,
     incomplete: bool = False,
 ) -> Reapplied:
-    """As `reapply`, for a database whose log gets back `leaves`, which were lost with it.
+    """As `reapply`, for a database whose lost log entries, `leaves`, are being restored.
 
-    A request that these have as executed or closed is not executed again. With `incomplete` the
-    journal may lack some that were executed: then every model is quarantined.
-
-    Raises:
-        JournalError: The journal lacks requests that these leaves say were executed.
+    Requests that these leaves have as executed or closed are not executed again. With
+    `incomplete`, the journal may lack executed requests; then every model is quarantined.
+    Raises JournalError: the journal lacks requests that these leaves have as executed.
     """
     executed = {leaf.ref for leaf in leaves if leaf.event == EXECUTED and leaf.ref}
     unknown = executed - journal.read().requests
@@ -155,7 +152,7 @@ def reapply_all(
             "every model"
         )
     done = reapply(session, root_secret, journal, leaves)
-    # The table is the backup's, and the log is ahead of it: nothing can be compared.
+    # The table is older than the log, so the identities cannot be compared.
     models = session.exec(select(Model).where(Model.state != DELETED)).all()
     done.people = [model.ref for model in models]
     for model in models:
@@ -173,7 +170,7 @@ def reapply_all(
 
 
 def log_quarantines(ledger: Ledger, models: Sequence[str]) -> None:
-    """Log that these models were taken out of service."""
+    """Log the quarantine of these models."""
 
     def effect(tx: Transaction) -> None:
         for ref in models:
@@ -184,16 +181,16 @@ def log_quarantines(ledger: Ledger, models: Sequence[str]) -> None:
 
 
 def log_people(ledger: Ledger, root_secret: RootSecret, models: Sequence[str]) -> None:
-    """Log the identities of models from which a restore took some.
+    """Log the identities of models whose rows a restore changed.
 
-    Whoever looks a person up does so too, if it was interrupted before this.
+    If a restore was interrupted before this, the next lookup of a person does it.
     """
     for ref in models:
         keep_sums(ledger, root_secret, ref)
 
 
 def unlogged(engine: Engine) -> list[str]:
-    """Return the models that a restore quarantined and of which the log does not say so."""
+    """Return the models quarantined by a restore whose quarantine is not in the log."""
     with Session(reading(engine)) as session:
         found = []
         query = select(Model).where(Model.state == "quarantined", Model.failure == WHY)
@@ -212,7 +209,7 @@ def _remove(session: Session, ids: list[int | None]) -> None:
 
 
 def _forget_people(session: Session, model: Model, records: Sequence[str]) -> None:
-    """Forget which erased records identities were of; their tags stay."""
+    """Unlink identities from erased records; their tags stay."""
     for chunk in chunks(records):
         own = col(Person.model_id) == model.id, col(Person.record).in_(chunk)
         gone = update(Person).where(*own).values(state=ERASED, record=None)
@@ -233,7 +230,7 @@ def _keep_tags(
             "model_id": model.id,
             "tag": tag,
             "subject_id": owners.get(tag),
-            # None where the request came after the backup too.
+            # None if the request also came after the backup.
             "request_id": next((known[ref] for ref in line.requests if ref in known), None),
         }
         for tag, line in tags.items()
@@ -244,7 +241,7 @@ def _keep_tags(
 
 
 def _clear(session: Session, subjects: set[int]) -> int:
-    """Destroy the blocks of these subjects, with the records that are left in them."""
+    """Destroy these subjects' blocks and their remaining records; return the number lost."""
     lost = 0
     for chunk in chunks(sorted(subjects)):
         session.connection().execute(
@@ -274,7 +271,7 @@ def _quarantine(model: Model, done: Reapplied) -> None:
 
 
 def _delete(session: Session, refs: Collection[str], done: Reapplied) -> None:
-    """Delete again what is left of these models: before all else that was erased with them."""
+    """Delete what is left of these models, after ending their open requests."""
     for chunk in chunks(sorted(refs)):
         for model in session.exec(select(Model).where(col(Model.ref).in_(chunk))).all():
             if is_wiped(session, model):
@@ -303,7 +300,7 @@ def _withdraw(session: Session, artifact_id: str, done: Reapplied) -> None:
 def _end(
     session: Session, refs: Collection[str], done: Reapplied, stages: tuple[str, ...] | None
 ) -> None:
-    """Close requests of these refs that are still open here, with a job in these stages."""
+    """Close those of these requests that are still open and have a job in these stages."""
     for chunk in chunks(sorted(refs)):
         query = select(ErasureRequest).where(col(ErasureRequest.ref).in_(chunk))
         found = {request.ref: request for request in session.exec(query).all()}

@@ -1,4 +1,4 @@
-"""Restoring the log's entries in a database that a backup was restored into."""
+"""Restores the log's missing entries in a database restored from a backup."""
 
 from collections.abc import Sequence
 
@@ -20,12 +20,12 @@ from lethe.log.fetch import fetch_from
 def recover_entries(
     settings: Settings, engine: Engine, sources: Sequence[str], *, incomplete: bool = False
 ) -> tuple[Ledger, Recovered[Reapplied]]:
-    """Write back what the log's mirrors at `sources` have and the database lacks.
+    """Write back the log entries that the database lacks, from mirrors at `sources`.
 
-    Signs nothing but a checkpoint that this log's key has signed before.
+    Signs only a checkpoint that this log's key has signed before.
 
     Args:
-        settings: Where the keys are.
+        settings: The location of the keys.
         engine: The database of the restored backup.
         sources: URLs or directories.
         incomplete: The erasure journal lacks executed erasures: quarantine every model.

@@ -1,7 +1,7 @@
-"""A restore in a scratch place: that it works, and how long it takes, is known beforehand.
+"""A restore into a scratch directory, to test a backup and measure the time.
 
-Nothing new is signed: the scratch log has the keys of the real one, and another history under
-them would be a fork. So quarantines and lookups are not logged there, as a restore would do.
+Nothing new is signed: the scratch log has the real log's keys, and another history under them
+would be a fork. So, unlike a restore, it does not log quarantines and identities.
 """
 
 import time
@@ -23,17 +23,17 @@ from app.reconcile.people import PENDING
 from app.settings import Settings
 from models.database.session import opened_engine
 
-# What these compare a restore brings back whole, however old the backup is. The other checks
-# compare tables with log entries: a table that is older than the log lacks what came since.
+# Checks of data that a restore brings back completely, whatever the backup's age. The other
+# checks compare tables with log entries, and a table older than the log lacks later rows.
 WHOLE = ("entry", "mac", "node", "gap", "checkpoint", "guard", "file", "tombstone", "pages")
 
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """What a restore from a backup came to, and the seconds of its steps."""
+    """The result of a rehearsed restore, and the duration of its steps in seconds."""
 
     restored: Restored
-    recovered: int  # entries that came from a mirror
+    recovered: int  # number of entries from a mirror
     report: FsckReport
     restore_seconds: float
     check_seconds: float
@@ -47,9 +47,9 @@ class Rehearsal:
 
     @property
     def losses(self) -> list[Finding]:
-        """Findings on what was written after the backup, and is lost with the database.
+        """Findings about data written after the backup, which is lost with the database.
 
-        Not those identities that a restore erases again, and logs: a rehearsal signs nothing.
+        Excludes PENDING identities: a restore would log them, but a rehearsal signs nothing.
         """
         lost = [one for one in self.report.findings if one not in self.damage]
         return [one for one in lost if one.detail != PENDING]
@@ -64,12 +64,12 @@ def rehearse(
     mirrors: Sequence[str] = (),
     database_url: str = "",
 ) -> Rehearsal:
-    """Restore the backup in `directory` into `scratch`, and compare everything in it.
+    """Restore the backup in `directory` into `scratch`, and run fsck on it.
 
     Args:
-        settings: Those of the installation, whose keys are copied if `keys` is None.
+        settings: The installation's settings; its keys are copied if `keys` is None.
         directory: The backup.
-        scratch: An empty directory; for SQLite its database is there too.
+        scratch: An empty directory, also for the SQLite database.
         keys: A copy of the keys, restored with the backup.
         mirrors: URLs or directories of mirrors, for entries signed after the backup.
         database_url: An empty database; default: SQLite in `scratch`.

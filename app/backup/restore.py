@@ -1,8 +1,8 @@
-"""Restoring a backup into an empty database and an empty artifacts directory.
+"""Restores a backup into an empty database and an empty artifacts directory.
 
-Everything is checked before anything is written. The rows and what the erasure journal erases
-again are one transaction: no reader ever sees the erased records in the database. Keys that are
-there are kept, because guard and journal know what came after the backup.
+Everything is checked before anything is written. One transaction inserts the rows and replays
+the erasure journal, so no reader ever sees erased records. Existing keys are kept, because
+guard and journal know what happened after the backup.
 """
 
 from collections.abc import Iterator, Mapping
@@ -46,9 +46,9 @@ HALF = b"remove this directory, and run `lethe restore` with --keys\n"  # not al
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was restored, and the last checkpoint that the keys are known to have signed.
+    """The restored backup, and the last checkpoint that its keys are known to have signed.
 
-    keys_restored: the keys are a backup's too, and do not tell what was signed since.
+    keys_restored: the keys come from a backup too, so what was signed since is unknown.
     """
 
     backup: Backup
@@ -58,16 +58,16 @@ class Restored:
 
     @property
     def missing(self) -> int:
-        """How many entries were signed after the backup."""
+        """The number of entries signed after the backup."""
         return max(0, self.guard.size - self.backup.size)
 
 
 def restore(
     settings: Settings, engine: Engine, directory: Path, keys: Path | None = None
 ) -> Restored:
-    """Restore the backup in `directory`; keys from `keys`, if they are lost too.
+    """Restore the backup in `directory`, and the keys from `keys` if they are lost too.
 
-    Raises: as `_restore`, and BackupError: a piece of what a follower wrote is not as written.
+    Raises as `_restore`, and BackupError if a follower's piece is damaged.
     """
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     remove_leftovers(settings.data_dir)
@@ -81,10 +81,10 @@ def _restore(
     """Restore the backup of one moment in `directory`.
 
     Raises:
-        BackupError: The backup is damaged or another log's, or something is there already.
+        BackupError: The backup is damaged or another log's, or the target is not empty.
         JournalError: The erasure journal is missing or damaged.
         GuardError: The signing guard is missing or damaged.
-        KeyMissingError: The key of the log's entries is missing or not a key.
+        KeyMissingError: entries.key is missing or not a key.
     """
     backup, files = read_manifest(directory)
     if backup.origin != settings.origin:
@@ -108,8 +108,8 @@ def _restore(
             raise BackupError("the database is not empty: restore into a new one")
         count = _load(connection, directory, files[DATABASE])
         _require_log(settings, session, backup, count)
-        # Keys from a backup do not tell what was signed after them, also if an earlier restore,
-        # which was killed, has put them there.
+        # With keys from a backup, what was signed since is unknown. An earlier, killed restore
+        # may have restored the keys.
         keys_restored = (settings.keys_dir / RESTORED).exists()
         complete = not keys_restored and guard.size <= backup.size
         done = reapply(session, root_secret, journal, complete=complete)
@@ -120,9 +120,9 @@ def _restore(
 
 
 def _load(connection: Connection, directory: Path, digest: str) -> int:
-    """Insert the rows of a backup; return how many.
+    """Insert the rows of a backup; return their number.
 
-    What `read_manifest` has compared, its writer may have exchanged since: so it is again.
+    Compares the digest again: the file may have been exchanged since `read_manifest`.
     """
     hashed = sha256()
 
@@ -144,9 +144,9 @@ def _load(connection: Connection, directory: Path, digest: str) -> int:
 
 
 def _copy_artifacts(directory: Path, files: Mapping[str, str], folder: Folder) -> None:
-    """Copy the artifacts of a backup, each of which must have its digest as it is copied.
+    """Copy the artifacts of a backup, checking each digest during the copy.
 
-    Otherwise one that was exchanged for a link to a key would leave with the next backup.
+    Otherwise an artifact exchanged for a link to a key would leak the key in the next backup.
     """
     for name, digest in files.items():
         if name == DATABASE:
@@ -161,7 +161,7 @@ def _copy_artifacts(directory: Path, files: Mapping[str, str], folder: Folder) -
 
 
 def _require_log(settings: Settings, session: Session, backup: Backup, count: int) -> None:
-    """Compare what was loaded with the manifest and with the log's key."""
+    """Compare the loaded rows with the manifest and with the log's key."""
     size, nodes = storage.read_size(session), NodeTable(session)
     root = nodes.root_at(size)
     if (count, size, format_base64(root)) != (backup.rows, backup.size, backup.root):
@@ -173,7 +173,7 @@ def _require_log(settings: Settings, session: Session, backup: Backup, count: in
     at_signed = nodes.root_at(signed.size)
     if signed.size > size or at_signed != signed.root:
         raise BackupError("the backup's log is not the one that its key signed")
-    # Which lines of the erasure journal count is read from the entries, not from the tree.
+    # The journal's replay reads the entries, so these must match the tree too.
     first = Checkpoint(settings.origin, 0, EMPTY_ROOT)
     try:
         read_tail(session, nodes, first, size, load_entry_key(settings))
@@ -190,7 +190,7 @@ def _restore_keys(target: Path, source: Path) -> None:
     if not (source / GUARD).is_file():
         raise BackupError(f"{source} holds no keys: it lacks {GUARD}")
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # First: nothing tells from these keys alone what was signed after they were copied.
+    # Written first: these keys alone do not show what was signed after they were copied.
     write_durably(target / RESTORED, HALF)
     for path in sorted(source.iterdir()):
         if (

@@ -1,8 +1,8 @@
 """All rows of a database as lines of JSON, the same for SQLite and PostgreSQL.
 
-The first line of a table is its name and columns, each other line a row. JSON has no bytes and
-no times: those are {"b": base64} and {"t": ISO 8601 in UTC}; a column of JSON is {"j": value}.
-What is sealed stays sealed.
+A table's first line has its name and columns, each other line a row. JSON has no bytes and no
+times: those are {"b": base64} and {"t": ISO 8601 in UTC}; a column of JSON is {"j": value}.
+Sealed values stay sealed.
 """
 
 import json
@@ -21,10 +21,9 @@ FETCH = 500  # rows in memory at once
 
 
 def dump(connection: Connection, file: BinaryIO, most: int | None = None) -> int:
-    """Write every row that the connection's snapshot sees; return how many.
+    """Write every row in the connection's snapshot; return their number.
 
-    Raises:
-        ValueError: They come to more than `most` bytes.
+    Raises ValueError: the output exceeds `most` bytes.
     """
     count = written = 0
 
@@ -47,10 +46,9 @@ def dump(connection: Connection, file: BinaryIO, most: int | None = None) -> int
 
 
 def load(connection: Connection, lines: Iterator[bytes]) -> int:
-    """Insert the rows that `dump` wrote into empty tables; return how many.
+    """Insert the rows that `dump` wrote into empty tables; return their number.
 
-    Raises:
-        ValueError: The lines are not of this version's tables.
+    Raises ValueError: the lines do not match this version's tables.
     """
     table: Table | None = None
     names: list[str] = []
@@ -90,7 +88,7 @@ def _insert(connection: Connection, table: Table | None, batch: list[dict[str, A
 
 
 def _advance_sequences(connection: Connection) -> None:
-    # Rows came with their ids: the next one must be above them.
+    # The rows had explicit ids: the next generated id must be above them.
     for table in METADATA.sorted_tables:
         for column in table.primary_key.columns:
             name = {"table": f'"{table.name}"', "column": column.name}

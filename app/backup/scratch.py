@@ -1,8 +1,8 @@
-"""Directories with copies of rows or keys for a moment, which nobody keeps.
+"""Temporary directories with copies of rows or keys.
 
-Their rows have wrapped keys of what may be erased since. So whatever works with one holds its
-lock, and one whose lock is free was left by a process that was killed: it is removed before the
-next one is made.
+Their rows have wrapped keys of data that may be erased since, so none may be left behind. A
+process holds the lock of the directory it uses; a directory whose lock is free was left by a
+killed process, and is removed before the next one is created.
 """
 
 import fcntl
@@ -15,12 +15,12 @@ from datetime import timedelta
 from pathlib import Path
 from tempfile import mkdtemp
 
-SUFFIX = ".scratch"  # whatever else is in the data directory is not removed
+SUFFIX = ".scratch"  # only directories with this suffix are removed
 
 
 @contextmanager
 def scratch_place(directory: Path, what: str) -> Iterator[Path]:
-    """Yield a new directory in `directory`, named after what it is for, and remove it."""
+    """Yield a new directory in `directory`, named after its purpose, and remove it."""
     remove_leftovers(directory)
     place, descriptor = _make(directory, what)
     try:
@@ -31,7 +31,7 @@ def scratch_place(directory: Path, what: str) -> Iterator[Path]:
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Remove what killed processes left; what cannot be removed, `lethe doctor` names."""
+    """Remove directories of killed processes; `lethe doctor` reports those that remain."""
     for place in directory.glob(f"*{SUFFIX}"):
         with _unused(place) as unused:
             if unused:
@@ -39,7 +39,7 @@ def remove_leftovers(directory: Path) -> None:
 
 
 def leftovers(directory: Path, older: timedelta) -> list[Path]:
-    """Return what killed processes left, and no command has removed for so long."""
+    """Return directories of killed processes that are older than `older`."""
     found = []
     for place in sorted(directory.glob(f"*{SUFFIX}")):
         with _unused(place) as unused, suppress(FileNotFoundError):
@@ -59,7 +59,7 @@ def _make(directory: Path, what: str) -> tuple[Path, int]:
 
 @contextmanager
 def _unused(place: Path) -> Iterator[bool]:
-    """Yield whether nobody works in a directory; nobody begins to within the block."""
+    """Yield whether a directory is unused; if so, it stays locked within the block."""
     descriptor = _lock(place)
     try:
         yield descriptor is not None
@@ -69,7 +69,7 @@ def _unused(place: Path) -> Iterator[bool]:
 
 
 def _lock(place: Path) -> int | None:
-    """Return a descriptor that has the lock of a directory; None if that is held, or gone."""
+    """Lock a directory and return the descriptor; None if it is locked or gone."""
     try:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(place, flags)

@@ -79,10 +79,10 @@ def follow_database(directory: Path, every: float, keys: Path | None, once: bool
     settings = Settings()
     if settings.fault:
         steps.plant(settings.fault)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # which removes the copy
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # the exit removes the copy
     first = True
 
-    def told(done: Round) -> None:
+    def report(done: Round) -> None:
         nonlocal first
         if first:
             state = done.state
@@ -102,9 +102,9 @@ def follow_database(directory: Path, every: float, keys: Path | None, once: bool
         if once:
             with following(settings, engine, directory, keys) as follower:
                 if (done := follower.run()) is not None:
-                    told(done)
+                    report(done)
         else:
-            follow(settings, engine, directory, every, told, keys)
+            follow(settings, engine, directory, every, report, keys)
 
 
 def _require_apart(directory: Path, keys: Path | None) -> None:
@@ -195,7 +195,7 @@ def rehearse_restore(
 
 
 def _age(at: str) -> str:
-    """Return how long ago a moment was, in days or hours."""
+    """Return the time since a moment, in days or hours."""
     hours = (utcnow() - datetime.fromisoformat(at)) / timedelta(hours=1)
     return f"{hours / 24:.0f} days" if hours >= 48 else f"{hours:.1f} hours"
 
@@ -260,7 +260,7 @@ def _erase_again(settings: Settings, engine: Engine, yes: bool) -> None:
     ledger = load_ledger(settings, engine)
     root_secret = RootSecret.load(settings)
     journal = ErasureJournal(settings.keys_dir / JOURNAL, root_secret)
-    require_signed(ledger)  # it says which of the journal's lines count
+    require_signed(ledger)  # the log decides which lines of the journal are replayed
     with ledger.repairing() as session:
         done = reapply(session, root_secret, journal)
         session.commit()
@@ -272,7 +272,7 @@ def _erase_again(settings: Settings, engine: Engine, yes: bool) -> None:
 
 
 def _complete(ledger: Ledger, finder: GapFinder, yes: bool) -> None:
-    """Show which tombstones the journal lacks, and add those that the log confirms."""
+    """Show the tombstones that the journal lacks, and add those that the log confirms."""
     with Session(reading(ledger.engine)) as session:
         gaps = finder.find(session)
     if not gaps:
@@ -305,7 +305,7 @@ def _tombstones(gaps: list[Gap]) -> str:
 
 
 def print_reapplied(done: Reapplied) -> None:
-    """Print what was erased again, and what went with it."""
+    """Print the results of a replay of the erasure journal."""
     click.echo(f"erased again: {done.records} records, {done.keys} keys")
     if done.lost:
         click.echo(

@@ -1,4 +1,4 @@
-"""`lethe doctor`: each part of this installation, what is wrong with it, and what to do."""
+"""`lethe doctor`: checks each part of this installation and names remedies."""
 
 import fcntl
 import json
@@ -38,24 +38,24 @@ from models.database.clock import clock
 from models.database.session import opened_engine, reading
 from models.database.types import utcnow
 
-LATE = timedelta(minutes=5)  # a job that waits so long while no worker holds one
-LEFT = timedelta(hours=1)  # since when a killed command's scratch directory is there
+LATE = timedelta(minutes=5)  # a job's wait, without a busy worker, that counts as a failure
+LEFT = timedelta(hours=1)  # age at which a killed command's scratch directory is reported
 SKEW = timedelta(seconds=2)
 State = Literal["ok", "fails", "not used", "not checked"]
 
 
 class NotUsedError(Exception):
-    """A part that this installation does without; the text says how to have it."""
+    """A part that this installation does not use; the text says how to set it up."""
 
 
 @dataclass(slots=True)
 class Diagnosis:
-    """The parts in the order in which they were looked at."""
+    """The results by part, in the order of the checks."""
 
     parts: list[tuple[str, State, str]] = field(default_factory=list)
 
     def look(self, part: str, check: Callable[[], str | None]) -> bool:
-        """Add what a check finds: its words, or those of its error. Return whether it works."""
+        """Run a check and add its text, or that of its error. Return False if it failed."""
         state: State = "fails"
         try:
             state, words = "ok", check() or ""
@@ -69,7 +69,7 @@ class Diagnosis:
         return state != "fails"
 
     def skip(self, *parts: str) -> None:
-        """Add parts that cannot be looked at after what failed."""
+        """Add parts that cannot be checked because an earlier part failed."""
         self.parts += [(part, "not checked", "") for part in parts]
 
 
@@ -92,7 +92,7 @@ def doctor(as_json: bool) -> None:
 
 
 def diagnose() -> Diagnosis:
-    """Look at every part, as far as those before it allow."""
+    """Check every part whose prerequisites work."""
     found = Diagnosis()
     made: list[Settings] = []
     if not found.look("settings", lambda: _settings(made)):
@@ -151,7 +151,7 @@ def _database(engine: Engine) -> str:
 
 
 def _clock(engine: Engine) -> str:
-    """Compare with the database's: leases are its, tokens and signatures this machine's."""
+    """Compare this machine's clock (tokens, signatures) with the database's (leases)."""
     with reading(engine).connect() as connection:
         skew = abs(clock(connection) - utcnow())
     if skew > SKEW:
@@ -160,14 +160,14 @@ def _clock(engine: Engine) -> str:
 
 
 def _service(settings: Settings, found: Diagnosis) -> None:
-    """Open everything as the service does; its parts are those of /readyz."""
+    """Open everything as the service does, and check the parts of /readyz."""
     opened: list[Services] = []
     if not found.look("service", lambda: opened.append(open_services(settings))):
         return
     (services,) = opened
-    with suppress(NotReadyError):  # `seen` has what /readyz names
+    with suppress(NotReadyError):  # `seen` has the results by part
         health.ready(services)
-    for name in health.PARTS[1:]:  # the database was looked at
+    for name in health.PARTS[1:]:  # the database was checked before
         _, why = services.seen[name]
         found.look(name, partial(_part, why))
     services.close()

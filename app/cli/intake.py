@@ -17,7 +17,7 @@ from models.database.session import opened_engine
 
 
 class CheckedError(LetheError):
-    """No text of how an identity was checked."""
+    """The description of how an identity was checked is invalid."""
 
     slug = "checked-invalid"
     title = "Not a description"
@@ -65,7 +65,7 @@ def code(kind: str, value: str, checked: str, token: str) -> None:
     root_secret = RootSecret.load(settings)
     with opened_engine(settings.resolved_database_url) as engine:
         require_schema(engine)
-        open_ledger(settings, engine)  # whose key seals the columns
+        open_ledger(settings, engine)  # registers the key that seals columns
         with Session(engine) as session:
             by = authorise(session, f"Bearer {token}", DECIDING).name
             text = issue(session, root_secret, kind, value, checked, by)

@@ -1,4 +1,4 @@
-"""What `lethe log` does on this installation: init, recover and fsck."""
+"""The commands of `lethe log` for this installation: init, recover and fsck."""
 
 import json
 import sys
@@ -132,7 +132,7 @@ def fsck(as_json: bool, state: Path | None, full: bool) -> None:
         begun = utcnow()
         report = fsck_installation(settings, ledger, None if full else held)
         if report.before and not report.ok:
-            # A full read names what is wrong as it always was named.
+            # Report the findings of a full read, which do not depend on the state file.
             report = whole if not (whole := fsck_installation(settings, ledger)).ok else report
         if refused is not None:
             report.add("state", refused)
@@ -152,10 +152,9 @@ def fsck(as_json: bool, state: Path | None, full: bool) -> None:
 
 
 def _succeed(ledger: Ledger, vkey: str, note: str) -> None:
-    """Say in the first entry which log this one succeeds.
+    """Append, as the first entry, the name of the log that this one succeeds.
 
-    Raises:
-        LogExistsError: It has a first entry.
+    Raises LogExistsError: the log already has a first entry.
     """
 
     def effect(tx: Transaction) -> None:
@@ -168,14 +167,14 @@ def _succeed(ledger: Ledger, vkey: str, note: str) -> None:
 
 
 def _names(folder: Path) -> list[str]:
-    """Return the names of the files that a directory has, none if it is missing."""
+    """Return the names of the files in a directory, none if it is missing."""
     if not folder.is_dir():
         return []
     return sorted(one.name for one in folder.iterdir() if not one.name.startswith(PARTIAL))
 
 
 def _settings(origin: str | None) -> Settings:
-    # Through the constructor, so that the origin is validated like the variable.
+    # Use the constructor, so that the origin is validated like the variable.
     return Settings() if origin is None else Settings(origin=origin)
 
 

@@ -26,7 +26,7 @@ OLDER = (
 
 
 class RoleError(LetheError):
-    """The role that was named cannot be given privileges."""
+    """The named role cannot be granted privileges."""
 
     slug = "database-role"
     title = "No such database role"
@@ -48,7 +48,7 @@ def migrate(role: str | None) -> None:
     try:
         with opened_engine(settings.resolved_database_url) as engine:
             upgrade(engine)
-            with suppress(MasterKeyError):  # not here, or none: whoever needs it is told
+            with suppress(MasterKeyError):  # missing or malformed: later uses report it
                 adopt_root(settings, engine)
                 vault = FeatureVault(RootSecret.load(settings))
                 older = vault.name_owners(engine, settings.keys_dir)
@@ -56,7 +56,7 @@ def migrate(role: str | None) -> None:
                     click.echo(OLDER.format(older, settings.keys_dir / OWNERS), err=True)
             if role is not None:
                 grant(engine, role)
-    except OperationalError:  # its text may repeat the URL's user and host
+    except OperationalError:  # not chained: its text may repeat the URL's user and host
         raise UnreachableDatabaseError(
             "the database does not answer or refuses: check LETHE_DATABASE_URL and its rights"
         ) from None

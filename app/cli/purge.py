@@ -1,4 +1,4 @@
-"""`lethe purge`: what is left of an erased person."""
+"""`lethe purge`: searches for traces of erased people."""
 
 import json
 import sys

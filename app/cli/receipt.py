@@ -25,7 +25,7 @@ def receipt(file: Path, out: Path | None) -> None:
     Runs where the log's key is. Others download it: GET /v1/requests/ID/certificate/receipt.
     """
     with file.open("rb") as opened:
-        data = opened.read(MAX_BUNDLE + 1)  # any more is refused by the verification
+        data = opened.read(MAX_BUNDLE + 1)  # the verification refuses longer files
     settings = Settings()
     with opened_engine(settings.resolved_database_url) as engine:
         ledger = open_ledger(settings, engine, examine=True)

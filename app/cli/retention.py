@@ -1,4 +1,4 @@
-"""`lethe retention`: destroy what was kept long enough."""
+"""`lethe retention`: destroys items whose retention has ended."""
 
 import json
 

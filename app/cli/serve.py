@@ -14,9 +14,9 @@ from typing import NoReturn
 
 import click
 
-# Seconds for which a thread may keep the interpreter from another that waits for it. The thread
-# that commits asks for it after each answer of the database, about ten times a batch, and all
-# submissions wait for that thread. Python's 5 ms would add up to 50 ms to a batch.
+# Thread switch interval in seconds. The committing thread needs the interpreter after each
+# answer of the database, about ten times per batch, and all submissions wait for that thread.
+# Python's default of 5 ms would add up to 50 ms per batch.
 SWITCH_S = 0.0005
 
 
@@ -33,7 +33,7 @@ SWITCH_S = 0.0005
 )
 def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) -> None:
     """Serve the API at HOST:PORT, configured by the environment (LETHE_*)."""
-    # Imports make half a million objects and no garbage: collecting costs a tenth of the start.
+    # Imports create half a million objects and no garbage: collection costs 10% of the start.
     gc.disable()
     import uvicorn
 
@@ -45,15 +45,15 @@ def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) 
     logs.configure(settings)
     traces.configure(settings, "lethe-api")
     application = create_app()
-    gc.freeze()  # they stay for good: no collection looks at them again
+    gc.freeze()  # these objects are permanent: exclude them from later collections
     gc.enable()
     sys.setswitchinterval(SWITCH_S)
     listener = _listen(host, port)
     bound = listener.getsockname()[1]
     base_url = f"http://{host}:{bound}"
     click.echo(f"serving {base_url}")
-    # uvicorn raises the signal that ended it once more, and the default action of SIGTERM
-    # would leave the workers at a training that nobody waits for.
+    # uvicorn raises the signal that ended it again, and the default action of SIGTERM would
+    # leave the workers running a training whose result is lost.
     signal.signal(signal.SIGTERM, _leave)
     workers = _embedded(settings.silos) if embedded_worker else []
     try:
@@ -62,7 +62,7 @@ def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) 
         # Access logs would hold request ids, which are capabilities.
         config = uvicorn.Config(application, log_config=None, access_log=False)
         server = uvicorn.Server(config)
-        # It waits for open answers, and a stream would be one for an hour.
+        # uvicorn waits for open responses, and a stream would stay open for an hour.
         leave, streams = server.handle_exit, application.state.streams
 
         def ending(sig: int, frame: FrameType | None) -> None:
@@ -86,9 +86,9 @@ def _listen(host: str, port: int) -> socket.socket:
         raise click.ClickException(
             f"cannot listen on {host}:{port}: {error.strerror}; choose another --host or --port"
         ) from None
-    # Accepted connections inherit it. asyncio sets it only where a socket names its protocol,
-    # which this one does not, and the server writes head and body of an answer apart: each
-    # answer on a connection that is kept would wait 40 ms for the client's delayed ACK.
+    # Accepted connections inherit this option. asyncio sets it only on sockets that name their
+    # protocol, which this one does not. The server writes a response's head and body
+    # separately, so each response on a kept connection would wait 40 ms for a delayed ACK.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
@@ -98,12 +98,12 @@ def _leave(number: int, _: object) -> NoReturn:
 
 
 def _embedded(silos: int) -> "list[_Worker]":
-    # A silo without a worker would let every round wait for its time-out.
+    # Without a worker for each silo, every round would wait for its timeout.
     return [_Worker("--beat"), *(_Worker("--silo", str(number)) for number in range(silos))]
 
 
 class _Worker:
-    """A worker process that is started again whenever it dies."""
+    """A worker process that is restarted whenever it dies."""
 
     def __init__(self, *options: str) -> None:
         self._options = options
@@ -135,7 +135,7 @@ class _Worker:
             self._process.wait(timeout=30)
         except subprocess.TimeoutExpired:
             self._process.kill()
-        self._watch.join(timeout=30)  # or it may be writing a line as the interpreter ends
+        self._watch.join(timeout=30)  # else it might write a line as the interpreter ends
 
 
 def _write(path: Path, value: dict[str, object]) -> None:

@@ -269,7 +269,7 @@ def _tell_revoked(done: LogRotated) -> None:
 
 
 def _tell_left(settings: Settings, name: str, before: KeyUri | None) -> None:
-    """Say which key can be destroyed: not the one in use, as after a command that finished."""
+    """Print the old HSM key that can now be destroyed, unless it is still in use."""
     if before is not None and named_by(settings.keys_dir / name) != before:
         click.echo(f"the old key is still in its token: destroy {before} there", err=True)
 

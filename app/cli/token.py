@@ -72,7 +72,7 @@ def _session() -> Iterator[Session]:
     settings = Settings()
     with opened_engine(settings.resolved_database_url) as engine:
         require_schema(engine)
-        open_ledger(settings, engine)  # whose key authenticates the rows
+        open_ledger(settings, engine)  # registers the key that authenticates rows
         with Session(engine) as session:
             yield session
             session.commit()

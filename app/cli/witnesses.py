@@ -1,4 +1,4 @@
-"""`lethe log witnesses` and `ml-dsa`: who signs this installation's checkpoints besides."""
+"""`lethe log witnesses` and `ml-dsa`: further signatures on this installation's checkpoints."""
 
 import click
 from sqlmodel import Session

@@ -1,1 +1,1 @@
-"""The web desk of officers, operators and auditors: pages over `app.service`."""
+"""The web console of officers, operators and auditors: pages over `app.service`."""

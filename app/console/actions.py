@@ -1,7 +1,7 @@
-"""The decisions that a case's page offers: what each does, where it fits, and for whom.
+"""The decisions that a case's page offers: their effects, conditions and roles.
 
-Each calls the function of the services that the API calls, which has the rules: `fits` only
-keeps buttons off a page that would lead to a refusal.
+Each calls the same service function as the API, which enforces the rules: `fits` only hides
+buttons that would lead to a refusal.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,10 +29,10 @@ Reasons = Mapping[str, Mapping[str, str]]
 class Action:
     """A decision.
 
-    reasons: its codes by regulation. states: of requests that it applies to, None for any that
-    is open. final: it cannot be undone. roles: who may take it. single: of one request, by its
-    own reference. own: of what the visitor submitted. why: it asks for a reason in words. once:
-    the event that it adds, after which it is refused.
+    reasons: its codes by regulation. states: of requests that it applies to, None for all open
+    ones. final: it cannot be undone. roles: who may take it. single: only on one request, by
+    its own reference. own: only on the visitor's submissions. why: it needs a reason in words.
+    once: the event that it adds, after which it is refused.
     """
 
     do: Callable[[Services, str, Visitor, Mapping[str, str]], object]
@@ -61,7 +61,7 @@ class Action:
         )
 
     def check_role(self, visitor: Visitor) -> None:
-        """Refuse whoever may not take it. Raises ForbiddenError: another role is needed."""
+        """Raise ForbiddenError unless the visitor's role may take it."""
         if visitor.role not in self.roles:
             raise ForbiddenError(f"this is decided by the role {' or '.join(self.roles)}")
 
@@ -71,7 +71,7 @@ def _reason(form: Mapping[str, str]) -> str:
 
 
 def valid(wire: type[Any], **fields: Any) -> Any:
-    """Return a body as the API takes it. Raises BadFieldError with what is wrong."""
+    """Return a validated body of the API. Raises BadFieldError with the reason."""
     try:
         return wire.model_validate(fields)
     except ValidationError as error:
@@ -81,7 +81,7 @@ def valid(wire: type[Any], **fields: Any) -> Any:
 
 
 def _decide(decision: str) -> Callable[[Services, str, Visitor, Mapping[str, str]], object]:
-    """Return a decision on the request of a reference that every attempt failed of."""
+    """Return the action that decides on a request whose attempts have all failed."""
 
     def act(services: Services, ref: str, by: Visitor, form: Mapping[str, str]) -> object:
         wanted = valid(Decision, why=form.get("why", ""), decision=decision)

@@ -1,4 +1,4 @@
-"""Method audits: what was measured of unlearning methods, over many pairs of models."""
+"""Method audits: measurements of unlearning methods over many pairs of models."""
 
 from typing import Annotated
 
@@ -21,7 +21,7 @@ def page(
     visitor: SignedIn,
     after: Annotated[str, Query(max_length=400)] = "",
 ) -> Response:
-    """List audits, those too that failed, were stopped, or that the database has lost."""
+    """List audits, including failed and stopped ones, and those that the database lacks."""
     found = views.page(services, after or None, PAGE)
     return render(request, "audits.html", items=found.items, following=found.next)
 

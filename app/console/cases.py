@@ -1,4 +1,4 @@
-"""A case: its parts, its timeline, and the decisions of officers, each confirmed before."""
+"""A case: its parts, its timeline, and the decisions of officers, with confirmation pages."""
 
 from functools import partial
 
@@ -43,7 +43,7 @@ def page(ref: str, request: Request, services: ServicesDep, visitor: SignedIn) -
 
 
 def _in_words(language: Language, regulation: str, name: str, value: str) -> str | None:
-    """Return what the log says of a decision in the reader's language, None without words."""
+    """Return a decision's logged reason or notice in the reader's language, None for others."""
     known = {"reason": reason_in, "notice": remedies_in}
     return known[name](language, regulation, value) if name in known else None
 
@@ -61,7 +61,7 @@ def get_answer(ref: str, services: ServicesDep, visitor: Deciding) -> Response:
 def confirm(
     ref: str, name: str, request: Request, services: ServicesDep, visitor: Deciding
 ) -> Response:
-    """Ask before a decision is taken, and for its reason."""
+    """Ask for confirmation of a decision, and for its reason."""
     if name not in CONFIRMED:
         raise NotFoundError("the console has no such page")
     action = ACTIONS.get(name)
@@ -86,7 +86,7 @@ def confirm(
 def contact(
     ref: str, request: Request, services: ServicesDep, visitor: Deciding, _: Posted
 ) -> Response:
-    """Show the contact address of a case, once; the log has who opened it."""
+    """Show the contact address of a case once; the log records who opened it."""
     opened = cases.open_contact(services, ref, visitor.name)
     return render(request, "contact.html", ref=ref, opened=opened)
 
@@ -109,7 +109,7 @@ def decide(
     visitor: Deciding,
     form: Posted,
 ) -> Response:
-    """Take a decision, which the log names the visitor for."""
+    """Take a decision; the log names the visitor."""
     action = ACTIONS.get(name)
     if action is None:
         raise NotFoundError("the console has no such decision")

@@ -1,4 +1,4 @@
-"""A certificate as a page: what it says, its checks with their intervals, its files."""
+"""A certificate as a page: its content, its checks with their intervals, its files."""
 
 from hashlib import sha256
 
@@ -62,7 +62,7 @@ def page(ref: str, request: Request, services: ServicesDep, visitor: SignedIn) -
 
 
 def _retraining(services: Services, predicate: Predicate) -> Retraining | None:
-    """Return the last retraining of the model, where this certificate states none."""
+    """Return the last retraining of the model, if this certificate states none."""
     stated = cost_of(predicate).retraining is not None
     return None if stated else last_retraining(services, predicate.model.ref)
 
@@ -70,9 +70,9 @@ def _retraining(services: Services, predicate: Predicate) -> Retraining | None:
 def _measured(
     services: Services, predicate: Predicate
 ) -> list[tuple[str, str, str, float | None]]:
-    """Return what held-out rows said of the versions before and after, with the bar's length.
+    """Return (side, metric, value, bar's length) of the versions before and after.
 
-    The versions are found by the digests that the certificate names.
+    The versions are found by the certificate's digests, the values measured on held-out rows.
     """
     model, found = predicate.model, []
     with services.reading() as session:
@@ -98,7 +98,7 @@ async def download(
     turns: ParsingDep,
     visitor: SignedIn,
 ) -> Response:
-    """Download the certificate's own file, or it as a document for people."""
+    """Download the certificate's file, or the certificate as a document for people."""
     language = language_of(request)
 
     def made() -> bytes:

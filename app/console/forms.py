@@ -1,6 +1,6 @@
-"""Forms: read within a limit, from this site alone, each sent form once.
+"""Forms: limited in size, accepted only from this site, and only once.
 
-A form carries a MAC over the session, the address it is sent to, a nonce and its end. A form of
+A form carries a MAC over the session, its target address, a nonce and its expiry. A form of
 another session, address or site is refused, and so is one that was sent before.
 """
 
@@ -24,19 +24,19 @@ from lethe.signing.errors import SignatureReplayedError
 FIELD = "form_token"
 LIFE = timedelta(hours=10)
 MOST_BYTES, MOST_FIELDS = 65_536, 100
-START = "start:"  # what forms are bound to before anybody signed in begins with it
+START = "start:"  # prefix of the binding of forms before sign-in
 SPENT = "/console/form"  # as a keyid, which never has a slash
 URLENCODED = "application/x-www-form-urlencoded"
 OWN_SITES = ("same-origin", "none")
 
 
 def start_name(services: Services) -> str:
-    """Return the name of the cookie of those who have not signed in."""
+    """Return the name of the cookie of visitors who have not signed in."""
     return cookie_name(services).replace("console", "start")
 
 
 def token(services: Services, session: str, address: str) -> str:
-    """Return the token of a form that is sent to an address (path without the root path)."""
+    """Return the token of a form for a target address (path without the root path)."""
     expires = int((datetime.now(UTC) + LIFE).timestamp())
     nonce = token_urlsafe(16)
     return f"{expires}.{nonce}.{_mac(services, session, address, nonce, expires)}"
@@ -48,7 +48,7 @@ def _mac(services: Services, session: str, address: str, nonce: str, expires: in
 
 
 async def posted(request: Request, services: ServicesDep) -> Mapping[str, str]:
-    """Return the fields of a form that was sent from a page of this session, once.
+    """Return the fields of a form from a page of this session, which is accepted once.
 
     Raises:
         BodyTooLargeError: More than MOST_BYTES, or than MOST_FIELDS fields.
@@ -67,7 +67,7 @@ Posted = Annotated[Mapping[str, str], Depends(posted)]
 
 
 def _check_site(request: Request, services: Services) -> None:
-    """Refuse a form that a page of another site sent: browsers say where it comes from."""
+    """Refuse a form from another site: browsers send its origin."""
     site = request.headers.get("sec-fetch-site", "same-origin")
     origin = request.headers.get("origin")
     public = services.settings.public_url
@@ -109,7 +109,7 @@ def _parse(body: bytes) -> dict[str, str]:
 
 
 def session_of(services: Services, request: Request) -> str:
-    """Return what forms of this browser are bound to: its session, or a cookie before it."""
+    """Return the binding of this browser's forms: its session, or the cookie before sign-in."""
     visitor = visitor_of(services, request)
     if visitor is not None:
         return visitor.session
@@ -118,7 +118,7 @@ def session_of(services: Services, request: Request) -> str:
 
 
 def before(start: str) -> str:
-    """Return what forms are bound to before anybody signed in; no session is named like it."""
+    """Return the binding of forms before sign-in, which differs from every session's id."""
     return f"{START}{start}"
 
 
@@ -138,7 +138,7 @@ def _spend(services: Services, request: Request, sent: str) -> None:
     if until < datetime.now(UTC):
         raise FormRefusedError("the form is too old: reload the page and send it again")
     if session.startswith(START):
-        # Signing in and choosing a language may be repeated; strangers make no rows.
+        # Signing in and choosing a language may be repeated, and strangers must make no rows.
         return
     try:
         services.nonces.spend(spendable(SPENT, nonce, until))
@@ -149,11 +149,11 @@ def _spend(services: Services, request: Request, sent: str) -> None:
 
 
 def start_of(services: Services, request: Request) -> str:
-    """Return what forms are bound to where nobody is signed in, a new one if there is none."""
+    """Return the cookie's value for forms before sign-in, a new one if there is none."""
     kept = request.cookies.get(start_name(services), "")
     return kept if 16 <= len(kept) <= 64 else token_urlsafe(16)
 
 
 def send_start(services: Services, response: Response, start: str) -> None:
-    """Send the cookie that those forms are bound to."""
+    """Send the cookie that forms before sign-in are bound to."""
     set_cookie(services, response, start_name(services), start)

@@ -1,4 +1,4 @@
-"""Health: each part of the service, as /readyz has it."""
+"""Health: each part of the service, as in /readyz."""
 
 from fastapi import Request, Response
 

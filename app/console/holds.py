@@ -1,4 +1,4 @@
-"""Legal holds: what is held, and the forms that place and release a hold."""
+"""Legal holds: the list, and the forms that place and release a hold."""
 
 from typing import Annotated
 
@@ -25,7 +25,7 @@ def page(
     visitor: Deciding,
     after: Annotated[str, Query(max_length=400)] = "",
 ) -> Response:
-    """List the holds that stand."""
+    """List the unreleased holds."""
     with services.reading() as session:
         found = holds.page(session, after or None, PAGE, released=False)
     return render(request, "holds.html", items=found.items, following=found.next)
@@ -35,13 +35,13 @@ def page(
 def place_page(
     request: Request, visitor: Deciding, ref: Annotated[str, Query(max_length=80)] = ""
 ) -> Response:
-    """Ask what is to be held, and why."""
+    """Ask for the reference to hold, and the reason."""
     return render(request, "hold.html", ref=ref, hold=None)
 
 
 @routes.post("/holds/place", operation_id="consoleHoldPlace")
 def place(request: Request, services: ServicesDep, visitor: Deciding, form: Posted) -> Response:
-    """Place a hold, which the log names the visitor for."""
+    """Place a hold; the log names the visitor."""
     ref = valid(NewHold, ref=form.get("ref", ""), reason="-").ref
     reason = valid(NewHold, reason=form.get("reason", ""), ref=ref).reason
     holds.place(services, NewHold(ref=ref, reason=reason), visitor.name)
@@ -52,7 +52,7 @@ def place(request: Request, services: ServicesDep, visitor: Deciding, form: Post
 def release_page(
     hold: str, request: Request, services: ServicesDep, visitor: Deciding
 ) -> Response:
-    """Ask before a hold is released."""
+    """Ask for confirmation of a release."""
     with services.reading() as session:
         found = holds.find(session, hold)
     return render(request, "hold.html", ref=found.target, hold=found)

@@ -1,4 +1,4 @@
-"""The log explorer: entries or one of them, with the proof that the reader's browser checks."""
+"""The log explorer: entries with proofs that the reader's browser checks."""
 
 import json
 from base64 import b64decode
@@ -31,9 +31,9 @@ def page(
     first: Text = "",
     after: Text = "",
 ) -> Response:
-    """List entries in the order of the log: a page that begins at `first`, or at last the end.
+    """List entries in the order of the log: the page that begins at `first`, or the last page.
 
-    Filtered pages follow one another by their cursors, and have no page before.
+    Filtered pages are linked forward only, by their cursors.
     """
     note = public_log.latest_checkpoint(services)
     size = services.ledger.open(note).size

@@ -1,4 +1,4 @@
-"""Models: the list, and one with its versions, their figures and the erasures between them."""
+"""Models: the list, and one with its versions, their metrics and the erasures between them."""
 
 from typing import Annotated
 
@@ -31,7 +31,7 @@ def page(
 def model(
     ref: str, request: Request, services: ServicesDep, visitor: SignedIn, after: After = ""
 ) -> Response:
-    """Show a model, its versions and what each does on held-out rows."""
+    """Show a model, its versions and their metrics on held-out rows."""
     number = parse_number(after) if after else None
     with services.reading() as session:
         shown = registry.show(registry.find(session, ref))

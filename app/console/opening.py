@@ -29,8 +29,7 @@ def open_case(
 ) -> Response:
     """Submit requests for all records of a person; somebody else approves them.
 
-    Raises:
-        BadFieldError: A field is missing or not as the API takes it.
+    Raises BadFieldError if a field is missing or invalid.
     """
     person = identity(form)
     if person is None:

@@ -1,7 +1,7 @@
-"""Plots as geometry: what the templates draw as SVG, without a script and without a style.
+"""Plots as geometry, which the templates draw as SVG without scripts or styles.
 
-Coordinates are rounded, so that equal data give equal pages. Numbers that are no numbers are
-left out, never drawn as something else.
+Coordinates are rounded, so that equal data give equal pages. Values that are not finite numbers
+are left out.
 """
 
 import re
@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"(?<![\w.])-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?!\.?
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point of a line: where it is, what it says, and the value as it is written."""
+    """A point of a line: its coordinates, its label, and its value as text."""
 
     x: float
     y: float
@@ -31,14 +31,14 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Values in their order. ticks: heights with their values."""
+    """Values in order. ticks: heights with their values."""
 
     points: tuple[Point, ...]
     ticks: tuple[Point, ...]
 
     @property
     def path(self) -> str:
-        """The points as an SVG polyline has them."""
+        """The points in the format of an SVG polyline."""
         return " ".join(f"{one.x},{one.y}" for one in self.points)
 
 
@@ -54,7 +54,7 @@ class Interval:
 
 
 def number(text: str) -> float | None:
-    """Return a finite number, None if the text is none."""
+    """Return a finite number, None for any other text."""
     try:
         value = float(text)
     except ValueError:
@@ -63,7 +63,7 @@ def number(text: str) -> float | None:
 
 
 def line(values: Sequence[tuple[str, str]]) -> Curve | None:
-    """Return labelled values as a line, None where there are less than two numbers."""
+    """Return labelled values as a line, None if there are fewer than two numbers."""
     found = [(label, text, number(text)) for label, text in values]
     known = [(label, text, value) for label, text, value in found if value is not None]
     if len(known) < 2:
@@ -95,7 +95,7 @@ def _height(value: float, low: float, high: float) -> float:
 
 
 def interval(check: CheckPart) -> Interval | None:
-    """Return the interval of a check with its limits, None where it has none to draw."""
+    """Return the interval of a check with its limits, None if it has none to draw."""
     if check.interval is None:
         return None
     low, high = map(number, check.interval)

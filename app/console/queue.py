@@ -1,4 +1,4 @@
-"""The queue of cases: filters in the address, and what names a person in a form's body."""
+"""The queue of cases: filters are in the address, a person's identity only in a form's body."""
 
 import csv
 import io
@@ -27,14 +27,14 @@ from models import Model
 
 routes = router()
 PAGE = 50  # rows
-AT_ONCE = 1000  # rows of an export: each piece that is sent takes a thread's turn
-MOST_MODELS = 500  # in the list that is chosen from
+AT_ONCE = 1000  # rows of an export's piece, each of which is made in a thread
+MOST_MODELS = 500  # in the list of choices
 STATES = (*get_args(State), queue.ANSWERED)
 COLUMNS = (
     "ref", "case", "model", "state", "regulation", "requester", "assignee", "received_at",
     "due_at", "days_left", "overdue", "held",
 )  # fmt: skip
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what spreadsheets compute
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # starts of cells that spreadsheets compute
 FILTERS = ("state", "model", "overdue", "due_within", "held")
 IDENTITY = ("kind", "sha256", "sha1", "md5")
 
@@ -53,7 +53,7 @@ def page(
     held: Text = "",
     after: Text = "",
 ) -> Response:
-    """List what is open by days left, or what the filters ask for."""
+    """List open requests and cases by days left, or those that match the filters."""
     filters = _given(
         state=state, model=model, overdue=overdue, due_within=due_within, held=held
     )
@@ -90,7 +90,7 @@ def export(
 
 @routes.get("/search", operation_id="consoleSearchPage")
 def search_page(request: Request, services: ServicesDep, visitor: Deciding) -> Response:
-    """Ask whom to search for."""
+    """Ask for the person or requester to search for."""
     return render(request, "search.html", **_nothing(), **choices(services))
 
 
@@ -98,9 +98,9 @@ def search_page(request: Request, services: ServicesDep, visitor: Deciding) -> R
 def search(
     request: Request, services: ServicesDep, visitor: Deciding, form: Posted
 ) -> Response:
-    """List what concerns a person or a requester, neither of which is ever in an address.
+    """List the requests of a person or a requester, neither of which is ever in an address.
 
-    What was typed is hashed here and not kept; further pages carry the digests.
+    The entered value is hashed here and not kept; further pages carry the digests.
     """
     filters = {name: form[name] for name in (*FILTERS, "requester") if form.get(name)}
     person = identity(form)
@@ -117,7 +117,7 @@ def _nothing() -> dict[str, Any]:
 
 
 def choices(services: Services) -> dict[str, Any]:
-    """Return what forms let people choose from."""
+    """Return the choices in forms."""
     with services.reading() as session:
         refs = session.exec(select(Model.ref).order_by(col(Model.ref)).limit(MOST_MODELS))
         return {"models": list(refs), "states": STATES, "kinds": KINDS}
@@ -130,8 +130,7 @@ def _given(**filters: str) -> dict[str, str]:
 def identity(form: Mapping[str, str]) -> dict[str, str] | None:
     """Return the identity that a form names, by its digests.
 
-    Raises:
-        IdentityError: The kind or the value is none.
+    Raises IdentityError if the kind or the value is invalid.
     """
     if form.get("value"):
         kind = form.get("kind", "")
@@ -142,7 +141,7 @@ def identity(form: Mapping[str, str]) -> dict[str, str] | None:
 
 
 def _query(filters: Mapping[str, str], **more: Any) -> QueueQuery:
-    """Return a query. Raises BadCursorError: a filter is none of the page's."""
+    """Return a query. Raises BadCursorError if a filter is invalid."""
     try:
         return QueueQuery.model_validate({"limit": PAGE, **filters, **more})
     except ValidationError:
@@ -161,7 +160,7 @@ def _pages(services: Services, query: QueueQuery) -> Iterator[QueueItem]:
 
 
 def _file(form: str, items: Iterator[QueueItem]) -> Response:
-    """Return a download. The first page is read now, so that a wrong filter is still a page."""
+    """Return a download. The first page is read now, so a wrong filter gets an error page."""
     writers = {"csv": (_csv, "text/csv; charset=utf-8"), "json": (_json, "application/json")}
     if form not in writers:
         raise NotFoundError("the queue is exported as csv or json")
@@ -180,7 +179,7 @@ def _again(first: QueueItem, rest: Iterator[QueueItem]) -> Iterator[QueueItem]:
 
 
 def _csv(items: Iterator[QueueItem]) -> Iterator[str]:
-    """Yield lines. A cell that a spreadsheet would compute begins with an apostrophe."""
+    """Yield lines. A cell that a spreadsheet would compute gets a leading apostrophe."""
     yield ",".join(COLUMNS) + "\n"
     while part := list(islice(items, AT_ONCE)):
         lines = io.StringIO()

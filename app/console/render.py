@@ -24,7 +24,7 @@ POLICY = (
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
-    # Forms need their origin, which `no-referrer` would take from them.
+    # Forms need an Origin header, which `no-referrer` would suppress.
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
@@ -38,7 +38,7 @@ def words(language: Language) -> Texts:
 
 
 def language_of(request: Request) -> Language:
-    """Return the language that was chosen, or else that the browser asks for."""
+    """Return the chosen language, or else the browser's."""
     chosen = request.cookies.get(LANGUAGE_COOKIE, "")
     named = next((one for one in LANGUAGES if one == chosen), None)
     return named or accepted(request.headers.get("accept-language"))
@@ -46,7 +46,7 @@ def language_of(request: Request) -> Language:
 
 @cache
 def _environment() -> "Environment":
-    # 50 ms that a start does not need.
+    # Takes 50 ms, so not at start-up.
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     made = Environment(
@@ -64,18 +64,18 @@ def _environment() -> "Environment":
 
 
 def _back_to(address: str) -> str:
-    """Return the page that a form was on: the case of a decision, else the page itself."""
+    """Return the page to go back to: the case of a decision, else the console's start."""
     parts = address.split("/")
     return "/".join(parts[:4]) if len(parts) > 3 and parts[2] == "cases" else "/console"
 
 
 def _without_note(detail: Mapping[str, str]) -> dict[str, str]:
-    """Return what auditors read of a decision: notes are for those who decide."""
+    """Return a decision's details for auditors: notes are for those who decide."""
     return {name: value for name, value in detail.items() if name != "note"}
 
 
 def render(request: Request, template: str, /, status: int = 200, **values: Any) -> Response:
-    """Return a page. Without a session its forms are bound to a cookie that it sends along."""
+    """Return a page. Without a session its forms are bound to a cookie, which it sets."""
     services = get_services(request)
     visitor: Visitor | None = getattr(request.state, "visitor", None)
     visitor = visitor or visitor_of(services, request)
@@ -104,13 +104,13 @@ def render(request: Request, template: str, /, status: int = 200, **values: Any)
 
 
 def _said(texts: Texts, section: str, name: str) -> str:
-    """Return the text of a name that others chose, or else the name itself."""
+    """Return the text of a name, or the name itself if there is none."""
     found: Mapping[str, Any] = texts.sections[section]
     return str(found.get(name, name))
 
 
 def secure(headers: MutableHeaders) -> None:
-    """Add the headers of every page, where a response has none of its own."""
+    """Add the headers of every page, unless a response has its own."""
     for name, value in HEADERS.items():
         headers.setdefault(name, value)
 

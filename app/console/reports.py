@@ -1,4 +1,4 @@
-"""The report of a period for a regulator: chosen on a page, downloaded as the API makes it."""
+"""The report of a period for a regulator: a page to choose it, and the API's download."""
 
 from calendar import monthrange
 from datetime import date, datetime
@@ -21,7 +21,7 @@ routes = router()
 
 @routes.get("/reports", operation_id="consoleReports")
 def page(request: Request, services: ServicesDep, visitor: SignedIn) -> Response:
-    """Offer a period: the last whole month until another is chosen."""
+    """Offer a period, by default the last whole month."""
     first, last = last_month(datetime.now(zone_of(services.settings)).date())
     return render(request, "reports.html", first=first, last=last, forms=tuple(TYPES))
 

@@ -1,4 +1,4 @@
-"""Routes that answer people: every problem as a page, and the headers of every page."""
+"""Routes of pages: problems as pages, and the headers of every page."""
 
 import re
 from collections.abc import Callable, Coroutine
@@ -25,7 +25,7 @@ class PageRoute(APIRoute):
     """A route of the console."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler; what it raises becomes a page."""
+        """Return the handler, which answers errors with a page."""
         handle = super().get_route_handler()
 
         async def page(request: Request) -> Response:
@@ -56,7 +56,7 @@ def _refused(request: Request, error: LetheError) -> Response:
 
 
 def own_page(address: str) -> str:
-    """Return an address if it is one of the console's pages, else the console's."""
+    """Return an address if it is one of the console's pages, else the console's start."""
     return address if _OWN_PAGE.fullmatch(address) else "/console"
 
 

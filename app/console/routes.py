@@ -1,4 +1,4 @@
-"""All pages of the console, in the order in which their addresses are looked up."""
+"""All pages of the console, in the order in which addresses are matched."""
 
 from fastapi import APIRouter, Response
 
@@ -23,11 +23,7 @@ anything_else = pages()
 
 @anything_else.get("/{rest:path}", operation_id="consoleNowhere")
 def nowhere(rest: str) -> Response:
-    """Answer any other address with a page that says so.
-
-    Raises:
-        NotFoundError: Always.
-    """
+    """Answer any other address with an error page. Always raises NotFoundError."""
     raise NotFoundError("the console has no such page")
 
 

@@ -1,9 +1,8 @@
-"""Who is signed in: a sealed cookie that names a bearer token, or a person whom OIDC named.
+"""Sessions: a sealed cookie that names a bearer token, or a person signed in by OIDC.
 
-Nothing is kept of a session but its end: the cookie is sealed under a key derived from the
-master key, and the row of its token is read at each request, so a revoked token ends its
-sessions. A session that was signed out is listed beside the spent nonces until it would have
-ended by itself.
+Only the end of a session is stored: the cookie is sealed under a key derived from the master
+key, and the row of its token is read at each request, so a revoked token ends its sessions. A
+session that was signed out is listed with the spent nonces until it would have expired.
 """
 
 import json
@@ -28,17 +27,17 @@ from lethe.signing.http import SignedBy
 from models import BearerToken, UsedNonce
 
 PURPOSE = "console/session"
-IDLE = timedelta(minutes=30)  # without a page, a session ends
+IDLE = timedelta(minutes=30)  # a session without requests ends after this
 LONGEST = timedelta(hours=10)  # a working day
-LONGEST_OIDC = timedelta(hours=1)  # then the provider is asked again, who may have left
-AGAIN = timedelta(minutes=1)  # a cookie older than this is written anew
+LONGEST_OIDC = timedelta(hours=1)  # then the provider is asked again, who may know of a leaver
+AGAIN = timedelta(minutes=1)  # a cookie older than this is renewed
 ENDED = "/console/session"  # as a keyid, which never has a slash
 MOST_COOKIE = 4096  # characters
 
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Somebody who is signed in: by a token, of which this is the digest, or at an issuer."""
+    """A signed-in person, by a bearer token (`token`: its digest) or at an OIDC `issuer`."""
 
     name: str
     role: str
@@ -50,18 +49,18 @@ class Visitor:
 
     @property
     def decides(self) -> bool:
-        """Whether they may change cases, and not only read."""
+        """Whether they may change cases, not only read them."""
         return self.role in DECIDING
 
 
 def begin(name: str, role: str, token: str = "", issuer: str = "") -> Visitor:
-    """Return a new session. token: the digest of the row that it lives as long as, if any."""
+    """Return a new session. token: the digest of the bearer token it depends on, if any."""
     now = datetime.now(UTC)
     return Visitor(name, role, token_urlsafe(16), token, now, now, issuer)
 
 
 def cookie_name(services: Services) -> str:
-    """Return the cookie's name; the prefix binds it to this host, where there is TLS."""
+    """Return the cookie's name; with TLS, its prefix binds it to this host."""
     return "__Host-lethe-console" if is_secure(services) else "lethe-console"
 
 
@@ -87,19 +86,19 @@ def write_cookie(services: Services, response: Response, visitor: Visitor) -> No
 def set_cookie(
     services: Services, response: Response, name: str, value: str, **more: Any
 ) -> None:
-    """Send a cookie that no script reads and no other site sends along."""
+    """Send a cookie that scripts cannot read and other sites cannot send."""
     how: dict[str, Any] = {"samesite": "strict", "httponly": True, "path": "/"}
     response.set_cookie(name, value, secure=is_secure(services), **{**how, **more})
 
 
 def pack(services: Services, purpose: str, said: dict[str, str]) -> str:
-    """Seal what a browser keeps for us and must neither read nor change."""
+    """Seal data that a browser stores but must neither read nor change."""
     key = services.root_secret.derive(purpose)
     return urlsafe_b64encode(seal(key, json.dumps(said).encode(), purpose.encode())).decode()
 
 
 def unpack(services: Services, purpose: str, text: str) -> dict[str, str] | None:
-    """Return what `pack` sealed, None if this is nothing of ours."""
+    """Return the data that `pack` sealed, None for anything else."""
     try:
         blob = urlsafe_b64decode(text[:MOST_COOKIE].encode())
         if urlsafe_b64encode(blob).decode() != text:
@@ -112,7 +111,7 @@ def unpack(services: Services, purpose: str, text: str) -> dict[str, str] | None
 
 
 def visitor_of(services: Services, request: Request) -> Visitor | None:
-    """Return who is signed in, with the rights that their token has now; None for nobody."""
+    """Return the signed-in visitor with the current rights of their token, or None."""
     said = unpack(services, PURPOSE, request.cookies.get(cookie_name(services), ""))
     if said is None:
         return None
@@ -128,7 +127,7 @@ def visitor_of(services: Services, request: Request) -> Visitor | None:
     now = datetime.now(UTC)
     longest = LONGEST if visitor.token else LONGEST_OIDC
     if not visitor.token and visitor.issuer != services.settings.oidc_issuer:
-        return None  # the operator took another provider, or none
+        return None  # the operator changed or removed the provider
     if visitor.seen + IDLE < now or visitor.begun + longest < now:
         return None
     with services.reading() as session:
@@ -147,24 +146,24 @@ def _has_ended(session: Session, visitor: Visitor) -> bool:
 
 
 def end(services: Services, visitor: Visitor) -> None:
-    """End a session: its cookie is worth nothing from now on, whoever copied it."""
+    """End a session: its cookie is invalid from now on, copies included."""
     services.nonces.note(spendable(ENDED, visitor.session, visitor.begun + LONGEST))
 
 
 def spendable(kind: str, nonce: str, expires: datetime) -> SignedBy:
-    """Return what the book of nonces spends, once. kind: no key has it as its id."""
+    """Return an entry for the book of nonces. kind: used as keyid, which no key has."""
     return SignedBy(kind, nonce, expires, expires, frozenset())
 
 
 def renew(services: Services, response: Response, visitor: Visitor) -> None:
-    """Move the idle end, if the cookie is not of this minute."""
+    """Extend the idle limit, if the cookie is older than AGAIN."""
     now = datetime.now(UTC)
     if now - visitor.seen > AGAIN:
         write_cookie(services, response, replace(visitor, seen=now))
 
 
 def signed_in(request: Request, services: ServicesDep) -> Visitor:
-    """Return who is signed in. Raises UnauthorizedError: nobody."""
+    """Return the signed-in visitor. Raises UnauthorizedError if there is none."""
     visitor = visitor_of(services, request)
     if visitor is None:
         raise UnauthorizedError("sign in first: nobody is, or the session has ended")
@@ -176,7 +175,7 @@ SignedIn = Annotated[Visitor, Depends(signed_in)]
 
 
 def deciding(visitor: SignedIn) -> Visitor:
-    """Return who may decide. Raises ForbiddenError: auditors read."""
+    """Return the visitor. Raises ForbiddenError unless they may decide."""
     if not visitor.decides:
         raise ForbiddenError("an auditor reads and decides nothing: this is for officers")
     return visitor

@@ -1,1 +1,1 @@
-"""The intake page: people without tools ask for the erasure of their data, and follow it."""
+"""The intake page: people request the erasure of their data in a browser, and follow it."""

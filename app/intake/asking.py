@@ -1,4 +1,4 @@
-"""/intake: ask for a code, prove the identity by it, and get the case."""
+"""/intake: request a code, prove the identity with it, and get the case."""
 
 from fastapi import Request, Response
 
@@ -31,14 +31,14 @@ def limits_of(request: Request) -> Limits:
 
 @routes.get("", operation_id="intakePage")
 def page(request: Request, services: ServicesDep) -> Response:
-    """Say what can be asked, and ask for an address."""
+    """Show the form for an address."""
     settings = services.settings
     return render(request, "ask.html", kinds=kinds_of(settings), mails=is_configured(settings))
 
 
 @routes.post("/ask", operation_id="intakeAsk")
 def ask(request: Request, services: ServicesDep, form: Posted) -> Response:
-    """Send a code to the address; the answer is the same, whoever it is of."""
+    """Send a code to the address; the answer is the same for every address."""
     request.state.language = chosen(form.of("language"))
     asked = asked_in(form, services.settings)
     person = f"{asked.kind}={normalise(asked.kind, asked.value)}"
@@ -55,7 +55,7 @@ def ask(request: Request, services: ServicesDep, form: Posted) -> Response:
 
 
 def _mail(request: Request, services: Services, ref: str, asked: Asked, code: str) -> None:
-    # The code proves control of this address, and the case covers the normalised one.
+    # The code proves control of this address, but the case is for the normalised one.
     if asked.value != normalise(asked.kind, asked.value) or not asked.value.isascii():
         raise IntakeIdentityError("the address that is mailed is not the one that is erased")
     texts = words(language_of(request))
@@ -87,7 +87,7 @@ def _code_page(
 
 @routes.post("/confirm", operation_id="intakeConfirm")
 def confirm(request: Request, services: ServicesDep, form: Posted) -> Response:
-    """Open the case of whoever has the code. Sent again, the form shows the same case."""
+    """Open the case for the holder of the code. Sent again, the form shows the same case."""
     request.state.language = chosen(form.of("language"))
     ref = form.of("challenge")
     if len(ref) != 32 or len(form.of("code")) > LONGEST_CODE or not form.of("code").isascii():

@@ -1,4 +1,4 @@
-"""What people enter, checked: an identity, a regulation, a signature of their browser."""
+"""Validates the fields of the forms: identity, regulation, and the browser's signature."""
 
 import base64
 import binascii
@@ -18,15 +18,14 @@ MAX_KEY = 400  # characters of base64; a P-256 key has 124
 
 
 def kinds_of(settings: Settings) -> tuple[str, ...]:
-    """Return the kinds of identities beside e-mail addresses."""
+    """Return the kinds of identities besides e-mail addresses."""
     return tuple(dict.fromkeys(one for one in settings.intake_kinds.split(",") if one != ""))
 
 
 def asked_in(form: IntakeForm, settings: Settings) -> Asked:
-    """Return what a form asks for.
+    """Return the request in a form.
 
-    Raises:
-        IntakeIdentityError: No identity of a kind that the page asks for, or no regulation.
+    Raises IntakeIdentityError if the identity or regulation is missing, invalid or not offered.
     """
     kind, value = form.of("kind"), form.of("value").strip()
     regulation = form.of("regulation")
@@ -42,8 +41,8 @@ def asked_in(form: IntakeForm, settings: Settings) -> Asked:
     if not normal or not value.isprintable():
         raise refused
     if kind == EMAIL:
-        # Case folding turns other characters into ASCII (ß into ss), so another mailbox's
-        # owner would prove the identity. An IDN domain is written in its xn-- form.
+        # Case folding turns other characters into ASCII (ß into ss), so the owner of another
+        # mailbox could prove the identity. An IDN domain must be in its xn-- form.
         if not value.isascii() or not is_address(value) or normal != value.lower():
             raise refused
         value = normal
@@ -57,10 +56,9 @@ def asked_in(form: IntakeForm, settings: Settings) -> Asked:
 
 
 def signature_in(form: IntakeForm) -> BrowserSignature | None:
-    """Return the signature of the browser's key, None if it made none.
+    """Return the signature of the browser's key, None if there is none.
 
-    Raises:
-        IntakeSignatureError: What was sent is no key or no signature.
+    Raises IntakeSignatureError if the key or the signature is malformed.
     """
     key, signature = form.of("key"), form.of("signature")
     if not key and not signature:

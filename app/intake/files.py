@@ -1,4 +1,4 @@
-"""Styles and script of the pages."""
+"""The pages' style sheet and script."""
 
 from importlib.resources import files
 
@@ -13,11 +13,7 @@ STATIC = {"intake.css": "text/css", "intake.mjs": "text/javascript"}
 
 @routes.get("/static/{name}", operation_id="intakeStatic")
 def static(name: str) -> Response:
-    """Return a file of the pages.
-
-    Raises:
-        NotFoundError: There is no such file.
-    """
+    """Return a file of the pages. Raises NotFoundError if there is no such file."""
     if name not in STATIC:
         raise NotFoundError("the page has no such file")
     data = (files("app.intake") / "static" / name).read_bytes()

@@ -1,7 +1,7 @@
 """/intake/case: follow a case by its code, save its files, withdraw it.
 
-The code travels in the body of forms alone. In the address that the receipt shows it stands
-behind `#`, which no browser sends.
+The code is sent only in the body of forms. In the address on the receipt it is in the fragment,
+which browsers do not send.
 """
 
 from collections.abc import Callable
@@ -33,12 +33,12 @@ from lethe.words.texts import Language
 
 routes = router()
 DECIDED = ("request.refused", "request.extended", "request.paused")
-TIMELINE = 200  # items on the page; each attempt of a worker may add some
+TIMELINE = 200  # items on the page; each attempt of a worker may add several
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An event as the person reads it."""
+    """An event as shown to the person."""
 
     at: datetime
     event: str
@@ -48,7 +48,7 @@ class Step:
 
 
 def steps_of(case: CaseView, language: Language) -> list[Step]:
-    """Return the timeline, from the day of the case on: it may follow an earlier request."""
+    """Return the timeline from the case's receipt on, without an earlier request's events."""
     found: list[Step] = []
     opened = False
     for item in case.timeline:
@@ -68,7 +68,7 @@ def steps_of(case: CaseView, language: Language) -> list[Step]:
 def case_page(
     request: Request, services: Services, ref: str, *, received: bool = False
 ) -> Response:
-    """Return the page of a case whose code was given, or that was opened just now."""
+    """Return the page of a case, after its code was given or it was just opened."""
     case = following.follow(services, ref)
     code = case_code(services.root_secret, ref)
     public = services.settings.public_url.rstrip("/")  # with the path before /intake, if any
@@ -93,19 +93,19 @@ def case_page(
 
 @routes.get("/case", operation_id="intakeFind")
 def find(request: Request) -> Response:
-    """Ask for the code of a case; the script takes it from behind the `#`."""
+    """Ask for the code of a case; the script reads it from the fragment."""
     return render(request, "find.html")
 
 
 @routes.post("/case", operation_id="intakeCase")
 def show(request: Request, services: ServicesDep, form: Posted) -> Response:
-    """Show a case to whoever has its code."""
+    """Show a case to the holder of its code."""
     return case_page(request, services, _case_of(request, services, form))
 
 
 @routes.post("/withdraw", operation_id="intakeWithdraw")
 def withdraw(request: Request, services: ServicesDep, form: Posted) -> Response:
-    """Withdraw a case; sent again it does nothing more."""
+    """Withdraw a case; repeating it has no effect."""
     ref = _case_of(request, services, form)
     following.withdraw(services, ref)
     return case_page(request, services, ref)
@@ -117,7 +117,7 @@ async def file(
 ) -> Response:
     """Download the receipt, the signed answer, or a certificate of a case."""
     ref = await run_in_threadpool(_case_of, request, services, form)
-    # A PDF takes a second: who asks for many must not hold the threads of all routes.
+    # A PDF takes a second: many of them must not use up the threads of all routes.
     return await turns.parse(
         lambda: _file(request, services, ref, form.of("file"), form.of("part"))
     )

@@ -1,8 +1,8 @@
-"""Forms of the page: small, from this site alone, and of the browser that got them.
+"""Forms of the page: small, and accepted only from this site and the browser that got them.
 
-A form's token is a MAC over the browser's cookie, a nonce and its end. The cookie is random
-and says nothing of the person. The nonce of the first form becomes the reference of its
-challenge, so that a form that is sent twice sends one code.
+A form's token is a MAC over the browser's cookie, a nonce and the expiry. The cookie is random
+and reveals nothing about the person. The nonce of the first form becomes the reference of its
+challenge, so that sending a form twice mails one code.
 """
 
 import secrets
@@ -44,12 +44,12 @@ class IntakeForm:
     nonce: str
 
     def of(self, name: str) -> str:
-        """Return a field, empty where it was not sent."""
+        """Return a field, empty if it was not sent."""
         return self.fields.get(name, "")
 
 
 def address_of(request: Request, services: Services) -> str:
-    """Return the public URL, or else scheme and host as the caller has them."""
+    """Return the public URL, or else the scheme and host of the call."""
     public = services.settings.public_url.rstrip("/")
     return public or f"{request.url.scheme}://{request.url.netloc}"
 
@@ -59,12 +59,12 @@ def _is_secure(request: Request, services: Services) -> bool:
 
 
 def cookie_name(request: Request, services: Services) -> str:
-    """Return the cookie's name; with the prefix no other site of the domain can set it."""
+    """Return the cookie's name; its prefix keeps other sites of the domain from setting it."""
     return "__Host-lethe-intake" if _is_secure(request, services) else "lethe-intake"
 
 
 def session_of(request: Request, services: Services) -> str | None:
-    """Return what challenges and forms of this browser are bound to, None without a cookie."""
+    """Return the binding of this browser's challenges and forms, None without a cookie."""
     sent = request.cookies.get(cookie_name(request, services), "")
     return sha256(sent.encode()).hexdigest() if len(sent) == 2 * COOKIE_BYTES else None
 
@@ -85,7 +85,7 @@ def set_cookie(response: Response, request: Request, services: Services, value: 
         path="/",
         secure=_is_secure(request, services),
         httponly=True,
-        samesite="lax",  # strict would lose it where a link in a mail leads here
+        samesite="lax",  # strict would lose it when a link in a mail leads here
     )
 
 
@@ -106,7 +106,7 @@ async def posted(request: Request, services: ServicesDep) -> IntakeForm:
 
     Raises:
         BodyTooLargeError: More than MOST_BYTES.
-        IntakeFormError: From another site or browser, too old, or not as forms are sent.
+        IntakeFormError: From another site or browser, too old, or malformed.
     """
     _check_site(request, services)
     if request.headers.get("content-type", "").partition(";")[0].strip() != _TYPE:
@@ -134,7 +134,7 @@ Posted = Annotated[IntakeForm, Depends(posted)]
 
 
 def _check_site(request: Request, services: Services) -> None:
-    """Refuse what another site sent. A browser says one of the two with every form it sends."""
+    """Refuse forms from another site. Browsers send at least one of the two headers."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     own = urlsplit(address_of(request, services))
     foreign = origin is not None and origin != f"{own.scheme}://{own.netloc}"

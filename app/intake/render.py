@@ -21,7 +21,7 @@ POLICY = (
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
-    # With no-referrer a browser would not say where a form comes from (Fetch, section 3.2).
+    # With no-referrer a browser would not send a form's origin (Fetch, section 3.2).
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
@@ -35,12 +35,12 @@ def words(language: Language) -> Texts:
 
 
 def chosen(text: str | None) -> Language | None:
-    """Return the language of this name, if there is one."""
+    """Return the language of this name, None for any other text."""
     return next((one for one in LANGUAGES if one == text), None)
 
 
 def language_of(request: Request) -> Language:
-    """Return the language of the form or the address, or else that the browser asks for."""
+    """Return the language of the form or the address, or else the browser's."""
     named: Language | None = getattr(request.state, "language", None)
     named = named or chosen(request.query_params.get("language"))
     return named or accepted(request.headers.get("accept-language"))

@@ -1,4 +1,4 @@
-"""Routes whose problems are pages in plain words."""
+"""Routes that answer errors with pages in plain words."""
 
 import logging
 from collections.abc import Callable, Coroutine
@@ -21,7 +21,7 @@ class IntakeRoute(APIRoute):
     """A route of the page."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler; what it raises becomes a page."""
+        """Return the handler, which answers errors with a page."""
         handle = super().get_route_handler()
 
         async def page(request: Request) -> Response:
@@ -37,7 +37,7 @@ class IntakeRoute(APIRoute):
 
 
 def refusal(request: Request, error: LetheError) -> Response:
-    """Return an error as a page; the operator's log has its slug, and nobody."""
+    """Return an error as a page; the operator's log gets the slug and no personal data."""
     REFUSED.add(error.slug)
     if error.status >= 500:
         cause = error.__cause__

@@ -1,1 +1,1 @@
-"""The service's own keys: which are valid, by the log; rotation, revocation, trust root."""
+"""The service's own keys: validity by the log, rotation, revocation, trust root."""

@@ -1,6 +1,6 @@
-"""The root secret of an installation from before there was one: the master key itself.
+"""Creates root.sealed in older installations, with the master key as the root secret.
 
-Its tags were made with that key, and stay valid. Only the files are new.
+Existing tags were made with the master key and stay valid. Only the file is new.
 """
 
 from sqlalchemy.engine import Engine
@@ -17,20 +17,18 @@ from models.database.session import reading
 
 
 def adopt_root(settings: Settings, engine: Engine) -> bool:
-    """Write root.sealed if the keys are older than it; return whether it was written.
+    """Write root.sealed if the installation predates it; return whether it was written.
 
-    A file that was lost is not made anew: its secret is not the master key, which then does
-    not open the models' keys. Without a model there is nothing to tell by, and nothing is made.
-
-    Raises:
-        MasterKeyError: The master key is missing, or it is malformed.
+    A lost file is not recreated: its secret was not the master key, so the master key does not
+    open the models' keys. Without a model this cannot be tested, and nothing is written. Raises
+    MasterKeyError: The master key is missing or malformed.
     """
     folder = settings.keys_dir
     if not (folder / LOG_KEY).exists() or (folder / root.FILE).exists():
         return False
     key = given(settings)
     with Session(reading(engine)) as session:
-        sealed = select(Model).where(col(Model.tombstone_key) != b"")  # it is, once deleted
+        sealed = select(Model).where(col(Model.tombstone_key) != b"")  # empty once deleted
         model = session.exec(sealed.limit(1)).first()
         if model is None:
             return False

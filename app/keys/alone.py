@@ -1,7 +1,7 @@
-"""One command at a time changes the key files, and removes what an earlier one left unfinished.
+"""Lets one command at a time change the key files, and removes unfinished files.
 
-The log's lock is not enough: a command may stand still between its entry and its last file,
-while another rotates anew. What the first one writes then must not be from before.
+The log's lock is not enough: a command may stall between its log entry and its last file while
+another command rotates again. The first must not overwrite the newer files with old ones.
 """
 
 import fcntl
@@ -25,15 +25,13 @@ class KeysBusyError(LetheError):
 
 @contextmanager
 def alone(folder: Path) -> Iterator[Sequence[Path]]:
-    """Have no other command change the key files in `folder` meanwhile.
+    """Keep other commands from changing the key files in `folder` within the block.
 
-    Yields the unfinished files that were there before, and removes them after a block that
-    succeeds. They may have a key, or the root secret sealed under one.
-
-    Raises:
-        KeysBusyError: Another command is at it.
+    Yields the unfinished files of earlier commands, and removes them if the block succeeds.
+    They may contain a key, or the root secret sealed under one. Raises KeysBusyError: another
+    command is changing the keys.
     """
-    # This file never changes its place, and nobody else locks it. Open to write, as NFS asks.
+    # This file is never moved, and nothing else locks it. NFS requires write access for a lock.
     with locked(folder / ENTRIES_KEY, os.O_RDWR):
         left = [
             folder / one.name
@@ -46,15 +44,14 @@ def alone(folder: Path) -> Iterator[Sequence[Path]]:
 
 @contextmanager
 def locked(path: Path, flags: int) -> Iterator[None]:
-    """Hold the lock of a file that never changes its place, opened with `flags`.
+    """Hold the lock of a file that is never moved, opened with `flags`.
 
-    Raises:
-        KeysBusyError: Another command holds it.
+    Raises KeysBusyError: another command holds it.
     """
     descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until it is closed
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released on close
         except BlockingIOError:
             raise KeysBusyError(
                 "another command changes the keys: run this again once it has ended. If it "
@@ -66,9 +63,9 @@ def locked(path: Path, flags: int) -> Iterator[None]:
 
 
 def remove(folder: Path, left: Sequence[Path]) -> None:
-    """Remove unfinished files; of a link, only the link.
+    """Remove unfinished files; a link is removed without its target.
 
-    A file that a silo's worker was writing just now has its final name by then.
+    A file that a silo's worker was just writing has its final name by then.
     """
     for path in left:
         path.unlink(missing_ok=True)

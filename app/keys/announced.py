@@ -1,7 +1,7 @@
-"""The proofs that each key of the log led to the next, beside the keys.
+"""The proofs, stored beside the keys, that each key of the log announced the next.
 
-The database has them too, until it is restored from a backup and a mirror: a mirror keeps the
-latest checkpoint alone, which the newer key signed.
+The database has them too, until it is restored from a backup and a mirror: a mirror keeps only
+the latest checkpoint, which the newer key signed.
 """
 
 from app.ledger.entry_macs import KeyMissingError
@@ -20,10 +20,9 @@ Announced = list[tuple[LogKey, AnnouncementPart | None]]
 
 
 def keep_announcement(settings: Settings, ledger: Ledger, keys: LogKeys) -> None:
-    """Write the checkpoint that the key before signed over the last one's entry, and its proof.
+    """Write the previous key's checkpoint over the newest key's entry, with its proof.
 
-    Raises:
-        UnpublishedError: There is none yet.
+    Raises UnpublishedError: there is no such checkpoint yet.
     """
     proof = _proof(ledger, keys, len(keys.keys) - 1)
     name = _name(keys, len(keys.keys) - 1)
@@ -31,12 +30,12 @@ def keep_announcement(settings: Settings, ledger: Ledger, keys: LogKeys) -> None
 
 
 def announcements(settings: Settings, ledger: Ledger, keys: LogKeys) -> Announced:
-    """Return for each key what `keep_announcement` wrote, or would write now.
+    """Return for each key the announcement that was written, or that could be written now.
 
-    It is None for the first key.
+    The first key has None.
 
     Raises:
-        KeyMissingError: A file holds something else.
+        KeyMissingError: A file is malformed.
         UnpublishedError: Nothing was written, and there is no such checkpoint yet.
     """
     found: Announced = [(keys.keys[0], None)]
@@ -44,7 +43,7 @@ def announcements(settings: Settings, ledger: Ledger, keys: LogKeys) -> Announce
         path = settings.keys_dir / _name(keys, at)
         try:
             part = shape.decode(AnnouncementPart, path.read_bytes())
-        except FileNotFoundError:  # a rotation that was interrupted
+        except FileNotFoundError:  # an interrupted rotation
             part = _proof(ledger, keys, at)
         except LetheError as error:
             raise KeyMissingError(f"{path}: {error.detail}: restore it") from None
@@ -53,10 +52,10 @@ def announcements(settings: Settings, ledger: Ledger, keys: LogKeys) -> Announce
 
 
 def _proof(ledger: Ledger, keys: LogKeys, at: int) -> AnnouncementPart:
-    """Return it from the first checkpoint over the entry, or from the latest one.
+    """Return the announcement of the first checkpoint over the entry, or of the latest one.
 
-    The first may lack the line of an ML-DSA-44 key: a process that started before `lethe log
-    ml-dsa` may have signed it.
+    The first checkpoint may lack an ML-DSA-44 signature, if a process that started before
+    `lethe log ml-dsa` signed it.
     """
     start, before = keys.keys[at].start, LogKeys((keys.keys[at - 1],), keys.kind)
     receipt, latest = ledger.receipt(start), ledger.latest()

@@ -1,4 +1,4 @@
-"""fsck of the key files: issuer, ML-DSA-44 and master key are those that the log names."""
+"""fsck of the key files: the log, ML-DSA-44, issuer and master keys are those in the log."""
 
 from app.hsm.errors import HsmError
 from app.keys.issuer import IssuerRevokedError, signing_issuer
@@ -23,7 +23,7 @@ AGAIN = "run `lethe service-key rotate master` again, or restore the newest root
 
 
 def fsck_keys(settings: Settings, ledger: Ledger, report: FsckReport) -> None:
-    """Report a key file that is not the log's. Raises what reading the signed log raises."""
+    """Report key files whose keys the log does not name. Raises as `model_events`."""
     try:
         ledger.require_named()
     except KeyMissingError as error:
@@ -46,10 +46,9 @@ def fsck_keys(settings: Settings, ledger: Ledger, report: FsckReport) -> None:
 
 
 def fsck_master(settings: Settings, ledger: Ledger, report: FsckReport) -> None:
-    """Report a root.sealed that the master key does not open, or that is not the log's.
+    """Report if the master key does not open root.sealed, or if its keys differ from the log.
 
-    Without a master key it reports that a key of the log is missing, or one is too many.
-    Raises what reading the signed log raises.
+    Without a master key, only the keys are compared. Raises as `model_events`.
     """
     try:
         roots = read_roots(settings.keys_dir)
@@ -67,7 +66,7 @@ def fsck_master(settings: Settings, ledger: Ledger, report: FsckReport) -> None:
         report.add("master", f"root.sealed has {keyid}, which the log does not: {AGAIN}")
     try:
         opened = open_root(given(settings), roots)
-    except MasterKeyError:  # not here: what needs it is not checked, and the report says so
+    except MasterKeyError:  # missing: the report says that sealed data was not checked
         return
     if opened is None:
         report.add("master", f"{source(settings)} does not open root.sealed: restore either")

@@ -1,7 +1,7 @@
-"""The issuer's keys as the signed log has them, and the private key that signs now.
+"""The issuer's keys by the signed log, and the private key that signs now.
 
-No table and no file says which key is valid: the log's entries do, read as they were signed.
-Whoever writes the database adds no key, and a key file put back from a backup signs nothing.
+Only signed log entries decide which key is valid, no table or file. Write access to the
+database cannot add a key, and an old key file restored from a backup signs nothing.
 """
 
 from contextlib import suppress
@@ -28,11 +28,11 @@ from lethe.signing.errors import KeyFormatError
 from lethe.signing.keys import P256Key
 from models import LogEntry
 
-NEXT_KEY = "issuer.next.key"  # of a rotation whose entry may be logged already
+NEXT_KEY = "issuer.next.key"  # of an unfinished rotation, whose entry may be logged already
 
 
 class IssuerRevokedError(LetheError):
-    """The log has revoked the key that would sign next."""
+    """The log has revoked the key that would sign."""
 
     slug = "issuer-revoked"
     title = "The issuer's key was revoked"
@@ -40,7 +40,7 @@ class IssuerRevokedError(LetheError):
 
 
 class KeysChangedError(LetheError):
-    """A key was rotated or revoked between two looks at the log."""
+    """A key was rotated or revoked between two reads of the log."""
 
     slug = "keys-changed"
     title = "The keys changed meanwhile"
@@ -48,12 +48,12 @@ class KeysChangedError(LetheError):
 
 
 def is_key(key: SigningKey, spki: bytes) -> TypeGuard[P256Key]:
-    """Return whether a private key is the one with these public bytes."""
+    """Return whether a private key has this SubjectPublicKeyInfo."""
     return is_p256(key) and spki_of(key.public_key()) == spki
 
 
 def changes(entries: tuple[tuple[int, bytes], ...]) -> list[Change]:
-    """Return what the log's entries on keys say, with their indices."""
+    """Return the key changes in the log's entries, with their indices."""
     found = [(index, parse_leaf(data).key) for index, data in entries]
     return [(index, change) for index, change in found if change is not None]
 
@@ -64,12 +64,10 @@ def is_announced(ledger: Ledger, role: str) -> bool:
 
 
 def first_key(settings: Settings) -> tuple[str, bytes]:
-    """Return name and public bytes of the key in the key directory.
+    """Return keyid and SubjectPublicKeyInfo of the key in the keys directory.
 
-    It is the issuer's first one while the log names none.
-
-    Raises:
-        KeyMissingError: Neither half of it is there, or it is no ECDSA P-256 key.
+    While the log names no issuer key, this is the issuer's first key. Raises KeyMissingError:
+    both halves are missing, or it is not an ECDSA P-256 key.
     """
     try:
         return settings.issuer_keyid, spki_of(load_issuer(settings)[0].public_key())
@@ -80,26 +78,26 @@ def first_key(settings: Settings) -> tuple[str, bytes]:
 
 
 def issuer_keys(settings: Settings, ledger: Ledger) -> IssuerKeys:
-    """Return all keys that the issuer ever had, as the signed log has them.
+    """Return all keys that the issuer ever had, by the signed log.
 
     Raises:
-        KeyMissingError: The log names no key, and the key directory has none.
+        KeyMissingError: The log names no key, and the keys directory has none.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
     read = service_key_events(ledger)
     said = changes(read.entries)
-    # Named by the log, the first key is never asked for.
+    # If the log names the first key, it needs no file.
     named = any(change.role == ISSUER for _, change in said)
     keys = replay(said, ("", b"") if named else first_key(settings))
     return IssuerKeys(keys, read.size, read.root)
 
 
 def signing_issuer(settings: Settings, ledger: Ledger) -> tuple[P256Key, str, IssuerKeys]:
-    """Return the key that signs now, its name, and the keys that were looked at.
+    """Return the key that signs now, its keyid, and all keys of the issuer.
 
     Raises:
-        IssuerRevokedError: The log revokes it, and there is no other yet.
-        KeyMissingError: The private half is in no key file.
+        IssuerRevokedError: The log revoked the key, and there is no other yet.
+        KeyMissingError: No key file has the private half.
         HsmError: The HSM that a key file names cannot be reached.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
@@ -116,7 +114,7 @@ def signing_issuer(settings: Settings, ledger: Ledger) -> tuple[P256Key, str, Is
             key = read_key(settings, settings.keys_dir / name)
         except (FileNotFoundError, KeyFormatError):
             continue
-        except HsmError as error:  # the other one may be in use, and in reach
+        except HsmError as error:  # the other file may have the key in use, and be reachable
             away = away or error
             continue
         if is_key(key, current.spki):
@@ -124,7 +122,7 @@ def signing_issuer(settings: Settings, ledger: Ledger) -> tuple[P256Key, str, Is
     if away is not None:
         raise away
     if len(keys.keys) == 1:
-        load_issuer(settings)  # says what is wrong with the file
+        load_issuer(settings)  # raises the specific problem with the file
     raise KeyMissingError(
         f"{ISSUER_KEY} is not the key {current.keyid} that the log has as the issuer's: "
         "restore the newest backup of the keys directory, or run `lethe service-key rotate "
@@ -133,16 +131,14 @@ def signing_issuer(settings: Settings, ledger: Ledger) -> tuple[P256Key, str, Is
 
 
 def require_unchanged(tx: Transaction, size: int, kind: str = SERVICE_KEY_EVENT) -> None:
-    """Return if no entry on keys is above the log's first `size` entries.
+    """Check that there is no entry on keys above the log's first `size` entries.
 
-    Asked under the log's lock, so that of two rotations at once one is refused. It goes by a
-    column: whoever changes that has a certificate logged that every verifier refuses, and
-    nothing accepted.
+    Called under the log's lock, so that one of two concurrent rotations is refused. It uses a
+    column: an attacker who changes it only gets a certificate that every verifier rejects.
 
-    kind: entries on the service's keys, or MASTER_KEY_EVENT.
+    kind: of entries, SERVICE_KEY_EVENT or MASTER_KEY_EVENT.
 
-    Raises:
-        KeysChangedError: There is one.
+    Raises KeysChangedError: there is one.
     """
     later = select(LogEntry.index).where(
         col(LogEntry.kind) == kind, col(LogEntry.index) >= size

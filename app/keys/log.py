@@ -1,4 +1,4 @@
-"""The log's keys as the signed log has them: from which tree to which each signs."""
+"""The log's keys by the signed log, with the range of tree sizes that each may sign."""
 
 from app.keys.issuer import changes
 from app.ledger.entry_macs import KeyMissingError
@@ -12,19 +12,19 @@ from lethe.log.note import NoteVerifier
 
 
 class NoSecondKeyError(KeyMissingError):
-    """The log has no ML-DSA-44 key, and never had one that it names."""
+    """The log has no ML-DSA-44 key and never named one."""
 
     status = 409
 
 
 def logged_keys(ledger: Ledger, said: list[Change] | None = None, role: str = LOG) -> LogKeys:
-    """Return the log's keys, oldest first, with the trees that they sign.
+    """Return the log's keys, oldest first, with the tree sizes that each may sign.
 
-    said: by these entries, and by default by all that are signed. role: LOG, or ML_DSA for its
+    said: the key changes to use; by default, all signed entries. role: LOG, or ML_DSA for the
     second keys.
 
     Raises:
-        NoSecondKeyError: There is none.
+        NoSecondKeyError: The log has no key of this role.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
     if said is None:
@@ -53,12 +53,13 @@ def logged_keys(ledger: Ledger, said: list[Change] | None = None, role: str = LO
 
 
 def require_logged(ledger: Ledger) -> None:
-    """Return if an ML-DSA-44 key signs here that the log names and has not revoked.
+    """Check that this process signs with an ML-DSA-44 key that the log names as valid.
 
-    Before a rotation the log names none. The log's Ed25519 keys are compared when it is opened.
+    Before the first rotation the log names none, and nothing is checked. The log's Ed25519 keys
+    are checked when the log is opened.
 
     Raises:
-        KeyMissingError: None does, and the log names one.
+        KeyMissingError: The log names ML-DSA-44 keys, and no valid one signs here.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
     said = changes(service_key_events(ledger).entries)

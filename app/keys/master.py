@@ -1,4 +1,4 @@
-"""The master keys as the signed log has them: which opens the root secret, and which did."""
+"""The current and former master keys by the signed log."""
 
 from dataclasses import dataclass
 
@@ -12,10 +12,10 @@ from lethe.log.key_changes import MASTER_ROTATED
 
 @dataclass(frozen=True, slots=True)
 class MasterSpan:
-    """A master key, by its name. start: the log's entry from which on it opens the root secret.
+    """A master key by its keyid. start: the log index from which it opens the root secret.
 
-    end: the entry of the rotation that replaces it. revoked: the entry from which on it opens
-    nothing, with its reason.
+    end: the log index of the rotation that replaces it. revoked: the log index of its
+    revocation, after which it opens nothing; reason: the revocation's reason.
     """
 
     keyid: str
@@ -29,22 +29,21 @@ class MasterSpan:
 class MasterKeys:
     """The master keys that the log's first `size` entries name, oldest first.
 
-    Before a rotation there are none.
+    Before the first rotation there are none.
     """
 
     keys: tuple[MasterSpan, ...]
     size: int
 
     def of(self, roots: tuple[SealedRoot, ...]) -> tuple[MasterSpan, ...]:
-        """Return the keys. Before a rotation it is the one that root.sealed has first."""
+        """Return the keys; before the first rotation, the first key in root.sealed."""
         return self.keys or (MasterSpan(roots[0].keyid, 0),)
 
 
 def master_keys(ledger: Ledger) -> MasterKeys:
     """Return the master keys that the log names.
 
-    Raises:
-        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    Raises ForkedError, LogDamagedError or GuardError: as `model_events`.
     """
     read, found = master_key_events(ledger), dict[str, MasterSpan]()
     for index, data in read.entries:
@@ -61,10 +60,9 @@ def master_keys(ledger: Ledger) -> MasterKeys:
 
 
 def sealed_for(roots: tuple[SealedRoot, ...], keyid: str) -> SealedRoot:
-    """Return the root secret as the master key `keyid` seals it.
+    """Return the root secret sealed under the master key `keyid`.
 
-    Raises:
-        MasterKeyError: It is not there.
+    Raises MasterKeyError: root.sealed lacks this key.
     """
     for one in roots:
         if one.keyid == keyid:

@@ -1,11 +1,11 @@
-"""Rotating and revoking the issuer's key: an entry of the log, then the key files.
+"""Rotates and revokes the issuer's key: first the log entry, then the key files.
 
     issuer.next.key     the new key                 durable
     key.rotated         the log's entry             signed
     issuer.key          the new key in its place    the old file is gone
 
-A process that dies between two lines leaves an installation that works: whoever signs takes the
-file whose key the log names. The same command, run again, goes on at the following line.
+A crash between two lines leaves a working installation: the signer uses the file whose key the
+log names. Running the same command again continues at the following line.
 """
 
 import re
@@ -41,7 +41,7 @@ _NUMBERED = re.compile(r"(.*?)([0-9]{1,6})")
 
 @dataclass(frozen=True, slots=True)
 class Rotated:
-    """The key that signs now; `finished`: it is of a rotation that was interrupted."""
+    """The key that signs now; `finished`: the command completed an interrupted rotation."""
 
     key: KeySpan
     finished: bool
@@ -50,17 +50,17 @@ class Rotated:
 def rotate_issuer(
     settings: Settings, ledger: Ledger, keyid: str | None = None, *, to: str | None = None
 ) -> Rotated:
-    """Replace the issuer's key by a fresh one, named `keyid` or by the next number.
+    """Replace the issuer's key by a new one, named `keyid` or by the next number.
 
-    to: where it is made, as `make_next` has it.
+    to: the new key's place, as for `make_next`.
 
     Raises:
-        KeysBusyError: Another command changes the keys.
+        KeysBusyError: Another command is changing the keys.
         KeyPlaceError, HsmError: As `make_next`.
-        ConflictError: A key of the issuer had this name.
-        KeyMissingError: The new key's file holds something else.
+        ConflictError: A key of the issuer has or had this name.
+        KeyMissingError: The new key's file is malformed.
         KeysChangedError: Another rotation was faster.
-        UnpublishedError: The entry is stored and not signed yet: run it again.
+        UnpublishedError: The entry is stored but not signed yet: run the command again.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
     with alone(settings.keys_dir):
@@ -82,7 +82,7 @@ def _rotate(settings: Settings, ledger: Ledger, keyid: str | None, to: str | Non
         require_unchanged(tx, keys.size)
         if not announced:
             record_service_key_event(tx, ANNOUNCED, KeyChange(ANNOUNCED, last.keyid, last.spki))
-        # Under the lock: the file is not that of another rotation, whose entry names its key.
+        # Under the lock, so as never to replace the file of a key that another rotation logged.
         spki = spki_of(_fresh(settings, keys, to).public_key())
         record_service_key_event(
             tx, ROTATED, KeyChange(ROTATED, chosen, spki, replaces=last.spki)
@@ -96,11 +96,11 @@ def _rotate(settings: Settings, ledger: Ledger, keyid: str | None, to: str | Non
 
 
 def revoke_issuer(settings: Settings, ledger: Ledger, keyid: str, reason: str) -> int:
-    """Have the log refuse the signatures of a key from now on; return the entry's index.
+    """Revoke a key's signatures from now on, in the log; return the entry's index.
 
     Raises:
         NotFoundError: The issuer has no such key.
-        ConflictError: It was revoked before.
+        ConflictError: The key is revoked already.
         KeysChangedError: A key was rotated or revoked meanwhile.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
@@ -123,10 +123,10 @@ def revoke_issuer(settings: Settings, ledger: Ledger, keyid: str, reason: str) -
 
 
 def _put_in_place(settings: Settings, keys: IssuerKeys) -> bool:
-    """Make the next key the issuer's if the log names it; return whether it did."""
+    """Move the next key into the issuer's place if the log names it; return whether it did."""
     folder, current = settings.keys_dir, keys.keys[-1]
     if has_key(settings, folder / ISSUER_KEY, current.spki):
-        return False  # it is in its place: what lies in the other file may be anybody's
+        return False  # already in place: the other file is not trusted
     key = read_next(settings, folder / NEXT_KEY)
     if key is None or not is_key(key, current.spki):
         return False
@@ -138,7 +138,7 @@ def _put_in_place(settings: Settings, keys: IssuerKeys) -> bool:
 
 
 def _fresh(settings: Settings, keys: IssuerKeys, to: str | None) -> P256Key:
-    """Make the next key and return it; what a crash left in its file is replaced."""
+    """Create the next key and return it; a key left in its file by a crash is replaced."""
     path, current = settings.keys_dir / NEXT_KEY, settings.keys_dir / ISSUER_KEY
     known = [one.spki for one in keys.keys]
     try:

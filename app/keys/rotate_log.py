@@ -1,15 +1,15 @@
-"""Rotating the log's key, with an overlap in which both keys sign.
+"""Rotates the log's key, with an overlap in which both keys sign.
 
     log.next.key     the new key                                       durable
-    key.rotated      an entry under the old key: it leads to the new   signed
+    key.rotated      an entry under the old key: announces the new     signed
     log.KEYID.announced.json  the proof of that                        durable
-    log.next.vkey    from now on checkpoints have both lines
+    log.next.vkey    from now on checkpoints have both signatures
     key.revoked      an entry under both keys: the overlap ends        signed
     log.key          the new key in its place; the old file is gone
 
-A process that dies between two lines leaves a log that goes on. The same command, run again,
-goes on at the following line. The second key, ML-DSA-44, rotates by itself in the same steps,
-and its files begin with log-mldsa.
+A crash between two lines leaves a working log. Running the same command again continues at the
+following line. The second key, ML-DSA-44, rotates independently in the same steps; its files
+begin with log-mldsa.
 """
 
 from contextlib import suppress
@@ -43,7 +43,7 @@ from lethe.signing.errors import KeyFormatError
 
 @dataclass(frozen=True, slots=True)
 class LogRotated:
-    """A key of the log; `finished`: the command had been interrupted, and is done now."""
+    """A key of the log; `finished`: the command completed an interrupted one."""
 
     key: LogKey
     finished: bool
@@ -52,20 +52,20 @@ class LogRotated:
 def rotate_log(
     settings: Settings, ledger: Ledger, *, to: str | None = None, role: str = LOG
 ) -> LogRotated:
-    """Announce a fresh key of the log, which signs checkpoints too from then on.
+    """Announce a new key of the log, which signs checkpoints too from then on.
 
-    to: where it is made, as `make_next` has it. role: LOG, or ML_DSA for its second key,
-    which is made in a file.
+    to: the new key's place, as for `make_next`. role: LOG, or ML_DSA for the second key, which
+    is always in a file.
 
     Raises:
-        KeysBusyError: Another command changes the keys.
+        KeysBusyError: Another command is changing the keys.
         KeyPlaceError, HsmError: As `make_next`.
-        ConflictError: Two keys sign already: the older one must be revoked first. Or the key in
-            use is not here, or the latest checkpoint lacks its signature.
+        ConflictError: Two keys sign already, and the older must be revoked first; or the key in
+            use is not here; or the latest checkpoint lacks its signature.
         NoSecondKeyError: There is no second key.
-        KeyMissingError: The new key's file holds something else.
+        KeyMissingError: The new key's file is malformed.
         KeysChangedError: Another rotation was faster.
-        UnpublishedError: The entry is stored and not signed yet: run it again.
+        UnpublishedError: The entry is stored but not signed yet: run the command again.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
     with alone(settings.keys_dir):
@@ -92,7 +92,7 @@ def _rotate(settings: Settings, ledger: Ledger, to: str | None, role: str) -> Lo
         require_unchanged(tx, size)
         if not announced:
             record_service_key_event(tx, ANNOUNCED, _change(ANNOUNCED, old, role))
-        # Under the lock: the file is not that of another rotation, whose entry names its key.
+        # Under the lock, so as never to replace the file of a key that another rotation logged.
         new = _fresh(settings, files, known, to)
         said = _change(ROTATED, new, role, replaces=spki_of_log(old))
         record_service_key_event(tx, ROTATED, said)
@@ -109,15 +109,15 @@ def _rotate(settings: Settings, ledger: Ledger, to: str | None, role: str) -> Lo
 def revoke_log(
     settings: Settings, ledger: Ledger, reason: str, *, role: str = LOG
 ) -> LogRotated:
-    """End the overlap: checkpoints over this entry do not count by the older key any more.
+    """End the overlap: the older key's signatures over this entry no longer count.
 
     Raises:
-        KeysBusyError: Another command changes the keys.
-        ConflictError: One key signs alone, or the new one does not sign yet.
+        KeysBusyError: Another command is changing the keys.
+        ConflictError: Only one key signs, or the new key does not sign yet.
         NoSecondKeyError: There is no second key.
         KeysChangedError: A key was rotated or revoked meanwhile.
         KeyMissingError: No key file has the new key.
-        UnpublishedError: The entry is stored and not signed yet: run it again.
+        UnpublishedError: The entry is stored but not signed yet: run the command again.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
     with alone(settings.keys_dir):
@@ -155,9 +155,9 @@ def _revoke(settings: Settings, ledger: Ledger, reason: str, role: str) -> LogRo
 
 
 def _require_signing(ledger: Ledger, key: LogKey, chain: LogKeys, role: str) -> None:
-    """Return if the key signs here and the latest checkpoint has its line.
+    """Check that the key signs here and that the latest checkpoint has its signature.
 
-    Without the line the new key would be announced, and nobody led to it.
+    Without that signature, verifiers could not follow the announcement to the new key.
     """
     if key.verifier not in ledger.signing(role):
         raise ConflictError(
@@ -176,12 +176,12 @@ def _require_signing(ledger: Ledger, key: LogKey, chain: LogKeys, role: str) -> 
 def _fresh(
     settings: Settings, files: RoleFiles, known: tuple[LogKey, ...], to: str | None
 ) -> NoteVerifier:
-    """Make the next key and return it; what a crash left in its file is replaced."""
+    """Create the next key and return it; a key left in its file by a crash is replaced."""
     folder, verifiers = settings.keys_dir, [one.verifier for one in known]
     path = folder / files.next_key
     if files.role == ML_DSA:
         require_no_folder(path)
-        with suppress(KeyMissingError):  # no key at all: it is replaced
+        with suppress(KeyMissingError):  # not a key: the file is replaced
             if path.exists() and _load(settings, ML_DSA, path.name) in verifiers:
                 raise KeyPlaceError(
                     f"{path.name} is a key that the log names already: finish that rotation "
@@ -206,7 +206,7 @@ def _publish_next(settings: Settings, ledger: Ledger, chain: LogKeys, files: Rol
 def _take_over(
     settings: Settings, files: RoleFiles, old: NoteVerifier, new: NoteVerifier
 ) -> None:
-    """Put the new key in the place of the old one, whose public half is kept."""
+    """Move the new key into the old key's place, and keep the old public half."""
     folder = settings.keys_dir
     lines = [one.vkey for one in read_previous(settings, files.role)]
     if old.vkey not in lines:

@@ -1,15 +1,15 @@
-"""Rotating the master key, with an overlap in which the old and the new one open everything.
+"""Rotates the master key, with an overlap in which both the old and the new key open all data.
 
-    master.next.key      the new key, unless LETHE_MASTER_KEY_NEXT gives it    durable
+    master.next.key      the new key, unless LETHE_MASTER_KEY_NEXT sets it     durable
     root.sealed          sealed under the new key too: either opens it         durable
     master-key.rotated   the log's entry                                       signed
     ...                  the overlap: each process gets the new key
     master-key.revoked   the log's entry                                       signed
     master.key           the new key in its place, or gone
-    root.sealed          sealed under the new key alone: the old one opens nothing
+    root.sealed          sealed under the new key only: the old one opens nothing
 
-What the root secret seals is not touched. A process that dies between two lines leaves an
-installation that either key opens, and the same command, run again, goes on.
+Data sealed under the root secret is not touched. A crash between two lines leaves an
+installation that either key opens; running the same command again continues.
 """
 
 from collections.abc import Sequence
@@ -35,22 +35,22 @@ from lethe.log.key_changes import MASTER_REVOKED, MASTER_ROTATED, MasterKeyChang
 
 @dataclass(frozen=True, slots=True)
 class MasterRotated:
-    """A master key; `finished`: the command had been interrupted, and is done now."""
+    """A master key; `finished`: the command completed an interrupted one."""
 
     key: MasterSpan
     finished: bool
 
 
 def rotate_master(settings: Settings, ledger: Ledger) -> MasterSpan:
-    """Have another master key open everything, beside the one in use.
+    """Seal the root secret under another master key too, beside the one in use.
 
     Raises:
-        KeysBusyError: Another command changes the keys.
-        ConflictError: Two do already; or no other key is given.
-        KeyPlaceError: A directory is in the place of the next key.
-        MasterKeyError: The key in use does not open root.sealed, or the next one is no key.
+        KeysBusyError: Another command is changing the keys.
+        ConflictError: Two keys are in use already; or no other key is given.
+        KeyPlaceError: The next key's path is a directory.
+        MasterKeyError: The key in use does not open root.sealed, or the next key is malformed.
         KeysChangedError: Another rotation was faster.
-        UnpublishedError: The entry is stored and not signed yet: the overlap has begun.
+        UnpublishedError: The entry is stored but not signed yet; the overlap has begun.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
     with alone(settings.keys_dir):
@@ -76,10 +76,10 @@ def _rotate(settings: Settings, ledger: Ledger) -> MasterSpan:
         following = _next(settings, kept)
         if open_root(following, [kept]) is not None:
             raise ConflictError("the next master key is the one in use: give another")
-        # A rotation that died before its entry may have sealed it under this key, or another.
+        # A rotation that crashed before its entry may have sealed it under this or another key.
         left = [one for one in roots if one != kept and open_root(following, [one]) is not None]
         fresh = left[0] if left else seal_root(following, root)
-        write_roots(folder, [kept, fresh])  # first: the log names no key that opens nothing
+        write_roots(folder, [kept, fresh])  # first: a key in the log must open root.sealed
         said = MasterKeyChange(MASTER_ROTATED, fresh.keyid, replaces=kept.keyid)
         return MasterSpan(fresh.keyid, record_master_key_event(tx, MASTER_ROTATED, said))
 
@@ -87,14 +87,14 @@ def _rotate(settings: Settings, ledger: Ledger) -> MasterSpan:
 
 
 def revoke_master(settings: Settings, ledger: Ledger, reason: str) -> MasterRotated:
-    """End the overlap: the older master key opens nothing any more.
+    """End the overlap: the older master key no longer opens anything.
 
     Raises:
-        KeysBusyError: Another command changes the keys.
-        ConflictError: One key is in use alone; or the new one is not in use here yet.
-        MasterKeyError: root.sealed, or a key, is missing or damaged.
+        KeysBusyError: Another command is changing the keys.
+        ConflictError: Only one key is in use; or the new key is not in use here yet.
+        MasterKeyError: root.sealed or a key is missing or damaged.
         KeysChangedError: A key was rotated or revoked meanwhile.
-        UnpublishedError: The entry is stored and not signed yet: run it again.
+        UnpublishedError: The entry is stored but not signed yet: run the command again.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
     with alone(settings.keys_dir) as left:
@@ -126,9 +126,9 @@ def _revoke(
 
 
 def _next(settings: Settings, used: SealedRoot) -> bytes:
-    """Return the next master key: the one that is given, or a new one in a file.
+    """Return the next master key: LETHE_MASTER_KEY_NEXT, or a new key in a file.
 
-    A file that is there is replaced, unless its key is in use: whoever put it there has it.
+    An existing file is replaced unless its key is `used`: somebody else may know its key.
     """
     if text := settings.master_key_next.get_secret_value():
         return parse_key(text, "LETHE_MASTER_KEY_NEXT")
@@ -146,7 +146,7 @@ def _next(settings: Settings, used: SealedRoot) -> bytes:
 
 
 def _require_in_use(settings: Settings, new: SealedRoot) -> None:
-    """Return if processes that start with these settings will have the new key."""
+    """Check that processes started with these settings will use the new key."""
     if settings.master_key.get_secret_value():
         if open_root(given(settings), [new]) is None:
             raise ConflictError(
@@ -161,19 +161,19 @@ def _require_in_use(settings: Settings, new: SealedRoot) -> None:
 
 
 def _take_over(settings: Settings, old: str, new: SealedRoot, left: Sequence[Path]) -> None:
-    """Put the new key in the place of the old one, which opens nothing from now on.
+    """Move the new key into the old key's place; the old key then opens nothing.
 
-    left: unfinished files, of which one may be a root.sealed that the old key opens.
+    left: unfinished files, which may include a root.sealed that the old key opens.
     """
     folder = settings.keys_dir
     if settings.master_key.get_secret_value():
-        for name in (FILE, NEXT_FILE):  # nobody reads them any more
+        for name in (FILE, NEXT_FILE):  # no longer read
             (folder / name).unlink(missing_ok=True)
     elif _opens(settings, NEXT_FILE, new):
         (folder / NEXT_FILE).replace(folder / FILE)
     sync_directory(folder)
-    remove(folder, left)  # before the last step: after that nobody comes back to it
-    # Read anew, and without the old key alone: no key that the log names is ever lost here.
+    remove(folder, left)  # before the last step, after which the command is never resumed
+    # Read again and drop only the old key, so that no key in the log is ever lost here.
     write_roots(folder, [one for one in read_roots(folder) if one.keyid != old])
 
 
@@ -181,5 +181,5 @@ def _opens(settings: Settings, name: str, new: SealedRoot) -> bool:
     path = settings.keys_dir / name
     try:
         return path.is_file() and open_root(read_key(path), [new]) is not None
-    except MasterKeyError:  # no key at all
+    except MasterKeyError:  # not a key
         return False

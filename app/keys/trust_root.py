@@ -20,15 +20,15 @@ from models.database.types import utcnow
 def trust_root(settings: Settings, ledger: Ledger) -> bytes:
     """Return the trust root of the latest checkpoint, signed by the log's key.
 
-    It says what the leaves say that hash to the signed root; proofs and checkpoint come from
-    the database, and nothing is signed that a reader would refuse.
+    Its content comes from the leaves under the signed root. Proofs and checkpoint come from the
+    database; they are verified, so nothing is signed that a reader would reject.
 
     Raises:
-        ForkedError: The database has other proofs, or another checkpoint, than were signed.
+        ForkedError: The database's proofs or checkpoint are not the signed ones.
         KeyMissingError, LogDamagedError, GuardError: As `issuer_keys`.
     """
     latest = ledger.latest()
-    # Read after the checkpoint: what was signed by then is among them.
+    # Read after the checkpoint, so that all entries signed by then are included.
     entries = [one for one in service_key_events(ledger).entries if one[0] < latest.size]
     said = changes(tuple(entries))
     named = any(change.role == ISSUER for _, change in said)

@@ -1,8 +1,8 @@
-"""Which rows of `callbacks` this installation wrote: their ids are keyed digests of the rest.
+"""Authenticates rows of `callbacks`: a row's id is a keyed digest of its other columns.
 
-Whoever writes the database must not get what happens to a request sent to an address of theirs.
-A row with another address, or of another request, has another id, and deliveries name the id
-under a key of their own. An old row that is put back names the address that it always named.
+An attacker who can write the database must not have a request's events sent to an address of
+theirs. Changing a row's address or request makes its id wrong, and deliveries name the id under
+a separate key. Restoring an old row is harmless, since its address cannot have changed.
 """
 
 import hmac
@@ -15,16 +15,16 @@ from lethe import canonical
 from models import Callback
 
 LABEL = "lethe callbacks 1"
-REQUEST = "request"  # the kind of callbacks that POST /v1/requests asks for
+REQUEST = "request"  # the kind of callback that POST /v1/requests registers
 
 
 def callback_id(key: EntryKey, kind: str, owner: str, request: str, url: str) -> str:
-    """Return the id of a callback: of these alone, and nobody's without the key."""
+    """Return a callback's id: an HMAC of these values, which needs the key to compute."""
     return f"cb_{_hmac(key, ['callback', kind, owner, request, url])[:32]}"
 
 
 def lane(key: EntryKey, kind: str, owner: str) -> str:
-    """Return what stands for the owner of callbacks in their deliveries."""
+    """Return the pseudonym of a callback's owner in its deliveries."""
     return f"cb-{_hmac(key, ['lane', kind, owner])[:24]}"
 
 
@@ -37,17 +37,17 @@ def new_rows(
     refs: Sequence[str],
     now: datetime,
 ) -> list[dict[str, Any]]:
-    """Return the rows of a callback, one for each request of the log that it follows."""
+    """Return a callback's rows, one for each logged request that it follows."""
     name = callback_id(key, kind, owner, request, url)
-    told = {"kind": kind, "owner": owner, "request": request, "url": url}
+    fixed = {"kind": kind, "owner": owner, "request": request, "url": url}
     return [
-        {"id": name, "ref": ref, **told, "created_at": now, "told": None, "ended": False}
+        {"id": name, "ref": ref, **fixed, "created_at": now, "told": None, "ended": False}
         for ref in dict.fromkeys(refs or [""])
     ]
 
 
 def is_authentic(key: EntryKey, row: Callback) -> bool:
-    """Return whether this installation made the callback, with this address."""
+    """Return whether this installation wrote the callback with its current address."""
     own = callback_id(key, row.kind, row.owner, row.request, row.url)
     return hmac.compare_digest(own.encode(), row.id.encode())
 

@@ -1,8 +1,8 @@
-"""COSE receipts (RFC 9942) of log entries: what SCITT's verifiers (RFC 9943) read.
+"""COSE receipts (RFC 9942) of log entries, for SCITT verifiers (RFC 9943).
 
-COSE_Sign1 with the inclusion proof in its unprotected header, and the tree's root as the
-detached payload, under the log's key. It claims nothing that a checkpoint did not: only the
-root of a checkpoint that a key of this log signed before is signed.
+A COSE_Sign1 under the log's key, with the inclusion proof in the unprotected header and the
+tree's root as the detached payload. A receipt adds no claim to the checkpoint: it signs only
+the root of a checkpoint that a key of this log has signed already.
 """
 
 import cbor2
@@ -20,8 +20,8 @@ ISSUER, SUBJECT = 1, 2  # claims of RFC 8392, which RFC 9943 section 6 demands
 EDDSA = -8  # RFC 9053 section 2.2
 VDS, VDP = 395, 396  # RFC 9942 section 4
 RFC9162_SHA256, INCLUSION = 1, -1  # RFC 9942 section 5
-# The first byte of an array of four. No UTF-8 begins with it, so nothing that is signed here
-# is the text of a note: a receipt is never taken for a checkpoint, nor one for a receipt.
+# The first byte of a four-element array. It cannot begin UTF-8 text, so a receipt's signature
+# is never valid for a checkpoint's note, nor a note's for a receipt.
 ARRAY_OF_FOUR = 0x84
 
 
@@ -30,8 +30,8 @@ def sign_receipt(
 ) -> bytes:
     """Return the COSE receipt of a log entry; the same bytes every time.
 
-    subject: what the entry is about, a URI. keys: all keys of the log, by default the signer's.
-    Whoever verifies needs the entry and the log's key.
+    subject: a URI for what the entry is about. keys: all keys of the log, by default the
+    signer's. Verifying a receipt takes the entry and the log's key.
 
     Raises:
         NoteError, CheckpointError: The entry's checkpoint is not one that these keys signed.

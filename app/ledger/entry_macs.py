@@ -1,9 +1,10 @@
 """A MAC on each stored entry, so that the log's key signs only what this installation wrote.
 
-Whoever may write the database may append rows to the log. The signing guard knows what was
-signed; of the rows above it only a key outside the database can tell whose they are. That key
-is `entries.key`. It authenticates rows to the sequencer and to fsck and is in no leaf: mirrors
-and auditors need neither key nor MAC. It is never replaced, because entries are never changed.
+Anyone with write access to the database can append rows to the log. The signing guard covers
+the rows that were signed; the origin of later rows can only be proved with a key outside the
+database: `entries.key`. It authenticates rows to the sequencer and to fsck. Leaves do not
+contain the MAC, so mirrors and auditors need neither. The key is never replaced, because
+entries never change.
 """
 
 import base64
@@ -21,7 +22,7 @@ KEY_SIZE = 32  # bytes
 
 
 class KeyMissingError(LetheError):
-    """A key file is missing or not what its name says."""
+    """A key file is missing, or its content does not match its name."""
 
     slug = "key-missing"
     title = "A key is missing"
@@ -30,7 +31,7 @@ class KeyMissingError(LetheError):
 
 @dataclass(frozen=True, slots=True)
 class EntryRow:
-    """The columns of a `LogEntry` that is to be written."""
+    """The columns of a `LogEntry` to write."""
 
     index: int
     leaf: bytes
@@ -49,20 +50,19 @@ class EntryKey:
         self._key, self._origin = key, origin
 
     def same_as(self, other: "EntryKey") -> bool:
-        """Return whether both are one key of one log."""
+        """Return whether both are the same key of the same log."""
         return self._origin == other._origin and compare_digest(self._key, other._key)
 
     def derive(self, label: str) -> bytes:
-        """Return a key of 32 bytes for HMAC under one label; it says nothing of this one."""
+        """Return a 32-byte HMAC key for one label; it reveals nothing about this key."""
         return digest(self._key, canonical.encode([label, self._origin]), "sha256")
 
     def row(self, index: int, leaf: bytes, day: date, said: Leaf | None = None) -> EntryRow:
-        """Return the row of a leaf at its index; `day` counts where the leaf has none.
+        """Return the row of a leaf at its index; `day` is used if the leaf has none.
 
-        said: what the leaf says, where the caller has just formatted it.
+        said: the parsed leaf, if the caller has just formatted it.
 
-        Raises:
-            EntryError: Not an entry of a kind this log holds.
+        Raises EntryError: not an entry of a kind this log holds.
         """
         said = said or parse_leaf(leaf)
         on = (said.day or day).isoformat()
@@ -72,8 +72,8 @@ class EntryKey:
     def mac(self, entry: LogEntry | EntryRow) -> bytes:
         """Return HMAC-SHA256 over the log's name, the entry's index and all its columns.
 
-        The message is RFC 8785 JSON, so that no two entries have the same one. `mac` itself
-        is left out, and may be unset.
+        The message is RFC 8785 JSON, so distinct entries have distinct messages. `mac` itself
+        is excluded and may be unset.
         """
         said = ["lethe-entry-1", self._origin, str(entry.index), bytes(entry.leaf).hex()]
         columns = [entry.kind, entry.event, entry.ref, entry.day]
@@ -85,15 +85,14 @@ class EntryKey:
 
 
 def new_entry_key() -> bytes:
-    """Return the content of a key file with a fresh random key: a line of base64."""
+    """Return the content of a key file with a new random key: one line of base64."""
     return base64.b64encode(secrets.token_bytes(KEY_SIZE)) + b"\n"
 
 
 def parse_entry_key(data: bytes, origin: str) -> EntryKey:
     """Return the key in a file's content, for the log named `origin`.
 
-    Raises:
-        ValueError: It is not what `new_entry_key` returns.
+    Raises ValueError: the content is not in the format of `new_entry_key`.
     """
     key = base64.b64decode(data.removesuffix(b"\n"), validate=True)
     if len(key) != KEY_SIZE or base64.b64encode(key) + b"\n" != data:

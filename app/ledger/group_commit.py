@@ -1,7 +1,7 @@
-"""Group commit: what waits while one transaction is being made durable shares the next.
+"""Group commit: items that arrive while a transaction commits share the next one.
 
-A commit and its checkpoint cost a few fsyncs whatever they hold, so throughput grows with
-the number of callers and the latency of each stays that of about two commits.
+A commit and its checkpoint cost a few fsyncs regardless of size, so throughput grows with the
+number of callers while the latency of each stays at about two commits.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from lethe.errors import LetheError
 from models.database.bulk import Rows, Statement
 
 MAX_BATCH = 256  # items in one transaction; bounds how long others wait for the lock
-# Whoever is answered together comes again together, one by one. Taking those alone who waited
-# meanwhile would make two groups of all callers, which take turns at the price of a transaction
-# each. So the others are waited for, for a share of what the last transaction took.
+# Callers that are answered together submit again together, one by one. Taking only those
+# already waiting would split the callers into two groups that alternate, one transaction each.
+# So the next batch waits for the others, for this share of the last transaction's duration.
 GATHER_SHARE = 0.5
-MOST_GATHER_S = 0.02  # also after one that waited for a lock or a disk
+MOST_GATHER_S = 0.02  # upper limit, if the last transaction waited for a lock or a disk
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -37,10 +37,10 @@ I_contra = TypeVar("I_contra", contravariant=True)
 
 
 class Handler(Protocol[I_contra, T_co]):
-    """What runs items that arrived together."""
+    """Runs a batch of items that arrived together."""
 
     def opening(self, items: Sequence[I_contra]) -> Sequence[Statement]:
-        """Return what is to be read for the items with the first message under the lock."""
+        """Return the statements to run for the items with the first message under the lock."""
 
     def __call__(
         self, tx: Transaction, items: Sequence[I_contra], answers: Rows
@@ -51,7 +51,7 @@ class Handler(Protocol[I_contra, T_co]):
         """
 
 
-# The last is the span that a transaction's is linked to, None where traces are off.
+# The last element is the caller's span, to link to the transaction's; None if traces are off.
 _Item = tuple[Handler[Any, Any], Any, "Future[Any]", Any]
 _Run = tuple[Handler[Any, Any], list[_Item]]
 _Outcome = tuple["Future[Any]", Any, BaseException | None]
@@ -66,7 +66,7 @@ class CommitterClosedError(LetheError):
 
 
 class _Awaited(Future[T]):
-    """A future that a coroutine waits for by `answer`."""
+    """A future whose outcome a coroutine awaits through `answer`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,8 +74,8 @@ class _Awaited(Future[T]):
         self.answer: asyncio.Future[T] = self.loop.create_future()
 
     def pass_on(self) -> None:
-        """Give the coroutine what came, on its loop."""
-        if self.answer.done():  # it gave up
+        """Pass the outcome to the coroutine. Called on its loop."""
+        if self.answer.done():  # the coroutine was cancelled
             return
         if (error := self.exception()) is None:
             self.answer.set_result(self.result())
@@ -84,15 +84,15 @@ class _Awaited(Future[T]):
 
 
 class GroupCommitter:
-    """A thread that runs what many callers submit in few transactions, in order of arrival."""
+    """A thread that batches many callers' items into few transactions, in order of arrival."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._waiting: deque[_Item] = deque()
         self._changed = threading.Condition()
         self._answered = 0  # items of the last transaction
-        self._took_s = 0.0  # that transaction
-        self._expected = 1  # items: who was answered, and who waited then
+        self._took_s = 0.0  # duration of the last transaction
+        self._expected = 1  # items: callers of the last batch, and those already waiting
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="group-commit", daemon=True)
         self._thread.start()
@@ -100,12 +100,9 @@ class GroupCommitter:
     def submit(self, effect: Callable[[Transaction], T]) -> T:
         """Run `effect` and return its result once it is durable and published.
 
-        An effect that raises is undone alone and its error raised here; the others of its
-        batch are not disturbed. What else it may do, and what an error after the commit
-        means, is as for `Ledger.transact`.
-
-        Raises:
-            CommitterClosedError: `close` was called.
+        If an effect raises, only that effect is rolled back, and its error is raised here.
+        Otherwise the rules of `Ledger.transact` apply, also for errors after the commit. Raises
+        CommitterClosedError: `close` was called.
         """
         # In the caller's context: what it logs or queues carries the call's id.
         context = copy_context()
@@ -117,29 +114,27 @@ class GroupCommitter:
         return future.result()
 
     def enqueue(self, handler: Handler[I, T], item: I) -> "Future[T]":
-        """Have `handler` run `item` with others that wait for the same handler.
+        """Have `handler` run `item` in a batch with others waiting for the same handler.
 
-        The future has the result once it is durable and published, or the error that the
-        handler returned for this item. A handler that raises is undone and fails all its items.
-
-        Raises:
-            CommitterClosedError: `close` was called.
+        The future resolves once the result is durable and published, or to the error that the
+        handler returned for this item. If the handler raises, its writes are rolled back and
+        all its items fail. Raises CommitterClosedError: `close` was called.
         """
         future: Future[T] = Future()
         self._append(handler, item, future)
         return future
 
     async def run(self, handler: Handler[I, T], item: I) -> T:
-        """As `enqueue`, for a coroutine; all that a loop waits for is answered at once.
+        """As `enqueue`, for a coroutine; all awaiters of a loop are resolved in one wake-up.
 
-        Raises what `enqueue` raises, and the error that the handler returned for the item.
+        Raises what `enqueue` raises, or the error that the handler returned for the item.
         """
         future: _Awaited[T] = _Awaited()
         self._append(handler, item, future)
         try:
             return await future.answer
         finally:
-            future.cancel()  # of who gave up: one that is answered stays so
+            future.cancel()  # if the caller was cancelled; no effect once there is a result
 
     def _append(self, handler: Handler[I, T], item: I, future: "Future[T]") -> None:
         with self._changed:
@@ -150,7 +145,7 @@ class GroupCommitter:
                 self._changed.notify()
 
     def close(self) -> None:
-        """Finish what was submitted and stop. Submitting afterwards is an error."""
+        """Finish the submitted items and stop. Submitting afterwards is an error."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -172,10 +167,10 @@ class GroupCommitter:
         runs: list[_Run] = []
 
         def opening() -> Sequence[Statement]:
-            batch.extend(self._take(MAX_BATCH - len(batch)))  # while the lock was waited for
+            batch.extend(self._take(MAX_BATCH - len(batch)))  # arrived during the lock wait
             self._answered = len(batch)
             runs.extend((key, list(run)) for key, run in groupby(batch, lambda one: one[0]))
-            if len(runs) > 1:  # they read in their savepoints: one may write what another reads
+            if len(runs) > 1:  # each reads in its savepoint: one may write what another reads
                 return ()
             return runs[0][0].opening([item for _, item, *_ in batch])
 
@@ -187,13 +182,13 @@ class GroupCommitter:
         self._took_s = perf_counter() - begun
 
     def _take(self, most: int) -> list[_Item]:
-        """Return what waits, but for what its caller has given up; then it is too late to."""
+        """Return up to `most` waiting items that are not cancelled; they no longer can be."""
         with self._changed:
             taken = [self._waiting.popleft() for _ in range(min(len(self._waiting), most))]
         return [one for one in taken if one[2].set_running_or_notify_cancel()]
 
     def _next_batch(self) -> list[_Item]:
-        """Wait for work; an empty batch means that there is none and never will be."""
+        """Wait for work; an empty batch means that the committer is closed."""
         while True:
             with self._changed:
                 callers = self._answered + len(self._waiting)
@@ -213,7 +208,7 @@ class GroupCommitter:
 
 
 def _answer(outcomes: Sequence[_Outcome], stored: UnpublishedError | None) -> None:
-    """Answer all callers. Each loop is woken once: it would compete with this thread."""
+    """Answer all callers. Each loop is woken only once, since it competes with this thread."""
     awaited: dict[asyncio.AbstractEventLoop, list[_Awaited[Any]]] = {}
     for future, result, refused in outcomes:
         if refused is None and stored is None:
@@ -223,7 +218,7 @@ def _answer(outcomes: Sequence[_Outcome], stored: UnpublishedError | None) -> No
         if isinstance(future, _Awaited):
             awaited.setdefault(future.loop, []).append(future)
     for loop, futures in awaited.items():
-        with suppress(RuntimeError):  # it is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: no coroutine waits any more
             loop.call_soon_threadsafe(_pass_on, futures)
 
 
@@ -233,9 +228,9 @@ def _pass_on(futures: Sequence[_Awaited[Any]]) -> None:
 
 
 def _run_all(runs: Sequence[_Run], outcomes: list[_Outcome], tx: Transaction) -> None:
-    """Run neighbours of one handler together, each run in its own savepoint.
+    """Run consecutive items of one handler together, each run in its own savepoint.
 
-    A run that is alone needs none: if it raises, nothing of the transaction is stored.
+    A single run needs no savepoint: if it raises, the whole transaction is rolled back.
     """
     for handler, batch in runs:
         items = [item for _, item, *_ in batch]
@@ -245,7 +240,7 @@ def _run_all(runs: Sequence[_Run], outcomes: list[_Outcome], tx: Transaction) ->
             try:
                 with tx.savepoint():
                     results = handler(tx, items, tx.read(handler.opening(items)))
-            except Exception as error:  # it belongs to these callers alone
+            except Exception as error:  # it concerns only this run's callers
                 results = [error] * len(items)
         for (_, _, future, _), result in zip(batch, results, strict=True):
             failed = result if isinstance(result, Exception) else None
@@ -256,13 +251,13 @@ class _Each:
     """Runs each effect in its own savepoint."""
 
     def opening(self, items: Sequence[Callable[[Transaction], Any]]) -> Sequence[Statement]:
-        """Return nothing: effects read for themselves."""
+        """Return no statements: effects do their own reads."""
         return ()
 
     def __call__(
         self, tx: Transaction, items: Sequence[Callable[[Transaction], Any]], answers: Rows
     ) -> Sequence[Any]:
-        """Return the result or the error of each."""
+        """Return the result or the error of each effect."""
         found: list[Any] = []
         for effect in items:
             try:

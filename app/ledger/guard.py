@@ -1,14 +1,14 @@
-"""The signing guard: what the log key signed, kept beside the key and not in the database.
+"""The signing guard: the checkpoints that the log key signed, stored beside the key.
 
-A database can be restored from a backup; a checkpoint that somebody has seen cannot be taken
-back. The guard remembers outside the database what was signed last, so that a log which lost
-entries is noticed before the key signs a second history. It is durable before the note is
-stored anywhere: a crash in between leaves a guard that is ahead of the published log by
-entries that are themselves durable, and the next publication signs the very same text.
+A database can be restored from a backup; a published checkpoint cannot be taken back. The guard
+records the last signed checkpoint outside the database, so that a log which lost entries is
+detected before the key signs a second history. It is durable before the note is stored
+anywhere: a crash in between leaves the guard ahead of the published log by entries that are
+durable themselves, and the next publication signs exactly the same text.
 
-The file has one line of JSON for each checkpoint, about 130 bytes, and is only ever appended
-to: that is one fsync, where replacing a file takes three, and it leaves a record of all that
-the key signed. A line that a crash cut short was never signed; it is ignored and overwritten.
+The file has one line of JSON per checkpoint, about 130 bytes, and is append-only: appending
+takes one fsync, replacing a file three, and the file stays a record of everything the key
+signed. A line that a crash cut short was never signed; it is ignored and overwritten.
 """
 
 import fcntl
@@ -29,13 +29,13 @@ from lethe.log.checkpoint import (
 )
 from lethe.log.spelling import format_base64, parse_base64
 
-WAIT_S = 5.0  # for the file's lock; whoever holds it writes a line and syncs it
+WAIT_S = 5.0  # for the file's lock; a holder only writes a line and syncs it
 MAX_LINE = 2048  # bytes; an origin of 200 characters has at most 800
 RootAt = Callable[[int], bytes]  # size -> root of the log's first `size` entries
 
 
 class GuardError(LetheError):
-    """The guard and the log contradict each other; nothing is signed."""
+    """The guard and the log contradict each other, so nothing is signed."""
 
     slug = "log-guard"
     title = "The log may not be signed"
@@ -62,29 +62,29 @@ class GuardExistsError(GuardError):
 
 
 class RolledBackError(GuardError):
-    """The log has fewer entries than a checkpoint that was signed."""
+    """The log has fewer entries than a signed checkpoint."""
 
     slug = "log-rolled-back"
 
 
 class ForkedError(GuardError):
-    """The log has other entries than a checkpoint that was signed, or another name."""
+    """The log's entries or name differ from those of a signed checkpoint."""
 
     slug = "log-forked"
 
 
 class GuardBusyError(GuardError):
-    """Another process holds the guard's lock and does not give it back: it may be frozen."""
+    """Another process holds the guard's lock and does not release it; it may be frozen."""
 
     slug = "log-guard-busy"
 
 
 class SigningGuard:
-    """The checkpoints that a key signed, in a file beside it; see the module for why."""
+    """The checkpoints that a key signed, in a file beside the key (see the module)."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        # The line that was parsed last: each transaction reads it, mostly unchanged.
+        # The line parsed last: each transaction reads it, and it has rarely changed.
         self._parsed: tuple[bytes, Checkpoint] | None = None
 
     def read(self) -> Checkpoint:
@@ -100,11 +100,10 @@ class SigningGuard:
     def create(self, checkpoint: Checkpoint) -> None:
         """Write the first line of a new log's guard.
 
-        Raises:
-            GuardExistsError: There is a guard already.
+        Raises GuardExistsError: there is a guard already.
         """
         try:
-            write_durably(self.path, _format(checkpoint), replace=False)
+            write_durably(self.path, format_state(checkpoint), replace=False)
         except FileExistsError:
             raise GuardExistsError(
                 f"{self.path} exists: this key has signed a log before, restore that log's "
@@ -112,11 +111,11 @@ class SigningGuard:
             ) from None
 
     def check(self, origin: str, size: int, root_at: RootAt) -> Checkpoint:
-        """Return what was signed last, if a log of `size` entries extends it.
+        """Return the last signed checkpoint, if a log of `size` entries extends it.
 
         Raises:
-            RolledBackError: It is shorter.
-            ForkedError: It has another root at the size that was signed, or another origin.
+            RolledBackError: The log is shorter.
+            ForkedError: The log has another root at the signed size, or another origin.
             GuardMissingError: There is no guard.
             GuardDamagedError: The guard cannot be read.
         """
@@ -125,36 +124,36 @@ class SigningGuard:
         return held
 
     def advance(self, checkpoint: Checkpoint, root_at: RootAt) -> None:
-        """Remember `checkpoint`, durably, so that it may then be signed.
+        """Record `checkpoint` durably, so that it may then be signed.
 
-        Two processes with two databases and one key are kept apart here: the second finds
-        the first one's checkpoint and refuses.
+        If two processes share a key but not a database, the second finds the first one's
+        checkpoint here and refuses.
 
-        A process that was frozen before this line, and whose transaction the server has ended
-        since, finds here the larger checkpoint of whoever went on, and writes nothing.
+        A process that was frozen before this call, and whose transaction the server ended
+        meanwhile, finds the larger checkpoint of the process that continued: it writes nothing.
 
         Raises:
             GuardBusyError: Another process has held the file's lock for WAIT_S.
             GuardError: As `check`.
         """
         with self._open(os.O_RDWR) as descriptor:
-            _lock(descriptor, fcntl.LOCK_EX, WAIT_S)  # until it is closed
+            _lock(descriptor, fcntl.LOCK_EX, WAIT_S)  # released on close
             held, end = self._last(descriptor)
             require_extends(held, checkpoint.origin, checkpoint.size, root_at)
             if held.size == checkpoint.size and held.root != checkpoint.root:
                 raise ForkedError("another root was signed for this very size")
             if held != checkpoint:
                 os.ftruncate(descriptor, end)
-                line = _format(checkpoint)
+                line = format_state(checkpoint)
                 if os.pwrite(descriptor, line, end) != len(line):
                     raise OSError("the disk took only part of a line of the signing guard")
                 os.fsync(descriptor)
 
     def require_free(self, wait_s: float) -> None:
-        """Return if nobody keeps the file's lock for longer than wait_s.
+        """Check that no process keeps the file's lock for longer than wait_s seconds.
 
         Raises:
-            GuardBusyError: Somebody does.
+            GuardBusyError: A process does.
             GuardMissingError: There is no file.
         """
         with self._open(os.O_RDONLY) as descriptor:
@@ -177,7 +176,7 @@ class SigningGuard:
     def _last(self, descriptor: int) -> tuple[Checkpoint, int]:
         """Return the last complete line's checkpoint and the offset where that line ends."""
         size = os.fstat(descriptor).st_size
-        start = max(0, size - 2 * MAX_LINE)  # the last line, and one cut short after it
+        start = max(0, size - 2 * MAX_LINE)  # the last line and a truncated one after it
         tail = os.pread(descriptor, size - start, start)
         complete = tail[: tail.rfind(b"\n") + 1]
         line = complete[complete.rfind(b"\n", 0, -1) + 1 :]
@@ -201,10 +200,9 @@ class SigningGuard:
 
 
 def _lock(descriptor: int, how: int, wait_s: float) -> None:
-    """Take the lock of an open file; it goes with the descriptor.
+    """Take the lock of an open file; closing the descriptor releases it.
 
-    It cannot be taken from a frozen process: what that one writes when it wakes up must be
-    what it has checked.
+    A frozen holder keeps the lock: what it writes on waking up must be what it checked.
     """
     deadline = time.monotonic() + wait_s
     while True:
@@ -221,7 +219,7 @@ def _lock(descriptor: int, how: int, wait_s: float) -> None:
 
 
 def require_extends(held: Checkpoint, origin: str, size: int, root_at: RootAt) -> None:
-    """Return if a log of `size` entries extends the one that was signed; raises as `check`."""
+    """Check that a log of `size` entries extends the signed checkpoint. Raises as `check`."""
     if origin != held.origin:
         raise ForkedError(
             "the guard belongs to a log of another name: set LETHE_ORIGIN back, a log never "
@@ -240,7 +238,8 @@ def require_extends(held: Checkpoint, origin: str, size: int, root_at: RootAt) -
         )
 
 
-def _format(checkpoint: Checkpoint) -> bytes:
+def format_state(checkpoint: Checkpoint) -> bytes:
+    """Return the guard's file for a signed checkpoint."""
     value = {
         "origin": checkpoint.origin,
         "root": format_base64(checkpoint.root),
@@ -254,6 +253,6 @@ def _parse(line: bytes) -> Checkpoint:
     checkpoint = Checkpoint(value["origin"], value["size"], parse_base64(value["root"]))
     if parse_checkpoint(format_checkpoint(checkpoint)) != checkpoint:
         raise ValueError("not a checkpoint")
-    if _format(checkpoint) != line:
+    if format_state(checkpoint) != line:
         raise ValueError("more than a checkpoint")
     return checkpoint

@@ -1,12 +1,12 @@
-"""Writing events into the log together with what opens them.
+"""Writes events to the log together with the openings of their commitments.
 
-The leaf holds a commitment; the event itself and its key stay in tables that can be erased.
+A leaf holds a commitment; the event itself and its key stay in tables that can be erased.
 """
 
 import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from app.ledger.transaction import Transaction
 from lethe.catalogue import check_event
@@ -32,8 +32,7 @@ from models import ErasureRequest, KeyEvent, RequestEvent
 def opening(ref: str, event: str, at: datetime, payload: Mapping[str, Any]) -> dict[str, Any]:
     """Return the event that a leaf commits to: the JSON object under the HMAC.
 
-    Whoever holds the request's key and this object can check it against the log with
-    `lethe.log.entries.check_commitment`.
+    `lethe.log.entries.check_commitment` checks it against the log with the request's key.
     """
     return {
         "at": at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
@@ -48,10 +47,8 @@ def record_request_event(
 ) -> int:
     """Append an event of `request` to the log, store its opening, return the log index.
 
-    `request` must be stored, or in the session: its event is stored just before the commit.
-
-    Raises:
-        EntryError: `payload` is not JSON.
+    `request` must be stored or in the session; its event is stored just before the commit.
+    Raises EntryError: `payload` is not JSON.
     """
     key = bytes(request.event_key)
     index = append_request_event(tx, request.ref, key, event, payload)
@@ -65,10 +62,9 @@ def append_request_event(
 ) -> int:
     """Append an event of request `ref` to the log; the caller stores its opening.
 
-    key: the request's, which opens the commitment.
+    key: the request's key, which opens the commitment.
 
-    Raises:
-        EntryError: `payload` is not JSON.
+    Raises EntryError: `payload` is not JSON.
     """
     check_event("request", event, payload)
     commitment = commit_event(key, opening(ref, event, tx.now, payload))
@@ -80,8 +76,7 @@ def append_request_event(
 def record_key_event(tx: Transaction, ref: str, event: str, payload: dict[str, Any]) -> int:
     """Append an event of a key's registration to the log, store its opening, return its index.
 
-    Raises:
-        EntryError: `payload` is not JSON.
+    Raises EntryError: `payload` is not JSON.
     """
     check_event("key", event, payload)
     key = secrets.token_bytes(COMMITMENT_KEY_SIZE)
@@ -97,10 +92,9 @@ def record_hold_event(
 ) -> int:
     """Append an event of a legal hold to the log and return its index.
 
-    key: the hold's, which opens the commitment; the hold's row has what it opens to.
+    key: the hold's key, which opens the commitment; the event is stored in the hold's row.
 
-    Raises:
-        EntryError: `payload` is not JSON.
+    Raises EntryError: `payload` is not JSON.
     """
     check_event("hold", event, payload)
     commitment = commit_event(key, opening(ref, event, tx.now, payload))
@@ -112,35 +106,39 @@ def record_model_event(
 ) -> int:
     """Append an event of model `ref` to the log and return the log index.
 
-    Raises:
-        EntryError: The ref or a digest is malformed.
+    Raises EntryError: the ref or a digest is malformed.
     """
     check_event("model", event, digests)
     return tx.append(model_leaf(event, ref, digests, tx.now.date()))
 
 
 def record_service_key_event(tx: Transaction, event: str, change: KeyChange) -> int:
-    """Append what happened to a key of the service to the log and return the log index.
+    """Append a change of a service key to the log and return the log index.
 
-    Raises:
-        EntryError: The change is not one of `event`, or malformed.
+    Raises EntryError: the change is malformed.
     """
     leaf = service_key_leaf(change, tx.now.date())
-    payload = change.members()
-    check_event("service-key", payload.pop("event"), payload)
-    assert change.event == event
-    return tx.append(leaf)
+    return _append_change(tx, "service-key", event, change, leaf)
 
 
 def record_master_key_event(tx: Transaction, event: str, change: MasterKeyChange) -> int:
-    """Append what happened to a master key to the log and return the log index.
+    """Append a change of a master key to the log and return the log index.
 
-    Raises:
-        EntryError: The change is not one of `event`, or malformed.
+    Raises EntryError: the change is malformed.
     """
     leaf = master_key_leaf(change, tx.now.date())
+    return _append_change(tx, "master-key", event, change, leaf)
+
+
+def _append_change(
+    tx: Transaction,
+    kind: Literal["service-key", "master-key"],
+    event: str,
+    change: KeyChange | MasterKeyChange,
+    leaf: bytes,
+) -> int:
     payload = change.members()
-    check_event("master-key", payload.pop("event"), payload)
+    check_event(kind, payload.pop("event"), payload)
     assert change.event == event
     return tx.append(leaf)
 
@@ -148,12 +146,11 @@ def record_master_key_event(tx: Transaction, event: str, change: MasterKeyChange
 def record_retention_event(
     tx: Transaction, event: str, ended: Mapping[str, Ended], items: str
 ) -> int:
-    """Append what an end of retention destroyed to the log and return the log index.
+    """Append the summary of what an end of retention destroyed, and return the log index.
 
-    items: SHA-256 in hex of the list of it.
+    items: SHA-256 in hex of the list of destroyed items.
 
-    Raises:
-        EntryError: Nothing was destroyed, or a kind or the digest is malformed.
+    Raises EntryError: nothing was destroyed, or a kind or the digest is malformed.
     """
     counts = {kind: one.count for kind, one in ended.items()}
     before = {kind: one.before.isoformat() for kind, one in ended.items()}

@@ -1,7 +1,7 @@
-"""Files of the keys that sign: a private key in PEM, or the PKCS#11 URI of one in an HSM.
+"""Files of signing keys: a private key in PEM, or the PKCS#11 URI of a key in an HSM.
 
-Whoever reads such a file gets what signs and has a public half, wherever the private one is.
-Rotations rename files of either kind, so that a key may follow one of the other kind.
+Reading either kind of file gives an object that can sign and that has a public key. Rotations
+rename both kinds, so the next key may be of the other kind.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -31,11 +31,11 @@ from lethe.signing.keys import (
 )
 
 SigningKey = NoteKey | P256Key
-IN_FILE = "file"  # a place beside those that are URIs
+IN_FILE = "file"  # the one place that is not a URI
 
 
 class KeyPlaceError(LetheError):
-    """A key cannot be made in this place."""
+    """A key cannot be created in this place."""
 
     slug = "key-place"
     title = "The key cannot be made there"
@@ -47,8 +47,8 @@ def read_key(settings: Settings, path: Path) -> SigningKey:
 
     Raises:
         FileNotFoundError: There is no file.
-        KeyFormatError: It holds neither a private key nor a PKCS#11 URI.
-        HsmError: The key that its URI names cannot be reached.
+        KeyFormatError: The file holds neither a private key nor a PKCS#11 URI.
+        HsmError: The key that the URI names cannot be reached.
     """
     data = path.read_bytes()
     if not is_uri(data):
@@ -62,15 +62,14 @@ def is_ed25519(key: SigningKey) -> TypeGuard[NoteKey]:
 
 
 def is_p256(key: SigningKey) -> TypeGuard[P256Key]:
-    """Return whether a key can sign envelopes; others of its kind are not read at all."""
+    """Return whether a key can sign envelopes; P-256 is the only curve that is read."""
     return isinstance(key.public_key(), EllipticCurvePublicKey)
 
 
 def named_by(path: Path) -> KeyUri | None:
-    """Return where the key of a file is, None if that is the file, or if there is none.
+    """Return the URI in a key file, None if it holds the key itself or does not exist.
 
-    Raises:
-        HsmError: It has a URI that is malformed.
+    Raises HsmError: the URI is malformed.
     """
     with suppress(FileNotFoundError):
         if is_uri(data := path.read_bytes()):
@@ -79,7 +78,7 @@ def named_by(path: Path) -> KeyUri | None:
 
 
 def in_tokens(folder: Path) -> list[str]:
-    """Return the names of the key files whose keys are elsewhere: no copy of them has those."""
+    """Return the names of the key files whose keys are in an HSM: backups lack those keys."""
     files = (one for one in sorted(folder.glob("*.key")) if one.is_file())
     return [one.name for one in files if is_uri(one.read_bytes())]
 
@@ -87,11 +86,13 @@ def in_tokens(folder: Path) -> list[str]:
 def ensure_key(
     settings: Settings, path: Path, algorithm: Algorithm, place: KeyUri | None
 ) -> SigningKey:
-    """Return the first key of its role: of its file, or made now in `place`, None for the file.
+    """Return the first key of a role: read from its file, or else created in `place`.
+
+    place: None for the file itself.
 
     Raises:
         KeyPlaceError: The file has a key that is in another place.
-        KeyFormatError, HsmError: As `read_key`; or `place` has a key of another kind.
+        KeyFormatError, HsmError: As `read_key`; or `place` has a key of another algorithm.
     """
     if not path.exists():
         _make(settings, path, algorithm, place)
@@ -109,17 +110,17 @@ def make_next(
     to: str | None,
     known: Sequence[bytes],
 ) -> SigningKey:
-    """Make the next key of a role, and return it. Called under the log's lock.
+    """Create the next key of a role and return it. Called under the log's lock.
 
-    current: the file of the key in use. path: that of the next one; what lies there is
-    replaced, since whoever put it there, or copied it, has the key. to: `file`, a URI, or None
-    for beside the key in use. known: SubjectPublicKeyInfo of all keys of the role, the one in
-    use last; the next one is none of them. In a token it is named after their number, so the
-    pair that a crash left there is found again: it has signed nothing, and cannot be copied.
+    current: the file of the key in use. path: the file of the next key; its content is
+    replaced, since somebody else may know that key. to: `file`, a URI, or None for the place of
+    the key in use. known: SubjectPublicKeyInfo of all keys of the role, the one in use last.
+    In a token, the next key is numbered after them, so that a key pair left by a crash is found
+    again: it has signed nothing and cannot be copied.
 
     Raises:
-        KeyPlaceError: The log has the key already, in the file or in that place; or the file is
-            a directory.
+        KeyPlaceError: The log already names the key in the file or in that place; or the file
+            is a directory.
         KeyFormatError, HsmError: As `ensure_key`.
     """
     if to is None:
@@ -128,7 +129,7 @@ def make_next(
     else:
         place = None if to == IN_FILE else parse_uri(to)
     require_no_folder(path)
-    # While the key in use is in its place, no rotation waits for what lies in the other file.
+    # If the key in use is in its file, no interrupted rotation needs the next key's file.
     if not has_key(settings, current, known[-1]):
         left = read_next(settings, path)
         if left is not None and _spki(left) in known:
@@ -139,7 +140,7 @@ def make_next(
 
 
 def has_key(settings: Settings, path: Path, spki: bytes) -> bool:
-    """Return whether a file has the key with these public bytes, and it is in reach."""
+    """Return whether a file has the key with this SubjectPublicKeyInfo and it is reachable."""
     try:
         return _spki(read_key(settings, path)) == spki
     except (FileNotFoundError, KeyFormatError, HsmError):
@@ -147,18 +148,18 @@ def has_key(settings: Settings, path: Path, spki: bytes) -> bool:
 
 
 def read_next(settings: Settings, path: Path) -> SigningKey | None:
-    """Return the key of a rotation that did not end, None if the file is missing or has none.
+    """Return the next key of an unfinished rotation, None if the file is missing or no key.
 
     Raises:
-        KeyPlaceError: It is a directory.
-        HsmError: The key that its URI names cannot be reached.
+        KeyPlaceError: The path is a directory.
+        HsmError: The key that the URI names cannot be reached.
     """
     require_no_folder(path)
     try:
         return read_key(settings, path)
     except (FileNotFoundError, KeyFormatError):
         return None
-    except HsmError as error:  # it may be the key that the log names
+    except HsmError as error:  # the log may name this key
         raise HsmError(
             f"{path}: {error.detail}. If no rotation wrote this file, remove it, and run this "
             "again"
@@ -166,7 +167,7 @@ def read_next(settings: Settings, path: Path) -> SigningKey | None:
 
 
 def require_no_folder(path: Path) -> None:
-    """Return if a key's file may be written in this place. Raises KeyPlaceError."""
+    """Raises KeyPlaceError if the path of a key file is a directory."""
     if path.is_dir():
         raise KeyPlaceError(f"{path} is a directory: remove it, and run this again")
 
@@ -186,7 +187,7 @@ def _make(
         made, data = private, private_pem(private).encode()
     else:
         _generate(settings, place, algorithm)
-        # Before the file: one that names a wrong key would have to be removed by hand.
+        # Check before writing the file: one naming a wrong key would need removing by hand.
         made = _open(settings, place)
         if algorithm_of(made.public_key()) != algorithm:
             raise HsmError(f"the key {place.object} is none of the kind {algorithm}")

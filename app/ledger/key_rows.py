@@ -1,11 +1,11 @@
-"""Which rows of `requester_keys`, `bearer_tokens` and `webhooks` this installation wrote.
+"""Authenticates rows of `requester_keys`, `bearer_tokens` and `webhooks`.
 
-Whoever may write the database may put a key, a token, a target or other rights there, or take a
-revocation back. Each row has a MAC under a key derived from `entries.key`. A MAC does not tell
-an older row from the newest, so revocations are also listed in a file beside the keys: it holds
-one keyed tag a line, is durable before the row says so, and is only ever appended to. A token
-is revoked by its name: where it has no row then, the line has the name's tag, a space, and the
-time until which all tokens of this name were made that count no more.
+Anyone with write access to the database could insert a key, a token, a target or rights, or
+undo a revocation. So each row has a MAC under a key derived from `entries.key`. A MAC cannot
+tell an old row from the newest, so revocations are also listed in a file beside the keys: one
+keyed tag per line, durable before the row is updated, append-only. Tokens are revoked by name;
+if a token has no row at the time, the line has the name's tag, a space, and a time: all tokens
+of this name created until then are revoked.
 """
 
 import fcntl
@@ -36,7 +36,7 @@ log = getLogger(__name__)
 
 
 class KeyRows:
-    """What authenticates the rows of one installation. `path`: the list of revocations."""
+    """Authenticates the rows of one installation. `path`: the list of revocations."""
 
     def __init__(self, key: EntryKey, path: Path) -> None:
         self._key = key.derive("lethe key rows 1")
@@ -45,26 +45,26 @@ class KeyRows:
 
     @staticmethod
     def create(path: Path) -> None:
-        """Begin an empty list of revocations; one that exists is kept."""
+        """Create an empty list of revocations; an existing one is kept."""
         try:
             write_durably(path, b"", replace=False)
         except FileExistsError:
             return
 
     def seal(self, row: Row) -> None:
-        """Put the MAC of all its other columns into a row. Call it after each change."""
+        """Set a row's MAC over all its other columns. Call it after each change."""
         row.mac = self._mac(row)
 
     def is_written_here(self, row: Row) -> bool:
-        """Return whether the row is, or once was, as this installation wrote it."""
+        """Return whether this installation wrote the row, now or at an earlier time."""
         try:
             return compare_digest(str(row.mac).encode(), self._mac(row).encode())
         except rfc8785.CanonicalizationError:  # SQLite stores any type
             return False
 
     def is_believed(self, row: Row) -> bool:
-        """Return whether the row was written here and is no older than its revocation."""
-        # A webhook's row that gave way to a newer one is deleted: it says nothing itself.
+        """Return whether the row was written here and does not predate its revocation."""
+        # A webhook has no revoked_at: a replaced row is deleted.
         says_so = not isinstance(row, Webhook) and row.revoked_at is not None
         return self.is_written_here(row) and (says_so or not self._is_listed(row))
 
@@ -76,7 +76,7 @@ class KeyRows:
         return _time(row.created_at) <= self._read[2].get(self._name_tag(row.name), "")
 
     def tag(self, row: Row) -> str:
-        """Return what the list names a key or token by."""
+        """Return the tag of a key or token in the list."""
         return self._tag(type(row), _id(row))
 
     def _name_tag(self, name: str) -> str:
@@ -86,10 +86,9 @@ class KeyRows:
         return self._hmac(["revoked", table.__tablename__, identity])
 
     def revoked(self) -> frozenset[str]:
-        """Return the tags of all that was ever revoked.
+        """Return the tags of everything ever revoked.
 
-        Raises:
-            KeyMissingError: The list is missing.
+        Raises KeyMissingError: the list is missing.
         """
         try:
             with self._path.open("rb") as file:
@@ -98,7 +97,7 @@ class KeyRows:
                 known = self._read
                 if known is None or known[0] != state:
                     lines = file.read().decode("ascii", "replace").split("\n")
-                    # Sorted: the latest time of a name is the one that is kept.
+                    # Sorted, so that the latest time of each name is kept.
                     pairs = sorted(one.split(" ", 1) for one in lines if " " in one)
                     named = {tag: at for tag, at in pairs}
                     self._read = known = state, frozenset(lines), named
@@ -107,11 +106,11 @@ class KeyRows:
         return known[1]
 
     def revoke(self, row: Row) -> None:
-        """List a key or token as revoked; it is on disk when this returns. Raises as `ban`."""
+        """List a key or token as revoked, durably. Raises as `ban`."""
         self.ban(type(row), _id(row))
 
     def ban(self, table: type[Row], identity: str) -> None:
-        """List a key or token as revoked that may have no row now.
+        """List a key or token as revoked, durably, even if it has no row.
 
         Raises:
             KeyMissingError: The list is missing.
@@ -121,7 +120,7 @@ class KeyRows:
             self._append(tag)
 
     def end_named(self, name: str, at: datetime) -> None:
-        """List all tokens of a name that were made until `at` as revoked. Raises as `ban`."""
+        """List all tokens of a name created until `at` as revoked. Raises as `ban`."""
         self._append(f"{self._name_tag(name)} {_time(at)}")
 
     def _append(self, text: str) -> None:
@@ -130,8 +129,8 @@ class KeyRows:
         except FileNotFoundError:
             raise _missing(self._path) from None
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)  # until it is closed
-            # A crash may have cut the last line: the next one must not continue it.
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # released on close
+            # The leading newline ends a line that a crash cut short.
             line = f"\n{text}\n".encode()
             if os.write(descriptor, line) != len(line):
                 raise OSError("the disk took only part of a line of the list of revocations")
@@ -155,18 +154,17 @@ _known: WeakKeyDictionary[Dialect, KeyRows] = WeakKeyDictionary()
 
 
 def authenticate_rows(engine: Engine, rows: KeyRows) -> None:
-    """Let sessions of `engine`, and of every engine derived from it, tell rows by `rows`.
+    """Have sessions of `engine`, and of engines derived from it, authenticate rows by `rows`.
 
-    The first one stays: a key file that is replaced while a process runs is not its key.
+    Later calls have no effect: a key file replaced while a process runs is not used.
     """
     _known.setdefault(engine.dialect, rows)
 
 
 def key_rows(session: Session) -> KeyRows:
-    """Return what authenticates the rows that a session reads and writes.
+    """Return the authenticator of the rows that a session reads and writes.
 
-    Raises:
-        KeyMissingError: Its engine was opened without entries.key.
+    Raises KeyMissingError: the engine was opened without entries.key.
     """
     if (found := known_rows(session)) is None:
         raise KeyMissingError(
@@ -181,9 +179,9 @@ def known_rows(session: Session) -> KeyRows | None:
 
 
 def believed(session: Session, table: type[T], identity: str) -> T | None:
-    """Return the row of a key or token, revoked or not, or None if there is none to believe.
+    """Return the authentic row of a key or token, revoked or not; None if there is none.
 
-    That one is there and was not written here is logged, without saying which.
+    A row that was not written here is logged, without identifying it.
     """
     row = loaded(session, table, identity)
     if row is None or key_rows(session).is_believed(row):
@@ -193,12 +191,12 @@ def believed(session: Session, table: type[T], identity: str) -> T | None:
 
 
 def loaded(session: Session, table: type[T], identity: str) -> T | None:
-    """Return a row as it is stored, or None if there is none, or one that cannot be read."""
+    """Return a row as stored, or None if it is missing or unreadable."""
     try:
         return session.get(table, identity)
     except UnsealedError:
         raise
-    except (LetheError, ValueError):  # sealed for another place, or no time at all
+    except (LetheError, ValueError):  # sealed for another place, or an invalid time
         _warn(table.__tablename__)
         return None
 

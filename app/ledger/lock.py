@@ -1,4 +1,4 @@
-"""The log's lock: one process at a time appends, and sees what the last one left."""
+"""The log's lock: one process at a time appends, and sees all that the previous one wrote."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ LOCK = int.from_bytes(sha256(b"lethe log").digest()[:8], "big", signed=True)
 
 
 class LockStuckError(LetheError):
-    """A process holds the log's lock and stands still."""
+    """A stalled process holds the log's lock."""
 
     slug = "log-lock-stuck"
     title = "The log's lock is held"
@@ -48,10 +48,10 @@ def take_lock(session: Session) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Above:
-    """The entries and nodes that lie above a tree of `size`, as far as they were read.
+    """The entries and nodes above a tree of `size`, up to MOST_ABOVE entries.
 
-    entries: by their index, up to MOST_ABOVE. nodes: {(level, index): hash}, of all subtrees
-    that these entries complete, and maybe more.
+    entries: by index. nodes: {(level, index): hash} of at least all subtrees that these entries
+    complete.
     """
 
     size: int
@@ -61,11 +61,11 @@ class Above:
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """What the database says of the log, and its time.
+    """The log's state in the database, and the database's time.
 
     mac: of the last entry, None if there is none. published: the size of the largest stored
-    checkpoint, None where no log was begun. above: what lies above the size that was asked
-    for. answers: of the statements that were run with it. contended: others had the lock.
+    checkpoint, None if no log was begun. above: the entries above the `known` size. answers:
+    the rows of the caller's statements. contended: another process held the lock.
     """
 
     size: int
@@ -78,10 +78,10 @@ class LogState:
 
 
 def lock_alone(session: Session) -> bool:
-    """Take the lock in a message of its own; return whether somebody else had it.
+    """Take the lock in a separate message; return whether another process held it.
 
-    Whoever reads only then can ask for more than what it knew when it began to wait. On an
-    engine of `models.database.session.unbounded` this is a writer's first message.
+    The caller can then choose its reads by what arrived during the wait. On an engine of
+    `models.database.session.unbounded` this is a writer's first message.
     """
     connection = session.connection()
     if connection.dialect.name == "sqlite":
@@ -97,12 +97,12 @@ def lock_log(
     *,
     locked: bool = False,
 ) -> LogState:
-    """Take the lock as `take_lock` and return what the previous holder left.
+    """Take the lock as `take_lock` and return the log's state under it.
 
-    known: a size of the log; what lies above it is read as well. statements: of the caller,
-    which run under the lock. locked: by `lock_alone`. On an engine of
-    `models.database.session.unbounded` this is a writer's first message, and on PostgreSQL one
-    only.
+    known: a size of the log; the entries above it are read as well. statements: the caller's,
+    to run under the lock. locked: `lock_alone` has taken the lock. On an engine of
+    `models.database.session.unbounded` this is a writer's first message; PostgreSQL takes one
+    message for all of it.
     """
     connection = session.connection()
     dialect = connection.dialect
@@ -122,9 +122,10 @@ def lock_log(
 
 
 def _locking(connection: Connection) -> list[bulk.Statement]:
-    """Return what a writer on PostgreSQL begins with; the last two take the lock.
+    """Return a PostgreSQL writer's first statements; the last two take the lock.
 
-    The first of these says whether it was free, and counts as one holding more.
+    The first of those two returns whether the lock was free, and takes it if so. Taking it
+    twice is harmless: the transaction's end releases both.
     """
     locks = (f"SELECT {how}_advisory_xact_lock({LOCK})" for how in ("pg_try", "pg"))
     return [bulk.Statement(part) for part in (bounds(connection), _BY_KEY, *locks) if part]
@@ -135,10 +136,10 @@ _STATE = (
     '(SELECT mac FROM log_entries ORDER BY "index" DESC LIMIT 1), '
     "(SELECT max(size) FROM log_checkpoints)"
 )
-# Plans of statements and foreign keys are kept with the connection. One that was made while a
-# table was nearly empty would read all of it, for each row, until the server next analyses it.
+# A connection caches the plans of statements and foreign keys. A plan made while a table was
+# nearly empty would scan all of it for each row until the server next analyses the table.
 _BY_KEY = "SELECT set_config('enable_seqscan', 'off', true)"
-MOST_ABOVE = 512  # entries; two batches of whoever else appends
+MOST_ABOVE = 512  # entries; two batches of another process
 _RANGE = bulk.types(LogEntry, low="index", high="index")
 _ENTRIES_ABOVE = (
     'SELECT e."index", e.leaf, e.kind, e.event, e.ref, e.day, e.mac FROM {rows} '
@@ -171,13 +172,11 @@ def _above(
 
 
 def require_lock_moves(engine: Engine, patience_s: float) -> None:
-    """Return if nobody stands still in a transaction that holds the log's lock.
+    """Check that no stalled transaction holds the log's lock.
 
-    On PostgreSQL the server knows for how long the holder has asked for nothing, or for one
-    thing; sessions of other roles are not shown to the service. On SQLite the lock is tried.
-
-    Raises:
-        LockStuckError: Somebody has held it for patience_s without going on.
+    On PostgreSQL this reads how long the holder's session has been in its current state; the
+    service does not see sessions of other roles. On SQLite it tries to take the lock. Raises
+    LockStuckError: A session has held the lock for patience_s seconds without progress.
     """
     if engine.dialect.name == "sqlite":
         stuck = not _is_free(engine, patience_s)

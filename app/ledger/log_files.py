@@ -1,11 +1,11 @@
-"""The log's key files: the key that signs, the next one in an overlap, and those from before.
+"""The log's key files: the signing key, the next key during an overlap, and the retired keys.
 
 log.key             signs                      log.vkey        its public half
-log.next.key        signs too, once announced  log.next.vkey   there from then on
-log.previous.vkeys  public halves of the keys that signed before, a line each
+log.next.key        signs too, once announced  log.next.vkey   exists from then on
+log.previous.vkeys  public halves of the retired keys, one per line
 
-log-mldsa.key and so on are those of the second key, ML-DSA-44, if `lethe log ml-dsa` made one.
-A `.key` file has the private key; log.key and log.next.key may name it in an HSM instead
+log-mldsa.key and so on belong to the second key, ML-DSA-44, if `lethe log ml-dsa` created one.
+A `.key` file has the private key; log.key and log.next.key may name a key in an HSM instead
 (`app.ledger.key_files`).
 """
 
@@ -41,13 +41,13 @@ KINDS = {LOG: ED25519, ML_DSA: ML_DSA_44}  # the signature types of the roles
 
 @dataclass(frozen=True, slots=True)
 class RoleFiles:
-    """The names of the files of a role, LOG or ML_DSA: they begin with the role's."""
+    """The file names of a role, LOG or ML_DSA; they begin with the role's name."""
 
     role: str
 
     @property
     def key(self) -> str:
-        """The key that signs."""
+        """The signing key."""
         return f"{self.role}.key"
 
     @property
@@ -57,17 +57,17 @@ class RoleFiles:
 
     @property
     def next_key(self) -> str:
-        """The key that follows it."""
+        """The next key of a rotation."""
         return f"{self.role}.next.key"
 
     @property
     def next_vkey(self) -> str:
-        """Its public half, from which on it signs."""
+        """The next key's public half; the next key signs once this file exists."""
         return f"{self.role}.next.vkey"
 
     @property
     def previous(self) -> str:
-        """The public halves of those before."""
+        """The public halves of the retired keys."""
         return f"{self.role}.previous.vkeys"
 
 
@@ -78,18 +78,18 @@ ML_DSA_KEY, ML_DSA_VKEY = _ML_DSA.key, _ML_DSA.vkey
 
 
 class SignerFiles:
-    """Gives the keys in the files, also once a rotation has changed these.
+    """The keys in the files, reloaded when a rotation changes them.
 
-    Any other change is none: a process goes on with the keys that it began with, and `/readyz`
-    says that the files have others.
+    Any other change is ignored: the process keeps the keys it started with, and `/readyz`
+    reports that the files have others.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        # A process that begins without the second key goes on without it.
+        # A process that starts without the second key never uses one.
         has_second = (settings.keys_dir / ML_DSA_KEY).exists()
         roles = (_LOG, _ML_DSA) if has_second else (_LOG,)
-        # Asked for several times in each transaction: paths are joined once.
+        # Join the paths once: `current` runs several times per transaction.
         self._paths = [
             str(settings.keys_dir / name)
             for files in roles
@@ -101,7 +101,7 @@ class SignerFiles:
     def current(self) -> LogSigners:
         """Return the keys that sign now."""
         if (stamp := self._stamp()) != self._seen:
-            # Whoever reads between two steps of a rotation reads again at the next call.
+            # A read between two steps of a rotation fails, and is retried at the next call.
             with suppress(KeyMissingError):
                 found = load_signers(self._settings)
                 own = self._loaded
@@ -133,7 +133,7 @@ def _follows(
     found: Sequence[NoteSigner | Cosigner],
     previous: Sequence[NoteVerifier],
 ) -> bool:
-    """Return whether a rotation led from the keys that sign to those that were found."""
+    """Return whether a rotation leads from the keys in use to the keys found."""
     if not own or not found:
         return False
     mine = [one.verifier for one in own]
@@ -143,8 +143,7 @@ def _follows(
 def load_signers(settings: Settings) -> LogSigners:
     """Return the keys in the files.
 
-    Raises:
-        KeyMissingError: One is missing or not of its kind.
+    Raises KeyMissingError: a key is missing or of the wrong kind.
     """
     signer, cosigner = load_signer(settings), load_ml_dsa(settings)
     signers: tuple[NoteSigner, ...] = (signer,)
@@ -162,8 +161,7 @@ def load_signers(settings: Settings) -> LogSigners:
 def load_signer(settings: Settings, name: str = LOG_KEY) -> NoteSigner:
     """Return a key of the log.
 
-    Raises:
-        KeyMissingError: It is missing, not in reach, or not an Ed25519 key.
+    Raises KeyMissingError: it is missing, unreachable, or not an Ed25519 key.
     """
     path = settings.keys_dir / name
     try:
@@ -183,8 +181,7 @@ def load_signer(settings: Settings, name: str = LOG_KEY) -> NoteSigner:
 def load_ml_dsa(settings: Settings) -> Cosigner | None:
     """Return the log's ML-DSA-44 key, None if it has none.
 
-    Raises:
-        KeyMissingError: Its public half is there and it is not, or it is of another kind.
+    Raises KeyMissingError: only its public half exists, or it is of another kind.
     """
     folder = settings.keys_dir
     if not (folder / ML_DSA_KEY).exists() and not (folder / ML_DSA_VKEY).exists():
@@ -195,8 +192,7 @@ def load_ml_dsa(settings: Settings) -> Cosigner | None:
 def load_cosigner(settings: Settings, name: str) -> Cosigner:
     """Return an ML-DSA-44 key of the log.
 
-    Raises:
-        KeyMissingError: It is missing, or of another kind.
+    Raises KeyMissingError: it is missing, or of another kind.
     """
     path = settings.keys_dir / name
     try:
@@ -216,12 +212,11 @@ def load_cosigner(settings: Settings, name: str) -> Cosigner:
 
 
 def make_ml_dsa(settings: Settings, name: str, *, replace: bool = False) -> Cosigner:
-    """Make an ML-DSA-44 key in this file, unless it has one; return that.
+    """Create an ML-DSA-44 key in this file, or return the key that it has.
 
-    replace: make it in any case.
+    replace: create a key in either case.
 
-    Raises:
-        KeyMissingError: As `load_cosigner`.
+    Raises KeyMissingError: as `load_cosigner`.
     """
     made = MLDSA44PrivateKey.generate()
     pem = made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -233,7 +228,7 @@ def make_ml_dsa(settings: Settings, name: str, *, replace: bool = False) -> Cosi
 
 def _has_next(settings: Settings, role: str, signer: NoteVerifier) -> bool:
     announced = _read(settings.keys_dir / RoleFiles(role).next_vkey, role)
-    # The end of an overlap was interrupted: the next key is in its place already.
+    # Equal if a crash interrupted the end of an overlap: the next key has taken its place.
     return bool(announced) and announced != [signer]
 
 
@@ -246,15 +241,14 @@ def _require_next(settings: Settings, role: str, found: NoteVerifier) -> None:
 
 
 def read_previous(settings: Settings, role: str = LOG) -> list[NoteVerifier]:
-    """Return the keys that signed before, oldest first."""
+    """Return the retired public keys, oldest first."""
     return _read(settings.keys_dir / RoleFiles(role).previous, role)
 
 
 def read_log_keys(settings: Settings) -> LogKeys:
     """Return all public keys of the log, oldest first.
 
-    Raises:
-        KeyMissingError: A file holds none.
+    Raises KeyMissingError: a file holds no key of its kind, or no file exists.
     """
     folder = settings.keys_dir
     found = [*read_previous(settings), *_read(folder / LOG_VKEY), *_read(folder / NEXT_VKEY)]

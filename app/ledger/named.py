@@ -1,8 +1,8 @@
-"""Whether the keys that sign for the log are those that its entries name.
+"""Checks that the log's signing keys are the keys that its entries name.
 
-Key files vouch for each other only: whoever writes them all would have the log signed by a key
-of their own. The entries read here are found by a column, which somebody else may write; what
-both together get signed is refused by whoever verifies.
+Key files only vouch for each other: an attacker who writes all of them could have the log
+signed by their own key. The entries are found by a column that an attacker with the database
+could write; what an attacker with both gets signed is rejected by verifiers.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,13 +23,12 @@ RESTORE = "restore the newest backup of the keys directory"
 
 
 def require_named(session: Session, signing: Sequence[NoteVerifier]) -> None:
-    """Return if the log's entries name all of these keys, and have not revoked them all.
+    """Check that the log's entries name all signing keys and have not revoked all of them.
 
-    signing: the log's keys of Ed25519 whose private halves are in the key files. Before a
-    rotation no entry names one, and the latest checkpoint has the signature of the only one.
+    signing: the log's Ed25519 keys whose private halves are in the key files. Before the first
+    rotation no entry names a key, and the only key must have signed the latest checkpoint.
 
-    Raises:
-        KeyMissingError: They are other keys.
+    Raises KeyMissingError: the log names other keys, or revoked all of these.
     """
     said = _changes(session)
     if not said:
@@ -51,22 +50,21 @@ def require_named(session: Session, signing: Sequence[NoteVerifier]) -> None:
 
 
 def spanned(session: Session, keys: LogKeys) -> LogKeys:
-    """Return the log's keys with the trees that they sign, as far as its entries say.
+    """Return the log's keys with the tree sizes that each may sign, by the log's entries.
 
-    keys: known without that. For who weighs what a key is shown to have signed: one that was
-    revoked signs no tree over its revocation, whoever has it now.
+    keys: the keys without these limits. A caller needs the limits to judge a signature: a
+    revoked key may sign no tree that includes its revocation, as somebody else may have it.
     """
     try:
         return spanned_by(_changes(session), keys)
-    except LetheError:  # somebody changed the entries: fsck says so, and each key may be meant
+    except LetheError:  # the entries were tampered with: fsck reports it, no key is limited
         return keys
 
 
 def spanned_by(changes: Iterable[Change], keys: LogKeys) -> LogKeys:
-    """Return the log's keys with the trees that they sign, by what entries say of keys.
+    """Return the log's keys with the tree sizes that each may sign, by these key changes.
 
-    Raises:
-        KeyHistoryError: The entries contradict each other.
+    Raises KeyHistoryError: the entries contradict each other.
     """
     first = keys.verifiers[0]
     spans = replay(changes, (first.key_id.hex(), spki_of_log(first)), LOG)

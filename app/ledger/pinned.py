@@ -1,4 +1,4 @@
-"""What the log holds a model to: the columns that its entry `model.registered` commits to."""
+"""The pinned columns of a model: its log entry `model.registered` commits to their digest."""
 
 import hashlib
 from typing import Any
@@ -11,19 +11,19 @@ UNREADABLE = "unreadable"  # in place of the digest of JSON that has no canonica
 
 
 def pinned_of(model: Model) -> dict[str, Any]:
-    """Return what a model was registered with, as its row has it now."""
+    """Return the current values of a model's pinned columns."""
     return {name: getattr(model, name) for name in PINNED}
 
 
 def digest_of(pinned: dict[str, Any]) -> str:
-    """Return the digest by which the log holds a model to its registration."""
+    """Return the digest of pinned values, as logged at registration."""
     return hashlib.sha256(canonical.encode(pinned)).hexdigest()
 
 
 def stored_digest(model: Model) -> str:
-    """Return the digest of what a model's row has now, UNREADABLE where there is none.
+    """Return the digest of a model's current pinned values, UNREADABLE if they have none.
 
-    Who writes the database may store any JSON there, such as NaN.
+    Anyone with write access to the database can store arbitrary JSON there, such as NaN.
     """
     try:
         return digest_of(pinned_of(model))
@@ -32,9 +32,9 @@ def stored_digest(model: Model) -> str:
 
 
 def registered_policy(model: Model, digest: str) -> tuple[str, int] | None:
-    """Return `decide` and `cooling_off` of the registration that the log has this digest of.
+    """Return `decide` and `cooling_off` of the registration with this logged digest.
 
-    None if the row has anything else than what was registered, but for `decide`.
+    Returns None if any other pinned column differs from the registration.
     """
     for decide in ("review", "at-once"):
         try:
@@ -46,7 +46,7 @@ def registered_policy(model: Model, digest: str) -> tuple[str, int] | None:
 
 
 def measured_digest(version: ModelVersion) -> str | None:
-    """Return the digest of what a version's row says of held-out rows, None for nothing."""
+    """Return the digest of a version's held-out measurement, None if it has none."""
     try:
         return None if version.held_out is None else digest_of(version.held_out)
     except (ValueError, RecursionError):

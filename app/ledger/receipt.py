@@ -1,4 +1,4 @@
-"""Receipts: an entry, its inclusion proof and the signed checkpoint the proof leads to."""
+"""Receipts: an entry, its inclusion proof and the signed checkpoint that it proves against."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from lethe.log.proofs import ProofError, inclusion_proof
 
 
 class UnpublishedError(LetheError):
-    """The entry is in the log but no checkpoint over it is signed yet: it is stored."""
+    """The entry is durable, but no signed checkpoint covers it yet."""
 
     slug = "log-unpublished"
     title = "No checkpoint covers this entry yet"
@@ -20,10 +20,10 @@ class UnpublishedError(LetheError):
 
 @dataclass(frozen=True, slots=True)
 class EntryReceipt:
-    """What proves that entry `log_index` is in the log; hashes are 32 bytes each.
+    """The proof that entry `log_index` is in the log; hashes are 32 bytes each.
 
     `leaf` is the entry itself. `checkpoint` is the signed note of the smallest published
-    tree that holds the entry, so that an entry's receipt never changes.
+    tree that contains the entry, so an entry's receipt never changes.
     """
 
     log_index: int
@@ -45,9 +45,8 @@ class Appended:
 class Published:
     """Entries of one transaction, and the smallest published checkpoint over all of them.
 
-    nodes: what proves them, {(level, index): hash}. These are the complete subtrees of the
-    tree before, and all that was completed since: an inclusion proof of one of the entries
-    reads no other node.
+    nodes: {(level, index): hash} of the complete subtrees of the tree before, and of all
+    subtrees completed since. An inclusion proof of one of the entries reads no other node.
     """
 
     appended: Appended
@@ -56,7 +55,7 @@ class Published:
     nodes: Mapping[tuple[int, int], bytes]
 
     def receipt(self, index: int) -> EntryReceipt | None:
-        """Return the receipt of entry `index`, None if it is not one of these."""
+        """Return the receipt of entry `index`, None if it is not in this transaction."""
         start, leaves = self.appended.start, self.appended.leaves
         if not start <= index < start + len(leaves):
             return None
@@ -69,7 +68,7 @@ def read_receipt(session: Session, index: int) -> EntryReceipt:
 
     Raises:
         ProofError: There is no such entry.
-        UnpublishedError: There is, but no checkpoint covers it yet.
+        UnpublishedError: No checkpoint covers it yet.
     """
     checkpoint = covering_checkpoint(session, index)
     if checkpoint is None or index < 0:

@@ -1,10 +1,10 @@
-"""Bringing back entries that a database lost, from mirrors of the log.
+"""Restores entries that a database lost, from mirrors of the log.
 
-The signing guard says how long the log was and what its root is. Nothing is written or signed
-before all entries up to there are back and hash to that root; a mirror with a newer checkpoint
-by the log's key is believed over the guard, which then came from a backup; not by a key that
-these entries say was revoked before, as whoever stole it can sign what they like. The rows get
-their MACs only after that proof: it says that this log's key signed each of them.
+The signing guard has the log's size and root. Nothing is written or signed before all entries
+up to that size are present and hash to that root. A mirror with a newer checkpoint by the log's
+key is trusted over the guard, which must then come from a backup; not if the key is revoked by
+these entries, since a thief could have signed it. Rows get their MACs only after this proof
+that the log's key signed each of them.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ PAGE = 250  # rows in one statement
 
 
 class RecoverError(LetheError):
-    """The log cannot be recovered from what was given; nothing was written."""
+    """The log cannot be recovered from the given sources; nothing was written."""
 
     slug = "log-not-recovered"
     title = "The log cannot be recovered"
@@ -49,7 +49,7 @@ class RecoverError(LetheError):
 
 @dataclass(frozen=True, slots=True)
 class Recovered(Generic[T]):
-    """Entries [`start`, `size`) are back, and what the effect returned."""
+    """The range [`start`, `size`) of the restored entries, and the effect's result."""
 
     start: int
     size: int
@@ -61,12 +61,13 @@ def recover(
 ) -> Recovered[T]:
     """Write back the entries that the database lacks, with `effect` in the same transaction.
 
-    `effect` is given what these entries say. Afterwards the log is whole and published.
+    `effect` gets the parsed leaves of these entries. Afterwards the log is complete and
+    published.
 
     Raises:
         RecoverError: Entries are missing in all sources.
-        LogError: A source does not verify, or is another log's.
-        ForkedError: Sources, database and guard do not have one history.
+        LogError: A source does not verify, or belongs to another log.
+        ForkedError: Sources, database and guard do not share one history.
         LogUnreachableError: A source could not be read.
     """
     read = [read_log(fetch, ledger.keys) for fetch in sources]
@@ -115,7 +116,7 @@ def _join(stored: list[bytes], mirrored: list[bytes]) -> list[bytes]:
 def _tree(
     leaves: list[bytes], start: int, known: list[Checkpoint]
 ) -> tuple[Callable[[int], bytes], list[tuple[int, int, bytes]]]:
-    """Compare the roots at all known checkpoints; return them and the nodes from `start` on."""
+    """Compare the roots at all known checkpoints; return the roots and the new nodes."""
     peaks, nodes = Peaks(), list[tuple[int, int, bytes]]()
     roots = {0: peaks.root()}
     sizes = {checkpoint.size for checkpoint in known}
@@ -135,7 +136,7 @@ def _tree(
 
 
 def _require_in_force(ledger: Ledger, leaves: list[bytes], notes: list[str]) -> None:
-    """Refuse a source whose tree is signed by keys alone that might not, by what it holds."""
+    """Refuse a source whose checkpoint is signed only by keys that its entries have revoked."""
     said = [(index, parse_leaf(leaf).key) for index, leaf in enumerate(leaves)]
     try:
         keys = spanned_by([(index, key) for index, key in said if key is not None], ledger.keys)
@@ -157,7 +158,7 @@ def _write(
     day = _day_before(session, start)
     rows: list[EntryRow] = []
     for index, leaf in enumerate(leaves, start):
-        # A certificate's leaf has no day: that of the entry before it is the nearest known.
+        # A certificate's leaf has no day: use that of the entry before it.
         rows.append(key.row(index, leaf, day))
         day = date.fromisoformat(rows[-1].day)
     insertions = [

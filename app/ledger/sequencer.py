@@ -1,16 +1,16 @@
-"""The sequencer: the one way into the log.
+"""The sequencer: the only way to append to the log.
 
-    transaction 1   entries, nodes and whatever else the caller writes        durable
+    transaction 1   entries, nodes and the caller's other writes              durable
     guard           size and root beside the key                              durable
     transaction 2   the signed note                                           public
 
-Nothing is signed before it is durable, and nothing is published before the guard remembers
-it. A crash between two of these lines loses nothing: the next transaction or the next start
-goes on at the following line.
+Nothing is signed before it is durable, and nothing is published before the guard records it.
+A crash between two of these lines loses nothing: the next transaction or the next start
+continues at the following line.
 
-What lies above the guard in the database is signed only if each entry has a MAC under
-`entries.key` and the tree over them is computed from their leaves (`app.ledger.tail`): who can
-write the database, and has no key, has nothing signed.
+Entries above the guard's size are signed only if each has a MAC under `entries.key`, and the
+tree over them is computed from their leaves (`app.ledger.tail`): write access to the database
+without the key gets nothing signed.
 """
 
 import logging
@@ -66,7 +66,7 @@ from models.database.types import utcnow
 
 log = logging.getLogger(__name__)
 
-RECENT = 16  # transactions whose receipts are kept in memory: those who wait are answered
+RECENT = 16  # transactions whose receipts are kept in memory for waiting callers
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ class LogMissingError(LetheError):
 
 
 class LogExistsError(LetheError):
-    """A log is begun only once."""
+    """The database already holds a log."""
 
     slug = "log-exists"
     title = "A log already exists"
@@ -88,7 +88,7 @@ class LogExistsError(LetheError):
 
 
 class LogBusyError(LetheError):
-    """Others of this process have been in the log's transactions for too long."""
+    """Other threads of this process have kept the log's transactions busy for too long."""
 
     slug = "log-busy"
     title = "The log is busy"
@@ -96,10 +96,10 @@ class LogBusyError(LetheError):
 
 
 class Ledger:
-    """A log in a database, the key that signs it and the guard beside that key.
+    """A log in a database, its signing key and the guard beside that key.
 
-    Any number of threads and processes may hold one on the same database and guard. Build
-    it with `app.ledger.startup`, which also checks that it may be used. Without `entry_key` it
+    Any number of threads and processes may open a ledger on the same database and guard.
+    `app.ledger.startup` builds one and checks that it may be used. Without `entry_key` the log
     can only be examined: nothing is appended or signed.
     """
 
@@ -114,19 +114,19 @@ class Ledger:
         self.guard = guard
         self.entry_key = entry_key
         self._source = signers
-        self._named: LogSigners | None = None  # those that the log's entries named at a look
+        self._named: LogSigners | None = None  # signers last verified against the entries
         self.nodes = NodeCache()
-        self._proved = 0  # entries that the log has at least
+        self._proved = 0  # lower bound of the log's size
         self._recent: deque[Published] = deque(maxlen=RECENT)
-        # The log as this process last verified it, all of it published.
+        # The log as this process last verified it, fully published.
         self._known: Tail | None = None
         self._locking = unbounded(engine)
-        # Threads of one process queue here in turn: SQLite's own lock is polled with sleeps.
+        # Threads of a process queue here: waiting for SQLite's own lock polls with sleeps.
         self._lock = threading.Lock()
         self._holder: int | None = None
-        self._before: Tail | None = None  # the log before the transaction whose effect runs
-        self._waited = 0.0  # seconds, of the thread whose turn it is
-        self._contended = False  # other processes had the lock the last time
+        self._before: Tail | None = None  # the log before the running transaction
+        self._waited = 0.0  # seconds that the current holder waited for its turn
+        self._contended = False  # another process held the lock the last time
 
     @property
     def _signers(self) -> LogSigners:
@@ -134,7 +134,7 @@ class Ledger:
 
     @property
     def keys(self) -> LogKeys:
-        """All public keys of the log, now and before, oldest first."""
+        """All public keys of the log, current and retired, oldest first."""
         return self._signers.keys
 
     def known(self, role: str) -> list[NoteVerifier]:
@@ -152,19 +152,18 @@ class Ledger:
 
     @property
     def verifier(self) -> NoteVerifier:
-        """The public key of the log's checkpoints; in an overlap the older one of both."""
+        """The public key of the log's checkpoints; during an overlap, the older of the two."""
         return self._signers.signers[0].verifier
 
     def open(self, note: str) -> Checkpoint:
-        """Return the checkpoint of a note that a key of this log signed, now or before.
+        """Return the checkpoint of a note that a current or retired key of this log signed.
 
-        Raises:
-            NoteError, CheckpointError: None did, or it is no checkpoint of this log.
+        Raises NoteError or CheckpointError: no key did, or it is no checkpoint of this log.
         """
         return self.keys.open(note)[0]
 
     def has_keys_of(self, other: "Ledger") -> bool:
-        """Return whether both sign with the same keys, and have the same key of entries."""
+        """Return whether both have the same signing keys and the same entries.key."""
         if self.entry_key is None or other.entry_key is None:
             return False
         same = self.entry_key.same_as(other.entry_key)
@@ -179,27 +178,27 @@ class Ledger:
     ) -> T:
         """Run `effect` in one writer transaction, commit it and publish a checkpoint.
 
-        opening: returns statements that run before all else under the lock; their rows are in
-        the transaction's `answers`. If other processes had the lock the last time, it is
-        called once the lock is taken.
+        opening: returns statements that run first under the lock; their rows become the
+        transaction's `answers`. If another process held the lock the last time, it is called
+        after the lock is taken.
 
         When this returns, all that `effect` wrote is durable and, with `checkpoint`, a signed
-        note over its entries is stored. If `effect` raises, nothing of it is stored. What goes
-        wrong after the commit (a full disk, a guard that refuses) is an UnpublishedError:
-        `effect` is durable all the same and the next transaction or start publishes it.
+        note over its entries is stored. If `effect` raises, none of its writes are stored. A
+        failure after the commit (a full disk, a guard that refuses) is an UnpublishedError:
+        the writes are durable, and the next transaction or start publishes them.
 
         Objects that `effect` returns stay readable. It must not call `transact` itself.
 
         Raises:
             LogMissingError: No log was begun.
             GuardError: The log may not be signed; `effect` was not run.
-            KeyMissingError: The log does not name the key that would sign it; likewise.
+            KeyMissingError: The log does not name the signing key; `effect` was not run.
             LogBusyError: Its turn did not come within WAIT_S; `effect` was not run.
-            UnpublishedError: All is stored, and no checkpoint covers it yet.
+            UnpublishedError: All is stored, but no checkpoint covers it yet.
         """
         with traces.part("log transaction") as span, self._turn():
             with self._writing(self._known, opening) as (session, state):
-                # Before anything is committed: an entry that can never be signed is no entry.
+                # Before the commit: an entry that can never be signed must not be stored.
                 tail = self._verified(session, state, self._known)
                 pending = state.published != state.size
                 tx = Transaction(session, tail, self._required_key(), state)
@@ -217,31 +216,29 @@ class Ledger:
         return result
 
     def remembered(self) -> Checkpoint:
-        """Return what the guard remembers; inside a transaction, all entries before it.
+        """Return the guard's checkpoint; inside a transaction, one over all entries before it.
 
-        An entry may be committed and not signed yet: publishing it failed, or another process
-        is about to. An effect that did not see it would append it again.
-
-        Raises:
-            GuardError: As `SigningGuard.advance`.
+        An entry may be committed but not signed yet: publishing failed, or another process is
+        about to. An effect that missed such an entry would append it again. Raises GuardError:
+        as `SigningGuard.advance`.
         """
         held = self.guard.read()
         before = self._before if self._holder == threading.get_ident() else None
         if before is None or before.peaks.size == held.size:
             return held
         whole = Checkpoint(self.origin, before.peaks.size, before.peaks.root())
-        self.guard.advance(whole, before.root_at)  # each entry is durable, and its MAC is right
+        self.guard.advance(whole, before.root_at)  # all entries are durable and authentic
         return whole
 
     def require_named(self) -> None:
-        """Return if the keys that sign are those that the log names. Raises KeyMissingError."""
+        """Check that the log names the signing keys. Raises KeyMissingError if not."""
         with self._reading() as session:
             require_named(session, self.signing(LOG))
 
     def beside(self, effect: Callable[[], T]) -> T:
-        """Run `effect`, which writes in a transaction of its own and appends no entry.
+        """Run `effect`, which writes in its own transaction and appends no entry.
 
-        On SQLite, where there is one writer, it takes its turn with those of this process.
+        SQLite has one writer, so there the effect queues with this process's transactions.
         """
         if self.engine.dialect.name != "sqlite":
             return effect()
@@ -249,7 +246,7 @@ class Ledger:
             return effect()
 
     def publish_checkpoint(self) -> LogCheckpoint:
-        """Sign and store a checkpoint over all durable entries, unless there is one.
+        """Sign and store a checkpoint over all durable entries, unless one exists.
 
         Raises:
             LogMissingError: No log was begun.
@@ -260,7 +257,7 @@ class Ledger:
             return self.latest()
 
     def begin(self) -> None:
-        """Begin the log: the guard and the checkpoint of the empty tree.
+        """Begin the log: create the guard and sign the checkpoint of the empty tree.
 
         Raises:
             LogExistsError: The database holds a log.
@@ -273,20 +270,20 @@ class Ledger:
             try:
                 self.guard.create(first)
             except GuardExistsError:
-                # A crash between guard and commit. Over the empty tree there is one text
-                # only, so to sign it again forks nothing.
+                # A crash between guard and commit. The empty tree has only one checkpoint
+                # text, so signing it again forks nothing.
                 if self.guard.read() != first:
                     raise
             self._store(session, first)
 
     def start(self) -> None:
-        """Check that key, guard and log belong together, and publish what a crash left.
+        """Check that key, guard and log belong together; publish entries left by a crash.
 
         Raises:
             LogMissingError: The database holds no log.
-            GuardError: The log is not the one that was signed, or the guard is missing; the
-                message names the remedy.
-            KeyMissingError: entries.key is another log's.
+            GuardError: The log is not the signed one, or the guard is missing; the message
+                names the remedy.
+            KeyMissingError: entries.key belongs to another log.
         """
         with self._turn():
             with self._writing() as (session, state):
@@ -300,7 +297,7 @@ class Ledger:
 
     @contextmanager
     def repairing(self) -> Iterator[Session]:
-        """A writer session under the log's lock, in which nothing was checked.
+        """A writer session under the log's lock, without any checks.
 
         For `app.ledger.recover`, which proves what it writes against the guard.
         """
@@ -309,39 +306,34 @@ class Ledger:
             yield session
 
     def sign(self, checkpoint: Checkpoint) -> str:
-        """Return the note of a checkpoint that the guard remembers.
+        """Return the signed note of the guard's last checkpoint.
 
-        Raises:
-            ForkedError: The guard's last one is another.
+        Raises ForkedError: the guard's last checkpoint is another.
         """
         if self.guard.read() != checkpoint:
             raise ForkedError("only what the guard remembers is signed")
         return self._signers.checkpoint(checkpoint)
 
     def size(self, session: Session) -> int:
-        """Return how many entries the log has, published or not."""
+        """Return the log's number of entries, published or not."""
         return storage.read_size(session)
 
     def latest(self) -> LogCheckpoint:
-        """Return the published checkpoint.
-
-        Raises:
-            LogMissingError: No log was begun.
-        """
+        """Return the published checkpoint. Raises LogMissingError: no log was begun."""
         with self._reading() as session:
             latest = self._require_latest(session)
         self._proved = max(self._proved, latest.size)
         return latest
 
     def recent_receipt(self, index: int) -> EntryReceipt | None:
-        """Return the receipt of an entry that this process published just now, from memory."""
+        """Return, from memory, the receipt of an entry that this process just published."""
         for one in tuple(self._recent):
             if (found := one.receipt(index)) is not None:
                 return found
         return None
 
     def receipt(self, index: int) -> EntryReceipt:
-        """Return the receipt of entry `index`: always the same one.
+        """Return the receipt of entry `index`; it never changes.
 
         Raises:
             ProofError: There is no such entry.
@@ -351,7 +343,7 @@ class Ledger:
             return read_receipt(session, index)
 
     def sign_trust_root(self, digest: bytes) -> str:
-        """Return the signature lines of the log's keys over the SHA-256 of a trust root."""
+        """Return the log keys' signature lines over the SHA-256 of a trust root."""
         return self._signers.trust_root(digest)
 
     def cose_receipt(self, entry: EntryReceipt, subject: str) -> bytes:
@@ -361,8 +353,7 @@ class Ledger:
     def inclusion(self, index: int, size: int) -> list[bytes]:
         """Prove that entry `index` is in the tree of the first `size` entries.
 
-        Raises:
-            ProofError: There is no such entry, or no such tree yet.
+        Raises ProofError: there is no such entry, or no such tree yet.
         """
         with self._reading() as session:
             self._require_size(session, size)
@@ -372,8 +363,7 @@ class Ledger:
     def consistency(self, old: int, new: int) -> list[bytes]:
         """Prove that the tree of `new` entries extends the tree of `old` entries.
 
-        Raises:
-            ProofError: Not 0 < old <= new, or there is no such tree yet.
+        Raises ProofError: not 0 < old <= new, or there is no such tree yet.
         """
         with self._reading() as session:
             self._require_size(session, new)
@@ -403,14 +393,14 @@ class Ledger:
         return stored
 
     def _verified(self, session: Session, state: LogState, known: Tail | None) -> Tail:
-        """Return the log once all that is above the guard is verified.
+        """Return the log after verifying all entries above the guard.
 
-        known: the log as this process verified it before. What the database says now of its
-        entries is not asked: what is signed next extends what was verified.
+        known: the log as this process last verified it. Its entries are not read again: the
+        next checkpoint extends the verified tree, whatever the database now holds.
 
         Raises:
             LogMissingError: No log was begun.
-            GuardError: The log is not the one that was signed.
+            GuardError: The log is not the signed one.
         """
         if state.published is None:
             self._require_latest(session)
@@ -421,14 +411,14 @@ class Ledger:
             require_extends(held, self.origin, state.size, nodes.root_at)
             tail = read_tail(session, nodes, held, state.size, self._required_key())
         if (state.published or 0) > held.size:
-            # Only old keys: the guard is durable before a note is stored.
+            # Only with keys from a backup: the guard is durable before a note is stored.
             stored = self._open_stored(self._require_latest(session))
             if stored.size > state.size or tail.root_at(stored.size) != stored.root:
                 raise ForkedError(
                     "the published checkpoint is not one of the entries in the database: "
                     "restore its newest backup, then run `lethe log fsck`"
                 )
-        if (signers := self._signers) is not self._named:  # at the start, and after a rotation
+        if (signers := self._signers) is not self._named:  # at start, and after a rotation
             require_named(session, signers.signing(LOG))
             self._named = signers
         return tail
@@ -436,7 +426,7 @@ class Ledger:
     def _extended(
         self, session: Session, state: LogState, held: Checkpoint, known: Tail | None
     ) -> Tail | None:
-        """Return `known` and the entries above it, verified; None if they are another log's."""
+        """Return `known` extended by the verified entries above it, None if it cannot be."""
         if known is None or not known.signed.size <= held.size <= state.size:
             return None
         if state.size < known.peaks.size:
@@ -453,14 +443,14 @@ class Ledger:
         return self.entry_key
 
     def _require_own_key(self, session: Session) -> None:
-        """Check an entry whose leaf was signed: a key that does not fit it fits none."""
+        """Check entries.key against the last signed entry. Raises KeyMissingError."""
         self._require_latest(session)
         root_at = NodeTable(session).root_at
         last = self.guard.check(self.origin, storage.read_size(session), root_at).size - 1
         entry = storage.read_entries(session, last, last + 1).get(last)
         if entry is None:
             return
-        # The columns beside the leaf may have been changed: that is for fsck to say.
+        # Use the leaf only: if other columns were changed, fsck reports it.
         own = self._required_key().row(last, entry.leaf, date.fromisoformat(entry.day))
         if own.mac != entry.mac:
             raise KeyMissingError(
@@ -469,7 +459,7 @@ class Ledger:
             )
 
     def _publish_stored(self, tail: Tail, appended: Appended | None) -> None:
-        """Publish what was committed. Raises UnpublishedError, and logs why, if it cannot."""
+        """Publish what was committed. On failure, logs why and raises UnpublishedError."""
         try:
             self._publish(tail, appended)
         except Exception as error:
@@ -481,10 +471,10 @@ class Ledger:
             ) from error
 
     def _publish(self, known: Tail | None, appended: Appended | None = None) -> None:
-        """Sign a checkpoint over all durable entries, unless there is one.
+        """Sign a checkpoint over all durable entries, unless one exists.
 
-        known: the log as this thread left it; what others appended since is verified first.
-        appended: entries of it whose receipts somebody waits for.
+        known: the log as this thread left it; entries appended since are verified first.
+        appended: its entries whose receipts a caller waits for.
         """
 
         def covering() -> Sequence[Statement]:
@@ -495,24 +485,24 @@ class Ledger:
         with self._writing(known, covering) as (session, state):
             tail = self._verified(session, state, known)
             if state.published == state.size or any(state.answers):
-                # What others appended since then is theirs to publish.
+                # Entries that other processes appended since then are theirs to publish.
                 self._remember(tail, appended, *state.answers)
                 return
             checkpoint = Checkpoint(self.origin, tail.peaks.size, tail.peaks.root())
             self.guard.advance(checkpoint, tail.root_at)
             reached("checkpoint.guarded")
-            # Who was frozen meanwhile lost the lock with the transaction: its note stays here.
+            # If this process was frozen, the server ended its transaction: no note is stored.
             note = self._store(session, checkpoint)
         reached("checkpoint.committed")
         self._known = tail.published(checkpoint)
-        # Nobody published a smaller one over these entries: there was none under the lock.
+        # This is the smallest checkpoint over these entries: there was none under the lock.
         if appended is not None:
             self._recent.append(Published(appended, checkpoint.size, note, tail.nodes))
 
     def _remember(
         self, tail: Tail, appended: Appended | None, *covering: Sequence[tuple[Any, ...]]
     ) -> None:
-        """Keep what another process published: the log, and the receipts of `appended`.
+        """Remember what another process published: the log, and the receipts of `appended`.
 
         covering: the smallest checkpoint over the first of these entries.
         """
@@ -579,7 +569,7 @@ class Ledger:
             state = lock.lock_log(session, size, opening(), locked=alone)
             self._contended |= state.contended
             LOCK_WAIT.observe(self._waited + perf_counter() - begun)
-            self._waited = 0.0  # of a turn's second transaction
+            self._waited = 0.0  # for the turn's second transaction
             yield session, state
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Who signs for the log: its key and its ML-DSA-44 key; in an overlap the next one too."""
+"""The log's signers: its Ed25519 and ML-DSA-44 keys, and in an overlap their next keys."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ from lethe.log.trust_text import trust_text
 
 
 class Signers(Protocol):
-    """Gives the keys that sign now."""
+    """A source of the current signing keys."""
 
     def current(self) -> "LogSigners":
-        """Return them."""
+        """Return the signers for the current keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogSigners:
-    """The private keys, the oldest in front, and the public ones of before.
+    """The private keys in use, oldest first, and the retired public keys.
 
-    cosigners: the ML-DSA-44 keys; none where the log has no second key.
+    cosigners: the ML-DSA-44 keys; empty if the log has no second key.
     """
 
     signers: tuple[NoteSigner, ...]
@@ -37,19 +37,19 @@ class LogSigners:
         return LogKeys.of(*self.known(LOG))
 
     def known(self, role: str) -> list[NoteVerifier]:
-        """The public keys of a role, LOG or ML_DSA, oldest first; none without a second key."""
+        """The public keys of a role, LOG or ML_DSA, oldest first."""
         previous = self.previous if role == LOG else self.previous_ml_dsa
         found = [*previous, *self.signing(role)]
         return list({one.vkey: one for one in found}.values())
 
     def signing(self, role: str) -> list[NoteVerifier]:
-        """The public halves of the private keys of a role."""
+        """The public halves of a role's private keys."""
         if role == LOG:
             return [one.verifier for one in self.signers]
         return [one.verifier for one in self.cosigners]
 
     def checkpoint(self, checkpoint: Checkpoint) -> str:
-        """Return the note of a checkpoint, with a line of each key."""
+        """Return the note of a checkpoint, with a signature line of each key."""
         return sign_checkpoint(checkpoint, *self.signers, cosigners=self.cosigners)
 
     def trust_root(self, digest: bytes) -> str:
@@ -63,5 +63,5 @@ class LogSigners:
         return [one.vkey for role in (LOG, ML_DSA) for one in self.signing(role)]
 
     def current(self) -> "LogSigners":
-        """Return these: they do not follow any file."""
+        """Return these signers, which never change."""
         return self

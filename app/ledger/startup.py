@@ -1,23 +1,24 @@
-"""Opening this installation's log: its keys, its database and the guard.
+"""Opens this installation's log: its keys, its database and the guard.
 
 <data_dir>/keys/  log.key     Ed25519, signs checkpoints      log.vkey    its public half
                   issuer.key  ECDSA P-256, certificates       issuer.pem  its public half
-                  master.key  opens root.sealed, the secret that all is sealed under
+                  master.key  opens root.sealed, the root secret of all sealed data
                   log.guard.json
-                  log-mldsa.key  ML-DSA-44, signs checkpoints too, where `lethe log ml-dsa`
-                              made it                         log-mldsa.vkey
-                  log-mldsa.made  a MAC of the key that it made
-                  log-mldsa.next.key and so on, as for log.key, once that is rotated
+                  log-mldsa.key  ML-DSA-44, signs checkpoints too, if `lethe log ml-dsa`
+                              created it                      log-mldsa.vkey
+                  log-mldsa.made  a MAC of the key that the command created
+                  log-mldsa.next.key and so on, as for log.key, during its rotation
                   entries.key authenticates stored log entries (`app.ledger.entry_macs`),
                               keys and tokens (`app.ledger.key_rows`)
                   revoked.list  tags of revoked keys and tokens
-                  erased.journal  tags of what was erased
+                  erased.journal  tags of erased data
                   owners.named  empty: rows are sealed for their owners (`app.vault.features`)
                   log.next.key, log.next.vkey, log.previous.vkeys, log.KEYID.announced.json
-                  issuer.next.key, while the issuer's key is rotated
-                  opendsr.key, opendsr.pem  an operator's, for `app.protocols.opendsr`
+                  issuer.next.key, during a rotation of the issuer's key
+                  opendsr.key, opendsr.pem  supplied by the operator, for
+                              `app.protocols.opendsr`
 
-The files of log and issuer may name a key in an HSM instead (`app.ledger.key_files`).
+The log's and the issuer's key files may name a key in an HSM instead (`app.ledger.key_files`).
 """
 
 from collections.abc import Collection
@@ -78,7 +79,7 @@ GUARD = "log.guard.json"
 ENTRIES_KEY = "entries.key"
 ISSUER_KEY, ISSUER_PEM = "issuer.key", "issuer.pem"
 ML_DSA_MADE = "log-mldsa.made"
-RESTORED = "restored"  # beside the keys, which came from a backup: what was signed since?
+RESTORED = "restored"  # marks keys from a backup: what was signed since is unknown
 
 
 class UnreachableDatabaseError(LetheError):
@@ -104,9 +105,9 @@ def init_log(
     log_at: KeyUri | None = None,
     issuer_at: KeyUri | None = None,
 ) -> Ledger:
-    """Create the keys that are missing and begin the log; never done in passing.
+    """Create missing keys and begin the log; only ever on an explicit command.
 
-    log_at, issuer_at: the places of these keys in HSMs; by default they are in their files.
+    log_at, issuer_at: the places of these keys in HSMs; by default, keys are in files.
 
     Raises:
         LogExistsError: The database holds a log already.
@@ -128,12 +129,12 @@ def init_log(
 
 
 def load_ledger(settings: Settings, engine: Engine | None = None) -> Ledger:
-    """Open the log, check it against key and guard, and publish what a crash left behind.
+    """Open the log, check it against key and guard, and publish entries left by a crash.
 
     Raises:
         LogMissingError: No log was begun.
-        GuardError: The log is not the one that was signed; the message names the remedy.
-        KeyMissingError: The log's key or that of its entries is missing or none.
+        GuardError: The log is not the signed one; the message names the remedy.
+        KeyMissingError: The log's key or entries.key is missing or not a key.
         SchemaError: The database is not migrated.
         JournalError: As `require_recovered`.
     """
@@ -146,19 +147,19 @@ def load_ledger(settings: Settings, engine: Engine | None = None) -> Ledger:
 
 
 def open_ledger(settings: Settings, engine: Engine, *, examine: bool = False) -> Ledger:
-    """Return the ledger unchecked, for `begin` and for those who examine or recover a log.
+    """Return the ledger unchecked, to begin, examine or recover a log.
 
     Args:
-        settings: Where the keys are.
+        settings: The location of the keys.
         engine: The log's database.
-        examine: Open it also where entries.key is missing; nothing can be appended then.
+        examine: Also open a log whose entries.key is missing; nothing can be appended then.
 
     Raises:
         KeyMissingError: The log key is missing or not an Ed25519 key, entries.key is
             missing or not a key, or the list of revocations is missing.
     """
     signers = SignerFiles(settings)
-    with suppress(MasterKeyError):  # whoever needs it is told by `RootSecret.load`
+    with suppress(MasterKeyError):  # code that needs the secret gets the error from `load`
         seal_columns(engine, RootSecret.load(settings))
     guard = SigningGuard(settings.keys_dir / GUARD)
     missing = not (settings.keys_dir / ENTRIES_KEY).exists()
@@ -171,10 +172,10 @@ def open_ledger(settings: Settings, engine: Engine, *, examine: bool = False) ->
 
 
 def last_signed(settings: Settings, keys: Path) -> tuple[str, str]:
-    """Return the verifier key of the log whose keys these are, and its last signed note.
+    """Return the verifier key and the last signed note of the log with these keys.
 
-    The note is signed again, letter by letter as it was: that forks nothing.
-    settings: how a key in an HSM is reached.
+    The note is signed again with exactly the same text, which forks nothing.
+    settings: for access to a key in an HSM.
 
     Raises:
         KeyMissingError: The log key is missing or not an Ed25519 key.
@@ -189,10 +190,9 @@ def last_signed(settings: Settings, keys: Path) -> tuple[str, str]:
 
 
 def load_issuer(settings: Settings) -> tuple[P256Key, str]:
-    """Return the key that signs certificates, and its name.
+    """Return the key that signs certificates, and its key id.
 
-    Raises:
-        KeyMissingError: It is missing, not in reach, or not an ECDSA P-256 key.
+    Raises KeyMissingError: it is missing, unreachable, or not an ECDSA P-256 key.
     """
     key = _load(settings, settings.keys_dir / ISSUER_KEY)
     if not is_p256(key):
@@ -203,8 +203,7 @@ def load_issuer(settings: Settings) -> tuple[P256Key, str]:
 def load_entry_key(settings: Settings) -> EntryKey:
     """Return the key that authenticates the log's stored entries.
 
-    Raises:
-        KeyMissingError: It is missing or not a key.
+    Raises KeyMissingError: it is missing or not a key.
     """
     path = settings.keys_dir / ENTRIES_KEY
     try:
@@ -224,11 +223,11 @@ def load_entry_key(settings: Settings) -> EntryKey:
 def create_keys(
     settings: Settings, log_at: KeyUri | None = None, issuer_at: KeyUri | None = None
 ) -> None:
-    """Create the keys that are missing, readable by their owner only; keep the others.
+    """Create the missing keys, readable by their owner only; keep the others.
 
     Raises:
-        KeyMissingError, MasterKeyError: An existing key is not what its name says, or the
-            master key that is given does not open root.sealed.
+        KeyMissingError, MasterKeyError: An existing key does not match its file's name, or the
+            configured master key does not open root.sealed.
         KeyPlaceError, HsmError: As `ensure_key`.
     """
     folder = settings.keys_dir
@@ -237,9 +236,9 @@ def create_keys(
     if not settings.master_key.get_secret_value():
         with suppress(FileExistsError):
             master.create_key(folder / master.FILE)
-    create_root(folder, master.given(settings))  # before log.key: `adopt_root` goes by that
+    create_root(folder, master.given(settings))  # before log.key: `adopt_root` relies on it
     try:
-        RootSecret.load(settings)  # or a log would begin that nothing can open
+        RootSecret.load(settings)  # else the log would begin with data that nothing can open
     except MasterKeyError as error:
         raise MasterKeyError(
             f"{error.detail}. Or, if no log was begun with these keys, remove "
@@ -264,16 +263,17 @@ def create_keys(
 def create_ml_dsa(
     settings: Settings, named: Collection[NoteVerifier] = (), note: str = ""
 ) -> Cosigner:
-    """Create the log's ML-DSA-44 key, or return the one there is if it is the log's.
+    """Create the log's ML-DSA-44 key, or return the existing one if it is the log's.
 
-    That is one that this made before, or that the log names. Any other that has signed nothing
-    is replaced: whoever put it there has it. What this made has a MAC under entries.key beside
-    it: a verifier key beside it, or its line on a checkpoint, could be of whoever planted it.
+    An existing key is the log's if this function created it or the log names it. Any other key
+    that has signed nothing is replaced, since whoever planted it knows it. A created key has a
+    MAC under entries.key beside it: an attacker who plants a key could also plant its verifier
+    key or its line on a checkpoint.
 
     named: the log's second keys, as its entries have them. note: its latest checkpoint.
 
     Raises:
-        KeyMissingError: As `load_ml_dsa` and `load_entry_key`; or the log names others.
+        KeyMissingError: As `load_ml_dsa` and `load_entry_key`; or the log names other keys.
         KeyPlaceError: Another key signs checkpoints already.
     """
     folder = settings.keys_dir
@@ -301,19 +301,17 @@ def create_ml_dsa(
     if found is None or not known:
         found = make_ml_dsa(settings, ML_DSA_KEY, replace=True)
         write_durably(made, mac(found))
-    # Last: a key that was published is not replaced by a command that goes on after a crash.
+    # Write this last: a published key is never replaced by a rerun after a crash.
     write_durably(folder / ML_DSA_VKEY, f"{found.verifier.vkey}\n".encode(), mode=0o644)
     return found
 
 
 def require_recovered(keys: Path) -> None:
-    """Return if these keys did not come from a backup, or `lethe log recover` ran since.
+    """Check that these keys are not from a backup, unless `lethe log recover` has run since.
 
-    Their guard may be older than what was signed last: the next entry that they sign would be a
-    second one in the place of an entry that somebody has a receipt of.
-
-    Raises:
-        JournalError: They did.
+    A backup's guard may be older than the last signed checkpoint: the next entry would then
+    take the index of an entry for which somebody already has a receipt. Raises JournalError:
+    the keys came from a backup and the log was not recovered.
     """
     if (keys / RESTORED).exists():
         raise JournalError(
@@ -323,11 +321,11 @@ def require_recovered(keys: Path) -> None:
 
 
 def require_schema(engine: Engine) -> None:
-    """Return if the database is migrated to what this version of the code needs.
+    """Check that the database has the schema that this version of the code needs.
 
     Raises:
-        SchemaError: It is not.
-        UnreachableDatabaseError: There is no database to ask.
+        SchemaError: It has another.
+        UnreachableDatabaseError: The database does not answer.
     """
     found = None
     try:
@@ -335,7 +333,7 @@ def require_schema(engine: Engine) -> None:
             if inspect(connection).has_table("alembic_version"):
                 query = text("SELECT version_num FROM alembic_version")
                 found = connection.execute(query).scalar_one_or_none()
-    except OperationalError:  # its text may repeat the URL's user and host
+    except OperationalError:  # not chained: its text may repeat the URL's user and host
         raise UnreachableDatabaseError(
             "the database does not answer: check LETHE_DATABASE_URL, or run `lethe migrate` "
             "to create a SQLite file"
@@ -359,7 +357,7 @@ def _load(settings: Settings, path: Path) -> SigningKey:
 
 
 def _has_line(note: str, verifier: NoteVerifier) -> bool:
-    """Return whether a checkpoint has the signature of a key."""
+    """Return whether a checkpoint has a key's signature."""
     try:
         return verifier in read_note(note, [verifier]).verified
     except NoteError:

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class LogDamagedError(LetheError):
-    """The stored log lacks something that it must hold."""
+    """An entry or node of the log is missing from the database."""
 
     slug = "log-damaged"
     title = "The log is damaged"
@@ -34,17 +34,13 @@ class LogDamagedError(LetheError):
 
 
 def read_size(session: Session) -> int:
-    """Return how many entries the log has."""
+    """Return the log's number of entries."""
     last = session.connection().execute(columns(func.max(col(LogEntry.index)))).scalar_one()
     return 0 if last is None else int(last) + 1
 
 
 def read_leaves(session: Session, start: int, end: int) -> list[bytes]:
-    """Return the leaves [start, end), in order.
-
-    Raises:
-        LogDamagedError: One of them is missing.
-    """
+    """Return the leaves [start, end), in order. Raises LogDamagedError: a leaf is missing."""
     query = (
         columns(col(LogEntry.leaf))
         .where(col(LogEntry.index) >= start, col(LogEntry.index) < end)
@@ -57,7 +53,7 @@ def read_leaves(session: Session, start: int, end: int) -> list[bytes]:
 
 
 def read_entries(session: Session, start: int, end: int) -> dict[int, EntryRow]:
-    """Return the entries [start, end) by their index, those that are stored."""
+    """Return those of the entries [start, end) that are stored, by index."""
     query = _ENTRIES.where(col(LogEntry.index) >= start, col(LogEntry.index) < end)
     return {
         index: EntryRow(index, leaf, kind, event, ref, day, mac)
@@ -68,7 +64,7 @@ def read_entries(session: Session, start: int, end: int) -> dict[int, EntryRow]:
 def read_nodes(
     session: Session, keys: Sequence[tuple[int, int]]
 ) -> dict[tuple[int, int], bytes]:
-    """Return the hashes of nodes by (level, index), those that are stored.
+    """Return the hashes of those nodes (level, index) that are stored.
 
     One statement for any number of keys, O(log size) for each.
     """
@@ -82,10 +78,9 @@ def read_nodes(
 
 
 def read_row(session: Session, level: int, start: int, count: int) -> list[bytes]:
-    """Return `count` neighbouring nodes of one level, from index `start` on.
+    """Return `count` consecutive nodes of one level, from index `start`.
 
-    Raises:
-        LogDamagedError: One of them is missing.
+    Raises LogDamagedError: a node is missing.
     """
     query = (
         columns(col(LogNode.hash))
@@ -103,7 +98,7 @@ def read_row(session: Session, level: int, start: int, count: int) -> list[bytes
 
 
 def insertion_of_entries(session: Session, entries: Sequence[EntryRow]) -> bulk.Statement:
-    """Return the insertion of rows of entries."""
+    """Return the statement that inserts entries."""
     dialect = session.get_bind().dialect
     return bulk.insert(
         dialect,
@@ -115,13 +110,13 @@ def insertion_of_entries(session: Session, entries: Sequence[EntryRow]) -> bulk.
 def insertion_of_nodes(
     session: Session, nodes: Iterable[tuple[int, int, bytes]]
 ) -> bulk.Statement:
-    """Return the insertion of rows of nodes."""
+    """Return the statement that inserts nodes."""
     rows = [{"level": level, "index": index, "hash": value} for level, index, value in nodes]
     return bulk.insert(session.get_bind().dialect, LogNode, rows)
 
 
 def latest_checkpoint(session: Session) -> LogCheckpoint | None:
-    """Return the stored checkpoint of the largest size, None where no log was begun."""
+    """Return the stored checkpoint of the largest size, None if no log was begun."""
     found = session.connection().execute(_LATEST).first()
     return None if found is None else LogCheckpoint(**found._mapping)
 
@@ -129,16 +124,16 @@ def latest_checkpoint(session: Session) -> LogCheckpoint | None:
 def covering_checkpoint(session: Session, index: int) -> LogCheckpoint | None:
     """Return the smallest stored checkpoint over entry `index`, None if none is signed yet.
 
-    Sizes are stored in growing order only, so the answer never changes once there is one.
+    Checkpoints are stored in increasing size, so once there is an answer it never changes.
     """
     covering = select(LogCheckpoint).where(col(LogCheckpoint.size) > index)
     return session.exec(covering.order_by(col(LogCheckpoint.size)).limit(1)).first()
 
 
 class NodeCache:
-    """The nodes that proofs read last, of any number of threads.
+    """An LRU cache of the nodes that proofs read, shared by threads.
 
-    Nodes never change. Every proof reads nodes near the root, so these stay.
+    Nodes never change. Every proof reads nodes near the root, so those stay cached.
     """
 
     def __init__(self, most: int = CACHED) -> None:
@@ -147,7 +142,7 @@ class NodeCache:
         self._known: OrderedDict[tuple[int, int], bytes] = OrderedDict()
 
     def find(self, keys: Iterable[tuple[int, int]]) -> dict[tuple[int, int], bytes]:
-        """Return those that it has."""
+        """Return the cached ones of these nodes."""
         found = {}
         with self._lock:
             for key in keys:
@@ -157,7 +152,7 @@ class NodeCache:
         return found
 
     def add(self, nodes: Mapping[tuple[int, int], bytes]) -> None:
-        """Take nodes that were read, in place of those that were used least recently."""
+        """Add nodes and evict the least recently used ones."""
         with self._lock:
             self._known |= nodes
             while len(self._known) > self._most:
@@ -165,7 +160,7 @@ class NodeCache:
 
 
 def selection_of_covering(dialect: Dialect, index: int) -> bulk.Statement:
-    """Return what reads size, root and note of `covering_checkpoint`."""
+    """Return the statement that reads size, root and note of `covering_checkpoint`."""
     return bulk.over(dialect, _COVERING, _INDEX, [(index,)])
 
 
@@ -177,10 +172,10 @@ _COVERING = (
 
 
 class NodeTable:
-    """The stored nodes for tree algorithms, remembering what it has read.
+    """Reads stored nodes for tree algorithms, and remembers them.
 
-    Nodes never change, so it may outlive the transaction that filled it. cache: of nodes that
-    were read before, for proofs; whoever checks what is stored has none.
+    Nodes never change, so a table may outlive the transaction that filled it. cache: shared
+    nodes, for proofs; None for checks of what is stored.
     """
 
     def __init__(self, session: Session, cache: NodeCache | None = None) -> None:
@@ -188,13 +183,11 @@ class NodeTable:
         self._known: dict[tuple[int, int], bytes] = {}
 
     def compute(self, algorithm: Callable[[NodeReader], T]) -> T:
-        """Return what `algorithm` returns, with one statement for all nodes it reads.
+        """Return the result of `algorithm`, reading all its nodes with one statement.
 
-        Which nodes a tree algorithm reads follows from sizes and never from hashes, so a
-        first run on zeros names them. `algorithm` must therefore be a pure function.
-
-        Raises:
-            LogDamagedError: A node is not stored.
+        The nodes that a tree algorithm reads depend on sizes, never on hashes, so a first run
+        on zeros lists them. `algorithm` must therefore be a pure function. Raises
+        LogDamagedError: A node is not stored.
         """
         wanted: dict[tuple[int, int], None] = {}
 
@@ -248,7 +241,7 @@ _NODES = (
     f'SELECT node.level, node."index", node.hash FROM {bulk.ROWS} '  # noqa: S608
     'JOIN log_nodes AS node ON node.level = given.level AND node."index" = given.at'
 )
-# SQLite looks through the whole table for a pair IN a list: 0.2 s among two million nodes.
+# For a pair IN a list, SQLite scans the whole table: 0.2 s for two million nodes.
 _NODES_ON_SQLITE = (
     'SELECT node.level, node."index", node.hash FROM json_each(?) AS wanted '
     "CROSS JOIN log_nodes AS node ON node.level = json_extract(wanted.value, '$[0]') "

@@ -1,8 +1,8 @@
-"""What may be signed next: the signed tree, and above it the entries that this log wrote.
+"""The tree that may be signed next: the signed tree and the authentic entries above it.
 
-Rows above the guard's size are only claims of whoever may write the database. They are believed
-one by one, by their MAC, and the tree over them is computed from the leaves: a stored node that
-says otherwise is refused as well, or a proof would lead to another leaf than the one checked.
+Anyone with write access to the database may have written the rows above the guard's size. Each
+is accepted only by its MAC, and the tree over them is computed from the leaves. A stored node
+that differs is refused as well: a proof would otherwise lead to a leaf that was not checked.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from lethe.log.checkpoint import Checkpoint
 from lethe.log.peaks import Peaks
 from lethe.log.tree import leaf_hash
 
-PAGE = 250  # entries in memory at once; SQLite's oldest limit on variables is 999
+PAGE = 250  # entries in memory at once; old SQLite allows 999 variables in a statement
 REMEDY = (
     "nothing is signed while it is there; see 'Entries that Lethe did not write' in the "
     "operator guide"
@@ -28,8 +28,9 @@ REMEDY = (
 class Tail:
     """The verified tree of a whole log.
 
-    `signed` is what the guard held. `peaks` is the tree of all entries, `mac` the last one's,
-    None where there is none. `nodes` prove each entry above `signed` in each tree up to here.
+    `signed` is the guard's checkpoint. `peaks` is the tree of all entries, `mac` the last
+    entry's, None if there is none. `nodes` prove every entry above `signed` in every tree up to
+    this one.
     """
 
     def __init__(self, signed: Checkpoint, base: Peaks, mac: bytes | None) -> None:
@@ -38,7 +39,7 @@ class Tail:
         self._base, self._hashes = base, list[bytes]()
 
     def copy(self) -> "Tail":
-        """Return the same tree, to go on from without changing this one."""
+        """Return a copy that can be extended without changing this tree."""
         other = Tail(self.signed, self._base, self.mac)
         other.peaks, other.nodes = self.peaks.copy(), dict(self.nodes)
         other._hashes = list(self._hashes)
@@ -53,15 +54,14 @@ class Tail:
         return completed
 
     def published(self, checkpoint: Checkpoint) -> "Tail":
-        """Return the same tree above a checkpoint over all its entries."""
+        """Return the same tree, signed by a checkpoint over all its entries."""
         assert checkpoint.size == self.peaks.size
         return Tail(checkpoint, self.peaks, self.mac)
 
     def root_at(self, size: int) -> bytes:
-        """Return the root at `size`, between what was signed and the whole log.
+        """Return the root at `size`, between the signed size and that of the whole log.
 
-        Raises:
-            ForkedError: It is outside: the guard was changed while the log was locked.
+        Raises ForkedError: `size` is outside: the guard changed while the log was locked.
         """
         if not self._base.size <= size <= self._base.size + len(self._hashes):
             raise ForkedError(
@@ -77,14 +77,14 @@ class Tail:
 def read_tail(
     session: Session, nodes: NodeTable, signed: Checkpoint, size: int, key: EntryKey
 ) -> Tail:
-    """Verify the entries [signed.size, size) and return the tree of all.
+    """Verify the entries [signed.size, size) and return the tree of all entries.
 
-    O(log size) and O(size - signed.size). `nodes` has read those of `signed` already where
-    the guard has compared it with the log.
+    Takes O(log size + (size - signed.size)). `nodes` already has the nodes of `signed` if the
+    guard was compared with the log.
 
     Raises:
-        ForkedError: An entry or node is not one that this installation wrote; the message
-            names its index and the remedy.
+        ForkedError: This installation did not write an entry or node; the message names its
+            index and the remedy.
         LogDamagedError: A node of the signed tree is missing.
     """
     base = nodes.compute(lambda read: Peaks.of(signed.size, read))
@@ -104,10 +104,9 @@ def read_on(
 ) -> None:
     """Verify the entries above `tail`, up to `size`, and add them to it.
 
-    above: what was read above `tail` already.
+    above: entries and nodes above `tail` that were read already.
 
-    Raises:
-        ForkedError: As `read_tail`.
+    Raises ForkedError: as `read_tail`.
     """
     if above is not None and above.size == tail.peaks.size and size <= above.size + MOST_ABOVE:
         completed = _add(tail, above.entries, size, key)
@@ -122,7 +121,7 @@ def read_on(
 def _add(
     tail: Tail, entries: Mapping[int, EntryRow], end: int, key: EntryKey
 ) -> dict[tuple[int, int], bytes]:
-    """Add the entries up to `end`, once each is authentic; return the nodes they complete."""
+    """Check and add the entries up to `end`; return the nodes that they complete."""
     made: dict[tuple[int, int], bytes] = {}
     for index in range(tail.peaks.size, end):
         if index not in entries:

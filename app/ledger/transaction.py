@@ -1,4 +1,4 @@
-"""A writer transaction: entries and rows are gathered, and written with the commit."""
+"""A writer transaction: it collects entries and rows and writes them with the commit."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,9 +20,9 @@ from models.database.bulk import Rows, Statement
 
 
 class Transaction:
-    """A writer transaction under the log's lock; `now` is one time of the database for all.
+    """A writer transaction under the log's lock; `now` is the database's time at its start.
 
-    answers: the rows of the statements that it was begun with.
+    answers: the rows of the statements that ran when it began.
     """
 
     def __init__(self, session: Session, tail: Tail, key: EntryKey, state: LogState) -> None:
@@ -40,44 +40,43 @@ class Transaction:
     def append(self, leaf: bytes, said: Leaf | None = None) -> int:
         """Append an entry and return its log index.
 
-        The index is final if the transaction commits. The rows are written just before
-        that, so a query inside the transaction does not see them. said: what the leaf says,
-        where the caller has just formatted it.
+        The index is final if the transaction commits. The rows are written just before the
+        commit, so a query inside the transaction does not see them. said: the parsed leaf, if
+        the caller has just formatted it.
 
-        Raises:
-            EntryError: Not an entry of a kind this log holds.
+        Raises EntryError: not an entry of a kind this log holds.
         """
         index = self.next_index
         self._entries.append(self._key.row(index, leaf, self.now.date(), said))
         return index
 
     def write(self, *statements: Statement) -> None:
-        """Have statements run just before the commit, in their order.
+        """Queue statements to run just before the commit, in order.
 
-        They share a round trip with each other and with the entries. `flush` runs them now.
+        They share one round trip with the entries. `flush` runs them at once.
         """
         self._writes += statements
 
     def insert(self, model: type[SQLModel], row: dict[str, Any]) -> None:
-        """Have a row inserted just before the commit, with all others that have its columns.
+        """Queue a row for insertion just before the commit, with all others of its columns.
 
-        What it refers to must be in the session by then; the session does not know the row.
+        Rows that it refers to must be in the session by then; the session does not know it.
         """
         self._rows.setdefault((model, tuple(row)), []).append(row)
 
     def read(self, statements: Sequence[Statement]) -> Rows:
-        """Return the rows of each statement, after what was to be written until now."""
+        """Flush queued writes, then return the rows of each statement."""
         self.flush()
         return bulk.run(self.session.connection(), *statements) if statements else []
 
     def flush(self) -> None:
-        """Run what `write` and `insert` were given."""
+        """Run the statements queued by `write` and `insert`."""
         if writes := self._take_writes():
             bulk.run(self.session.connection(), *writes)
 
     def _take_writes(self) -> list[Statement]:
         if self._rows:
-            self.session.flush()  # what the rows refer to
+            self.session.flush()  # rows that the inserted rows refer to
             dialect = self.session.get_bind().dialect
             rows, self._rows = self._rows, {}
             self.write(*(bulk.insert(dialect, kind, own) for (kind, _), own in rows.items()))
@@ -86,7 +85,7 @@ class Transaction:
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Undo rows and entries of the block if it raises, and let the error go on."""
+        """Roll back the block's rows and entries if it raises, and re-raise."""
         self.flush()
         mark = len(self._entries)
         try:
@@ -103,11 +102,8 @@ class Transaction:
     def commit(self) -> Appended | None:
         """Write the appended entries and the nodes they complete, and commit.
 
-        Returns the entries, None if there are none. All that is still to be written, and the
-        commit, is one message.
-
-        Raises:
-            ForkedError: Rows are in the entries' place that no append wrote.
+        Returns the entries, None if there are none. The remaining writes and the commit are
+        one message. Raises ForkedError: rows that no append wrote are in the entries' place.
         """
         self.session.flush()
         writes = self._take_writes()
@@ -123,7 +119,7 @@ class Transaction:
             self._run_and_commit(writes)
         except IntegrityError as error:
             if not any(table in str(error.orig) for table in ("log_entries", "log_nodes")):
-                raise  # what the effect wrote
+                raise  # from the effect's own writes
             raise ForkedError(
                 f"rows that no append wrote lie at or above entry {start}: {REMEDY}"
             ) from None
@@ -131,8 +127,8 @@ class Transaction:
 
     def _run_and_commit(self, writes: Sequence[Statement]) -> None:
         if writes:
-            # What must be durable before the commit is written now: the erasure journal.
-            # `Session.commit` calls it too late, and again: then nothing is left to write.
+            # The erasure journal must be durable before the commit, so its hook runs here.
+            # `Session.commit` runs it again, too late, with nothing left to write.
             self.session.dispatch.before_commit(self.session)
             bulk.commit(self.session.connection(), *writes)
         self.session.commit()

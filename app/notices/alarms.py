@@ -1,4 +1,4 @@
-"""Alarms about keys: what the service notices that its keys do not vouch for."""
+"""Alarms about stored keys, tokens, webhooks and log entries that fail authentication."""
 
 from sqlmodel import Session
 
@@ -21,7 +21,7 @@ GUARD = "log-not-signed"
 def look(services: Services) -> None:
     """Compare keys, tokens and webhooks with their MACs, and the log with its guard.
 
-    Each finding is told once a day.
+    Each finding is reported once a day.
     """
     found = _found(services)
     if not found:

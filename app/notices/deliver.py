@@ -1,7 +1,7 @@
-"""Send what is owed: take a lease, send while holding no connection, record the answer.
+"""Send due notices: take a lease, send without a database connection, record the answer.
 
-A sender that is killed leaves a lease that ends; the next one sends again under the same
-webhook-id, by which receivers know what they have seen. Retries follow the schedule of Standard
+The lease of a killed sender expires; the next one sends again under the same webhook-id, by
+which receivers detect duplicates. Retries follow the schedule of Standard
 Webhooks ("Retry schedule"), 410 disables an endpoint, and a redirect is a failure.
 """
 
@@ -34,27 +34,27 @@ log = logging.getLogger(__name__)
 # Seconds after each failure: ten attempts in three days and a half.
 SCHEDULE = (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400)
 LEASE_S = 60  # longer than an attempt: `post.WHOLE_S`, or four answers of a mail server
-AT_ONCE, EACH = 200, 25  # receivers looked at, and deliveries for each of them
-SHARE_S = 15.0  # of a turn for each receiver: no attempt begins after it
+AT_ONCE, EACH = 200, 25  # receivers in a run, and deliveries for each
+SHARE_S = 15.0  # one receiver's share of a run: no attempt begins after it
 THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of an attempt. state: None to try again, after `wait` seconds at least."""
+    """The result of an attempt. state: None to try again, after `wait` seconds at least."""
 
     answer: str
     state: str | None
     wait: int = 0
     reached: bool = True  # the receiver answered: the next notice for it can be tried now
-    told: str | None = None  # of a callback: the state that was tried to be told
+    told: str | None = None  # of a callback: the state in the message
     final: bool = False  # of a callback: no other state follows
 
 
 def run(services: Services, forms: Mapping[str, Form] | None = None) -> int:
-    """Attempt what is due, a share for each receiver; return how many attempts were made.
+    """Attempt due deliveries, a share for each receiver; return the number of attempts.
 
-    forms: of callbacks, by their kind: then these are sent, and else webhooks and mail.
+    forms: by kind of callback. If given, callbacks are sent, otherwise webhooks and mail.
     """
     with services.reading() as session:
         due = _due(session) if forms is None else _due_callbacks(session)
@@ -65,7 +65,7 @@ def run(services: Services, forms: Mapping[str, Form] | None = None) -> int:
 
 
 def _due_callbacks(session: Session) -> list[list[str]]:
-    """Return what callbacks are due for each owner: an owner of many hides nobody else's."""
+    """Return the due callbacks of each owner, so that an owner of many starves no other."""
     is_due = _is_due(clock(session))
     lane, first = col(Delivery.lane), func.min(col(Delivery.next_at))
     query = select(Delivery.lane).where(is_due, lane.is_not(None)).group_by(lane)
@@ -75,9 +75,9 @@ def _due_callbacks(session: Session) -> list[list[str]]:
 
 
 def _due(session: Session) -> list[list[str]]:
-    """Return what is due for each receiver: mail first, and of a receiver's, alarms first.
+    """Return the due deliveries of each receiver: mail first, and alarms first within each.
 
-    Receivers are chosen before deliveries: many for one of them hide nobody else's.
+    Receivers are chosen before deliveries, so that a receiver of many starves no other.
     """
     is_due = and_(_is_due(clock(session)), col(Delivery.lane).is_(None))
     receiver = col(Delivery.receiver)
@@ -117,7 +117,7 @@ def _in_turn(services: Services, deliveries: list[str], forms: Mapping[str, Form
         if outcome is None:
             continue
         made += 1
-        if not outcome.reached:  # the others wait for the next time, not for its time-out
+        if not outcome.reached:  # its other notices wait for the next run
             break
     return made
 
@@ -125,7 +125,7 @@ def _in_turn(services: Services, deliveries: list[str], forms: Mapping[str, Form
 def attempt(
     services: Services, delivery: str, forms: Mapping[str, Form] = OWN
 ) -> Outcome | None:
-    """Attempt a delivery, unless another sender has it; return what came of it."""
+    """Attempt a delivery, unless another sender has leased it; return the outcome."""
     taken = write(services, lambda session: _take(session, delivery))
     if taken is None:
         return None
@@ -183,13 +183,13 @@ def _record(session: Session, taken: Delivery, outcome: Outcome) -> None:
         _postpone(session, taken.receiver, again)
     if _is_callback(taken):
         told = outcome.told if state == events.DELIVERED else None
-        # What could not even be worded in the end is given up: its address must not stay.
+        # A message that could never be built is given up, and its address must not stay.
         over = outcome.final or (state == events.FAILED and outcome.told is None)
         callbacks.note(session, taken.receiver, told, ended=over and state is not None)
 
 
 def _postpone(session: Session, receiver: str, until: datetime) -> None:
-    """Have all that waits for a receiver that was not reached wait for its next attempt."""
+    """Postpone all deliveries for a receiver that was not reached to the next attempt."""
     session.connection().execute(
         update(Delivery)
         .where(
@@ -202,7 +202,7 @@ def _postpone(session: Session, receiver: str, until: datetime) -> None:
 
 
 def _outcome(services: Services, taken: Delivery, forms: Mapping[str, Form]) -> Outcome:
-    """Send it. An error that nobody thought of ends this attempt, and is named in the log."""
+    """Send a delivery. An unexpected error ends this attempt only, and its type is logged."""
     try:
         if not is_authentic(services, taken):
             log.warning("a row of deliveries was not written here and is not sent")
@@ -254,7 +254,7 @@ def _post(services: Services, taken: Delivery) -> Outcome:
 
 
 def _is_callback(delivery: Delivery) -> bool:
-    return delivery.event in (events.STATE, events.STATUS)  # which its id vouches for
+    return delivery.event in (events.STATE, events.STATUS)  # authenticated by its id
 
 
 def _answered(answer: post.Answer) -> Outcome:
@@ -266,7 +266,7 @@ def _answered(answer: post.Answer) -> Outcome:
 
 
 def _call_back(services: Services, taken: Delivery, forms: Mapping[str, Form]) -> Outcome:
-    """Tell the state of a request, unless a newer one has overtaken it."""
+    """Report the state of a request, unless a newer one has overtaken it."""
     with services.reading() as session:
         try:
             callback = callbacks.find(services, session, taken.receiver)
@@ -284,7 +284,7 @@ def _call_back(services: Services, taken: Delivery, forms: Mapping[str, Form]) -
         sent = Outcome("target refused", None, reached=False)
     except post.UnreachableError as error:
         sent = Outcome(str(error), None, reached=False)
-    # 410 asks for nothing more: the address is forgotten.
+    # 410: the receiver wants no more, and the address is deleted.
     final = message.final or sent.answer == "410"
     return replace(sent, told=message.told, final=final)
 

@@ -1,8 +1,8 @@
 """Endpoints of webhooks: add, list, rotate, disable, enable, remove.
 
-Whoever writes the table must not get notices sent to an address of theirs. So each row has a
-MAC, and a change makes a new row and lists the old one as revoked (`app.ledger.key_rows`): an
-older target, an older secret or a removed endpoint cannot be put back.
+Writing the table must not be enough to redirect notices. So each row has a MAC, and a change
+makes a new row and lists the old one as revoked (`app.ledger.key_rows`): an older target, an
+older secret or a removed endpoint cannot be restored.
 """
 
 import uuid
@@ -72,7 +72,7 @@ def current(session: Session) -> list[Webhook]:
 
 
 def find(session: Session, webhook: str) -> Webhook:
-    """Return an endpoint. Raises NotFoundError: there is none that this installation wrote."""
+    """Return an endpoint. Raises NotFoundError if this installation wrote none of this id."""
     names = session.exec(select(Webhook.row).where(Webhook.id == webhook)).all()
     rows = [believed(session, Webhook, name) for name in names]
     found = max((one for one in rows if one), key=lambda one: one.generation, default=None)
@@ -82,7 +82,7 @@ def find(session: Session, webhook: str) -> Webhook:
 
 
 def rotate(services: Services, webhook: str) -> Webhook:
-    """Give an endpoint a fresh secret; the one before signs too, for OVERLAP."""
+    """Give an endpoint a fresh secret; the previous one also signs, for OVERLAP."""
 
     def change(row: Webhook, now: datetime) -> None:
         until = (now + OVERLAP).isoformat()
@@ -94,7 +94,7 @@ def rotate(services: Services, webhook: str) -> Webhook:
 
 
 def disable(services: Services, webhook: str, why: str = BY_OPERATOR) -> Webhook:
-    """Send nothing more to an endpoint; what waits for it fails, and can be replayed."""
+    """Disable an endpoint; deliveries that wait for it fail, and can be replayed."""
 
     def change(row: Webhook, _now: datetime) -> None:
         row.disabled = row.disabled or why
@@ -103,7 +103,7 @@ def disable(services: Services, webhook: str, why: str = BY_OPERATOR) -> Webhook
 
 
 def enable(services: Services, webhook: str) -> Webhook:
-    """Send to an endpoint again, what happens from now on."""
+    """Enable an endpoint again, for events from now on."""
 
     def change(row: Webhook, _now: datetime) -> None:
         row.disabled = None
@@ -112,11 +112,11 @@ def enable(services: Services, webhook: str) -> Webhook:
 
 
 def remove(services: Services, webhook: str) -> Webhook:
-    """Forget an endpoint and its secrets; return it. Raises NotFoundError: there is none."""
+    """Delete an endpoint and its secrets; return it. Raises NotFoundError if there is none."""
 
     def effect(session: Session) -> Webhook:
         row = find(session, webhook)
-        key_rows(session).revoke(row)  # first: what is lost of it now can be done again
+        key_rows(session).revoke(row)  # first: after a crash, the removal can be repeated
         for one in session.exec(select(Webhook).where(col(Webhook.row) == row.row)).all():
             session.delete(one)
         return row
@@ -127,9 +127,9 @@ def remove(services: Services, webhook: str) -> Webhook:
 def _change(
     services: Services, webhook: str, change: Callable[[Webhook, datetime], None]
 ) -> Webhook:
-    """Put a changed row in the place of an endpoint's, and list the old one as revoked.
+    """Replace an endpoint's row by a changed one, and list the old one as revoked.
 
-    The list comes after the commit: the other way round, a failed commit would lose the
+    The list is written after the commit: in the other order, a failed commit would lose the
     endpoint.
 
     Raises:

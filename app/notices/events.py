@@ -1,4 +1,4 @@
-"""What others are told of, and which entries of the log each notice is made of."""
+"""The events that are notified, and the log entries that each notice is built from."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -25,7 +25,7 @@ OF_LOG: Final[Mapping[str, str]] = MappingProxyType(
 )
 assert set(OF_LOG.values()) | {OVERDUE, ALARM} == set(NOTICES)
 
-# Callbacks: of requests, and of the protocols, whose words for a state are their own.
+# Callbacks: of requests, and of the protocols, which have their own words for a state.
 STATE, STATUS = "request.state", "status.changed"
 STATES: Final[Mapping[str, str]] = MappingProxyType(
     {

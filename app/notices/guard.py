@@ -1,10 +1,10 @@
 """Which targets a webhook or callback may have: public addresses, over HTTPS.
 
-A target is chosen by whoever holds an operator's token, for a callback a requester's key, or
-who controls its name in the DNS. Without this, the service could be made to call what only it
-can reach: a database, a cloud's metadata, the operator's own network (OWASP, "Server-Side
-Request Forgery Prevention"). A name is resolved once; what was checked is what is connected to
-(`app.notices.post`), so a name that resolves to another address the second time gains nothing.
+A target is chosen by a holder of an operator's token (for a callback, of a requester's key),
+and by whoever controls its DNS name. Unchecked, it could make the service call what only the
+service can reach: a database, a cloud's metadata, the operator's own network (OWASP,
+"Server-Side Request Forgery Prevention"). A name is resolved once and the connection goes to
+the checked address (`app.notices.post`), so DNS rebinding gains nothing.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from app.settings import Allowed
 from lethe.errors import LetheError
 
 MAX_URL = 2000
-FREE_PORTS = 1024  # below, TLS would knock at mail, SSH and other servers
+FREE_PORTS = 1024  # below are mail, SSH and other servers
 NAT64 = ipaddress.ip_network("64:ff9b::/96")  # RFC 6052
-# Addresses with another address inside, which no public receiver has: 6to4, Teredo, NAT64 of
-# a local network, IPv4-compatible; and site-local ones, which RFC 3879 ended.
+# Addresses that embed another address, which no public receiver has: 6to4, Teredo, NAT64 of
+# a local network, IPv4-compatible; and site-local ones, deprecated by RFC 3879.
 REFUSED = tuple(
     ipaddress.ip_network(one)
     for one in ("2002::/16", "2001::/32", "64:ff9b:1::/48", "::/96", "fec0::/10")
@@ -33,16 +33,16 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class TargetError(LetheError):
-    """A webhook's target is none that this service may call."""
+    """This service may not call the target of a webhook."""
 
     slug, title, status = "webhook-target", "Webhook target refused", 422
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A target whose URL was read.
+    """The target of a parsed URL.
 
-    usual: it is HTTPS at a port that no other service has. allowed: the operator named its
+    usual: HTTPS on port 443 or from FREE_PORTS up. allowed: the operator named its
     host, in LETHE_WEBHOOK_ALLOW or LETHE_CALLBACK_ALLOW.
     """
 
@@ -55,8 +55,7 @@ class Target:
 def parse_target(allowed: Allowed, url: str) -> Target:
     """Read a URL.
 
-    Raises:
-        TargetError: It is malformed or too long, or has credentials or a fragment.
+    Raises TargetError if it is malformed or too long, or has credentials or a fragment.
     """
     try:
         parts = urlsplit(url)
@@ -78,11 +77,10 @@ def parse_target(allowed: Allowed, url: str) -> Target:
 
 
 async def resolve(allowed: Allowed, target: Target) -> list[str]:
-    """Return the addresses of a target; each of them may be connected to.
+    """Return the addresses of a target, all of which may be connected to.
 
-    Raises:
-        TargetError: One of them is not public and not allowed, there is none, or it is not
-            HTTPS at a usual port and not allowed.
+    Raises TargetError if one of them is not public and not allowed, there is none, or it is not
+    HTTPS at a usual port and not allowed.
     """
     try:
         found = await lookup(target.host, target.port)
@@ -109,8 +107,8 @@ async def resolve(allowed: Allowed, target: Target) -> list[str]:
 async def lookup(host: str, port: int) -> list[str]:
     """Return the addresses of a host by the system's resolver, without duplicates.
 
-    The resolver cannot be interrupted. It has a thread of its own, which is left behind when
-    the caller's time is up: `asyncio.run` would wait for one of the loop's executor.
+    The resolver cannot be interrupted. It runs in a thread of its own, which is abandoned when
+    the caller times out: `asyncio.run` would wait for a thread of the loop's executor.
     """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[list[tuple[Any, ...]]] = loop.create_future()
@@ -138,7 +136,7 @@ async def lookup(host: str, port: int) -> list[str]:
 
 
 def is_public(text: str) -> bool:
-    """Return whether an address is one that everybody reaches, and nobody's own network."""
+    """Return whether an address is globally reachable and of no private network."""
     try:
         return _is_public(ipaddress.ip_address(text))
     except ValueError:

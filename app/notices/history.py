@@ -1,4 +1,4 @@
-"""The delivery log of an endpoint or callback, replay, and a test notice."""
+"""The delivery log of an endpoint or callback, replay, and test notices."""
 
 import uuid
 
@@ -43,7 +43,7 @@ def page(
             )
             query = query.where(older)
         rows = list(session.exec(query).all())
-        if not rows and webhook.startswith(CALLBACK):  # one that is over may have some
+        if not rows and webhook.startswith(CALLBACK):  # one that has ended may have some
             callbacks.find(services, session, webhook)
     more = None
     if len(rows) > limit:
@@ -52,7 +52,7 @@ def page(
 
 
 def replay(services: Services, webhook: str, delivery: str | None) -> int:
-    """Have a delivery sent again, or all that failed; return how many.
+    """Queue a delivery again, or all that failed; return how many.
 
     The id stays the same: a receiver that has handled it ignores it.
 
@@ -89,7 +89,7 @@ def replay(services: Services, webhook: str, delivery: str | None) -> int:
 
 
 def send_test(services: Services, webhook: str) -> Delivery:
-    """Send a test notice now and return its delivery, whatever came of it.
+    """Send a test notice now and return its delivery, whatever the outcome.
 
     Raises:
         NotFoundError: No such endpoint.

@@ -1,8 +1,8 @@
 """The text of mail: to the person of a case, and to officers.
 
 A person's address is not in the delivery. It is opened from the case as an officer opens it, so
-the log has an entry of each time that it was used; and a case whose parts or address are not
-those that were logged gets no mail.
+the log has an entry for each use; and no mail is sent for a case whose parts or address differ
+from the logged ones.
 """
 
 import tomllib
@@ -28,7 +28,7 @@ from lethe.words.reasons import reason_in, remedies_in
 from models import Case, Delivery, ErasureRequest, RequestEvent
 from models.database.clock import clock
 
-BY = "lethe: notice"  # in the log's entry of an opened contact, where an officer's name is
+BY = "lethe: notice"  # in place of an officer's name in the log's entry of an opened contact
 LISTED = 20  # requests of each kind in a digest
 LANGUAGES = ("en", "de", "fr")
 VERIFY = "/verify"
@@ -45,7 +45,7 @@ def write(services: Services, delivery: Delivery) -> Message:
     """Return the message of a delivery.
 
     Raises:
-        NoNoticeError: There is nothing to say, or nobody to say it to.
+        NoNoticeError: There is nothing to report, or no recipient.
         LetheError: The case is not as it was logged.
     """
     if delivery.receiver == events.PERSON:
@@ -86,7 +86,7 @@ def _said(
     parts: Sequence[Part],
     index: int,
 ) -> dict[str, str]:
-    """Return what a mail says of a case: logged parts, and its requests' signed entries."""
+    """Return a mail's values for a case: its logged parts and its requests' signed entries."""
     opened = [_opened(services, session, part) for part in parts]
     if event == events.EXTENDED_MAIL:
         found = [one[index] for one in opened if index in one]
@@ -105,7 +105,7 @@ def _said(
         return {"due": format_time(case.due_at)[:10]}
     last = max((end.log_index for end in ends if end is not None), default=0)
     if open_parts or index not in (0, last):
-        raise NoNoticeError("not the last part")  # the entry that ends the case is told
+        raise NoNoticeError("not the last part")  # only the case's last entry is reported
     lines = [_line(services, case, part, end) for part, end in zip(parts, ends, strict=True)]
     public = services.settings.public_url.rstrip("/")
     return {"parts": "\n".join(lines), "verify": f"{public}{VERIFY}"}
@@ -126,7 +126,7 @@ def _end(opened: Mapping[int, RequestEvent]) -> RequestEvent | None:
 
 
 def _line(services: Services, case: Case, part: Part, end: RequestEvent | None) -> str:
-    """Return what became of a part."""
+    """Return the line on the outcome of a part."""
     known, values = _section(services, "answered"), {"model": part.model}
     if part.found != ERASING or end is None:
         return known[ENDED[part.found]].format(**values)
@@ -143,7 +143,7 @@ def _line(services: Services, case: Case, part: Part, end: RequestEvent | None) 
 
 
 def _why(services: Services, case: Case, row: RequestEvent) -> dict[str, str]:
-    """Return reason and remedies of an officer's decision; a worker's are for officers."""
+    """Return reason and remedies of an officer's decision; a worker's are not shown."""
     if "notice" not in row.payload:
         return {"reason": _section(services, "answered")["no_reason"], "notice": ""}
     language, law = services.settings.notice_language, case.regulation
@@ -198,7 +198,7 @@ def _digest(services: Services, to: str, day: str) -> Message:
 def _failed(session: Session, prefix: str) -> dict[str, int]:
     """Return how many deliveries failed in the last day, by the id of their receiver.
 
-    prefix: with which the ids begin, of webhooks or of callbacks.
+    prefix: of the ids of webhooks or of callbacks.
     """
     since, receiver = clock(session) - timedelta(days=1), col(Delivery.receiver)
     query = (

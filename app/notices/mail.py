@@ -2,7 +2,7 @@
 
 `LETHE_SMTP_URL` says how:
 
-- `smtp://user:password@host:587` requires STARTTLS (RFC 3207) before anything else is said;
+- `smtp://user:password@host:587` requires STARTTLS (RFC 3207) before anything else is sent;
 - `smtps://user:password@host:465` is TLS from the start (RFC 8314);
 - `smtp+plain://host:25` is unencrypted. In production only to the same machine.
 
@@ -47,8 +47,7 @@ class MailError(LetheError):
 class Message:
     """Plain text for one recipient.
 
-    Raises:
-        MailError: The address is none, or a header would contain a line break.
+    Raises MailError if the address is invalid, or the subject is not one printable line.
     """
 
     to: str
@@ -82,9 +81,8 @@ def is_configured(settings: Settings) -> bool:
 def send(settings: Settings, message: Message) -> None:
     """Hand a message to the mail server; when this returns, the server is responsible for it.
 
-    Raises:
-        MailError: It was not accepted, or no server is configured. What happened when the
-            connection was lost after the text was sent is not known: the server may have it.
+    Raises MailError if it was not accepted, or no server is configured. If the connection was
+    lost after the text was sent, the server may still have it.
     """
     composed = _compose(settings.mail_from, message)
     with _server(settings) as server:
@@ -142,7 +140,7 @@ def _compose(sender: str, message: Message) -> EmailMessage:
 
 
 def _named(error: Exception) -> MailError:
-    """Return an SMTP error as ours: the reply code, never the reply's text."""
+    """Return a MailError for an SMTP error: with the reply's code, never its text."""
     match error:
         case smtplib.SMTPAuthenticationError():
             return MailError(

@@ -1,4 +1,4 @@
-"""Which mail is owed: to people of cases, and to officers."""
+"""The mail that is owed to people of cases and to officers."""
 
 import hmac
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ from app.service.desk.parts import ERASING
 from models import Case, Delivery, ErasureRequest
 from models.database.clock import clock
 
-# What may end the last part of a case: whether it did is looked at when the mail is written.
+# May end the last part of a case; whether one did is checked when the mail is written.
 ENDS = ("request.certified", "request.refused", "request.withdrawn")
 DIGEST_HOUR = 6  # of the time zone in which deadlines are counted
-SEARCHED = 2000  # newest cases among which those of new entries are looked for
+SEARCHED = 2000  # newest cases that are searched for those of new entries
 
 
 def are_on(services: Services) -> bool:
@@ -28,7 +28,7 @@ def are_on(services: Services) -> bool:
 
 
 def officers(services: Services) -> dict[str, str]:
-    """Return the addresses of officers by the receiver that stands for them in a delivery."""
+    """Return the addresses of officers by their receiver ids in deliveries."""
     assert services.ledger.entry_key is not None
     key = services.ledger.entry_key.derive(LABEL)
     return {
@@ -79,7 +79,7 @@ def owed(
 
 
 def _of_cases(session: Session, entries: Sequence[EntryRow]) -> list[tuple[str, str]]:
-    """Return what cases that these entries opened owe: each once, however many parts."""
+    """Return the mail owed by cases that these entries opened: once for all parts of a case."""
     wanted = {one.index: one.day for one in entries if one.event == "case.opened"}
     if not wanted:
         return []

@@ -1,8 +1,8 @@
-"""What a notice says: made of signed entries of the log when it is sent.
+"""The content of a notice, built from signed entries of the log when it is sent.
 
-The row of a delivery names an entry and a receiver. The entry must have its MAC, and what is
-told of a request must open the entry's commitment, so no table can put words into a notice. It
-holds public references, never the id of a request, which is a secret, nor a name.
+The row of a delivery names an entry and a receiver. The entry must have a valid MAC, and the
+details of a request must open its commitment, so writing a table cannot forge a notice. A
+notice holds public references, never a name or the id of a request, which is a secret.
 """
 
 import hmac
@@ -35,7 +35,7 @@ class NoNoticeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """The body of a webhook. model: whose it is, None of an alarm."""
+    """The body of a webhook. model: its reference, None for an alarm or a test."""
 
     event: str
     at: str
@@ -50,7 +50,7 @@ class Notice:
 
 
 def delivery_id(services: Services, receiver: str, event: str, about: str) -> str:
-    """Return the id of a notice: the same for the same one, and nobody's without the key."""
+    """Return the id of a notice: deterministic, and not computable without the key."""
     assert services.ledger.entry_key is not None, "a ledger that only looks sends nothing"
     key = services.ledger.entry_key.derive(LABEL)
     said = canonical.encode(["delivery", receiver, event, about])
@@ -66,8 +66,7 @@ def is_authentic(services: Services, row: Delivery) -> bool:
 def compose(services: Services, session: Session, event: str, about: str) -> Notice:
     """Return the notice of an entry, an alarm or a test.
 
-    Raises:
-        NoNoticeError: The log does not say so, or not any more.
+    Raises NoNoticeError if the log does not, or no longer, support it.
     """
     if event in (events.ALARM, events.TEST):
         name, _, day = about.rpartition("@")
@@ -83,7 +82,7 @@ def compose(services: Services, session: Session, event: str, about: str) -> Not
 
 
 def entry(services: Services, session: Session, index: int) -> tuple[Leaf, str]:
-    """Return an entry's leaf and day, once its MAC fits. Raises NoNoticeError."""
+    """Return an entry's leaf and day. Raises NoNoticeError unless its MAC is valid."""
     found = read_entries(session, index, index + 1).get(index)
     key = services.ledger.entry_key
     assert key is not None
@@ -142,8 +141,7 @@ def opened_events(
 ) -> dict[int, RequestEvent]:
     """Return a request's events by index, each of which opens its signed entry.
 
-    Raises:
-        NoNoticeError: One does not.
+    Raises NoNoticeError unless all do.
     """
     query = select(RequestEvent).where(RequestEvent.request_id == request.id)
     stored = session.exec(query.order_by(col(RequestEvent.log_index))).all()

@@ -1,8 +1,8 @@
 """The outbox: which notices are owed, read from the log by a cursor.
 
-Nothing is added where requests are accepted or certified. A sender reads the entries after the
+Accepting and certifying requests writes no deliveries. A sender reads the entries after the
 cursor, and in one transaction writes the deliveries owed and moves the cursor: a crash loses
-nothing, and of several senders one commits. Entries without a MAC are no entries (ADR 0032).
+nothing, and of several senders one commits. It stops at an entry without a MAC (ADR 0032).
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ CURSOR = 1
 
 
 def read_on(services: Services) -> bool:
-    """Write the deliveries that the next entries owe; return whether there may be more."""
+    """Write the deliveries owed by the next entries; return whether there may be more."""
     key = services.ledger.entry_key
     assert key is not None
     with services.reading() as session:
@@ -45,7 +45,7 @@ def read_on(services: Services) -> bool:
         foreign = False
         for index in range(start, end) if listened else ():
             if index not in read or not key.is_authentic(read[index]):
-                # The log goes on once it is repaired, at this index; so do notices.
+                # Notices resume at this index once the log is repaired.
                 owed += alarms(services, hooks, f"log-entry-{index}", session)
                 end, foreign = index, True
                 break
@@ -54,7 +54,7 @@ def read_on(services: Services) -> bool:
         if mail:
             owed += mailings.owed(services, session, authentic)
         states = [(one.event or "", str(one.ref), one.index) for one in authentic]
-        if cursor is None:  # nobody has read on yet: what callbacks missed is their last state
+        if cursor is None:  # the first run: callbacks only get the last state
             states = callbacks.last_states(session)
         called, lanes, ended = _of_callbacks(services, session, states)
         owed += called
@@ -62,9 +62,9 @@ def read_on(services: Services) -> bool:
     def effect(session: Session) -> bool:
         if cursor is None:
             session.add(NoticeCursor(id=CURSOR, next_index=end))
-            session.flush()  # of two that begin, one fails and tries again
+            session.flush()  # of two first runs, one fails and tries again
         elif end > start and not _move(session, start, end):
-            return False  # another sender wrote these
+            return False  # another sender wrote the deliveries
         put(services, session, owed, lanes)
         for one in ended:
             callbacks.note(session, one, None, ended=True)
@@ -103,7 +103,7 @@ def _of_webhooks(
 def _of_callbacks(
     services: Services, session: Session, entries: Sequence[tuple[str, str, int]]
 ) -> tuple[list[Owed], dict[str, str], list[str]]:
-    """Return what callbacks are owed, the lane of each, and which requests' have ended.
+    """Return deliveries owed to callbacks, the lane of each, and the callbacks that ended.
 
     entries: event, ref and index of each.
     """
@@ -122,7 +122,7 @@ def _of_callbacks(
 
 
 def _models(session: Session, entries: Sequence[EntryRow]) -> dict[int, str]:
-    """Return whose model each entry is, as the tables have it: the notice is compared again."""
+    """Return each entry's model from the tables; the notice is checked again when sent."""
     refs = {str(one.ref) for one in entries if (one.event or "").startswith("request.")}
     known: dict[str, str] = {}
     for part in chunks(sorted(refs)):
@@ -141,7 +141,7 @@ def _models(session: Session, entries: Sequence[EntryRow]) -> dict[int, str]:
 def alarms(
     services: Services, hooks: Sequence[Webhook], alarm: str, session: Session
 ) -> list[Owed]:
-    """Return what an alarm owes: one notice a day for each receiver."""
+    """Return the deliveries of an alarm: one a day for each receiver."""
     about = f"{alarm}@{today(session)}"
     told = [hook.id for hook in hooks if events.ALARM in hook.events]
     owed: list[Owed] = [(one, events.ALARM, about) for one in told]
@@ -151,7 +151,7 @@ def alarms(
 
 
 def owe_overdue(services: Services, session: Session, request: ErasureRequest) -> None:
-    """Store what an overdue request owes, in the transaction that stores its reminder."""
+    """Store the deliveries of an overdue request, in the transaction of its reminder."""
     model = session.get_one(Model, request.model_id).ref
     hooks = [one for one in endpoints.current(session) if one.disabled is None]
     told = [

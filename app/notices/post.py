@@ -1,4 +1,4 @@
-"""One POST to a webhook, at the address that was checked. Of the answer the head is read."""
+"""One POST to a webhook, at the checked address. Only the head of the answer is read."""
 
 import asyncio
 import re
@@ -10,7 +10,7 @@ import lethe
 from app.notices import guard
 from app.settings import Allowed
 
-WHOLE_S = 15.0  # of all: resolving, connecting, sending, and the head of the answer
+WHOLE_S = 15.0  # in total: resolving, connecting, sending, and the head of the answer
 STEP_S = 8.0
 MOST_ADDRESSES = 3
 LONGEST_WAIT_S = 86_400
@@ -22,7 +22,7 @@ class UnreachableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a receiver answered. retry_after: seconds that it asked for, or 0."""
+    """The answer of a receiver. retry_after: the seconds it asks for, or 0."""
 
     status: int
     retry_after: int
@@ -69,7 +69,7 @@ async def _first(
     headers: Mapping[str, str],
     body: bytes,
 ) -> Answer:
-    """Ask the first address that can be connected to."""
+    """Post to the first address that accepts a connection."""
     for address in addresses[:-1]:
         try:
             return await _to(address, target, url, headers, body)

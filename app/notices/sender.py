@@ -1,6 +1,6 @@
-"""The sender: a thread of each worker that follows the log and sends what is owed.
+"""The sender: threads of each worker that follow the log and send what is due.
 
-Not a task: a worker may train for hours, and an overdue request must be told of meanwhile.
+Not a task: a worker may train for hours, and overdue requests must be reported meanwhile.
 """
 
 import logging
@@ -17,16 +17,16 @@ from models.database.clock import clock
 
 log = logging.getLogger(__name__)
 
-KEPT = timedelta(days=30)  # of the delivery log
-SLOW_S = 3600.0  # between two looks for alarms, and at what can be forgotten
+KEPT = timedelta(days=30)  # deliveries that ended
+SLOW_S = 3600.0  # between two checks for alarms and for expired deliveries
 PAGES = 200  # of the log in one turn
 
 
 class Sender:
     """Runs until the process ends; a turn every `sweep_seconds`.
 
-    Callbacks go to addresses that requesters chose. A thread of their own sends them, so that
-    no such address delays what the operator's endpoints, officers and people are told.
+    Callbacks go to addresses that requesters chose. They have a thread of their own, so that
+    no such address delays notices to the operator's endpoints, officers and people.
     """
 
     def __init__(self, services: Services, forms: Mapping[str, Form] = OWN) -> None:
@@ -39,23 +39,23 @@ class Sender:
         ]
 
     def start(self) -> None:
-        """Begin."""
+        """Start the threads."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """End after this turn."""
+        """Stop after the current turn."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
 
     def turn(self) -> None:
-        """Do once what both threads do."""
+        """Run one turn of both threads."""
         self.follow()
         self.call_back()
 
     def follow(self) -> None:
-        """Read on in the log, look for alarms, and send webhooks and mail that are due."""
+        """Read new log entries, check for alarms, and send webhooks and mail that are due."""
         for _ in range(PAGES):
             if not outbox.read_on(self._services):
                 break
@@ -70,7 +70,7 @@ class Sender:
             pass  # a receiver may have more than one turn's share
 
     def call_back(self) -> None:
-        """Send the callbacks that are due, and destroy the addresses of those that are over."""
+        """Send the callbacks that are due, and delete those that have ended."""
         while deliver.run(self._services, self._forms) >= deliver.EACH:
             if self._stop.is_set():
                 break
@@ -80,7 +80,7 @@ class Sender:
         while not self._stop.is_set():
             try:
                 part()
-            except Exception as error:  # as a task's: its text may quote a row
+            except Exception as error:  # logged by type: its text may quote a row
                 name = type(error).__name__
                 log.error("notices: a turn ended with %s; the next one tries again", name)
             self._stop.wait(self._services.settings.sweep_seconds)

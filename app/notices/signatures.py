@@ -20,7 +20,7 @@ Secret = dict[str, Any]  # kind, key (base64) and until (ISO 8601, or None)
 
 
 def new_secret(kind: Kind) -> Secret:
-    """Return a fresh secret, as it is sealed in the database."""
+    """Return a fresh secret in the form that the database seals."""
     key = base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
     return {"kind": kind, "key": key, "until": None}
 

@@ -1,8 +1,8 @@
 """Server-sent events: the history of a request or case as it is written, and its progress.
 
-WHATWG HTML section 9.2. Between two looks at the database a stream holds neither a connection
-nor a thread. Its number in a process is bounded, and so is its life: clients of this protocol
-connect again, and go on at the log index that they saw last.
+WHATWG HTML section 9.2. Between two polls of the database a stream holds neither a connection
+nor a thread. The number of streams in a process and their lifetime are bounded: clients of this
+protocol connect again, and resume after the last log index that they saw.
 """
 
 import asyncio
@@ -29,15 +29,15 @@ from app.service.review import detail
 from models import Job, RequestEvent
 
 FIRST_POLL_S, POLL_S, POLL_GROWTH = 0.1, 1.0, 1.3  # an erasure takes about 0.3 s when idle
-BEAT_S = 15.0  # proxies close what is silent for longer, often after 30 s
+BEAT_S = 15.0  # proxies close silent connections, often after 30 s
 LIFE_S = 3600.0
-MOST_EACH = 5  # of one request: whoever holds its id cannot take all places
+MOST_EACH = 5  # of one request, so that the holder of its id cannot take all places
 MOST = 100  # streams of one process, each of which reads once in POLL_S or more often
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What is new: history items with their log index, in its order; progress if any."""
+    """New history items with their log indexes, in that order; progress if any."""
 
     items: list[tuple[int, dict[str, Any]]]
     progress: dict[str, Any] | None
@@ -46,7 +46,7 @@ class News:
 
 
 class Streams:
-    """The open streams of one process. `end` lets them end with their next look."""
+    """The open streams of one process. `end` ends them at their next poll."""
 
     def __init__(self) -> None:
         self.open: Counter[str] = Counter()  # by what is followed
@@ -55,10 +55,9 @@ class Streams:
 
     @contextmanager
     def place(self, what: str) -> Iterator[None]:
-        """Hold one of the places.
+        """Hold a place for a stream in the block.
 
-        Raises:
-            BusyError: There are MOST, or MOST_EACH of `what`, or the process is ending.
+        Raises BusyError if there are MOST, or MOST_EACH of `what`, or the process is ending.
         """
         with self._counting:
             full = self.open.total() >= MOST or self.open[what] >= MOST_EACH
@@ -72,15 +71,15 @@ class Streams:
         finally:
             with self._counting:
                 self.open[what] -= 1
-                self.open += Counter()  # forgets what nobody follows
+                self.open += Counter()  # removes zero counts
 
     def end(self) -> None:
-        """Have all streams end: an open one would hold up the end of the process."""
+        """End all streams: an open one would delay the end of the process."""
         self.ending = True
 
 
 def of_request(services: Services, request_id: str, after: int) -> News:
-    """Return what is new of a request. Raises NotFoundError: there is none."""
+    """Return the news of a request. Raises NotFoundError if there is none."""
     with services.reading() as session:
         request = find(session, request_id)
         query = (
@@ -108,7 +107,7 @@ def of_request(services: Services, request_id: str, after: int) -> News:
 
 
 def of_case(services: Services, ref: str, after: int) -> News:
-    """Return what is new of a case, for operators. Raises as `cases.show`."""
+    """Return the news of a case, for operators. Raises as `cases.show`."""
     shown = cases.show(services, ref)
     items = [one for one in shown.timeline if one.log_index > after]
     return News(
@@ -122,9 +121,9 @@ def of_case(services: Services, ref: str, after: int) -> News:
 async def follow(
     streams: Streams, read: Callable[[int], News], after: int, first: News
 ) -> AsyncIterator[bytes]:
-    """Yield events until what is followed has ended, or its reader may no longer read it.
+    """Yield events until the request or case has ended, or its reader has lost access.
 
-    read: returns what is new after a log index. first: what it returned already.
+    read: returns the news after a log index. first: its first result.
     """
     news, progress, pause = first, None, FIRST_POLL_S
     began = beat = time.monotonic()

@@ -1,4 +1,4 @@
-"""Transactions of notices, beside those of the log."""
+"""Transactions of notices, separate from those of the log."""
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
@@ -19,7 +19,7 @@ AT_ONCE = 50  # rows of one statement, of ten values each
 
 
 def write(services: Services, effect: Callable[[Session], T]) -> T:
-    """Run `effect` in a transaction of its own; what it returns stays readable."""
+    """Run `effect` in a transaction of its own; rows that it returns stay readable."""
 
     def run() -> T:
         with Session(services.engine, expire_on_commit=False) as session:
@@ -36,7 +36,7 @@ def put(
     owed: Iterable[Owed],
     lanes: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Store deliveries that wait, but those that are known.
+    """Store deliveries as waiting; known ones stay as they are.
 
     lanes: of callbacks, by receiver.
     """

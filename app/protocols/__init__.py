@@ -1,1 +1,1 @@
-"""Protocols in which other machines call the service, onto the same cases."""
+"""Protocols for other machines, mapped to the same cases."""

@@ -1,4 +1,4 @@
-"""Callbacks of agents: which requests of the log they follow, through the outbox of notices."""
+"""Callbacks of agents: the requests that they follow, sent through the outbox of notices."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from app.service.context import Services
 
 
 def check_urls(services: Services, asked: AgentRequest, urls: Sequence[str]) -> None:
-    """Return if these addresses may be called back; ask before anything is stored.
+    """Check that these addresses may be called back, before anything is stored.
 
     Raises:
         CallbackTargetError: One may not.
-        CallbackLimitError: The agent has as many callbacks as it may have.
+        CallbackLimitError: The agent has reached its limit of callbacks.
         BusyError: As many addresses of the agent are being looked up as may be.
     """
     if not urls:
@@ -29,10 +29,9 @@ def check_urls(services: Services, asked: AgentRequest, urls: Sequence[str]) -> 
 def follow(
     services: Services, asked: AgentRequest, urls: Sequence[str], views: Sequence[CaseView]
 ) -> None:
-    """Have addresses told the status of a request, now and at each change.
+    """Send addresses the status of a request, now and at each change.
 
-    Raises:
-        CallbackLimitError: The agent has as many callbacks as it may have.
+    Raises CallbackLimitError if the agent has reached its limit of callbacks.
     """
     if not urls:
         return

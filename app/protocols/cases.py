@@ -1,9 +1,9 @@
-"""Cases of agents: what another machine asked for under an id of its own.
+"""Cases of agents: requests of other machines under their own ids.
 
 An agent's request is one case for each of the person's identities. The refs of the cases are
-computed from the agent's name, its id and the number of identities, so no table maps one to
-the other: the log commits to the ref of each case, and whoever writes the database can give no
-agent the case of another, nor a request fewer cases than it has.
+computed from the agent's name, its id and the number of identities, not looked up in a table.
+The log commits to the ref of each case, so write access to the database is not enough to give
+an agent another agent's case, or to drop cases of a request.
 """
 
 from collections.abc import Sequence
@@ -28,13 +28,13 @@ from lethe.log.entries import ERASURE_EVENT
 from models import Case, RequestEvent
 
 MOST = 10  # identities of a person in one request
-LOGGED = ("certified", "refused", "withdrawn")  # ends that are said to others, and final
+LOGGED = ("certified", "refused", "withdrawn")  # final outcomes that are reported to agents
 WAITING = ("received", "awaiting-review", "cooling-off", "paused")
 
 
 @dataclass(frozen=True, slots=True)
 class AgentRequest:
-    """Whose request it is: the name of the agent's token, and the id that the agent gave."""
+    """The identity of an agent's request: the name of its token, and the id that it gave."""
 
     protocol: str
     agent: str
@@ -54,11 +54,11 @@ def open_all(
     regulation: Regulation,
     ticket: str,
 ) -> list[CaseView]:
-    """Open the case of each identity; those that are open already are left as they are.
+    """Open the case of each identity; existing ones are left unchanged.
 
     Raises:
         ConflictError: The id was used for other identities or another regulation.
-        What `open_case` raises. Sent again, it goes on where it stopped.
+        What `open_case` raises. Sent again, it resumes.
     """
     named = sorted(canonical.encode(one.model_dump()).decode() for one in people)
     content = canonical.encode([regulation, *named]).decode()
@@ -71,7 +71,7 @@ def open_all(
             if of[ref] != count or not (known[ref].checked or "").endswith(tag):
                 raise ConflictError("this id was used for a request of other content")
             return show_all(services, asked)
-    # The first one last: a request is there once all of its cases are.
+    # The first one last: a request exists once all of its cases do.
     for number in reversed(range(count)):
         wanted = NewCase(
             person=people[number],
@@ -88,9 +88,8 @@ def show_all(services: Services, asked: AgentRequest) -> list[CaseView]:
 
     Raises:
         NotFoundError: This agent has made no request of this id.
-        ConflictError: Its retention has ended, and with it what compares it with the log.
-        PeopleChangedError: A case is missing, or not as it was logged, or has not ended as its
-            rows say.
+        ConflictError: Its retention has ended, so it cannot be checked against the log.
+        PeopleChangedError: A case is missing, or differs from the log.
     """
     with services.reading() as session:
         known = _cases(session, asked)
@@ -100,7 +99,7 @@ def show_all(services: Services, asked: AgentRequest) -> list[CaseView]:
     refs = [asked.ref(totals[0], number) for number in range(totals[0])]
     if len(totals) > 1 or not known.keys() >= set(refs):
         raise PeopleChangedError(UNLOGGED)
-    # Whoever writes the database can end a retention too, and then exchange the parts.
+    # Write access to the database can end a retention too, and then exchange the parts.
     if any(known[ref].key is None for ref in refs):
         raise ConflictError(
             "the request's retention has ended, and with it what proves its end"
@@ -112,10 +111,9 @@ def show_all(services: Services, asked: AgentRequest) -> list[CaseView]:
 
 
 def _confirm(services: Services, part: PartView) -> None:
-    """Return if the log has a part as ended as its row says, for what is said is signed.
+    """Check a part's outcome against the log, because answers with it are signed.
 
-    Raises:
-        PeopleChangedError: No signed entry of its request says so.
+    Raises PeopleChangedError if no signed entry of its request says so.
     """
     if part.outcome not in LOGGED or part.request is None:
         return
@@ -133,7 +131,7 @@ def _confirm(services: Services, part: PartView) -> None:
 
 
 def is_waiting(views: Sequence[CaseView]) -> bool:
-    """Return whether something is in progress, and no worker has begun with any of it."""
+    """Return whether requests are in progress, and no worker has begun any of them."""
     states = [
         part.state for view in views for part in view.parts if part.outcome == "in progress"
     ]
@@ -142,12 +140,12 @@ def is_waiting(views: Sequence[CaseView]) -> bool:
 
 
 def withdraw_all(services: Services, asked: AgentRequest) -> list[CaseView]:
-    """Withdraw what an agent asked for.
+    """Withdraw an agent's request.
 
     Raises:
         NotFoundError: This agent has made no request of this id.
         NotWithdrawableError: A worker has begun, or everything has ended.
-        ForbiddenError: The records are erased on a request that somebody else submitted.
+        ForbiddenError: The records are being erased by somebody else's request.
     """
     views = show_all(services, asked)
     if not is_waiting(views):
@@ -167,12 +165,12 @@ def ticket_of_all(services: Services, asked: AgentRequest) -> str | None:
 
 
 def outcomes(views: Sequence[CaseView]) -> set[str]:
-    """Return what the parts of cases have come to."""
+    """Return the outcomes of the parts of cases."""
     return {part.outcome for view in views for part in view.parts}
 
 
 def is_left_at_source(views: Sequence[CaseView]) -> bool:
-    """Return whether a model has rows held out that were never stored here, so still exist."""
+    """Return whether a model has held-out rows that were never stored here, so still exist."""
     return any(
         part.outcome == "held out only" and part.held_out_removed < part.records
         for view in views

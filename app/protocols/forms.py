@@ -1,6 +1,6 @@
-"""How the protocols word their callbacks: the status, as its route answers it now.
+"""The callbacks of the protocols: the current status, as in the answer of its route.
 
-A worker's sender uses them, so nothing here belongs to the web application.
+A worker's sender uses them, so this module does not depend on the web application.
 """
 
 import json
@@ -57,7 +57,7 @@ def of_drp(
 ) -> CallbackMessage:
     """Return the Exercise Status (section 2.03 of the Data Rights Protocol).
 
-    The protocol has no signature for it: the headers of Standard Webhooks are ours.
+    The protocol defines no signature for it, so we add the headers of Standard Webhooks.
 
     Raises what `_views` raises.
     """
@@ -73,11 +73,11 @@ def _asked(callback: Callback) -> AgentRequest:
 
 
 def _views(services: Services, callback: Callback) -> list[CaseView]:
-    """Return an agent's cases, as the log has them.
+    """Return an agent's cases, checked against the log.
 
     Raises:
         OverError: The agent's token or key was revoked, or the request's retention has ended.
-        PeopleChangedError: The tables say otherwise than the log.
+        PeopleChangedError: Tables and log disagree.
     """
     with services.reading() as session:
         token = living_token(session, callback.owner)

@@ -1,1 +1,1 @@
-"""`lethe purge check`: what is left of an erased person in all that Lethe writes."""
+"""The end of retention, and `lethe purge check`: the search for traces of erased people."""

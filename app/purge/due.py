@@ -1,4 +1,4 @@
-"""What was kept long enough: queries by kind, as `lethe.catalogue.RETAINED` names them."""
+"""Queries for items whose retention has ended, by the kinds of `lethe.catalogue.RETAINED`."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -19,10 +19,10 @@ Query = SelectOfScalar[Any]
 
 
 def cut_offs(settings: Settings, now: datetime) -> dict[str, datetime]:
-    """Return by kind the time that something must have ended by to be destroyed at `now`."""
+    """Return by kind the latest end time of items that are due at `now`."""
     scope = settings.request_retention_days
     days = {
-        # Evidence without its request could not be compared with the log any more.
+        # Evidence that outlives its request could not be compared with the log.
         "evidence": min(settings.evidence_retention_days, scope),
         "scope": scope,
         "contact": settings.contact_retention_days,
@@ -33,14 +33,14 @@ def cut_offs(settings: Settings, now: datetime) -> dict[str, datetime]:
 
 
 def evidence(before: datetime, held: Held) -> Query:
-    """Select the requests whose evidence is due. held: what is not, as in all of these."""
+    """Select the requests whose evidence is due. held: excluded here and in all queries."""
     return select(ErasureRequest).where(_ended(before), _has_evidence(), ~held.request())
 
 
 def scope(before: datetime, held: Held, *, planned: bool = False) -> Query:
-    """Select the requests whose scope and openings are due: their evidence goes first.
+    """Select the requests whose scope and openings are due; evidence is destroyed first.
 
-    planned: count it as gone, because the same run destroys it.
+    planned: count the evidence as destroyed, because the same run destroys it.
     """
     kept = col(ErasureRequest.forgotten_at).is_(None)
     query = select(ErasureRequest).where(kept, _ended(before), ~held.request())
@@ -54,9 +54,9 @@ def contact(before: datetime, held: Held) -> Query:
 
 
 def case(before: datetime, held: Held, *, planned: bool = False) -> Query:
-    """Select the cases whose key is due: all that was asked for with them is forgotten.
+    """Select the cases whose key is due: the scopes of all their requests are destroyed.
 
-    planned: or is due, because the same run forgets it.
+    planned: count due scopes as destroyed, because the same run destroys them.
     """
     kept = select(ErasureRequest.id).where(
         ErasureRequest.case_ref == Case.ref, col(ErasureRequest.forgotten_at).is_(None)
@@ -85,7 +85,7 @@ def key(before: datetime, held: Held) -> Query:
 
 
 def bound(session: Session, keyids: Query) -> list[RequesterKey]:
-    """Return the keys of a query that say whom they are bound to."""
+    """Return the keys of a query that still name their client or subject."""
     keys = [believed(session, RequesterKey, keyid) for keyid in session.exec(keyids).all()]
     return [
         one
@@ -95,7 +95,7 @@ def bound(session: Session, keyids: Query) -> list[RequesterKey]:
 
 
 def selected(kind: str, before: datetime, held: Held, *, planned: bool = False) -> Query:
-    """Return the query of a kind. planned: also what is due once that before it is gone."""
+    """Return the query of a kind. planned: include items that become due within the run."""
     if kind in _AFTER:
         return _AFTER[kind](before, held, planned=planned)
     return _ALONE[kind](before, held)

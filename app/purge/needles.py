@@ -1,4 +1,4 @@
-"""What is looked for: identifiers in every form in which Lethe could have written them."""
+"""The search terms: identifiers in every form in which Lethe could have written them."""
 
 import base64
 import json
@@ -10,25 +10,24 @@ from typing import Any
 from app.vault.master import RootSecret
 from lethe.errors import LetheError
 
-SHORTEST = 4  # bytes of UTF-8; shorter ones are found everywhere by chance
-RECORD = b"records.record"  # the one column whose ciphertext can be looked for
+SHORTEST = 4  # bytes of UTF-8; shorter identifiers are found everywhere by chance
+RECORD = b"records.record"  # the only column whose ciphertext can be searched for
 
 
 class IdentifierError(LetheError):
-    """An identifier that cannot be looked for."""
+    """An identifier that cannot be searched for."""
 
     slug = "identifier"
     title = "The identifier is too short to search for"
 
 
 class Needles:
-    """Identifiers by their number, 1 for the first; nothing here prints them."""
+    """Identifiers by number, from 1; nothing here prints them."""
 
     def __init__(self, identifiers: Iterable[str], root_secret: RootSecret) -> None:
-        """Read them.
+        """Compute the forms to search for.
 
-        Raises:
-            IdentifierError: There are none, or one is too short.
+        Raises IdentifierError: there is no identifier, or one is too short.
         """
         self.texts = list(dict.fromkeys(identifiers))
         if not self.texts:
@@ -44,16 +43,16 @@ class Needles:
             (n, root_secret.seal_name(text.encode(), RECORD))
             for n, text in enumerate(self.texts, 1)
         ]
-        # No window between two pieces that are searched may be shorter.
+        # The minimum overlap between two searched pieces.
         self.longest = max(len(form) for _, form in (*self._clear, *self._sealed))
         self._root_secret = root_secret
 
     def clear(self, data: bytes) -> set[int]:
-        """Return the numbers of those that `data` holds in clear."""
+        """Return the numbers of the identifiers that `data` contains in clear."""
         return {number for number, form in self._clear if form in data}
 
     def sealed(self, data: bytes) -> set[int]:
-        """Return the numbers of those of which `data` holds the ciphertext of a record id."""
+        """Return the numbers of the identifiers that `data` contains as sealed record ids."""
         return {number for number, form in self._sealed if form in data}
 
     def tags(self, purpose: str) -> set[str]:
@@ -67,7 +66,7 @@ def forms(text: str) -> set[bytes]:
     found = {plain, text.encode("utf-16-le"), text.encode("utf-32-le"), plain.hex().encode()}
     found.add(json.dumps(text)[1:-1].encode())
     for shift in range(3):
-        # Only the characters that no neighbour has a part in.
+        # Only the characters that do not depend on neighbouring bytes.
         start = -(-shift * 8 // 6)
         whole = (shift + len(plain)) * 8 // 6
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
@@ -77,7 +76,7 @@ def forms(text: str) -> set[bytes]:
     return found
 
 
-# What no process can see from where it runs. The officer guide says what to do about each.
+# Places out of a process's reach. The officer guide says what to do about each.
 ELSEWHERE = (
     "backups and snapshots of the database and of the data directory: let them expire, or "
     "restore only through the journal of erasures",
@@ -92,9 +91,9 @@ ELSEWHERE = (
 class Findings:
     """Counts by place.
 
-    leftovers: what must not be there. kept: what stays on purpose, and until when.
-    remnants: ciphertext in space that the database has not used again. not_inspected: places
-    that could not be read, and why.
+    leftovers: data that must not be there. kept: data retained on purpose, and until when.
+    remnants: ciphertext in space that the database has not reused. not_inspected: places that
+    could not be read, and why.
     """
 
     leftovers: Counter[str] = field(default_factory=Counter)
@@ -105,11 +104,11 @@ class Findings:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is left that must not be there."""
+        """Whether there are no leftovers."""
         return not self.leftovers
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it as a JSON object."""
+        """Return the findings as a JSON object."""
         return {
             "result": "PASS" if self.ok else "FAIL",
             "leftovers": dict(sorted(self.leftovers.items())),

@@ -1,6 +1,6 @@
-"""Every table and column, opened, and every sealed artifact and block.
+"""Searches every column of every table, unsealed, and every sealed artifact and block.
 
-The columns are those of the models, so a new table is looked through without a line here.
+The columns are those of the models, so new tables are included automatically.
 """
 
 import json
@@ -35,19 +35,19 @@ from models.database.types import METADATA
 from models.person import ERASED
 
 FETCH = 500  # rows in memory at once
-# Sealed columns that hold what an ended request asked for: the operator's proof of it.
+# Sealed columns with an ended request's scope: the operator's proof.
 PROOF = {
     ("erasure_requests", "scope"): ErasureRequest.id,
     ("request_events", "payload"): RequestEvent.request_id,
 }
 UNTIL = "sealed, until the end of the request's retention"
 TAG = "a one-way tag, which answers that there was one"
-# What an ended request's certificate rests on.
+# The artifact kinds behind an ended request's certificate.
 EVIDENCE = ("evidence", "scores")
 
 
 def search_tables(session: Session, needles: Needles, found: Findings) -> None:
-    """Look through every column of every table; what is sealed is opened first."""
+    """Search every column of every table, after unsealing."""
     ended = set(
         session.exec(select(ErasureRequest.id).where(col(ErasureRequest.state).in_(CLOSED)))
     )
@@ -57,7 +57,7 @@ def search_tables(session: Session, needles: Needles, found: Findings) -> None:
             place = f"{table.name}.{column.name}"
             owner = PROOF.get((table.name, column.name))
             kind = column.type
-            # As it is stored: one row that does not open must not end the search.
+            # Read as stored: a row that does not open must not end the search.
             value = type_coerce(column, LargeBinary()) if isinstance(kind, Sealed) else column
             columns_read = [value] if owner is None else [value, owner]
             query = columns(*columns_read).where(column.is_not(None))
@@ -81,14 +81,14 @@ def search_tables(session: Session, needles: Needles, found: Findings) -> None:
 
 
 def _kept(session: Session) -> Sequence[Model]:
-    """Return the models whose key was not destroyed with them."""
+    """Return the models that were not deleted: their key still exists."""
     return session.exec(select(Model).where(Model.tombstone_key != b"")).all()
 
 
 def search_tombstones(
     session: Session, root_secret: RootSecret, needles: Needles, found: Findings
 ) -> None:
-    """Count the tombstones of records with these ids: they are kept, and say only that."""
+    """Count the tombstones of records with these ids; tombstones are kept on purpose."""
     for model in _kept(session):
         key = open_tombstone_key(root_secret, model)
         tags = [record_tag(key, text) for text in needles.texts]
@@ -104,7 +104,7 @@ def search_tombstones(
 def search_people(
     session: Session, root_secret: RootSecret, needles: Needles, found: Findings
 ) -> None:
-    """Look for identifiers as identities of the usual kinds, by their keyed digests."""
+    """Search for identifiers as identities of the usual kinds, by their keyed digests."""
     for model in _kept(session):
         key = people_key(root_secret, model)
         for kind, text in product(KINDS, needles.texts):
@@ -126,7 +126,7 @@ def search_sealed(
     needles: Needles,
     found: Findings,
 ) -> None:
-    """Open every block and every artifact whose key is not destroyed, and look into it."""
+    """Search every block and artifact whose key is not destroyed."""
     for subject in session.exec(select(Subject.id).order_by(col(Subject.id))).all():
         assert subject is not None
         try:
@@ -154,7 +154,7 @@ def search_sealed(
 
 
 def as_bytes(value: Any) -> bytes:
-    """Return a column's value as bytes to be searched."""
+    """Return a column's value as bytes for searching."""
     match value:
         case bytes() | memoryview():
             return bytes(value)

@@ -1,4 +1,4 @@
-"""What the log must say of a request before it is executed, for the worker and for fsck."""
+"""The logged permission that a request needs before execution, for the worker and fsck."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -9,16 +9,16 @@ APPROVED, REFUSED, PAUSE = "request.approved", "request.refused", "request.pause
 RESUMED, HELD_BACK = "request.resumed", "request.awaiting-review"
 ON_BEHALF = "request.on-behalf"
 _SUBMITTERS = ((RECEIVED, "keyid"), (ON_BEHALF, "by"), (ON_BEHALF, "issued_by"))
-_IMPORTERS = "imported_by"  # of ON_BEHALF: a list, because a person may have several identities
+_IMPORTERS = "imported_by"  # field of ON_BEHALF: a list, as a person may have many identities
 _DECISIONS = (APPROVED, REFUSED, PAUSE, RESUMED, HELD_BACK)
 
 
-FROM_OIDC = "sso:"  # before the name of a person whom the OpenID Connect provider named
-PAIRED = "drp:"  # before the name of an agent that paired: its scope is `drp`
+FROM_OIDC = "sso:"  # prefix of names that come from the OpenID Connect provider
+PAIRED = "drp:"  # prefix of the names of paired agents: their scope is `drp`
 
 
 def last_decision(events: Sequence[Event]) -> Event | None:
-    """Return the newest decision of an officer that says whether a request is executed."""
+    """Return an officer's newest decision on whether a request is executed."""
     return next((one for one in reversed(events) if one.event in _DECISIONS), None)
 
 
@@ -28,16 +28,16 @@ def permission(
     decide: str,
     registered: Mapping[str, KeyRegistration],
 ) -> Event | None:
-    """Return the event from which on a request may be executed after its cooling-off time.
+    """Return the event that permits a request's execution and starts its cooling-off time.
 
-    None where an officer has to approve it first, or it is not of this model. An approval by
-    somebody who submitted the request is none.
+    None if an officer must approve the request first, or if it is for another model. An
+    approval by one of the request's submitters does not count.
 
     Args:
-        events: All of the request so far, in their order.
+        events: All events of the request so far, in order.
         model: Reference of the model.
         decide: `review` or `at-once`, as the model was registered.
-        registered: The registrations of `keys_named`, as far as the log has them.
+        registered: Those registrations of `keys_named` that the log has.
     """
     if not events or events[0].event != RECEIVED or events[0].payload.get("model") != model:
         return None
@@ -48,7 +48,7 @@ def permission(
 
 
 def keys_named(events: Iterable[Event]) -> set[str]:
-    """Return which registrations of keys the events of requests name, by their refs."""
+    """Return the refs of the key registrations that requests' events name."""
     named = {one.payload.get("registration") for one in events if one.event in _WITH_KEY}
     return {str(ref) for ref in named if ref is not None}
 
@@ -56,11 +56,11 @@ def keys_named(events: Iterable[Event]) -> set[str]:
 def submitters(
     events: Sequence[Event], registered: Mapping[str, KeyRegistration]
 ) -> set[str] | None:
-    """Return who submitted a request by the log: keys, tokens and people, as `person`.
+    """Return a request's submitters by the log: keys, tokens and people, as `person`.
 
-    Who registered the key that signed it did, who issued the code that it was asked for with,
-    and who imported the identity by which the person was found. None where the log does not say
-    who registered the key: nobody may approve then.
+    Submitters include the person who registered the signing key, the issuer of the intake code,
+    and the importer of the identity by which the person was found. None if the log lacks the
+    key's registration: then nobody may approve the request.
     """
     names = {
         person(str(one.payload[field]))
@@ -81,12 +81,12 @@ def submitters(
 
 
 def person(name: str) -> str:
-    """Return whom a name stands for: case never counts, nor by which way they signed in."""
+    """Return the person behind a name, ignoring case and the way of signing in."""
     return name.casefold().removeprefix(FROM_OIDC)
 
 
 def is_confirmed(found: KeyRegistration, before: int) -> bool:
-    """Return whether a second person confirmed whose key it is, before a log index."""
+    """Return whether a second person confirmed the key's holder before a log index."""
     return any(
         index < before and person(by) != person(found.by) for index, by in found.confirmations
     )
@@ -103,7 +103,7 @@ def _is_others(
 
 
 def _is_own_data(received: Event, registered: Mapping[str, KeyRegistration]) -> bool:
-    """Return whether a key signed that is bound to the data, which two people vouch for."""
+    """Return whether the signing key is bound to the data and a second person confirmed it."""
     binding, keyid = received.payload.get("binding"), received.payload.get("keyid")
     if binding is None or keyid is None:
         return False
@@ -114,7 +114,7 @@ def _is_own_data(received: Event, registered: Mapping[str, KeyRegistration]) -> 
 
 
 def _signer(event: Event) -> str | None:
-    """Return the id of the key with which somebody submitted, None where none was used."""
+    """Return the id of the key that submitted a request, None if none was used."""
     if event.event == RECEIVED:
         keyid = event.payload.get("keyid")
         return None if keyid is None else str(keyid)
@@ -127,7 +127,7 @@ def _signer(event: Event) -> str | None:
 def _registration(
     event: Event, keyid: str, registered: Mapping[str, KeyRegistration]
 ) -> KeyRegistration | None:
-    """Return the registration that an event names, if it is of this key and was before."""
+    """Return the registration that an event names, if it is earlier and of this key."""
     found = registered.get(str(event.payload.get("registration")))
     if found is None or found.keyid != keyid or found.index >= event.index:
         return None

@@ -1,4 +1,4 @@
-"""Compares the rows of method audits with the log: each audit has its row, and they agree."""
+"""Compares the rows of method audits with the log: each logged audit has a matching row."""
 
 import hashlib
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from models import Audit, AuditPair, LogEntry, Model
 
 FETCH = 500  # rows in memory at once
 CHECK, MISSING = "audit", "audit.missing"  # names of findings
-REPORT = "audit-report"  # the kind of artifacts that are reports
+REPORT = "audit-report"  # the artifact kind of reports
 GONE = "the log has this audit, and the database lacks it"
 NO_REPORT = "the log has the report of this audit, and the report is not stored"
 UNLOGGED = "the log has no start of this audit: its row was not written by the service"
@@ -35,12 +35,12 @@ TWICE = "an audit began, or ended, more than once"
 
 
 def digest_of_row(audit: Audit) -> str:
-    """Return the digest by which the log names an audit, if its row is as it was written."""
+    """Return the digest by which the log names an audit, from the audit's row."""
     return audit_digest(audit.id, audit.created_at)
 
 
 def problem_with(row: Audit, one: Logged | None) -> str | None:
-    """Say how a row contradicts what the log has of its audit, None if it does not."""
+    """Return how a row contradicts its logged audit, None if it does not."""
     if one is None:
         return UNLOGGED
     try:
@@ -53,7 +53,7 @@ def problem_with(row: Audit, one: Logged | None) -> str | None:
 
 
 def check_audits(session: Session, report: FsckReport) -> None:
-    """Compare tables and log, model by model; in memory are the audits of one model."""
+    """Compare tables and log, with one model's audits in memory at a time."""
     every = groupby(_events(session), key=lambda found: found[0])
     compared = 0
     for ref, group in every:
@@ -68,13 +68,13 @@ def check_audits(session: Session, report: FsckReport) -> None:
         for one in logged.values():
             report.add(MISSING, GONE, one.index)
     if session.exec(select(func.count()).select_from(Audit)).one() > compared:
-        report.add(CHECK, UNLOGGED)  # of a model whose audits the log does not know
+        report.add(CHECK, UNLOGGED)  # rows of a model without audits in the log
 
 
 def _compare(
     session: Session, model: int, logged: dict[str, Logged], report: FsckReport
 ) -> int:
-    """Compare a model's rows and return how many; what is left in `logged` has none."""
+    """Compare a model's rows and return their number; audits left in `logged` have no row."""
     compared = 0
     query = select(Audit).where(Audit.model_id == model).execution_options(yield_per=FETCH)
     for row in session.exec(query):
@@ -98,12 +98,12 @@ def _compare(
 
 
 def _events(session: Session) -> Iterator[tuple[str, int, Leaf]]:
-    """Yield (ref, index, leaf) of all entries about audits, model by model, in their order."""
+    """Yield (ref, index, leaf) of all entries about audits, grouped by model, in order."""
     query = (
         select(LogEntry.ref, LogEntry.index, LogEntry.leaf)
         .where(LogEntry.kind == MODEL_EVENT, col(LogEntry.event).in_((STARTED, *ENDS)))
         .order_by(col(LogEntry.ref), col(LogEntry.index))
     )
     for ref, index, data in session.exec(query):
-        with suppress(EntryError):  # `check_tree` has named it
+        with suppress(EntryError):  # reported by `check_tree`
             yield str(ref), index, parse_leaf(data)

@@ -1,7 +1,7 @@
-"""Which models are deleted: those that the log says are, whatever the table `models` says.
+"""The deleted models by the log, whatever the table `models` says.
 
-Whoever writes the database can put back rows and keys of which a copy was kept, or mark a model
-as deleted that is not. Neither is believed.
+Anyone with write access to the database can restore rows and keys from a copy, or mark a model
+as deleted. Neither counts.
 """
 
 from collections.abc import Sequence
@@ -33,25 +33,25 @@ REVIVED = "the log has a model that was registered, or learned, after it was del
 
 
 def is_deleted(ledger: Ledger, ref: str) -> bool:
-    """Return whether the signed log has a model as deleted. Raises as `model_events`."""
+    """Return whether the signed log has a model's deletion. Raises as `model_events`."""
     return len(model_events(ledger, ref, EVENT)) > 0
 
 
 def require_present(ledger: Ledger, ref: str) -> None:
-    """Return unless the signed log has a model as deleted.
+    """Check that the signed log has no deletion of a model.
 
     Raises:
-        ModelDeletedError: It has.
-        LetheError: The log cannot be read, or is not the one that was signed.
+        ModelDeletedError: It has one.
+        LetheError: The log cannot be read, or is not the signed one.
     """
     if is_deleted(ledger, ref):
         raise ModelDeletedError(GONE)
 
 
 def deleted_in(session: Session, leaves: Sequence[Leaf] = ()) -> set[str]:
-    """Return the models that the stored entries, with `leaves`, have as deleted.
+    """Return the refs of the models deleted by the stored entries and `leaves`.
 
-    The entries must have been compared with what was signed.
+    The entries must have been compared with the signed log.
     """
     query = select(LogEntry.leaf).where(LogEntry.kind == MODEL_EVENT, LogEntry.event == EVENT)
     found = {leaf.ref for leaf in leaves if leaf.event == EVENT}
@@ -60,10 +60,10 @@ def deleted_in(session: Session, leaves: Sequence[Leaf] = ()) -> set[str]:
 
 
 def deleted_by(data: bytes) -> str | None:
-    """Return the model that an entry says was deleted, None for any other entry."""
+    """Return the ref of the model whose deletion an entry records, None for other entries."""
     try:
         leaf = parse_leaf(data)
-    except EntryError:  # fsck names it
+    except EntryError:  # reported by fsck
         return None
     return leaf.ref if (leaf.kind, leaf.event) == (MODEL_EVENT, EVENT) else None
 
@@ -71,7 +71,7 @@ def deleted_by(data: bytes) -> str | None:
 def check_deletion(session: Session, model: Model, report: FsckReport) -> bool:
     """Compare a model with its deletion in the log, whose entries were checked.
 
-    Returns whether it is deleted: then there is nothing else of it to compare.
+    Returns whether it is deleted; then nothing else about it can be compared.
     """
     own = select(LogEntry.index, LogEntry.event).where(
         LogEntry.kind == MODEL_EVENT,

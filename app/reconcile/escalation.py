@@ -1,10 +1,9 @@
-"""The escalation of a request as the log has it: for wording, signing and fsck.
+"""The escalation of a request by the log, for wording, signing and fsck.
 
 A certificate repeats each attempt before its own, with all checks. The evidence of those
-attempts is destroyed with them, so what can be held against a certificate later is what the
-log's events
-commit to: the method of each execution, each verdict with the digest of its checks and of its
-scores, each attempt that was skipped or gave way.
+attempts is destroyed with them, so later a certificate can only be compared with what the log's
+events commit to: the method of each execution, each verdict with the digests of its checks and
+scores, and each attempt that was skipped or abandoned.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ from lethe.certificates.statement import CheckPart, EvidencePart
 METHOD, CHECKS = "method", "checks"
 BY_SAMPLES = "empirical-approximate"
 TOGETHER = "executed together with one that did not pass"
-# Why an attempt has no verdict: another request was judged, or the judgement was not certified.
+# Reasons for an attempt without a verdict.
 NOT_JUDGED = "not judged by itself"
 CONTRADICTED = "passed, but was not certified: stored data contradicted the log"
 
@@ -30,8 +29,8 @@ CONTRADICTED = "passed, but was not certified: stored data contradicted the log"
 class LoggedAttempt:
     """An attempt in the log: an execution and its verdict, or `part`, if it made no model.
 
-    method: with the settings that differ, None of one that was not executed.
-    verdict: what request.verified says of it, None where it was not judged.
+    method: with the settings that differ, None if it was not executed.
+    verdict: the payload of request.verified, None if it was not judged.
     """
 
     method: str | None = None
@@ -41,7 +40,7 @@ class LoggedAttempt:
 
 @dataclass(frozen=True, slots=True)
 class LoggedEscalation:
-    """before: the attempts before the last execution; since: that one and what followed."""
+    """before: the attempts before the last execution; since: that execution and later ones."""
 
     before: list[LoggedAttempt] = field(default_factory=list)
     since: list[LoggedAttempt] = field(default_factory=list)
@@ -58,7 +57,7 @@ def checks_digest(checks: Sequence[CheckPart]) -> str:
 
 
 def logged_escalation(events: Sequence[Event]) -> LoggedEscalation:
-    """Return the escalation of a request from its opened events, in their order."""
+    """Return the escalation of a request from its opened events, in order."""
     before: list[LoggedAttempt] = []
     current: LoggedAttempt | None = None
     after: list[LoggedAttempt] = []
@@ -72,7 +71,7 @@ def logged_escalation(events: Sequence[Event]) -> LoggedEscalation:
         elif event.event == ESCALATED and "attempt" in payload:
             lines = list(payload.get("skipped", ()))
             if payload["result"] == "NONE" and payload[CHECKS] != TOGETHER:
-                lines.append(payload[CHECKS])  # an attempt that gave way to this one
+                lines.append(payload[CHECKS])  # an attempt abandoned for this one
             after += [LoggedAttempt(part=from_line(line)) for line in lines]
     return LoggedEscalation(before, ([] if current is None else [current]) + after)
 
@@ -80,10 +79,9 @@ def logged_escalation(events: Sequence[Event]) -> LoggedEscalation:
 def escalation_problem(
     events: Sequence[Event], method: str, parameters: Mapping[str, str]
 ) -> str | None:
-    """Return how a certificate's method and parameters differ from the log, None if not.
+    """Return how a certificate's method and parameters differ from the log, None if equal.
 
-    Raises:
-        NotCanonicalError, ShapeError: The escalation cannot be read.
+    Raises NotCanonicalError or ShapeError: the escalation cannot be read.
     """
     logged = logged_escalation(events)
     if logged.since and logged.since[0].method != parameters.get("attempt", method):
@@ -112,10 +110,10 @@ def _agrees(logged: LoggedAttempt, certified: AttemptPart) -> bool:
 
 
 def score_parts(events: Sequence[Event], claim: str) -> list[EvidencePart]:
-    """Return what the certificate of a claim says of all scores of its request, in order.
+    """Return the evidence parts for all scores of a request, in order.
 
-    events: the request's, as the log has them. The last scores are of the verdict that is
-    certified, if it is one by samples; all others are of the attempts before it.
+    events: the request's events by the log. If the claim is one by samples, the last scores
+    belong to the certified verdict; all others belong to earlier attempts.
     """
     digests = [event.payload.get(SCORES) for event in events if event.event == VERIFIED]
     own = len(digests) - 1 if claim == BY_SAMPLES else None
@@ -129,7 +127,7 @@ def score_parts(events: Sequence[Event], claim: str) -> list[EvidencePart]:
 def scores_problem(
     events: Sequence[Event], claim: str, evidence: Sequence[EvidencePart]
 ) -> str | None:
-    """Return why a certificate names other scores than the log, None if it does not."""
+    """Return a problem if a certificate names other scores than the log, else None."""
     named = [part for part in evidence if part.name in (SCORES, ESCALATION_SCORES)]
     if named != score_parts(events, claim):
         return "the scores are not those that the log has"

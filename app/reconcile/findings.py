@@ -1,4 +1,4 @@
-"""What `fsck` reports."""
+"""The report of `fsck`."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -17,12 +17,12 @@ UNREAD = (
     "certificates, the evidence of erased records that these name, versions and records of "
     "models without a new event, and files stored before; --full reads everything"
 )
-MOST = 20  # findings of one check that are listed; a wrong leaf makes many wrong nodes
+MOST = 20  # listed findings per check; one wrong leaf makes many wrong nodes
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as it must be. `check` is a stable name, `detail` for people."""
+    """An inconsistency. `check` is a stable name; `detail` is text for people."""
 
     check: str
     detail: str
@@ -31,13 +31,13 @@ class Finding:
 
 @dataclass(slots=True)
 class FsckReport:
-    """What was found among `size` entries and `checkpoints` signed notes.
+    """The findings among `size` entries and `checkpoints` signed notes.
 
-    macs: whether the entries' MACs were checked, for which entries.key must be there. files:
-    whether requests, certificates, models and stored files were, for which the master key must
-    be. ended: requests whose retention has ended, of which there is nothing left to compare.
-    before: entries that an earlier call verified, and this one did not read. edge: the tree
-    that was computed, of the size that the guard had, and how many checkpoints it has.
+    macs: whether the entries' MACs were checked, which takes entries.key. files: whether
+    requests, certificates, models and stored files were checked, which takes the master key.
+    ended: the number of requests whose retention has ended, with nothing left to compare.
+    before: the number of entries verified by an earlier call and not read again. edge: the
+    computed tree at the guard's size, and its number of checkpoints.
     """
 
     size: int = 0
@@ -52,11 +52,11 @@ class FsckReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found."""
+        """Whether there are no findings."""
         return not self.findings
 
     def add(self, check: str, detail: str, log_index: int | None = None) -> None:
-        """Add a finding; of each check only the first few are listed, the others counted."""
+        """Add a finding; beyond the first MOST of each check, findings are only counted."""
         if sum(finding.check == check for finding in self.findings) < MOST:
             self.findings.append(Finding(check, detail, log_index))
         else:

@@ -1,9 +1,9 @@
-"""The held-out rows of a model as the log has them, to compare what is stored with.
+"""Compares a model's held-out rows with the log.
 
 The log commits to the file of a model's held-out rows by its digest, under a salt in the file.
-An erasure writes the file anew without the row, destroys the key of the one before, and logs
-the digest of the new one. So whoever writes the database can neither put other rows under a
-published accuracy nor keep the file before unnoticed.
+An erasure writes a new file without the row, destroys the old file's key, and logs the new
+digest. So write access to the database is not enough to change the rows behind a published
+accuracy, or to keep the old file, without detection.
 """
 
 from collections.abc import Iterator
@@ -18,21 +18,20 @@ from lethe.log.entries import MODEL_EVENT, parse_leaf
 from models import Artifact, LogEntry, Model
 
 EVENT = "model.held-out"
-KIND = "held-out"  # of the artifact
+KIND = "held-out"  # the artifact's kind
 
 
 def logged_digest(ledger: Ledger, ref: str) -> str | None:
-    """Return the digest of the file of a model's held-out rows, None where there are none.
+    """Return the logged digest of a model's held-out rows, None if it has none.
 
-    Raises:
-        LetheError: The log cannot be read, or is not the one that was signed.
+    Raises LetheError: the log cannot be read, or is not the signed one.
     """
     entries = model_events(ledger, ref, EVENT)
     return entries[len(entries) - 1][1].digests.get("rows") if len(entries) else None
 
 
 def check_held_out(session: Session, report: FsckReport) -> None:
-    """Add to a report of `fsck` held-out rows that the log lacks, and those it has alone."""
+    """Report held-out rows that are only stored, and those that are only in the log."""
     logged = dict(_logged(session))
     query = select(Artifact.digest).where(
         Artifact.kind == KIND, col(Artifact.wrapped_key).is_not(None)
@@ -45,7 +44,7 @@ def check_held_out(session: Session, report: FsckReport) -> None:
 
 
 def _logged(session: Session) -> Iterator[tuple[str, int]]:
-    """Yield the digest that the last entry of each model names, and the entry's index."""
+    """Yield the digest and index of each model's last entry on held-out rows."""
     for ref in set(session.exec(select(Model.ref))) - deleted_in(session):
         last = session.exec(
             select(LogEntry.index, LogEntry.leaf)

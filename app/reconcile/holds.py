@@ -1,8 +1,8 @@
-"""Legal holds: which stand by the log, and what of the tables they keep.
+"""Legal holds in force by the log, and the rows that they protect.
 
-Whoever writes the database can delete a hold, or say that it was released. So a hold ends only
-with the log's entry of its release, and where the log has a hold that no row opens, nothing is
-destroyed at all: nobody could say what it keeps.
+Anyone with write access to the database could delete a hold or mark it as released. So a hold
+ends only with its logged release. If the log has a hold that no row opens, nothing at all is
+destroyed, since what the hold protects is unknown.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,14 +28,14 @@ UNLOGGED = "legal_holds says of a hold what the log does not: restore it from a 
 
 
 class HoldsChangedError(LetheError):
-    """Table and log disagree on legal holds: nothing is destroyed that one could keep."""
+    """Table and log disagree on legal holds; nothing that a hold could protect is destroyed."""
 
     slug, title, status = "holds-changed", "The database and the log disagree on holds", 503
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What legal holds keep. requests: by ref; parts: ids of requests of held cases."""
+    """What legal holds protect. requests: by ref; parts: ids of the held cases' requests."""
 
     models: frozenset[int] = frozenset()
     cases: frozenset[str] = frozenset()
@@ -43,7 +43,7 @@ class Held:
     parts: frozenset[str] = frozenset()
 
     def request(self) -> ColumnElement[bool]:
-        """Return the condition of requests that a hold of their own, case or model keeps."""
+        """Return the condition for requests held directly or through their case or model."""
         kept: list[ColumnElement[bool]] = [
             column.in_(named)
             for column, named in (
@@ -51,17 +51,17 @@ class Held:
                 (col(ErasureRequest.id), self.parts),
                 (col(ErasureRequest.model_id), self.models),
             )
-            if named  # what names nothing would still be asked of each row
+            if named  # an empty condition would still be evaluated for each row
         ]
         if self.cases:
-            # NULL of a request without a case: its negation would be NULL too.
+            # NULL for a request without a case: the negation would be NULL too.
             case = col(ErasureRequest.case_ref)
             kept.append(case.is_not(None) & case.in_(self.cases))
         return or_(false(), *kept)
 
     def case(self) -> ColumnElement[bool]:
-        """Return the condition of cases that a hold of their own or of a request keeps."""
-        # For each case that is asked about: a held model may have a hundred thousand requests.
+        """Return the condition for cases held directly or through a request."""
+        # A correlated subquery per case: a held model may have a hundred thousand requests.
         own = select(ErasureRequest.id).where(
             ErasureRequest.case_ref == Case.ref, self.request()
         )
@@ -72,10 +72,10 @@ NOTHING = Held()
 
 
 def held(ledger: Ledger, session: Session) -> Held:
-    """Return what the holds keep that stand by the signed log, and those not signed yet.
+    """Return what is protected by the holds in force, including holds not signed yet.
 
     Raises:
-        HoldsChangedError: The table lacks a hold of the log, or has it otherwise.
+        HoldsChangedError: The table lacks a logged hold, or differs from the log.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
     logged = hold_events(ledger)
@@ -87,7 +87,7 @@ def held(ledger: Ledger, session: Session) -> Held:
 
 
 def kept_by(session: Session, holds: Iterable[LegalHold]) -> Held:
-    """Return what some holds keep."""
+    """Return what some holds protect."""
     targets: dict[str, set[str]] = {CASE: set(), REQUEST: set(), MODEL: set()}
     for hold in holds:
         targets[hold.kind].add(hold.target)
@@ -105,7 +105,7 @@ def kept_by(session: Session, holds: Iterable[LegalHold]) -> Held:
 
 
 def among(session: Session, found: Held, refs: Sequence[str]) -> set[str]:
-    """Return which of some requests and cases, by their refs, are kept."""
+    """Return the refs of those requests and cases that are held."""
     kept = set[str]()
     if found == NOTHING:
         return kept
@@ -119,7 +119,7 @@ def among(session: Session, found: Held, refs: Sequence[str]) -> set[str]:
 
 
 def stored(session: Session) -> list[LegalHold]:
-    """Return the holds that the table has as standing: for people, who destroy nothing."""
+    """Return the holds in force by the table: for display only, never to destroy anything."""
     query = select(LegalHold).where(col(LegalHold.released_at).is_(None))
     return list(session.exec(query.order_by(col(LegalHold.log_index))))
 
@@ -127,9 +127,9 @@ def stored(session: Session) -> list[LegalHold]:
 def compare(
     rows: Mapping[str, LegalHold], logged: Mapping[str, Sequence[tuple[int, Leaf]]]
 ) -> tuple[list[LegalHold], list[tuple[int, str]]]:
-    """Return the holds that stand, and what is wrong, each with a log index.
+    """Return the holds in force, and the problems, each with a log index.
 
-    A hold stands until the log has its release. One that the log does not have yet stands too.
+    A hold is in force until the log has its release, even if the log does not have it yet.
     """
     standing, problems = [], []
     for ref, leaves in logged.items():
@@ -155,7 +155,7 @@ def compare(
 
 
 def said(hold: LegalHold, event: str) -> dict[str, Any]:
-    """Return the payload that the entry of an event of a hold commits to."""
+    """Return the payload that the log entry of a hold's event commits to."""
     if event == RELEASED:
         return {"by": hold.released_by}
     return {

@@ -1,10 +1,10 @@
-"""What of the erasure journal counts, and what the database's tombstones have beyond it.
+"""Replays the committed lines of the erasure journal and compares them with the tombstones.
 
-A line is on disk before its transaction commits, so after a crash it may be of one that never
-did. The log decides: it has the entry of each transaction that committed.
+A line is on disk before its transaction commits, so a crash may leave a line of a transaction
+that never did. The log decides: it has the entry of each committed transaction.
 
-Whoever reads both takes the database's snapshot first and the journal after it (`read_beside`):
-then the journal has all that the snapshot has, also beside a working service.
+The database's snapshot must be taken before the journal is read (`read_beside`): then the
+journal has everything in the snapshot, even beside a working service.
 """
 
 import logging
@@ -31,7 +31,7 @@ ENDS = tuple(f"request.{end}" for end in CLOSED)
 
 log = logging.getLogger(__name__)
 
-Stones = list[tuple[bytes, str | None]]  # tag and id of the request that a tombstone names
+Stones = list[tuple[bytes, str | None]]  # a tombstone's tag and request id
 LEARNED = "contribution.learned"
 FETCH = 1000  # rows in memory at once
 
@@ -43,15 +43,16 @@ def committed(
     *,
     complete: bool = True,
 ) -> Erased:
-    """Return what the lines come to whose transaction committed.
+    """Replay the lines whose transaction committed.
 
-    It did where the log, with `leaves`, has all requests of the line as executed: each is
-    executed once, in one transaction with its line. What came back did where the log has, at
-    the line's index, a contribution that brought these tags back; a deletion, where it has that
-    of the model there. A log that is not `complete`
-    may lack that entry: a deletion then waits for it, because nothing is served before. Of the
-    others then only a line is left out of which a request was closed and never
-    executed, or at whose index the log has something else.
+    A line of erasures is committed if the log, with `leaves`, has all its requests as executed:
+    each is executed once, in one transaction with its line. A line of added-back records is
+    committed if the log has, at the line's index, a contribution that added these tags back; a
+    deletion, if the log has the model's deletion there.
+
+    A log that is not `complete` may lack the entry. A deletion then waits for its entry, since
+    nothing is served before. Any other line is then left out only if one of its requests was
+    closed without being executed, or if the log has another entry at its index.
     """
     logged = {(leaf.ref, leaf.event) for leaf in leaves}
     for chunk in chunks(sorted(erased.requests)):
@@ -76,7 +77,7 @@ def committed(
 
 
 def _added_back(session: Session, erased: Erased) -> dict[int, tuple[str | None, str]]:
-    """Return model and digest of what came back, by the log index that a line names."""
+    """Return model and digest of the added-back records, by the log index that a line names."""
     found: dict[int, tuple[str | None, str]] = {}
     named = {line.entry for line in erased.lines if line.entry is not None}
     for chunk in chunks(sorted(named)):
@@ -88,7 +89,7 @@ def _added_back(session: Session, erased: Erased) -> dict[int, tuple[str | None,
 
 
 def _deleted(session: Session, erased: Erased) -> dict[int, str | None]:
-    """Return the models that the entries at which a line has a deletion say were deleted."""
+    """Return the models deleted by the log entries that the lines of deletions name."""
     named = {one.entry for one in erased.lines if one.deleted and one.entry is not None}
     found: dict[int, str | None] = {}
     for chunk in chunks(sorted(named)):
@@ -98,10 +99,10 @@ def _deleted(session: Session, erased: Erased) -> dict[int, str | None]:
 
 
 def added_back(data: bytes) -> Leaf | None:
-    """Return an entry that says that erased records came back, None for any other."""
+    """Return the entry if it says that erased records were added back, else None."""
     try:
         leaf = parse_leaf(data)
-    except EntryError:  # fsck names it
+    except EntryError:  # reported by fsck
         return None
     if (leaf.kind, leaf.event) != (MODEL_EVENT, LEARNED) or ADD_BACK not in leaf.digests:
         return None
@@ -109,9 +110,9 @@ def added_back(data: bytes) -> Leaf | None:
 
 
 def of_models(session: Session, erased: Erased) -> Iterator[tuple[Model, dict[bytes, Line]]]:
-    """Yield each stored model of which the journal has erased records, with their tags.
+    """Yield each stored model with erased records in the journal, and their tags.
 
-    Nothing is left to look for of one that was deleted.
+    Deleted models are skipped: they have no records.
     """
     for model in session.exec(select(Model).order_by(col(Model.id))).all():
         if model.ref not in erased.deleted and (tags := erased.records.get(model.ref)):
@@ -119,17 +120,16 @@ def of_models(session: Session, erased: Erased) -> Iterator[tuple[Model, dict[by
 
 
 def read_beside(session: Session, journal: ErasureJournal) -> Erased:
-    """Return what of the journal counts, read after the snapshot of `session` was taken.
+    """Return the journal's committed state, read after the snapshot of `session` was taken.
 
-    Raises:
-        JournalError: The journal is missing or damaged.
+    Raises JournalError: the journal is missing or damaged.
     """
     session.exec(select(Model.id).limit(1)).all()  # the first statement takes the snapshot
     return committed(session, journal.read())
 
 
 def unjournaled(session: Session, counted: Erased) -> Iterator[tuple[Model, Stones]]:
-    """Yield each model with the tombstones that the journal does not have as erased."""
+    """Yield each model with its tombstones that the journal lacks."""
     for model in session.exec(select(Model).order_by(col(Model.id))).all():
         known = counted.records.get(model.ref, {})
         query = (
@@ -143,7 +143,7 @@ def unjournaled(session: Session, counted: Erased) -> Iterator[tuple[Model, Ston
 
 
 def without_tombstone(session: Session, counted: Erased) -> Iterator[tuple[Model, set[bytes]]]:
-    """Yield each model with the tags that the journal has as erased and no tombstone has."""
+    """Yield each model with the erased tags of the journal that have no tombstone."""
     for model, tags in of_models(session, counted):
         held = select(Tombstone.tag).where(Tombstone.model_id == model.id)
         if missing := tags.keys() - {bytes(tag) for tag in session.exec(held)}:
@@ -153,18 +153,15 @@ def without_tombstone(session: Session, counted: Erased) -> Iterator[tuple[Model
 def require_applied(engine: Engine, journal: ErasureJournal) -> None:
     """Check that the database has every erasure and every deleted model of the journal.
 
-    A record goes and its tombstone comes in one transaction: a database without the tombstone
-    is from before the erasure. The records are not read, or a start would take as long as there
-    are many: fsck looks for one beside its tombstone.
+    One transaction deletes a record and writes its tombstone, so a database without the
+    tombstone is from before the erasure. Records are not read, as a start would take too long
+    with many; fsck looks for records beside their tombstones.
 
-    Of tombstones that the journal lacks a warning is logged: it may have come from an older
-    backup than the database, or who can write the database put them there. Nothing is added
-    to it here. Of lines that the log does not bear out nothing is believed: their transaction
-    did not commit.
-
-    Raises:
-        JournalError: A tombstone is missing, a deleted model is stored, or the journal is
-            missing or damaged.
+    Tombstones that the journal lacks are logged as a warning: the journal may be from an older
+    backup than the database, or somebody with write access planted them. They are not added to
+    the journal here. Lines without a matching log entry are ignored: their transaction did not
+    commit. Raises JournalError: a tombstone is missing, a deleted model is stored, or the
+    journal is missing or damaged.
     """
     require_recovered(journal.path.parent)
     with Session(reading(engine)) as session:
@@ -193,7 +190,7 @@ def require_applied(engine: Engine, journal: ErasureJournal) -> None:
 def stored_erased(
     session: Session, root_secret: RootSecret, model: Model, tags: dict[bytes, Line]
 ) -> Iterator[tuple[Record, Line]]:
-    """Yield the stored records of a model whose tags the journal has as erased."""
+    """Yield the stored records of a model that the journal has as erased."""
     key = open_tombstone_key(root_secret, model)
     query = select(Record).where(Record.model_id == model.id)
     for row in session.exec(query.execution_options(yield_per=FETCH)):

@@ -1,17 +1,16 @@
 """Tombstones that the erasure journal lacks, and which of them the log confirms.
 
-Whoever writes the database alone can plant a tombstone of which they kept a copy, of a record
-that came back since. In the journal it would erase that record from every later restore. So a
-tombstone is added to it only if all of this holds:
+Anyone with write access to the database alone can plant a copy of an old tombstone, of a record
+that was added back since. In the journal it would erase that record from every later restore.
+So a tombstone is added to the journal only if all of this holds:
 
-- the log has an execution of the request that the tombstone names, of this model;
-- a file to whose digest that request's entries commit, its draft or its evidence, names the
-  record;
-- the record is not stored, and did not come back: no erased record was added back to the model
-  after that execution, or the stored training set is the one of the log's last version.
+- the log has an execution, for this model, of the request that the tombstone names;
+- the request's draft or evidence, to whose digest its entries commit, names the record;
+- the record is not stored and was not added back: either no erased record was added back to the
+  model after that execution, or the stored training set is that of the log's last version.
 
-All leaves of the log are read and hash to what was signed: an entry that was taken out of the
-database, as one of a record that came back, would otherwise not be missed.
+All leaves of the log are read and compared with the signed root: otherwise an entry removed
+from the database, such as one of a record added back, would go unnoticed.
 """
 
 from collections import defaultdict
@@ -39,7 +38,7 @@ from models import Artifact, ErasureRequest, Model, Record
 from models.database.session import chunks
 
 VERSION = "model.version"
-EVIDENCE, DRAFT = "evidence", "draft"  # in payloads: hex SHA-256; and the kinds of artifacts
+EVIDENCE, DRAFT = "evidence", "draft"  # payload fields (hex SHA-256), and artifact kinds
 
 NO_REQUEST = "they name no request"
 NOT_EXECUTED = "the log has no execution of this request for this model"
@@ -52,7 +51,7 @@ BACK = "erased records were added back since, and the training set is not the lo
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Tags of tombstones of `model` that the journal lacks and that name one request.
+    """Tags of the tombstones of one model and one request that the journal lacks.
 
     ref: the request's public reference; None if they name none. why: why the log does
     not confirm them; None if it does.
@@ -66,10 +65,10 @@ class Gap:
 
 @dataclass(slots=True)
 class _SignedLog:
-    """What is needed of the signed log.
+    """The relevant entries of the signed log.
 
-    requests: the entries of each, by its ref. back: by model, the index of the last entry that
-    added erased records back. retained: by model, the root (hex) of its last version's records.
+    requests: entries by request ref. back: by model, the index of the last entry that added
+    erased records back. retained: by model, the root (hex) of its last version's records.
     """
 
     requests: dict[str, list[tuple[int, Leaf]]] = field(
@@ -119,9 +118,9 @@ class GapFinder:
         return sorted(found, key=lambda gap: (gap.model, gap.why or "", gap.ref or ""))
 
     def fill(self, session: Session, shown: Sequence[Gap]) -> tuple[int, int]:
-        """Add those shown that the log confirms now; return how many (lines, tombstones).
+        """Add the shown tombstones that the log still confirms; count (lines, tombstones).
 
-        `session` holds the log's lock: nothing is erased and nothing comes back meanwhile.
+        `session` holds the log's lock, so nothing is erased or added back meanwhile.
 
         Raises:
             JournalError, ForkedError, LogDamagedError, GuardError: As `find`.
@@ -193,11 +192,11 @@ class GapFinder:
         request: ErasureRequest,
         leaves: Sequence[tuple[int, Leaf]],
     ) -> tuple[int, set[str]]:
-        """Return where the log has a request's first execution, and which records it erased."""
+        """Return the log index of a request's first execution, and the records it erased."""
         executed = [index for index, leaf in leaves if leaf.event == EXECUTED]
         if not executed:
             raise _UnconfirmedError(NOT_EXECUTED)
-        if not request.event_key:  # the end of its retention
+        if not request.event_key:  # retention has ended
             raise _UnconfirmedError(NOT_KEPT)
         try:
             events = opened(session, request, leaves)
@@ -231,7 +230,7 @@ def _files(events: Sequence[Event]) -> list[str]:
 
 
 def _kept(session: Session, digests: Sequence[str]) -> Sequence[tuple[str, str]]:
-    """Return id and kind of the files of these digests that can still be opened."""
+    """Return id and kind of those files that can still be opened."""
     query = select(Artifact.id, Artifact.kind).where(
         col(Artifact.digest).in_(digests),
         col(Artifact.kind).in_((EVIDENCE, DRAFT)),
@@ -241,7 +240,7 @@ def _kept(session: Session, digests: Sequence[str]) -> Sequence[tuple[str, str]]
 
 
 def _names(kind: str, data: bytes) -> set[str]:
-    """Return the records that a draft or an evidence file says were erased."""
+    """Return the erased records that a draft or an evidence file names."""
     if kind == EVIDENCE:
         removal = parse_evidence(data).removal
     else:
@@ -250,12 +249,12 @@ def _names(kind: str, data: bytes) -> set[str]:
 
 
 def _is_logged(stored: Sequence[tuple[str, bytes, bytes]], root: str | None) -> bool:
-    """Return whether the stored records are those over which the last version was made."""
+    """Return whether the stored records have the retained root of the last version."""
     try:
         leaves = [
             (record_commitment(bytes(salt), record), bytes(content))
             for record, salt, content in stored
         ]
         return root is not None and retained_root(leaves).hex() == root
-    except LetheError:  # a salt of another length, or a record that is stored twice
+    except LetheError:  # a salt of the wrong length, or a record stored twice
         return False

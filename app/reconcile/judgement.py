@@ -1,7 +1,7 @@
-"""What the log must say of a request before it is certified, for the signer and for fsck.
+"""The logged judgement that a certificate needs, for the signer and for fsck.
 
-Tables name the evidence, the verdict and the stage of a job. Whoever can write them can name
-another's. The log's entries commit to what was judged when it was judged.
+Tables name a job's evidence, verdict and stage, and anyone with write access could name
+another request's. The log's entries commit to what was judged, at the time of the judgement.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,8 +19,8 @@ from models.database.session import read_by_id
 RECEIVED, EXECUTED, VERIFIED = "request.received", "request.executed", "request.verified"
 ESCALATED, DECIDED, CERTIFIED = "request.escalated", "request.decided", "request.certified"
 DUE = (RECEIVED, "request.extended", "request.resumed")  # each sets the deadline
-# What may come between a judgement and its certificate: the wait for a key or a disk, and what
-# an officer writes of the request.
+# Events allowed between a judgement and its certificate: waiting for a key or a disk, and an
+# officer's notes and assignments.
 WAITS = (
     "request.needs-decision",
     DECIDED,
@@ -32,7 +32,7 @@ WAITS = (
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event of a request with what the log's entry at `index` commits to."""
+    """An event of a request, opened from the log's entry at `index`."""
 
     index: int
     event: str
@@ -42,11 +42,11 @@ class Event:
 def opened(
     session: Session, request: ErasureRequest, leaves: Sequence[tuple[int, Leaf]]
 ) -> list[Event]:
-    """Return a request's events, `leaves` of the log with their index, opened.
+    """Open a request's `leaves`, (log index, leaf), and return its events.
 
     Raises:
-        CommitmentError: What is stored does not open all of them.
-        EntryError: The stored key or event is not of the shape that a leaf commits to.
+        CommitmentError: The stored openings do not open all leaves.
+        EntryError: The stored key or event does not have the shape that a leaf commits to.
     """
     indexes = [index for index, _ in leaves]
     stored = {event.log_index: event for event in read_by_id(session, RequestEvent, indexes)}
@@ -55,7 +55,7 @@ def opened(
         event = stored.get(index)
         if event is None or leaf.event is None or leaf.commitment is None:
             raise CommitmentError("the opening of an event is missing")
-        if event.event != leaf.event:  # readers go by the column
+        if event.event != leaf.event:  # readers use the column
             raise CommitmentError("the stored event has another name than the one in the log")
         document = opening(request.ref, leaf.event, event.at, event.payload)
         check_commitment(bytes(request.event_key), document, leaf.commitment)
@@ -64,12 +64,12 @@ def opened(
 
 
 def deadline(events: Sequence[Event]) -> str:
-    """Return the deadline that a request's opened events, the first received it, end with."""
+    """Return the last deadline in a request's opened events, which begin with its receipt."""
     return [str(one.payload["due_at"]) for one in events if one.event in DUE][-1]
 
 
 def is_executed(leaves: Sequence[tuple[int, Leaf]]) -> bool:
-    """Return whether a request's leaves say that it was executed: its rows are gone."""
+    """Return whether a request was executed by its leaves: then its rows are erased."""
     return any(leaf.event == EXECUTED for _, leaf in leaves)
 
 
@@ -78,7 +78,7 @@ def is_unproven(
 ) -> bool:
     """Return whether a request was executed and its last execution has no PASS in the log.
 
-    What is stored may not open the leaves: then it is unproven too.
+    A request whose leaves cannot be opened is unproven too.
     """
     if not is_executed(leaves):
         return False
@@ -91,7 +91,7 @@ def is_unproven(
 
 
 def is_judged(events: Sequence[str]) -> bool:
-    """Return whether the last execution among a request's events has a verdict after it."""
+    """Return whether a verdict follows the last execution among a request's events."""
     last = [event for event in events if event in (EXECUTED, VERIFIED)][-1:]
     return last == [VERIFIED]
 
@@ -99,17 +99,17 @@ def is_judged(events: Sequence[str]) -> bool:
 def _judged_twice(events: Sequence[Event]) -> bool:
     """Return whether an execution has two verdicts.
 
-    A worker that dies before it has recorded one has logged none, so there never are honestly.
+    An honest worker never logs two: it logs and records a verdict together.
     """
     verdicts = [event.event for event in events if event.event in (EXECUTED, VERIFIED)]
     return any(pair == (VERIFIED, VERIFIED) for pair in pairwise(verdicts))
 
 
 def contradiction(events: Sequence[Event], evidence: str, claim: str) -> str | None:
-    """Return why a request's events allow no certificate, None where they do.
+    """Return why a request's events allow no certificate, None if they do.
 
-    Each execution has one judgement at most. The last must be PASS, of this evidence (hex
-    SHA-256) and this claim, and nothing may have happened to the request since but a wait.
+    Each execution has at most one judgement. The last must be PASS for this evidence (hex
+    SHA-256) and this claim, and only events in WAITS may follow it.
     """
     places = [place for place, event in enumerate(events) if event.event == VERIFIED]
     if not places:

@@ -1,6 +1,6 @@
-"""A model's versions as the signed log has them, to compare the tables with.
+"""A model's versions in the signed log, to compare the tables with.
 
-Whoever can write to the database can change the tables, and not the log.
+Write access to the database can change the tables, but not the signed log.
 """
 
 from app.ledger.pinned import measured_digest
@@ -15,15 +15,14 @@ VERSION = "model.version"
 
 
 def versions_of(ledger: Ledger, model: Model) -> ModelEvents:
-    """Return (index, leaf) of each version of a model, as needed: the first is version 1."""
+    """Return (index, leaf) of each version of a model, read on demand, from version 1 on."""
     return model_events(ledger, model.ref, VERSION)
 
 
 def logged_leaf(ledger: Ledger, model: Model, version: ModelVersion) -> Leaf:
-    """Return the log's entry of a version: the one of its number, and no other of its model.
+    """Return the log's entry of a version, found by its number.
 
-    Raises:
-        UnloggedVersionError: The table's row points at another entry, or says otherwise.
+    Raises UnloggedVersionError: the row points at another entry, or contradicts this one.
     """
     known = versions_of(ledger, model)
     if not 1 <= version.number <= len(known):

@@ -1,13 +1,14 @@
 """Log entries of a model, a key or an open request, from leaves that hash to the signed root.
 
-The columns beside a leaf are for queries of history. Whoever can write the database can change
-them, and a leaf, and delete both; so whatever is counted is counted here: all leaves are read
-once by each process, the new ones each time, and their root is that of the signing guard, which
-lies beside the key. 100,000 entries in SQLite took 1.8 s of a processor at the first look.
+The columns beside a leaf are for queries of history. Anyone with write access to the database
+can change or delete them and the leaf. So everything that matters is read here: each process
+reads all leaves once and new leaves as they come, and compares their root with that of the
+signing guard, which is beside the key. The first read of 100,000 entries in SQLite took 1.8 s
+of CPU time.
 
-A worker lives for months and a model may have any number of versions, so a process keeps
-digests of pages of a model's entries (`app.reconcile.paged`), of requests the open ones, and
-the few entries of each key.
+A worker runs for months and a model may have any number of versions, so a process keeps only
+digests of pages of a model's entries (`app.reconcile.paged`), the entries of open requests, and
+the few entries of keys and holds.
 """
 
 import threading
@@ -40,20 +41,20 @@ from models.database.session import reading
 from models.erasure_request import ENDED
 
 PAGE = 1000  # leaves in memory at once
-KIND = f'"kind":"{MODEL_EVENT}"'.encode()  # in canonical JSON, and in no string of it
+KIND = f'"kind":"{MODEL_EVENT}"'.encode()  # canonical JSON; cannot occur inside a string
 REQUEST = f'"kind":"{ERASURE_EVENT}"'.encode()
 KEY = f'"kind":"{KEY_EVENT}"'.encode()
 SERVICE_KEY = f'"kind":"{SERVICE_KEY_EVENT}"'.encode()
 MASTER_KEY = f'"kind":"{MASTER_KEY_EVENT}"'.encode()
 HOLD = f'"kind":"{HOLD_EVENT}"'.encode()
-REF = slice(-39, -3)  # the ref of a request, key or hold: its leaf ends with it and `"}}`
+REF = slice(-39, -3)  # the ref of a request, key or hold; `"}}` follows it in the leaf
 AUDITS = "audit."  # the events of method audits
 CLOSED = ENDED
 _CLOSING = tuple(f'"event":"request.{end}"'.encode() for end in CLOSED)
 
 
 class _Read:
-    """The entries of models and of open requests up to some size of one log."""
+    """The entries of one log that a process keeps, up to some size."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -61,18 +62,18 @@ class _Read:
         self.forget()
 
     def forget(self) -> None:
-        """Begin again, at the first entry."""
+        """Start again at the first entry."""
         self.peaks = Peaks()
         self.found: dict[str, Pages] = {}  # by model
         self.open: dict[bytes, list[tuple[int, bytes]]] = {}  # leaves as stored
         self.keys: dict[bytes, list[tuple[int, bytes]]] = {}  # by the ref of a registration
         self.holds: dict[bytes, list[tuple[int, bytes]]] = {}  # by the ref of a legal hold
-        self.service_keys: list[tuple[int, bytes]] = []  # leaves on the service's own keys
-        self.master_keys: list[tuple[int, bytes]] = []  # and on its master keys
+        self.service_keys: list[tuple[int, bytes]] = []  # leaves of the service's own keys
+        self.master_keys: list[tuple[int, bytes]] = []  # leaves of its master keys
 
 
 class _New:
-    """What is read on top of a `_Read`: part of it once the root is the one that was signed."""
+    """Newly read entries, to be added to a `_Read` once the root matches the signed one."""
 
     def __init__(self, read: _Read) -> None:
         self._read = read
@@ -84,7 +85,7 @@ class _New:
         self._master_keys: list[tuple[int, bytes]] = []
 
     def see(self, index: int, data: bytes) -> None:
-        """Take one leaf into account."""
+        """Add one leaf."""
         if KIND in data:
             self._see_model(index, data)
         elif REQUEST in data:
@@ -99,7 +100,7 @@ class _New:
             self._master_keys.append((index, data))
 
     def commit(self, peaks: Peaks) -> None:
-        """Make it part of what was read."""
+        """Add everything to the `_Read`."""
         self._read.found.update(self._found)
         self._read.service_keys += self._service_keys
         self._read.master_keys += self._master_keys
@@ -128,7 +129,7 @@ class _New:
         if any(end in data for end in _CLOSING):
             if ref in self._read.open:
                 self._open[ref] = None
-            else:  # opened and closed since: nothing is kept of it
+            else:  # opened and closed within this read: keep nothing
                 self._open.pop(ref, None)
             return
         leaves = self._open.get(ref)
@@ -143,14 +144,14 @@ _first = threading.Lock()
 
 
 def model_events(ledger: Ledger, ref: str, event: str = "") -> ModelEvents:
-    """Return (index, leaf) of the signed entries of a model in their order, read as needed.
+    """Return (index, leaf) of a model's signed entries in order, read on demand.
 
-    event: of this event alone, or with a dot at its end of all that begin so ("audit.").
-    Contributions are left out. Iteration and indexing raise what this raises.
+    event: only this event, or, ending in a dot, all events with this prefix ("audit.").
+    Contributions are left out. Iteration and indexing raise the same errors.
 
     Raises:
-        ForkedError: The stored entries are not those that were signed.
-        LogDamagedError: One of them is missing.
+        ForkedError: The stored entries are not the signed ones.
+        LogDamagedError: An entry is missing.
         GuardError: The guard cannot be read.
     """
     with _up_to_date(ledger) as read:
@@ -159,14 +160,14 @@ def model_events(ledger: Ledger, ref: str, event: str = "") -> ModelEvents:
 
 
 def model_refs(ledger: Ledger) -> list[str]:
-    """Return the models that `model_events` knows, sorted. Raises what that raises."""
+    """Return the refs of the models that have entries, sorted. Raises as `model_events`."""
     with _up_to_date(ledger) as read:
         return sorted(ref for ref, pages in read.found.items() if pages.of(""))
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceKeyEvents:
-    """Signed entries on keys of the service among the log's first `size`, with their root."""
+    """Signed entries of service keys among the log's first `size` entries, and the root."""
 
     entries: tuple[tuple[int, bytes], ...]
     size: int
@@ -174,30 +175,28 @@ class ServiceKeyEvents:
 
 
 def service_key_events(ledger: Ledger) -> ServiceKeyEvents:
-    """Return the signed entries on the service's own keys. Raises as `model_events`."""
+    """Return the signed entries of the service's own keys. Raises as `model_events`."""
     with _up_to_date(ledger) as read:
         return ServiceKeyEvents(tuple(read.service_keys), read.peaks.size, read.peaks.root())
 
 
 def master_key_events(ledger: Ledger) -> ServiceKeyEvents:
-    """Return the signed entries on the service's master keys. Raises as `model_events`."""
+    """Return the signed entries of the service's master keys. Raises as `model_events`."""
     with _up_to_date(ledger) as read:
         return ServiceKeyEvents(tuple(read.master_keys), read.peaks.size, read.peaks.root())
 
 
 def request_events(ledger: Ledger, ref: str) -> list[tuple[int, Leaf]]:
-    """Return (index, leaf) of every signed entry of an open request, in their order.
+    """Return (index, leaf) of every signed entry of an open request, in order.
 
-    None of a request that the log has as closed: what is kept in memory is bounded by that.
-
-    Raises:
-        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    Returns an empty list for a closed request, which bounds the memory used. Raises
+    ForkedError, LogDamagedError or GuardError: As `model_events`.
     """
     return requests_events(ledger, [ref])[ref]
 
 
 def requests_events(ledger: Ledger, refs: Sequence[str]) -> dict[str, list[tuple[int, Leaf]]]:
-    """Return what `request_events` returns of each of some requests, by its ref."""
+    """Return the result of `request_events` for each request, by its ref."""
     with _up_to_date(ledger) as read:
         found = {ref: list(read.open.get(ref.encode(), ())) for ref in refs}
     return {
@@ -207,10 +206,9 @@ def requests_events(ledger: Ledger, refs: Sequence[str]) -> dict[str, list[tuple
 
 
 def key_events(ledger: Ledger, refs: Iterable[str]) -> dict[str, list[tuple[int, Leaf]]]:
-    """Return (index, leaf) of every signed entry of some registrations of keys, by their ref.
+    """Return (index, leaf) of every signed entry of some key registrations, by their ref.
 
-    Raises:
-        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    Raises ForkedError, LogDamagedError or GuardError: as `model_events`.
     """
     with _up_to_date(ledger) as read:
         found = {ref: list(read.keys.get(ref.encode(), ())) for ref in refs}
@@ -223,8 +221,7 @@ def key_events(ledger: Ledger, refs: Iterable[str]) -> dict[str, list[tuple[int,
 def hold_events(ledger: Ledger) -> dict[str, list[tuple[int, Leaf]]]:
     """Return (index, leaf) of every signed entry of each legal hold, by its ref.
 
-    Raises:
-        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    Raises ForkedError, LogDamagedError or GuardError: as `model_events`.
     """
     with _up_to_date(ledger) as read:
         found = {ref: list(entries) for ref, entries in read.holds.items()}
@@ -235,12 +232,10 @@ def hold_events(ledger: Ledger) -> dict[str, list[tuple[int, Leaf]]]:
 
 
 def signed_leaves(ledger: Ledger, kept: Callable[[bytes], bool]) -> list[tuple[int, bytes]]:
-    """Return (index, leaf as stored) of every signed entry that `kept` says, in their order.
+    """Return (index, leaf as stored) of every signed entry that `kept` accepts, in order.
 
-    All leaves are read and hashed, one by one; nothing is remembered between calls.
-
-    Raises:
-        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    Every call reads and hashes all leaves. Raises ForkedError, LogDamagedError or GuardError:
+    as `model_events`.
     """
     found = []
 
@@ -253,11 +248,11 @@ def signed_leaves(ledger: Ledger, kept: Callable[[bytes], bool]) -> list[tuple[i
 
 
 def signed_leaf(ledger: Ledger, index: int) -> Leaf:
-    """Return the entry at an index, proven to be in a tree that was signed.
+    """Return the entry at an index, proven to be in a signed tree.
 
     Raises:
-        ProofError: There is no such entry, or the stored one is not the one that was signed.
-        EntryError: It is none of the log's.
+        ProofError: There is no such entry, or the stored one is not the signed one.
+        EntryError: It is not an entry of a kind this log holds.
         UnpublishedError: No checkpoint covers it yet.
         NoteError, LogDamagedError: A checkpoint or an entry was changed or is missing.
     """
@@ -268,23 +263,23 @@ def signed_leaf(ledger: Ledger, index: int) -> Leaf:
 
 
 def require_signed(ledger: Ledger) -> None:
-    """Return if all stored leaves are those that were signed. Raises as `signed_leaves`."""
+    """Check that all stored leaves are the signed ones. Raises as `signed_leaves`."""
     signed_leaves(ledger, lambda _: False)
 
 
 def _hash(
     ledger: Ledger, signed: Checkpoint, peaks: Peaks, see: Callable[[int, bytes], None]
 ) -> None:
-    """Extend `peaks` to what was signed and show each leaf on the way to `see`.
+    """Extend `peaks` to the signed size and pass each new leaf to `see`.
 
-    What was seen is worth something only when this returns.
+    The leaves are verified only once this returns.
     """
     with Session(reading(ledger.engine)) as session:
         for begin in range(peaks.size, signed.size, PAGE):
             leaves = read_leaves(session, begin, min(begin + PAGE, signed.size))
             for index, data in enumerate(leaves, begin):
                 for _ in peaks.append(leaf_hash(data)):
-                    pass  # the nodes are not compared here: the root tells of all leaves
+                    pass  # the root covers all leaves: nodes need no comparison
                 see(index, data)
     if peaks.root() != signed.root:
         raise ForkedError(
@@ -295,7 +290,7 @@ def _hash(
 
 @contextmanager
 def _up_to_date(ledger: Ledger) -> Iterator[_Read]:
-    """Hold what was read of a log, once it has all that is signed."""
+    """Lock and yield the entries of a log, after reading all that are signed."""
     with _first:
         read = _known.setdefault(ledger, _Read())
     with read.lock:
@@ -304,8 +299,8 @@ def _up_to_date(ledger: Ledger) -> Iterator[_Read]:
 
 
 def _read_on(ledger: Ledger, read: _Read) -> None:
-    signed = ledger.remembered()  # first: what was signed before a snapshot is within it
-    if signed.size < read.peaks.size:  # log and guard were restored: what was read is no more
+    signed = ledger.remembered()  # before the snapshot, which then has all signed entries
+    if signed.size < read.peaks.size:  # log and guard were restored: the entries are obsolete
         read.forget()
     if signed.size == read.peaks.size:
         return

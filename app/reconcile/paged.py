@@ -1,8 +1,8 @@
-"""A model's entries by pages: a process keeps a page's digest, and reads its leaves as needed.
+"""A model's entries in pages: a process keeps each page's digest and reads leaves on demand.
 
-A page is read by the columns `ref` and `event`, which whoever writes the database can change.
-If what they find has not the digest of the leaves that were hashed into the signed root, the
-page is read once more without the columns, from all entries between its first and its last.
+A page is read by the columns `ref` and `event`, which write access to the database can change.
+If the digest of the result differs from that of the leaves under the signed root, the page is
+read again without the columns, from all entries between its first and its last.
 """
 
 import threading
@@ -23,17 +23,17 @@ from lethe.log.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
 from models import LogEntry
 from models.database.session import reading
 
-COUNTED = ("model.", "audit.", "case.")  # the events that are kept; contributions are not
-EVENTS = 128  # of a page, which takes some 5 bytes for each; a parsed leaf takes 1 to 2 kB
-KEPT = 32  # parsed pages in memory, of all models
-ROWS = 1000  # entries in memory at once where the columns were changed
+COUNTED = ("model.", "audit.", "case.")  # prefixes of the events kept; not contributions
+EVENTS = 128  # per page, at about 5 bytes each; a parsed leaf takes 1 to 2 kB
+KEPT = 32  # parsed pages in memory, for all models
+ROWS = 1000  # entries in memory at once if the columns were changed
 
 Found = tuple[int, Leaf]
 
 
 @dataclass(frozen=True, slots=True)
 class EntryPage:
-    """`count` entries of one list, from index `first` to `last`; the digest of their leaves."""
+    """`count` entries of a list between the indexes `first` and `last`, and their digest."""
 
     first: int
     last: int
@@ -42,7 +42,7 @@ class EntryPage:
 
 
 class _List:
-    """The pages of one event, or of several; the last one may have room."""
+    """The pages of one or several events; the last page may not be full."""
 
     def __init__(self) -> None:
         self._full: list[EntryPage] = []
@@ -70,13 +70,13 @@ class _List:
 
 
 class Pages:
-    """The pages of one model: of all its events, and of each event and each first part."""
+    """The pages of one model: one list for all events, one per event and one per prefix."""
 
     def __init__(self) -> None:
         self._lists: dict[str, _List] = {}
 
     def copy(self) -> "Pages":
-        """Return the same pages, to add to without changing these."""
+        """Return a copy that can be extended without changing these pages."""
         other = Pages()
         other._lists = {event: one.copy() for event, one in self._lists.items()}
         return other
@@ -88,12 +88,12 @@ class Pages:
                 self._lists.setdefault(name, _List()).add(index, data)
 
     def of(self, event: str) -> tuple[EntryPage, ...]:
-        """Return the pages of an event, of all with a first part ("audit."), or of all ("")."""
+        """Return the pages of an event, of a prefix ("audit."), or of all events ("")."""
         return self._lists[event].pages() if event in self._lists else ()
 
 
 class PageCache:
-    """The KEPT pages that were used last, parsed; for any number of threads."""
+    """A thread-safe LRU cache of KEPT parsed pages."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -103,7 +103,7 @@ class PageCache:
         return len(self._pages)
 
     def get(self, digest: bytes, read: Callable[[], list[Found]]) -> list[Found]:
-        """Return the page of this digest, by `read` if it is not here."""
+        """Return the page with this digest, from `read` if it is not cached."""
         with self._lock:
             if digest in self._pages:
                 self._pages.move_to_end(digest)
@@ -117,9 +117,9 @@ class PageCache:
 
 
 class ModelEvents(Sequence[Found]):
-    """(index, leaf) of a model's entries in their order; whoever asks for one reads its page.
+    """(index, leaf) of a model's entries in order; access to an entry reads its page.
 
-    Iteration and indexing raise ForkedError where stored leaves are not those that were signed.
+    Iteration and indexing raise ForkedError if stored leaves are not the signed ones.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class ModelEvents(Sequence[Found]):
             yield from self._read(page)
 
     def before(self, log_index: int) -> int:
-        """Return how many of the entries stand before `log_index`."""
+        """Return the number of entries before `log_index`."""
         return bisect_left(self, log_index, key=lambda found: found[0])
 
     def _read(self, page: EntryPage) -> list[Found]:
@@ -187,9 +187,9 @@ class ModelEvents(Sequence[Found]):
             yield from ((index, data) for index, data in session.connection().execute(found))
 
     def _listed(self, rows: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes, Leaf]]:
-        """Parse rows and yield those of the list, by what their leaves say."""
+        """Parse rows and yield those whose leaves belong to the list."""
         for index, data in rows:
-            with suppress(EntryError):  # changed: then the digest is another
+            with suppress(EntryError):  # changed: the digest will differ
                 leaf = parse_leaf(data)
                 event = leaf.event or ""
                 own = self._event in ("", event) or (

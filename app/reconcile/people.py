@@ -1,10 +1,10 @@
-"""The identities of a model as the log has them, to compare the table `people` with.
+"""Compares a model's identities, in the table `people`, with the log.
 
-Whoever could write to the table could have a request erase somebody else's records, or have the
-service sign that a person was not found. Neither is done before the rows that a lookup reads
-add up to their part of the number that the log committed to. The parts are in the table
-`people_sums`, sealed, and are believed if together they are that number; otherwise all rows of
-the model are read, about 15 µs each.
+Write access to the table could make a request erase somebody else's records, or make the
+service sign that a person was not found. So the rows that a lookup reads must add up to their
+part of the sum that the log commits to. The parts are sealed in the table `people_sums`, and
+trusted if they add up to the logged sum; otherwise all rows of the model are read, about 15 µs
+each.
 """
 
 import struct
@@ -49,7 +49,7 @@ def people_key(root_secret: RootSecret, model: Model) -> PeopleKey:
 def stored_rows(
     session: Session, model_id: int | None, *conditions: ColumnElement[bool]
 ) -> Iterator[StoredRow]:
-    """Yield a model's rows as they are stored, those that meet the conditions."""
+    """Yield a model's rows that meet the conditions, as stored."""
     table = Person.__table__.c  # type: ignore[attr-defined]
     query = columns(
         table.id,
@@ -74,10 +74,9 @@ def stored_rows(
 
 
 def logged_total(ledger: Ledger, model: Model, key: PeopleKey) -> int:
-    """Return the sum over a model's identities that the log committed to last.
+    """Return the last logged sum over a model's identities.
 
-    Raises:
-        LetheError: The log cannot be read, or is not the one that was signed.
+    Raises LetheError: the log cannot be read, or is not the signed one.
     """
     entries = model_events(ledger, model.ref, EVENT)
     return key.opened(entries[len(entries) - 1][1].digests if len(entries) else {})
@@ -86,7 +85,7 @@ def logged_total(ledger: Ledger, model: Model, key: PeopleKey) -> int:
 def present_total(session: Session, model: Model, logged: int) -> tuple[int, Sums | None]:
     """Return the sum that a model's rows must have, and its parts if they are known.
 
-    It is the logged one, or what a restore made of it and did not come to log.
+    It is the logged sum, or that of an interrupted restore which has not logged it yet.
     """
     sums = _stored_sums(session, model)
     if sums is not None and logged in (sums.follows, sums.total):
@@ -95,7 +94,7 @@ def present_total(session: Session, model: Model, logged: int) -> tuple[int, Sum
 
 
 def store_sums(session: Session, model: Model, sums: Sums | None) -> None:
-    """Replace the parts of a model's sum; None: they are not known."""
+    """Replace the stored parts of a model's sum; None if they are unknown."""
     assert model.id is not None
     session.connection().execute(delete(PeopleSums).where(col(PeopleSums.model_id) == model.id))
     if sums is not None:
@@ -104,10 +103,9 @@ def store_sums(session: Session, model: Model, sums: Sums | None) -> None:
 
 
 def read_all(session: Session, model: Model, key: PeopleKey, total: int) -> Sums:
-    """Return the parts of a sum from all rows of a model, once they add up to it.
+    """Return the parts of a sum, computed from all rows of a model.
 
-    Raises:
-        PeopleChangedError: They do not.
+    Raises PeopleChangedError: the rows do not add up to `total`.
     """
     sums = _sums_of_rows(session, model, key)
     if sums is None or sums.total != total:
@@ -121,7 +119,7 @@ def read_all(session: Session, model: Model, key: PeopleKey, total: int) -> Sums
 def read_part(
     session: Session, model: Model, key: PeopleKey, sums: Sums, tags: Sequence[bytes | None]
 ) -> list[StoredRow] | None:
-    """Return the rows that share the first byte of a tag, None if their sums are not these."""
+    """Return the rows that share a tag's first byte, None if they do not match `sums`."""
     table = Person.__table__.c  # type: ignore[attr-defined]
     found: dict[int, StoredRow] = {}
     for place, (column, tag) in enumerate(
@@ -143,7 +141,7 @@ def read_part(
 
 
 def check_people(session: Session, root_secret: RootSecret, report: FsckReport) -> None:
-    """Add to a report of `fsck` the models whose identities are not those of the log."""
+    """Report models whose identities differ from the log."""
     gone = deleted_in(session)
     for model in session.exec(select(Model).order_by(col(Model.id))).all():
         if model.ref in gone:
@@ -164,9 +162,9 @@ def check_people(session: Session, root_secret: RootSecret, report: FsckReport) 
 
 
 def rows_if_logged(session: Session, root_secret: RootSecret, model: Model) -> Sums | None:
-    """Return the sums of a model's rows if they are those of its last entry.
+    """Return the sums of a model's rows if they match its last entry, else None.
 
-    Its log was checked. None if they are not.
+    The log must have been checked.
     """
     key = people_key(root_secret, model)
     total, _ = present_total(session, model, key.opened(last_entry(session, model)[1]))
@@ -177,10 +175,10 @@ def rows_if_logged(session: Session, root_secret: RootSecret, model: Model) -> S
 def hand_over(
     session: Session, root_secret: RootSecret, model: Model, leaves: Sequence[Leaf] = ()
 ) -> None:
-    """Store the sums of a model whose rows a restore changed, with those that they replace.
+    """Store the sums of a model whose rows a restore changed, with the sum they replace.
 
-    Until the change is logged, these sums are believed in place of the logged ones: nobody
-    else can seal them, and they name the entry's sum. leaves: of the log, not stored yet.
+    Until the change is logged, these sums are trusted instead of the logged ones: only this
+    service can seal them, and they name the logged sum. leaves: of the log, not stored yet.
     """
     key = people_key(root_secret, model)
     sums = _sums_of_rows(session, model, key)
@@ -192,7 +190,7 @@ def hand_over(
 
 
 def last_entry(session: Session, model: Model) -> tuple[int | None, Mapping[str, str]]:
-    """Return index and digests of the last entry about a model's identities, by its columns."""
+    """Return index and digests of a model's last entry on identities, found by columns."""
     last = session.exec(
         select(LogEntry.index, LogEntry.leaf)
         .where(LogEntry.ref == model.ref, LogEntry.event == EVENT)
@@ -203,7 +201,7 @@ def last_entry(session: Session, model: Model) -> tuple[int | None, Mapping[str,
 
 
 def tag_conditions(tags: Iterable[bytes | None]) -> list[ColumnElement[bool]]:
-    """Return, for each tag, the condition of the rows that have it."""
+    """Return, for each tag, the condition for rows with this tag."""
     table = Person.__table__.c  # type: ignore[attr-defined]
     return [
         column == tag
@@ -213,7 +211,7 @@ def tag_conditions(tags: Iterable[bytes | None]) -> list[ColumnElement[bool]]:
 
 
 def _sums_of_rows(session: Session, model: Model, key: PeopleKey) -> Sums | None:
-    """Return the sums over the stored rows, None where one is of other types."""
+    """Return the sums over the stored rows, None if a row has invalid types."""
     try:
         return key.sums(stored_rows(session, model.id))
     # SQLite stores any type, and an empty tag has no first byte.
@@ -227,7 +225,7 @@ def _has_sums(session: Session, model: Model) -> bool:
 
 
 def _stored_sums(session: Session, model: Model) -> Sums | None:
-    """Return the stored sums of a model, None if there are none that this service sealed."""
+    """Return the stored sums of a model, None if this service sealed none."""
     try:
         sealed = session.exec(
             select(PeopleSums.sums).where(PeopleSums.model_id == model.id)

@@ -1,9 +1,9 @@
-"""Whether requests ask for what the log received, and contributions bring it.
+"""Compares requests and contributions with what the log received.
 
-Whoever writes the database can give a request the sealed scope of another for a while, and put
-its own back before anybody compares. So the object that a scope is read from is the one that is
-compared: a row that is read again may be another one. The upload of a contribution is compared
-by the digest of the file that is learned.
+Anyone with write access to the database could give a request another's sealed scope for a while
+and restore its own before a comparison. So the comparison uses the same object that the scope
+is read from: a row read again may differ. A contribution's upload is compared by the digest of
+the file that is learned.
 """
 
 from collections.abc import Sequence
@@ -21,11 +21,11 @@ from lethe.log.proofs import ProofError
 from models import Contribution, ErasureRequest, Model, RequestEvent
 from models.database.session import read_by_id
 
-UPLOADED = ("contribution.received", "model.registered")  # the events that commit to an upload
+UPLOADED = ("contribution.received", "model.registered")  # events that commit to an upload
 
 
 def is_as_received(request: ErasureRequest, model: Model, events: Sequence[Event]) -> bool:
-    """Return whether a request has the model, scope and method that the log received."""
+    """Return whether a request has the model, scope and method of its logged receipt."""
     if not events or events[0].event != RECEIVED or events[0].index != request.log_index:
         return False
     received = events[0].payload
@@ -36,13 +36,13 @@ def is_as_received(request: ErasureRequest, model: Model, events: Sequence[Event
 def changed_since_received(
     ledger: Ledger, session: Session, model: Model, requests: Sequence[ErasureRequest]
 ) -> set[str]:
-    """Return the ids of those of a model's open requests whose rows are not as received.
+    """Return the ids of a model's open requests whose rows differ from their receipt.
 
-    Raises what `requests_events` raises.
+    Raises as `requests_events`.
     """
     leaves = requests_events(ledger, [one.ref for one in requests])
     first = [index for own in leaves.values() for index, _ in own[:1]]
-    read_by_id(session, RequestEvent, first)  # at once: the session keeps them
+    read_by_id(session, RequestEvent, first)  # one query: the session caches the rows
     return {
         one.id
         for one in requests
@@ -53,7 +53,7 @@ def changed_since_received(
 def _received(
     session: Session, request: ErasureRequest, leaves: Sequence[tuple[int, Leaf]]
 ) -> list[Event]:
-    """Return a request's first event, none where what is stored does not open it."""
+    """Return a request's first event, or none if its stored opening does not open it."""
     try:
         return opened(session, request, leaves[:1])
     except (CommitmentError, EntryError):
@@ -67,12 +67,11 @@ def received_upload(
     contribution: Contribution,
     digest: str,
 ) -> Leaf | None:
-    """Return the log's entry of a contribution, None if it is not of this upload and model.
+    """Return a contribution's log entry, None if it is for another upload or model.
 
-    digest: hex SHA-256 of the file that was opened.
+    digest: hex SHA-256 of the opened file.
 
-    Raises:
-        LetheError: The log cannot be read.
+    Raises LetheError: the log cannot be read.
     """
     try:
         leaf = signed_leaf(ledger, contribution.log_index)
@@ -84,11 +83,11 @@ def received_upload(
 def is_of_upload(
     leaf: Leaf, root_secret: RootSecret, model: Model, contribution: Contribution, digest: str
 ) -> bool:
-    """Return whether an entry received such an upload for a contribution to a model."""
+    """Return whether a log entry records this upload of a contribution to a model."""
     if leaf.kind != MODEL_EVENT or leaf.event not in UPLOADED or leaf.ref != model.ref:
         return False
     try:
         tag = upload_tag(root_secret, model, contribution.id, digest)
-    except SealError:  # the model's key is that of another reference
+    except SealError:  # the model's key belongs to another reference
         return False
     return leaf.digests.get(UPLOAD) == tag

@@ -1,8 +1,8 @@
-"""Who registered a key and who confirmed whose it is, by the log and not by the key's row.
+"""A key's registrant and the people who confirmed its holder, by the log, not the key's row.
 
-Each registration has a ref of its own in the log, which requests name that the key signs. The
-leaves commit to events whose openings are in `key_events`: whoever deletes an opening has a key
-whose registration nobody knows.
+Each registration has its own ref in the log, which requests signed by the key name. The leaves
+commit to events whose openings are in `key_events`: deleting an opening makes the registration
+unknown.
 """
 
 import hmac
@@ -25,10 +25,10 @@ REGISTERED, CONFIRMED = "key.registered", "key.confirmed"
 
 @dataclass(frozen=True, slots=True)
 class KeyRegistration:
-    """A registration of a key. by: who made it. index: its log entry.
+    """A registration of a key. by: the registrant. index: its log entry.
 
-    binding: `client` or `subject`, as in `request.received`; None of an unbound key.
-    confirmations: log index and name of each person who confirmed whose key it is.
+    binding: `client` or `subject`, as in `request.received`; None for an unbound key.
+    confirmations: log index and name of each person who confirmed the key's holder.
     """
 
     index: int
@@ -41,10 +41,9 @@ class KeyRegistration:
 def registrations(
     ledger: Ledger, session: Session, refs: Iterable[str]
 ) -> dict[str, KeyRegistration]:
-    """Return registrations by their refs, without those that the log lacks or none opens.
+    """Return registrations by ref, without those missing from the log or without openings.
 
-    Raises:
-        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    Raises ForkedError, LogDamagedError or GuardError: as `model_events`.
     """
     found = {}
     for ref, leaves in key_events(ledger, set(refs)).items():
@@ -70,7 +69,7 @@ def registrations(
 
 
 def stored_registrations(session: Session, refs: Iterable[str]) -> dict[str, KeyRegistration]:
-    """Return registrations as they are stored: for fsck, which opens all of them."""
+    """Return registrations as stored, for fsck, which opens all of them."""
     found = {}
     for ref in set(refs):
         query = select(KeyEvent).where(KeyEvent.ref == ref).order_by(col(KeyEvent.log_index))
@@ -81,12 +80,12 @@ def stored_registrations(session: Session, refs: Iterable[str]) -> dict[str, Key
 
 
 def binding_of(key: RequesterKey) -> str | None:
-    """Return what a key is bound to, `client` or `subject`, as requests are logged with it."""
+    """Return a key's binding as logged with requests: `client`, `subject`, None if unbound."""
     return "subject" if key.subject else "client" if key.client else None
 
 
 def binding_digest(key: RequesterKey) -> str | None:
-    """Return the digest by which the log has client and subject of a key, None of neither."""
+    """Return the logged digest of a key's client and subject, None without a salt."""
     if key.salt is None:
         return None
     said = canonical.encode([key.client, key.subject])

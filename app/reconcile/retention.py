@@ -1,4 +1,4 @@
-"""What the log says of the end of retention, and which requests it means."""
+"""The log's entries on ends of retention, and the items that they list."""
 
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
@@ -11,14 +11,14 @@ from models import LogEntry, RetentionRemoval
 
 
 def items_digest(rows: Iterable[RetentionRemoval]) -> str:
-    """Return the digest by which an entry names what was destroyed: of kinds and refs."""
+    """Return the digest of kinds and refs by which an entry names the destroyed items."""
     return sha256(canonical.encode(sorted([row.kind, row.ref] for row in rows))).hexdigest()
 
 
 def stored_entries(session: Session, first: int = 0) -> list[tuple[int, Leaf]]:
-    """Return (index, leaf) of the stored entries on the end of retention, from `first` on.
+    """Return (index, leaf) of the stored entries on ends of retention, from `first` on.
 
-    For fsck, which compares all leaves with the tree, and to ask whether there is any.
+    For fsck, which compares all leaves with the tree, and to check whether there are any.
     """
     query = select(LogEntry.index, LogEntry.leaf).where(
         LogEntry.kind == RETENTION_EVENT, col(LogEntry.index) >= first
@@ -27,19 +27,19 @@ def stored_entries(session: Session, first: int = 0) -> list[tuple[int, Leaf]]:
     for index, data in session.exec(query.order_by(col(LogEntry.index))):
         try:
             found.append((index, parse_leaf(data)))
-        except EntryError:  # `check_tree` names it
+        except EntryError:  # reported by `check_tree`
             continue
     return found
 
 
 def ended_refs(session: Session, kind: str) -> set[str]:
-    """Return the refs of what the table says was destroyed, of one kind."""
+    """Return the refs of the destroyed items of one kind, by the table."""
     query = select(RetentionRemoval.ref).where(RetentionRemoval.kind == kind)
     return set(session.exec(query))
 
 
 def listed(session: Session, index: int) -> Sequence[RetentionRemoval]:
-    """Return what the table has under the entry of an index."""
+    """Return the items that the table lists for the entry at a log index."""
     return session.exec(
         select(RetentionRemoval).where(RetentionRemoval.log_index == index)
     ).all()

@@ -1,8 +1,8 @@
-"""Whether the log vouches for the last version of a model: by a certificate, or as learned.
+"""Whether the log vouches for a model's last version: by a certificate, or as learned.
 
-An erasure's version that was refuted, or that nobody judged, may be of any rows: its digests
-are what a worker said. Its entry precedes those of the requests that were executed in it, in
-one transaction, so the log alone tells which they are.
+An erasure's version that was refuted or never judged may have any rows: its digests are only a
+worker's claim. In the log, the entries of the requests executed in a version directly follow
+the version's entry, in the same transaction, so the log alone tells which they are.
 """
 
 from app.ledger.sequencer import Ledger
@@ -11,7 +11,7 @@ from app.reconcile.logged_versions import VERSION
 from app.reconcile.model_events import KIND, REQUEST, signed_leaves
 from lethe.log.entries import Leaf, parse_leaf
 
-# What follows a version in its transaction, where no erasure made it.
+# The entries that follow a version in its transaction if no erasure made it.
 LEARNED = ("contribution.learned", "model.released")
 
 

@@ -1,4 +1,4 @@
-"""A member's side of a masked round: what the service shows it, and what it sends."""
+"""A member's side of a masked round: its view of the round and the messages it sends."""
 
 from base64 import b64encode
 from hashlib import sha256
@@ -63,7 +63,7 @@ PAGE = 100
 
 
 def waiting_for(services: Services, signed: SignedBy) -> list[RoundNotice]:
-    """Return the rounds that the signing key may still send to, oldest first."""
+    """Return the open rounds of the signing key, oldest first."""
     with services.reading() as session:
         key = current_key(session, signed, "client")
         query = (
@@ -81,10 +81,9 @@ def waiting_for(services: Services, signed: SignedBy) -> list[RoundNotice]:
 
 
 def work(services: Services, signed: SignedBy, round_id: str) -> RoundWork:
-    """Return a round as the signing member sees it. A step whose time is over is ended.
+    """Return a round as the signing member sees it, after ending steps whose time is over.
 
-    Raises:
-        NotFoundError: No such round, or the key is no member of it.
+    Raises NotFoundError: no such round, or the key is not a member of it.
     """
 
     def effect(tx: Transaction) -> tuple[RoundWork, str | None]:
@@ -143,11 +142,11 @@ def _work(services: Services, session: Session, row: Round, member: RoundMember)
 def read(
     services: Services, signed: SignedBy, round_id: str, step: Step, body: bytes
 ) -> StepMessage:
-    """Return a member's message for a step, checked by itself, its statement too.
+    """Return a member's message for a step, after checking it and its statement on their own.
 
     Raises:
         KeyUnknownError: The key was revoked since the signature was checked.
-        NotFoundError: No such round, or the key is no member of it.
+        NotFoundError: No such round, or the key is not a member of it.
         RoundMessageError: As `read_message`.
     """
     with services.reading() as session:
@@ -165,14 +164,14 @@ def read(
 def send(
     services: Services, signed: SignedBy, round_id: str, step: Step, message: StepMessage
 ) -> str:
-    """Keep a member's message for a step; return the round's state. The same again is fine.
+    """Store a member's message for a step; return the round's state. Idempotent.
 
     Raises:
-        NotFoundError: No such round, or the key is no member of it.
-        RoundStepError: The round is at another step, or goes on without this member.
-        RoundDuplicateError: Another message was sent for this step before.
-        RoundMessageError: The message is not what the step asks for.
-        ConflictError: A record to be added is in the training set or was erased from it.
+        NotFoundError: No such round, or the key is not a member of it.
+        RoundStepError: The round is at another step, or continues without this member.
+        RoundDuplicateError: A different message was sent for this step before.
+        RoundMessageError: The message does not fit the step.
+        ConflictError: A record to add is in the training set or was erased from it.
     """
 
     def effect(tx: Transaction) -> tuple[str, str | None]:
@@ -214,7 +213,7 @@ def _check(
     member: RoundMember,
     message: StepMessage,
 ) -> None:
-    """Check a message against the members that are left, and against the model."""
+    """Check a message against the remaining members and against the model."""
     names = [{peer.keyid for peer in senders(rows, step)} for step in STEPS]
     match message.body:
         case Shared(shares=shares):
@@ -247,7 +246,7 @@ def _check_statement(body: Masked, stated: Body) -> None:
 def _seen(
     services: Services, session: Session, rows: list[RoundMember], peers: set[str]
 ) -> str:
-    """Return what a member must have seen: the keys that were sent, and its peers."""
+    """Return the digest of what a member must have seen: advertised keys and its peers."""
     advertised = {
         peer.keyid: _body(_message(services, session, peer, "advertise").decode())
         for peer in senders(rows, "advertise")
@@ -301,7 +300,7 @@ def _check_records(
 def _erases_owner(
     session: Session, request_id: str, member: RoundMember, subjects: set[str]
 ) -> bool:
-    """Return whether a request means all of a client or subject that records are added of."""
+    """Return whether a request erases everything of an owner whose records are being added."""
     scope = Scope.model_validate(session.get_one(ErasureRequest, request_id).scope)
     if scope.records is not None or scope.client not in (None, member.client):
         return False

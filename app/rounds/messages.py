@@ -1,7 +1,7 @@
-"""A member's message, checked for all that can be seen of it without opening any mask.
+"""Checks a member's message as far as possible without unmasking.
 
-What is wrong is refused to its sender at once: later it would end the round for everybody.
-Whether the masks cancel is the worker's to find out.
+An invalid message is refused at once: later it would fail the round for all members. Only the
+worker can find out whether the masks cancel.
 """
 
 import base64
@@ -28,7 +28,7 @@ from lethe import canonical
 from lethe.canonical import NotCanonicalError
 from lethe.signing.keys import PublicKey
 
-BESIDE = 1 << 24  # bytes of a message beside its vector: 50,000 records of long names
+BESIDE = 1 << 24  # bytes of a message without its vector: 50,000 records with long ids
 DOMAIN = b"lethe/masked-round/message/v1\0"  # as in workers.secure_sum.signing
 
 
@@ -41,12 +41,12 @@ class StepMessage:
 
 
 def plan_digest(plan: dict[str, Any]) -> str:
-    """Return the hex SHA-256 that all messages of a plan name."""
+    """Return the hex SHA-256 by which messages name their plan."""
     return sha256(canonical.encode(plan)).hexdigest()
 
 
 def vector_length(plan: dict[str, Any]) -> int:
-    """Return the entries of a vector: upper triangle of G, C, label counts, n."""
+    """Return the length of a vector: upper triangle of G, C, label counts, n."""
     d, c = int(plan["dimension"]), int(plan["classes"])
     return d * (d + 1) // 2 + d * c + c + 1
 
@@ -54,16 +54,16 @@ def vector_length(plan: dict[str, Any]) -> int:
 def read_message(
     data: bytes, *, plan: dict[str, Any], step: Kind, keyid: str, key: PublicKey
 ) -> StepMessage:
-    """Return a member's message for a step, by itself: not yet against the other members'.
+    """Return a member's message for a step, checked without the other members' messages.
 
     Raises:
         RoundMessageError: Not canonical JSON of this step's shape.
         RoundForeignError: Of another round, step or member.
-        RoundForgedError: Its signature is not the member's.
-        RoundLengthError: The vector has another length than the plan says, or the message is
-            far longer than that makes it.
+        RoundForgedError: The signature is not the member's.
+        RoundLengthError: The vector does not have the plan's length, or the message is far
+            longer than its vector.
     """
-    # Before it is JSON: three bytes of that become a hundred.
+    # Checked before parsing: three bytes of JSON can take a hundred in memory.
     if len(data) > BESIDE + 4 * (8 * vector_length(plan) // 3 + 1):
         raise RoundLengthError(f"a message has at most {BESIDE} bytes beside its vector")
     try:
@@ -103,8 +103,7 @@ def _check_signature(key: PublicKey, message: bytes, signature: bytes) -> None:
 def decoded(text: str) -> bytes:
     """Return the bytes of canonical base64.
 
-    Raises:
-        RoundMessageError: Not base64, or not its one spelling.
+    Raises RoundMessageError: not base64, or not canonical.
     """
     try:
         data = base64.b64decode(text, validate=True)
@@ -116,9 +115,9 @@ def decoded(text: str) -> bytes:
 
 
 def _texts(body: dict[str, Any]) -> list[str]:
-    """Return every base64 text of a body but the vector, which is checked by its length.
+    """Return every base64 text of a body, except the vector, whose length is checked.
 
-    A statement is a message of its own.
+    A statement is left out: it is a separate message.
     """
     found: list[str] = []
     for name, value in body.items():

@@ -1,8 +1,8 @@
-"""Whether a masked round is the one that was opened: its rows carry no MAC, its entry does.
+"""Compares a masked round with its opening in the log: its rows have no MAC, its entry has.
 
 The log's entry `round.opened` commits to the plan, which names the members; each member's key
-has a MAC and names its client. So who can write `rounds` and `round_members` adds no member,
-leaves none out, and has none act for another client.
+has a MAC and names its client. So write access to `rounds` and `round_members` cannot add or
+omit a member, or make a member act for another client.
 """
 
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ CHANGED = (
 def is_as_opened(
     ledger: Ledger, session: Session, row: Round, members: Sequence[RoundMember]
 ) -> bool:
-    """Return whether a round has the plan that was logged, and exactly its members.
+    """Return whether a round has the logged plan, and exactly its members.
 
-    members: the round's, in the order of their keyids. Of a round that has ended they have no
-    client any more: do not ask then.
+    members: the round's, ordered by keyid. Only for open rounds: when a round ends, its members
+    lose their client.
     """
     try:
         return (
@@ -37,7 +37,7 @@ def is_as_opened(
             and [member.keyid for member in members] == row.plan["members"]
             and all(_is_client(session, member) for member in members)
         )
-    except (EntryError, LookupError, TypeError, ValueError):  # JSON that is no plan
+    except (EntryError, LookupError, TypeError, ValueError):  # the JSON is not a plan
         return False
 
 

@@ -46,17 +46,17 @@ OPEN = (*STEPS, "summing")
 
 
 def open_round(services: Services, wanted: NewRound) -> RoundView:
-    """Open a round on a masked model and freeze what it is about.
+    """Open a round on a masked model and fix its plan, members and requests.
 
-    Erasure requests that wait are released in it if all the clients that hold their records
-    are members; the others wait for another round.
+    Waiting erasure requests are released in it if all clients that hold their records are
+    members; the others wait for another round.
 
     Raises:
         UnknownModelError: No such model.
-        NotMaskedError: It takes no masked rounds.
-        ModelNotReadyError: It is quarantined.
-        RoundOpenError: It has a round that has not ended.
-        RoundMemberError: A member cannot take part, or the threshold is no strict majority.
+        NotMaskedError: The model takes no masked rounds.
+        ModelNotReadyError: The model is quarantined.
+        RoundOpenError: The model has a round that has not ended.
+        RoundMemberError: A member cannot take part, or the threshold is not a strict majority.
     """
 
     def effect(tx: Transaction) -> RoundView:
@@ -76,7 +76,7 @@ def open_round(services: Services, wanted: NewRound) -> RoundView:
 
 def _open(services: Services, tx: Transaction, model: Model, wanted: NewRound) -> Round:
     assert model.id is not None
-    clients = _clients(tx.session, wanted.members)
+    clients = client_keys(tx.session, wanted.members)
     names = sorted(clients)
     threshold = wanted.threshold or len(names) // 2 + 1
     if not len(names) < 2 * threshold <= 2 * len(names):
@@ -128,7 +128,7 @@ def _open(services: Services, tx: Transaction, model: Model, wanted: NewRound) -
 
 
 def configuration(model: Model) -> str:
-    """Return the hex SHA-256 of what every client computes its statistics with."""
+    """Return the hex SHA-256 of the configuration by which clients compute statistics."""
     used = {
         "bits": model.config["bits"],
         "classes": model.classes,
@@ -139,7 +139,7 @@ def configuration(model: Model) -> str:
     return sha256(canonical.encode(used)).hexdigest()
 
 
-def _clients(session: Session, keyids: list[str]) -> dict[str, str]:
+def client_keys(session: Session, keyids: list[str]) -> dict[str, str]:
     """Return the client of each key."""
     clients: dict[str, str] = {}
     for keyid in keyids:
@@ -159,7 +159,7 @@ def _clients(session: Session, keyids: list[str]) -> dict[str, str]:
 def _waiting(
     services: Services, tx: Transaction, model: Model, clients: set[str]
 ) -> tuple[dict[str, list[str]], int]:
-    """Return what each request that this round completes releases, and how many it cannot."""
+    """Return the records by request that this round releases, and the number left out."""
     assert model.id is not None
     session = tx.session
     parked = (
@@ -198,11 +198,11 @@ def _waiting(
 
 
 def abort(services: Services, round_id: str) -> RoundView:
-    """End a round whose members may still send. Its erasure requests wait for another.
+    """End an open round. Its erasure requests wait for another round.
 
     Raises:
         NotFoundError: No such round.
-        RoundStepError: It has ended, or its sum is being added.
+        RoundStepError: The round has ended, or its sum is being added.
     """
 
     def effect(tx: Transaction) -> RoundView:
@@ -216,11 +216,7 @@ def abort(services: Services, round_id: str) -> RoundView:
 
 
 def find_view(session: Session, round_id: str) -> RoundView:
-    """Return one round as an operator sees it.
-
-    Raises:
-        NotFoundError: No such round.
-    """
+    """Return one round as an operator sees it. Raises NotFoundError: no such round."""
     return view(session, _find(session, round_id))
 
 
@@ -232,7 +228,7 @@ def _find(session: Session, round_id: str) -> Round:
 
 
 def page(session: Session, after: str | None, limit: int) -> Page[RoundView]:
-    """Return rounds in the order of their ids."""
+    """Return a page of rounds, ordered by id."""
     return page_of(
         session, select(Round), Round.id, after, limit, lambda row: view(session, row)
     )

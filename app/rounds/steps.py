@@ -1,7 +1,7 @@
-"""The steps of a masked round: who has sent, when a step ends, and how a round fails.
+"""The steps of a masked round: senders, the end of a step, and the failure of a round.
 
-A member that has not sent when a step ends takes no part in later steps. If fewer members than
-the threshold remain, the round fails and changes nothing.
+A member that has not sent by the end of a step takes no part in later steps. If fewer members
+than the threshold remain, the round fails and changes nothing.
 """
 
 import uuid
@@ -19,7 +19,7 @@ from app.service.context import Services
 from models import Job, Model, Record, Round, RoundMember, Subject
 from models.database.session import chunks
 
-FEW = 3  # with two contributors each can subtract its own part from the sum
+FEW = 3  # with only two contributors, each can subtract its own part from the sum
 
 
 def is_open(row: Round) -> bool:
@@ -28,7 +28,7 @@ def is_open(row: Round) -> bool:
 
 
 def members(session: Session, round_id: str) -> list[RoundMember]:
-    """Return a round's members in the order of their keyids, which is the plan's."""
+    """Return a round's members ordered by keyid, as in the plan."""
     query = select(RoundMember).where(RoundMember.round_id == round_id)
     return sorted(session.exec(query), key=lambda member: member.keyid)
 
@@ -45,13 +45,13 @@ def senders(rows: list[RoundMember], step: Step) -> list[RoundMember]:
 
 
 def expected(rows: list[RoundMember], step: Step) -> list[RoundMember]:
-    """Return the members that may send for a step: those that sent for the one before."""
+    """Return the members that may send for a step: those that sent for the previous step."""
     position = STEPS.index(step)
     return rows if position == 0 else senders(rows, STEPS[position - 1])
 
 
 def requested_releases(session: Session, row: Round, client: str) -> list[str]:
-    """Return the records that a client is to release in a round, sorted."""
+    """Return the records that a client must release in a round, sorted."""
     released = [record for records in row.requests.values() for record in records]
     found: list[str] = []
     for chunk in chunks(released):
@@ -66,10 +66,9 @@ def requested_releases(session: Session, row: Round, client: str) -> list[str]:
 
 
 def advance_round(services: Services, tx: Transaction, row: Round) -> str | None:
-    """Let a round go on as far as it can now; return a job to nudge, if it made one.
+    """Advance a round as far as possible; return the id of a job to nudge, if any.
 
-    A round whose rows were changed since it was opened fails before any member is shown
-    anything.
+    A round whose rows were changed since its opening fails before a member sees anything.
     """
     while is_open(row):
         rows = members(tx.session, row.id)
@@ -95,7 +94,7 @@ def advance_round(services: Services, tx: Transaction, row: Round) -> str | None
 
 
 def _failure(session: Session, row: Round, step: Step, sent: list[RoundMember]) -> str | None:
-    """Return why a round cannot go on from a step, None if it can."""
+    """Return why a round cannot continue after a step, None if it can."""
     if len(sent) < row.threshold:
         return (
             f"survivors-too-few: {len(sent)} members remain at step {step} and "
@@ -112,7 +111,7 @@ def _failure(session: Session, row: Round, step: Step, sent: list[RoundMember]) 
 
 
 def _too_few(row: Round, sent: list[RoundMember]) -> str | None:
-    """Return why the members would not unmask this sum, None if they would."""
+    """Return why the members would refuse to unmask this sum, None if they would not."""
     moved = [member.moved for member in sent if member.moved]
     least, rows = row.plan["least_contributors"], row.plan["least_rows"]
     if not moved or (len(moved) >= least and sum(moved) >= rows):
@@ -125,7 +124,7 @@ def _too_few(row: Round, sent: list[RoundMember]) -> str | None:
 
 
 def _releases_whole(session: Session, row: Round, sent: list[RoundMember]) -> bool:
-    """Return whether each request's clients have all sent, or none of them."""
+    """Return whether for each request either all or none of its clients have sent."""
     remaining = {member.client for member in sent}
     for records in row.requests.values():
         clients = clients_of(session, row.model_id, records)
@@ -135,7 +134,7 @@ def _releases_whole(session: Session, row: Round, sent: list[RoundMember]) -> bo
 
 
 def clients_of(session: Session, model_id: int, records: Sequence[str]) -> set[str]:
-    """Return the clients that hold some records of a model."""
+    """Return the clients that hold any of these records of a model."""
     clients: set[str] = set()
     for chunk in chunks(records):
         query = (
@@ -149,7 +148,7 @@ def clients_of(session: Session, model_id: int, records: Sequence[str]) -> set[s
 
 
 def _warn(row: Round, sent: list[RoundMember]) -> None:
-    """Warn of what the sum of this round discloses, now that its members are known."""
+    """Add warnings about what the round's sum discloses, given its contributors."""
     contributors = sum(member.moved > 0 for member in sent)
     warnings = list(row.warnings)
     if 0 < contributors < FEW:
@@ -178,28 +177,28 @@ def _queue(tx: Transaction, row: Round) -> str:
 
 
 def fail_round(services: Services, tx: Transaction, job: Job, reason: str) -> None:
-    """End a round's job, and the round, without success. Nothing of the model was changed."""
+    """End a round and its job without success. The model was not changed."""
     job.stage, job.done_at, job.lease_until = "done", tx.now, None
     row = tx.session.exec(select(Round).where(Round.job_id == job.id)).one()
     fail(services, tx, row, reason)
 
 
 def close_round(services: Services, tx: Transaction, row: Round, state: str) -> None:
-    """End a round, and destroy the keys of all that its members sent, and their statements."""
+    """End a round, and destroy its members' messages and statements."""
     for member in members(tx.session, row.id):
         for step in STEPS:
             artifact = message_id(member, step)
             if artifact is not None:
                 services.artifacts.shred(tx.session, artifact)
         member.statement = None
-        member.client = ""  # its key says whose it is
+        member.client = ""  # the member's key still names the client
     row.state, row.closed_at = state, tx.now
-    row.requests = {request_id: [] for request_id in row.requests}  # ids of erased records
+    row.requests = {request_id: [] for request_id in row.requests}  # drop erased record ids
     tx.session.flush()
 
 
 def fail(services: Services, tx: Transaction, row: Round, reason: str) -> None:
-    """End a round without success, and log it."""
+    """End a round without success, and log the failure."""
     close_round(services, tx, row, "failed")
     row.reason = reason[:300]
     ref = tx.session.get_one(Model, row.model_id).ref

@@ -1,1 +1,1 @@
-"""Wire types: frozen pydantic models of what is sent and received, never a table."""
+"""Wire types: frozen pydantic models of requests and answers, never of tables."""

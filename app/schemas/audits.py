@@ -16,9 +16,9 @@ class NewAudit(Wire):
 
     Each of `pairs` pairs trains on `rows` stored rows of its own draw, with and without
     `targets` records that are the same in all; half of the pairs fit the attack. `target`
-    says how these are learned: under their own class, or under another one. method: of the
-    registration, if none is named. seed: drawn by the service, if none is given. parallel:
-    pairs at work at once. every_days: start another so many days later; 0: never.
+    says how these are learned: under their own class, or under another one. method: default,
+    the registration's. seed: default, drawn by the service. parallel: pairs computed at once.
+    every_days: days until the next audit starts; 0: never.
     """
 
     model: ModelRef

@@ -1,4 +1,4 @@
-"""What every wire type has in common."""
+"""The base of all wire types."""
 
 import warnings
 from datetime import datetime
@@ -16,21 +16,21 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from lethe import canonical
 
-# FastAPI ignores it where it builds a validator itself; ours are built at their first use.
+# FastAPI ignores `defer_build` where it builds a validator itself, and pydantic warns.
 warnings.simplefilter("ignore", UnsupportedFieldAttributeWarning)
 
 
 class Wire(BaseModel):
-    """Frozen; an unknown field is an error, lest a misspelt scope mean "no scope"."""
+    """Frozen; an unknown field is an error, so that a misspelt scope cannot mean "no scope"."""
 
-    # Validators are built when they are first used: all of them are a sixth of a start.
+    # Validators are built at their first use: building all takes a sixth of a start.
     model_config = ConfigDict(
         frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True
     )
 
     @classmethod
     def model_validate_json(cls, json_data: str | bytes | bytearray, **how: Any) -> Self:
-        """Read JSON; an object that has a name twice is an error, whatever is in it."""
+        """Read JSON; a duplicate name in any object is an error."""
         data = bytes(json_data) if isinstance(json_data, bytearray) else json_data
         refuse_duplicates(cls.__name__, data)
         return super().model_validate_json(json_data, **how)
@@ -45,7 +45,7 @@ def refuse_duplicates(title: str, data: str | bytes) -> None:
         found = InitErrorDetails(type=kind, input=None)
         raise ValidationError.from_exception_data(title, [found]) from None
     except (ValueError, RecursionError):
-        pass  # pydantic says what is wrong with it
+        pass  # pydantic reports what is wrong
 
 
 def format_time(at: datetime) -> str:

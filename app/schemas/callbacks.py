@@ -14,7 +14,7 @@ class CallbackKey(Wire):
 class CallbackView(Wire):
     """A callback whose address is stored.
 
-    owner: the keyid or agent that asked for it. request: the reference of its request, or the
+    owner: the keyid or agent that requested it. request: the reference of its request, or the
     id that the agent gave it. told: the state that was delivered last. ended: the request has
     ended, so the address is destroyed once nothing waits to be delivered.
     """

@@ -16,12 +16,12 @@ Phase = Literal["training", "step", "recovery", "retraining", "repetition", "ref
 
 
 class ProgressView(Wire):
-    """What a worker does now, and how much of it is finished: counts, and nothing of the data.
+    """The current phase of a worker's job and its progress: counts only, no data.
 
     training: of a registered or contributed model. step and recovery: of an unlearning
     method. retraining: without what is erased. repetition: the verifier trains once more, to
-    compare. references: models that the verifier trains for its tests. done is of total
-    `unit`s; after an interruption it may fall back to where the work goes on.
+    compare. references: models that the verifier trains for its tests. done: of total `unit`s;
+    after an interruption it may drop to the point where the work resumes.
     """
 
     phase: Phase
@@ -38,17 +38,17 @@ class Extractor(Wire):
     parameters: dict[Text, Text] = Field(default_factory=dict, max_length=32)
 
 
-# Where the rows are. rows: held here, sealed. statistics: with the clients, who send integer
-# sums over theirs. masked: likewise, and only the sum over a round of clients is seen here.
+# Where the rows are. rows: here, sealed. statistics: with the clients, who send integer sums
+# over theirs. masked: likewise, but only the sum over a round of clients is visible here.
 Data = Literal["rows", "statistics", "masked"]
 
 
 class VerificationPolicy(Wire):
-    """How the verifier recomputes the statistics; part of what is logged at registration.
+    """How the verifier recomputes the statistics; logged at registration.
 
     full: from all retained rows, O(n·d²). freivalds: a probabilistic check of the claimed
-    matrices, O(n·d), wrong with probability below 2**-59; full where that bound cannot be
-    had. alternate: freivalds, and full at every `full_every`-th version.
+    matrices, O(n·d), wrong with probability below 2**-59; full if that bound cannot be reached.
+    alternate: freivalds, and full at every `full_every`-th version.
     """
 
     statistics: Literal["full", "freivalds", "alternate"] = "freivalds"
@@ -69,10 +69,10 @@ class SketchOptions(Wire):
 
 
 class MaskedOptions(Wire):
-    """What a masked round must move before its members unmask the sum; logged at registration.
+    """The least that a masked round must change before its sum is unmasked; logged.
 
-    contributors: members that add or release records. rows: records in all. With fewer, the sum
-    would disclose what single members sent. A round that moves nothing is exempt.
+    contributors: members that add or release records. rows: records in total. With fewer, the
+    sum would disclose what single members sent. A round without changes is exempt.
     """
 
     contributors: int = Field(default=3, ge=1, le=100)
@@ -80,10 +80,10 @@ class MaskedOptions(Wire):
 
 
 class FamilyManifest(Wire):
-    """What the manifests of all families have.
+    """The members that the manifests of all families have.
 
     decide: whether requests are executed at once, or after an officer approved them; a key that
-    is bound to the data that it erases needs no approval. None: as the installation is set up.
+    is bound to the data that it erases needs no approval. null: the installation's default.
     cooling_off_seconds: from the approval, or the receipt where none is needed, to the
     execution; until then the request can be withdrawn.
     """
@@ -121,7 +121,7 @@ class NewModel(FamilyManifest):
         return self
 
     def pinned(self) -> dict[str, Any]:
-        """Return what the log holds the model to, by its digest."""
+        """Return the pinned configuration, whose digest is logged at registration."""
         config = {
             "dimension": len(self.exponents),
             "exponents": self.exponents,
@@ -153,7 +153,7 @@ METRIC = r"^(accuracy|pixel accuracy|R2|recall@([1-9]|10))$"
 
 
 class HeldOutView(Wire):
-    """What a version does on the model's held-out rows: a report, logged with the version.
+    """A version's metric on the model's held-out rows, logged with the version.
 
     rows: how many were measured; set: SHA-256 of the file of all. metric with its value, unless
     `withheld` says why there is none. parts: further values by name: of each shard that answers
@@ -171,10 +171,9 @@ class HeldOutView(Wire):
 class VersionView(Wire):
     """A version by its digests; `withdrawn_at` is set once its artifacts are shredded.
 
-    head: of the model's file. statistics: of what it was computed from: a ridge head's
-    integers, or a network's training rows, each salted. held_out: null where the model was
-    registered without held-out rows. certificates: of the erasures that made it, where one
-    version is shown.
+    head: of the model's file. statistics: of its inputs: a ridge head's integers, or a
+    network's training rows, each salted. held_out: null if the model was registered without
+    held-out rows. certificates: of the erasures that made it, only for a single version.
     """
 
     number: int
@@ -195,11 +194,11 @@ class ModelView(Wire):
 
     cooling_off: seconds, see `FamilyManifest`, as is decide.
 
-    failure: why it is failed or quarantined; of a registered model, where one is shown, what
-    the last try of its first fit ended in.
+    failure: why it is failed or quarantined; for a single registered model, the last error of
+    its first fit.
 
-    held_out: of the current version, and progress: of a training that learns rows, never an
-    erasure's; both where one model is shown.
+    held_out: of the current version, and progress: of a training that learns rows, never of an
+    erasure; both only for a single model.
     """
 
     ref: str
@@ -218,17 +217,17 @@ class ModelView(Wire):
 
 
 class DeletionView(Wire):
-    """A model that was deleted, and the index of the log entry that says so."""
+    """A model that was deleted, and the index of the deletion's log entry."""
 
     ref: str
     log_index: int
 
 
 class ManifestView(Wire):
-    """What a client needs to send rows, or statistics of them, as every other client does.
+    """The parameters that a client needs to send rows, or statistics of them.
 
-    exponents, bits, penalty, extractor: of a ridge head, null of other families. columns: of
-    the features of a table, with their names and categories if they were registered.
+    exponents, bits, penalty, extractor: of a ridge head, null for other families. columns: the
+    number of features of a table; their names and categories, if registered.
     """
 
     ref: str
@@ -249,8 +248,8 @@ class ManifestView(Wire):
 class ContributionView(Wire):
     """Rows a client added, or its statistics of them.
 
-    `saturated` counts codes that the quantiser clipped, where it ran here. `warnings` say
-    what the message disclosed.
+    `saturated` counts codes that the quantiser clipped, if it ran here. `warnings` say what the
+    message disclosed.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Identities of people, and cases, on the wire: digests and never a value."""
+"""Identities of people, and cases, on the wire: digests, never values."""
 
 from typing import Annotated, Literal, Self
 
@@ -37,7 +37,7 @@ class PersonIdentity(Wire):
         return self
 
     def identity(self) -> Identity:
-        """Return it as the service looks it up."""
+        """Return the identity for a look-up."""
         found = {name: getattr(self, name) for name in ALGORITHMS}
         return Identity(
             self.kind, {name: bytes.fromhex(text) for name, text in found.items() if text}
@@ -52,7 +52,7 @@ class PersonQuery(Wire):
 
 
 class FoundView(Wire):
-    """What one model has of a person: ids of records, and how many identities were erased."""
+    """A person's data in one model: ids of records, and how many identities were erased."""
 
     model: str
     records: list[str]
@@ -61,13 +61,13 @@ class FoundView(Wire):
 
 
 class FoundPage(Wire):
-    """What each model has of a person; a model that has nothing is listed too."""
+    """A person's data in each model, models without any included."""
 
     items: list[FoundView]
 
 
 class RecordPerson(Wire):
-    """A record and one identity of whose it is."""
+    """A record and one identity of its owner."""
 
     record: OpaqueId
     person: PersonIdentity
@@ -94,7 +94,7 @@ class HeldOutRemoval(Wire):
 
 
 class HeldOutRemoved(Wire):
-    """How many held-out rows were removed, and the log entry `model.held-out` that says so."""
+    """How many held-out rows were removed, and the index of the log entry `model.held-out`."""
 
     removed: int
     log_index: int
@@ -117,12 +117,12 @@ class NewCase(Wire):
 
 
 class PartView(Wire):
-    """What became of a person in one model.
+    """The outcome for a person in one model.
 
     state, assignee: of the request, which `request` and `request_ref` name. records: how many
-    it erases, or were held out or erased. held_out_removed: held-out rows that were stored to
-    measure versions and are so no more, by the entry `removal_log_index`; no version was fitted
-    on them. log_index: of the entry that commits to all of it.
+    it erases, or were held out or erased. held_out_removed: stored held-out rows that were
+    removed, by the entry `removal_log_index`; no version was fitted on them. log_index: of the
+    entry that commits to the part.
     """
 
     model: str
@@ -139,7 +139,7 @@ class PartView(Wire):
 
 
 class TimelineItem(Wire):
-    """A transition of one part, and where the log proves it.
+    """A transition of one part, and the index of its log entry.
 
     detail: of a decision: by, to, reason, notice, due_at, note, decision, why; else empty.
     """
@@ -154,10 +154,10 @@ class TimelineItem(Wire):
 class CaseView(Wire):
     """A case: one part for each model, one deadline, one timeline.
 
-    A request that was submitted by itself is one too, of one part; its ref is the request's.
+    A request without a case is shown as a case of one part; its ref is the request's.
     state: open while a request is in progress, then answered, then closed by an operator.
-    opened_by: an operator's token, or the key that signed. due_at: the earliest of what is in
-    progress. confirm_by: until when the CCPA has the receipt confirmed. holds: the legal holds
+    opened_by: an operator's token, or the key that signed. due_at: the earliest deadline in
+    progress. confirm_by: the CCPA's deadline for confirming the receipt. holds: the legal holds
     that keep it, or a request of it.
     """
 
@@ -177,13 +177,12 @@ class CaseView(Wire):
 
 
 class QueueQuery(Wire):
-    """The body of POST /v1/cases/search. What is null narrows nothing; all others must hold.
+    """The body of POST /v1/cases/search. Null filters are ignored; all others must match.
 
-    state: of a request, or `answered`: cases that wait to be closed; null for all that is open.
-    person: an identity by its digests, which travel in no URL. requester: a keyid, or the name
-    of an operator's token. due_within: days, what is overdue included. held: whether a legal
-    hold keeps it. after: `next` of the
-    page before.
+    state: of a request, or `answered`: cases that wait to be closed; null for all open ones.
+    person: an identity by its digests, which are in no URL. requester: a keyid, or the name of
+    an operator's token. due_within: days, overdue ones included. held: whether a legal hold
+    keeps it. after: `next` of the previous page.
     """
 
     state: State | Literal["answered"] | None = None
@@ -198,10 +197,10 @@ class QueueQuery(Wire):
 
 
 class QueueItem(Wire):
-    """A request in the queue, or a case that wants to be answered and closed.
+    """A request in the queue, or a case that waits to be closed.
 
-    case: that it is a part of. model: null of a case. days_left: negative once it is overdue;
-    it stands still while the clock is stopped. held: whether a legal hold keeps it.
+    case: of the request. model: null for a case. days_left: negative once overdue; frozen while
+    the clock is stopped. held: whether a legal hold keeps it.
     """
 
     ref: str
@@ -240,7 +239,7 @@ class Assignment(Wire):
 
 
 class ContactView(Wire):
-    """The contact address of a case, and the log entry that says who opened it."""
+    """The contact address of a case, and the index of the log entry of this opening."""
 
     contact: str
     log_index: int

@@ -1,10 +1,10 @@
-"""Releases on the wire: the statistics that clients are to send of records to be erased."""
+"""Releases on the wire: the statistics of records to be erased that clients must send."""
 
 from app.schemas.base import Time, Wire
 
 
 class ReleaseView(Wire):
-    """A release as its client sees it: records of one of its subjects, to send statistics of.
+    """A release for its client: records of one of its subjects whose statistics it must send.
 
     `state` is open, answered, dropped or done. `request` is the public reference of the
     erasure request. At `escalates_at` an operator is notified that the client has not answered.

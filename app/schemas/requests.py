@@ -56,8 +56,8 @@ class Scope(Wire):
 class NewRequest(Wire):
     """The body of POST /v1/requests.
 
-    callback: an https:// address that is told when the request's state changes. It is in the
-    body, so the signature covers it; it is destroyed when the request has ended.
+    callback: an https:// address that is notified when the request's state changes. It is in
+    the body, so the signature covers it; it is destroyed when the request has ended.
     """
 
     model: ModelRef
@@ -68,7 +68,7 @@ class NewRequest(Wire):
 
 
 class Receipt(Wire):
-    """Proof that the log holds the request: verifiable before anything was erased."""
+    """Proof that the log holds the request: verifiable before anything is erased."""
 
     log_index: int
     tree_size: int
@@ -92,10 +92,10 @@ class Accepted(Wire):
 
 
 class Preview(Wire):
-    """What a request would do if it were submitted now.
+    """The effect of a request if it were submitted now.
 
-    records: that it would claim. needed: records without which the policy certifies no result
-    of the method; 0 for methods whose guarantee needs no test. As many may still not suffice.
+    records: how many it would claim. needed: the fewest records for which the policy certifies
+    the method; 0 for methods whose guarantee needs no test. This many may still not suffice.
     `warnings` are sentences for the requester.
     """
 
@@ -107,7 +107,7 @@ class Preview(Wire):
 
 
 class HistoryItem(Wire):
-    """One transition and where the log proves it.
+    """One transition and the index of its log entry.
 
     detail: of an officer's decision: reason, notice of remedies, new deadline; else empty.
     """
@@ -173,7 +173,7 @@ class Decision(Wire):
 class RequestSummary(Wire):
     """A request as an operator or auditor lists it: without its scope.
 
-    `id` and `certificate` are null for auditors: with the id anybody reads scope and
+    `id` and `certificate` are null for auditors: the id gives access to scope and
     evidence, while `ref` finds the request in the log.
     """
 

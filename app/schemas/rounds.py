@@ -1,7 +1,6 @@
-"""Masked rounds on the wire: how one is opened, what a member sees, what it sends.
+"""Masked rounds on the wire: opening one, a member's view, and its messages.
 
-The messages are those of `workers.secure_sum.messages`, which members write; here is their
-shape alone.
+Members write the messages in `workers.secure_sum.messages`; only their shape is here.
 """
 
 from typing import Annotated, Any, Literal
@@ -16,7 +15,7 @@ MAX_MEMBERS = 100
 Step = Literal["advertise", "share", "masked", "confirm", "reveal"]
 STEPS: tuple[Step, ...] = ("advertise", "share", "masked", "confirm", "reveal")
 
-# Standard base64 of so many bytes; that no stray bits are set is checked when it is decoded.
+# Standard base64 of this many bytes; decoding checks that no stray bits are set.
 Bytes16 = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+/]{22}==$")]
 Bytes32 = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+/]{43}=$")]
 Bytes48 = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+/]{64}$")]
@@ -63,15 +62,15 @@ class RoundView(Wire):
 
 
 class RoundWork(Wire):
-    """A round as one member sees it, and what its next message is made of.
+    """A round as one member sees it, and the inputs of its next message.
 
     `plan` is what all keys of the round are bound to. `member` says whether this member
     still takes part. For step share: `advertised`, the messages of step advertise, as sent;
     for masked: `sealed`, what each peer sealed to this member, the ids it is asked to
     `release`, and those of its records that the model has learned, which a member compares
-    with its own record; for confirm: `statements`, what each whose input is to be summed says
-    of it, as signed; for reveal: `confirmed`, the messages of step confirm, as sent. `counted`
-    says of a round that is done whether this member's input is in the sum.
+    with its own record; for confirm: `statements`, the signed statements of all whose inputs
+    are to be summed; for reveal: `confirmed`, the messages of step confirm, as sent. `counted`
+    says whether this member's input is in the sum of a round that is done.
     """
 
     id: str
@@ -115,14 +114,14 @@ class Shared(Wire):
 
 
 class Added(Wire):
-    """A record whose row is added, and whose it is."""
+    """A record whose row is added, and its subject."""
 
     record: OpaqueId
     subject: OpaqueId
 
 
 class Statement(Wire):
-    """What a member states of its input: counts, and digests in base64. Peers are shown it."""
+    """A member's statement about its input, shown to peers: counts, and digests in base64."""
 
     added: int = Field(ge=0)
     content: Bytes32

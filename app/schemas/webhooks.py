@@ -1,4 +1,4 @@
-"""Webhooks on the wire: endpoints, and what was delivered to them."""
+"""Webhooks on the wire: endpoints and their deliveries."""
 
 from typing import Annotated, Literal
 
@@ -27,7 +27,7 @@ class NewWebhook(Wire):
 
 
 class SecretView(Wire):
-    """A secret that signs now; `public_key` of v1a alone. `until`: when it ends, or null."""
+    """A secret in use; `public_key` only of v1a. `until`: when it expires, or null."""
 
     signature: str
     public_key: str | None

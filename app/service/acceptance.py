@@ -1,4 +1,4 @@
-"""The way of an erasure request from its verified signature to its receipt."""
+"""Accepting an erasure request, from its verified signature to its receipt."""
 
 import base64
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ TOO_FEW = (
     "{needed} or more. Its result would be discarded and the model retrained: name the method "
     "retrain to begin with that."
 )
-CHECKS = 3  # before a request is told that what it names keeps changing
+CHECKS = 3  # attempts before ScopeChangedError is answered
 _Item = tuple[Services, Submission]
 
 
@@ -58,22 +58,20 @@ async def submit(services: Services, submission: Submission) -> Accepted:
 
     When this returns, the log entry, the request and its job are on disk together and the
     checkpoint that proves it is signed. The same Idempotency-Key gets the same answer.
-
-    Raises:
-        LetheError: From `app.problems` or `lethe.signing.errors`; nothing is stored.
+    Raises an error of `app.problems` or `lethe.signing.errors`, and stores nothing.
     """
     reached("request.checked")
     names = submission.wanted.scope.records or []
     check_size(names, services.settings.max_scope_records)
     if len(names) > FEW:
-        # Ten thousand ids that nobody holds cost a second: not under the lock of the log.
+        # Ten thousand unknown ids cost a second: not under the lock of the log.
         await run_sync(_explain, services, submission)
     for tried in range(1, CHECKS + 1):
         try:
             with traces.part("request admission"):
                 entered = await services.committer.run(_ADMISSION, (services, submission))
             break
-        except ScopeChangedError:  # now it can be said why
+        except ScopeChangedError:  # now the reason can be found
             if tried == CHECKS:
                 raise
             submission = submission.again()
@@ -97,19 +95,19 @@ class _Admission:
     """Admits the submissions of one process that arrived together."""
 
     def opening(self, items: Sequence[_Item]) -> list[Statement]:
-        """Return what admission reads, and writes, first."""
+        """Return the statements that admission begins with."""
         (services, _), *_ = items
         return opening(services, [submission for _, submission in items])
 
     def __call__(
         self, tx: Transaction, items: Sequence[_Item], answers: Rows
     ) -> list[Entered | Exception]:
-        """Admit them in their order."""
+        """Admit the submissions in order."""
         (services, _), *_ = items
         return admit(services, tx, [submission for _, submission in items], answers)
 
 
-_ADMISSION = _Admission()  # the same each time: the committer compares handlers
+_ADMISSION = _Admission()  # one instance: the committer compares handlers
 
 
 def preview(services: Services, signed: SignedBy, wanted: NewRequest) -> Preview:
@@ -162,7 +160,7 @@ def _earlier(session: Session, submission: Submission) -> ErasureRequest | None:
 
 
 def _explain(services: Services, submission: Submission) -> None:
-    """Refuse, with the reason, what cannot be accepted; from a snapshot, so nobody waits."""
+    """Raise the reason why a submission cannot be accepted; reads a snapshot, locks nothing."""
     with services.reading() as session:
         key = current_key(session, submission.signed, "requester")
         if (earlier := _earlier(session, submission)) is not None:
@@ -182,7 +180,7 @@ def _accepted(
     return Accepted(
         id=entered.request_id,
         ref=new.ref,
-        state=new.state,  # a worker may have begun by now; it is answered as it was accepted
+        state=new.state,  # as accepted, though a worker may have begun by now
         due_at=new.due_at,
         receipt=_on_the_wire(receipt),
         warnings=_warnings(
@@ -192,7 +190,7 @@ def _accepted(
 
 
 def _repeated(services: Services, request_id: str, asked: Scope) -> Accepted:
-    """Return the answer to a request that was accepted before, as it stands now."""
+    """Return the answer to a request that was accepted before, with its current state."""
     with services.reading() as session:
         request = session.get_one(ErasureRequest, request_id)
         received = session.get(RequestEvent, request.log_index)
@@ -221,7 +219,7 @@ def _on_the_wire(receipt: EntryReceipt) -> Receipt:
 def _warnings(
     services: Services, records: int, scope: dict[str, object], asked: Scope
 ) -> list[str]:
-    """Return what the requester should know; the same for each answer to a request."""
+    """Return the warnings for the requester; the same in each answer to a request."""
     single = records == 1 and services.settings.batch_min_requests == 1
     warnings = [ALONE] if single else []
     if scope != asked.model_dump(exclude_none=True):

@@ -1,8 +1,8 @@
-"""Admitting erasure requests: those that arrive together in one transaction, set by set.
+"""Admitting erasure requests: those that arrive together share one transaction.
 
-Everything is checked for the whole batch at once: that keys are still good, nonces fresh and
-models ready, and that what the scopes name is there and unclaimed. So a batch costs a handful
-of statements and a request hardly any. What was seen before the transaction only refuses.
+Keys, nonces, models, and that the records in scope exist and are unclaimed are checked for the
+whole batch at once, so a batch costs a handful of statements and a request hardly any. Checks
+before the transaction can only refuse a request.
 """
 
 import json
@@ -71,8 +71,8 @@ FEW = 50  # records; a scope that names more is claimed by statements of its own
 class Submission:
     """A request whose signature verified. digest: hex SHA-256 of its body.
 
-    key: as the signature was verified by it. spent: its nonce is, because it was in a
-    transaction before. call_id: of the call that it came with, for log lines.
+    key: the key that verified the signature. spent: whether an earlier transaction spent its
+    nonce. call_id: of its call, for log lines.
     """
 
     signed: SignedBy
@@ -84,16 +84,15 @@ class Submission:
     call_id: str | None = field(default_factory=logs.call_id)
 
     def again(self) -> "Submission":
-        """Return what is submitted once more, after others were quicker."""
+        """Return the submission for another try, after others were faster."""
         return replace(self, spent=True)
 
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """What a new request is answered with. records: how many it claimed.
+    """The answer to a new request. records: how many it claimed.
 
-    job_id: of its job. nudge: the job that a worker should look at, None where one will come
-    to it by itself.
+    nudge: the job that a worker should look at, None if a worker will find it by itself.
     """
 
     ref: str
@@ -115,9 +114,9 @@ class Entered:
 
 
 def opening(services: Services, submissions: Sequence[Submission]) -> list[bulk.Statement]:
-    """Return what reads all that a batch needs, and spends its nonces.
+    """Return the statements that read all data a batch needs, and spend its nonces.
 
-    Nonces first, so that no read follows the first statement that another could wait for.
+    Nonces first: the statement on which other transactions may wait comes before the reads.
     """
     dialect = services.engine.dialect
     keyids = sorted({one.signed.keyid for one in submissions})
@@ -139,7 +138,7 @@ def opening(services: Services, submissions: Sequence[Submission]) -> list[bulk.
 
 
 def _few_named(submissions: Sequence[Submission]) -> list[tuple[str, str]]:
-    """Return the (model, record) of scopes that name few."""
+    """Return the (model, record) pairs of scopes that name at most FEW records."""
     scopes = ((one.wanted.model, one.wanted.scope.records or []) for one in submissions)
     return sorted({(model, name) for model, few in scopes if len(few) <= FEW for name in few})
 
@@ -150,12 +149,12 @@ def admit(
     submissions: Sequence[Submission],
     answers: bulk.Rows,
 ) -> list[Entered | Exception]:
-    """Store the requests that can be accepted; return what became of each, in order.
+    """Store the requests that can be accepted; return the outcome of each, in order.
 
     answers: the rows of `opening`, read under the lock.
 
-    Errors are those of `app.problems` and `lethe.signing.errors`. ScopeChangedError
-    says that not all a scope names can be claimed, for whichever reason.
+    Errors are those of `app.problems` and `lethe.signing.errors`. ScopeChangedError means that
+    not all records of a scope can be claimed, whatever the reason.
     """
     batch = _Batch(services, tx, submissions, answers)
     outcomes: list[Entered | Exception] = []
@@ -169,7 +168,7 @@ def admit(
 
 
 class Offer(Protocol):
-    """What of a model says whether and how a request is accepted."""
+    """The properties of a model that decide whether and how a request is accepted."""
 
     @property
     def method(self) -> str:
@@ -177,15 +176,15 @@ class Offer(Protocol):
 
     @property
     def config(self) -> dict[str, Any]:
-        """What it was registered with."""
+        """Its registered configuration."""
 
     @property
     def state(self) -> str:
-        """Whether it is ready."""
+        """Its state, such as `ready`."""
 
 
 def choose(model: Offer | None, wanted: NewRequest) -> str:
-    """Return the method that a model is unlearned with for a request.
+    """Return the unlearning method for a request.
 
     Raises:
         UnknownModelError: There is no such model.
@@ -200,7 +199,7 @@ def choose(model: Offer | None, wanted: NewRequest) -> str:
         raise MethodUnavailableError(f"this model offers: {', '.join(choice)}")
     sketches = model.config["data"] == "statistics" and SKETCHED in (model.method, method)
     if sketches and model.method != method:
-        # Its clients may send sketches, from which no exact method can go on.
+        # Its clients may send sketches, which no exact method can use.
         raise MethodUnavailableError(f"this model offers: {model.method}")
     if model.state == DELETED:
         raise ModelDeletedError(GONE)
@@ -210,7 +209,7 @@ def choose(model: Offer | None, wanted: NewRequest) -> str:
 
 
 class _Model(NamedTuple):
-    """A model as the batch sees it. head: a job of it that is not done, None if all are."""
+    """A model's columns for a batch. head: an unfinished job of it, None if there is none."""
 
     id: int
     ref: str
@@ -224,9 +223,9 @@ class _Model(NamedTuple):
 
 @dataclass(slots=True)
 class _Row:
-    """A record as the batch sees it. claimed: by an open request, or by one of the batch.
+    """A record's columns for a batch. claimed: by an open request, or by one of the batch.
 
-    client, subject: the tags of whose it is.
+    client, subject: the tags of its owner.
     """
 
     id: int
@@ -236,7 +235,7 @@ class _Row:
 
 
 class _Batch:
-    """One batch: what it needs of the database, read at once, and what it writes."""
+    """One batch: the rows it needs, read at once, and the rows it writes."""
 
     def __init__(
         self,
@@ -260,7 +259,7 @@ class _Batch:
         self._nudged: set[int] = set()  # models
 
     def admit(self, submission: Submission) -> Entered:
-        """Check one submission against all before it, and note what is to be written."""
+        """Check one submission against all before it, and queue its rows for `write`."""
         signed, wanted = submission.signed, submission.wanted
         if not submission.spent:
             pair = (signed.keyid, signed.nonce)
@@ -277,7 +276,7 @@ class _Batch:
         assert model is not None
         scope = narrow(wanted.scope, key)
         binding = "subject" if key.subject else "client" if key.client else None
-        # The log decides again before anything is executed: a row only says where it begins.
+        # The log is checked again before the execution: the row only says where to begin.
         begins = start(model, binding if key.confirmed else None, self._tx.now)
         request = self._request(submission, model, method, scope, begins)
         callback = self._callback(submission, request["ref"])
@@ -319,7 +318,7 @@ class _Batch:
         return Entered(request["id"], New(*answered, scope, claimed, job_id, nudge))
 
     def write(self) -> None:
-        """Hand the transaction what was noted since the last time."""
+        """Write the queued rows in the transaction."""
         tables: list[tuple[type[SQLModel], list[dict[str, Any]]]] = [
             (ErasureRequest, self._requests),
             (RequestEvent, self._events),
@@ -365,10 +364,9 @@ class _Batch:
         }
 
     def _callback(self, submission: Submission, ref: str) -> list[dict[str, Any]]:
-        """Return the row of a submission's callback, none if it wants none.
+        """Return the row of a submission's callback, if it has one.
 
-        Raises:
-            CallbackLimitError: The key has as many as it may have.
+        Raises CallbackLimitError if the key has reached its limit.
         """
         if (url := submission.wanted.callback) is None:
             return []
@@ -382,7 +380,7 @@ class _Batch:
     def _claim(
         self, model: _Model, key: KnownKey, names: Sequence[str], request_id: str
     ) -> int:
-        """Note the claims of a scope that names few records; return how many it names."""
+        """Queue the claims of a scope that names few records; return their number."""
         rows = [self._records.get((model.id, name)) for name in names]
         free = [row for row in rows if row is not None and not row.claimed]
         if len(free) < len(names) or not all(self._is_entitled(key, row) for row in free):
@@ -395,8 +393,8 @@ class _Batch:
     def _claim_many(
         self, model: _Model, key: KnownKey, scope: Scope, request: dict[str, Any]
     ) -> int:
-        """Claim what a client or subject has, or many named records; return how many."""
-        self.write()  # what was claimed before it in the batch is claimed
+        """Claim the records of a client or subject, or many named ones; return how many."""
+        self.write()  # earlier claims of the batch must be visible
         with self._tx.savepoint():
             bulk.run(self._connection, bulk.insert(self._dialect, ErasureRequest, [request]))
             claimed = claim(self._session, model.id, key, scope, request["id"])
@@ -406,14 +404,13 @@ class _Batch:
         return claimed
 
     def _current(self, keyid: str, key: KnownKey) -> KnownKey:
-        """Return the key by which a signature verified, as its row has it now.
+        """Return the key that verified a signature, as its row is now.
 
-        Raises:
-            KeyUnknownError: It is another one, or was changed or revoked.
+        Raises KeyUnknownError if it was replaced, changed or revoked.
         """
         if self._keys.get(keyid) == key.row and key.tag not in self._revoked:
             return key
-        # Stored anew with the same content, confirmed, or not: its MAC is checked, as at first.
+        # The row changed, perhaps only by a confirmation: check its MAC, as at first.
         try:
             found = self._services.keys.read(self._session, keyid)
         except LetheError:
@@ -430,10 +427,10 @@ class _Batch:
     def _queue(
         self, request_id: str, model: _Model, call_id: str | None, stage: str
     ) -> tuple[str, str | None]:
-        """Note the job of a request; return its id, and which job to nudge for it, if any.
+        """Queue the job of a request; return its id, and which job to nudge for it, if any.
 
-        One for each model that nobody works for: who finishes a job looks for the next. Where
-        requests wait for one another, the head of the queue may have waited for this one.
+        One nudge for each idle model: a worker that finishes a job looks for the next. Where
+        requests are batched, the head of the queue may have waited for this one.
         """
         job_id = str(uuid.uuid4())
         self._jobs.append(
@@ -477,7 +474,7 @@ class _Batch:
         return submission.signed.keyid, self._tag("idempotency-key", submission.idempotency_key)
 
     def _note(self, answers: bulk.Rows) -> None:
-        """Note what `opening` read."""
+        """Keep the rows that `opening` read."""
         dialect, submissions, rows = self._dialect, self._submissions, iter(answers)
         spends = any(not one.spent for one in submissions)
         self._fresh = {(keyid, nonce) for keyid, nonce in (next(rows) if spends else [])}
@@ -528,8 +525,8 @@ _READ_EARLIER = (
     "ON r.keyid = given.keyid AND r.idempotency_key = given.tag"
 )
 _NAMED = _REF | bulk.types(Record, record="record")
-# By both columns of the key: as a join, PostgreSQL reads all records of the model for each that
-# is named, until it has statistics.
+# A subquery on both columns of the key: for a join, PostgreSQL reads all records of the model
+# for each named one, until it has statistics.
 _READ_RECORDS = (
     "SELECT r.model_id, r.record, r.id, r.claimed_by IS NOT NULL, s.client_tag, s.subject_tag "
     "FROM {rows} JOIN models m ON m.ref = given.ref "

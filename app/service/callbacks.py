@@ -1,7 +1,7 @@
-"""How many callbacks a key or agent may have: nobody makes the service a means to flood others.
+"""How many callbacks a key or agent may have: the service must not help to flood others.
 
-All callbacks of one owner are sent one after the other, so the limit bounds how many notices
-wait, and the owner's lane how many are under way.
+All callbacks of one owner are sent one after the other: the limit bounds how many notices wait,
+and the owner's lane how many are being sent.
 """
 
 from sqlmodel import Session, col, func, select
@@ -14,10 +14,9 @@ from models import Callback
 def check_limit(
     services: Services, session: Session, kind: str, owner: str, new: int = 0
 ) -> None:
-    """Return if an owner may have one more callback; new: those that are not stored yet.
+    """Check that an owner may have one more callback; new: those that are not stored yet.
 
-    Raises:
-        CallbackLimitError: It has LETHE_CALLBACKS_EACH of requests that are open.
+    Raises CallbackLimitError if it has LETHE_CALLBACKS_EACH of open requests already.
     """
     most = services.settings.callbacks_each
     if most == 0:

@@ -1,4 +1,4 @@
-"""What every call and every task needs, opened once for each process."""
+"""The services that every call and task needs, opened once for each process."""
 
 import logging
 import time
@@ -30,7 +30,7 @@ from models.database.session import make_engine, reading
 
 log = logging.getLogger(__name__)
 
-ASK_AGAIN_S = 2.0  # while the database does not answer at the start
+ASK_AGAIN_S = 2.0  # between tries while the database does not answer at the start
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +48,21 @@ class Services:
     committer: GroupCommitter
     nonces: NonceBook
     keys: KeyRing
-    # The witnesses that cosign checkpoints, None where none are asked.
+    # The witnesses that cosign checkpoints, None if there are none.
     policy: Policy | None = None
-    # What /readyz found and when, by part: see `app.service.health`; the trust root that was
-    # made last: see `app.service.issued.certificates`.
+    # Results of /readyz and their times, by part (`app.service.health`), and the last trust
+    # root (`app.service.issued.certificates`).
     seen: dict[str, tuple[float, object]] = field(default_factory=dict)
 
     def close(self) -> None:
-        """Finish what was submitted, send its nudges, and close the database."""
+        """Finish the submitted transactions, send their nudges, and close the database."""
         self.committer.close()
         self.dispatcher.close()
         self.engine.dispose()
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
-        """A session for reads; whatever it changed is thrown away."""
+        """A session for reads; its changes are rolled back."""
         with Session(reading(self.engine), expire_on_commit=False) as session:
             yield session
 
@@ -70,9 +70,8 @@ class Services:
 def open_services(settings: Settings) -> Services:
     """Open the database, the log and the vault; wait for PostgreSQL if it does not answer yet.
 
-    Raises:
-        LetheError: The log does not exist, is older than the last checkpoint it signed, a
-            key is missing, or the erasure journal is not applied; the message names the remedy.
+    Raises LetheError if the log does not exist, is older than the last checkpoint it signed, a
+    key is missing, or the erasure journal is not applied; the message names the remedy.
     """
     keep_private()
     engine = make_engine(settings.resolved_database_url, settings.stall_seconds)
@@ -84,7 +83,7 @@ def open_services(settings: Settings) -> Services:
 
 
 def _open(settings: Settings, engine: Engine) -> Services:
-    ledger = _load(settings, engine)  # first: what it misses is what must be done
+    ledger = _load(settings, engine)  # first: its error names the first thing to do
     warn_if_shared(settings.data_dir)
     root_secret = RootSecret.load(settings)
     journal = ErasureJournal(settings.keys_dir / JOURNAL, root_secret)
@@ -107,7 +106,7 @@ def _open(settings: Settings, engine: Engine) -> Services:
 
 
 def _load(settings: Settings, engine: Engine) -> Ledger:
-    """Load the ledger once the database answers; a SQLite file is there, or never will be."""
+    """Load the ledger once the database answers; there is no waiting for a SQLite file."""
     deadline = time.monotonic() + settings.start_seconds
     while True:
         try:

@@ -15,12 +15,12 @@ from app.settings import Settings
 GDPR_MONTHS, GDPR_EXTENSION = 1, 2  # Art. 12(3)
 CCPA_DAYS, CCPA_EXTENSION = 45, 45  # Cal. Civ. Code § 1798.130(a)(2)(A)
 CONFIRM_DAYS = 10  # business days, 11 CCR § 7021(a)
-REMIND_DAYS = (10, 3, 0)  # days left at which somebody is reminded of an open request
+REMIND_DAYS = (10, 3, 0)  # days left when officers are reminded of an open request
 _SATURDAY = 5
 
 
 def zone_of(settings: Settings) -> tzinfo:
-    """Return the time zone whose calendar counts."""
+    """Return the time zone whose calendar deadlines are counted in."""
     return ZoneInfo(settings.time_zone)
 
 
@@ -34,8 +34,8 @@ def due_at(
 ) -> datetime:
     """Return the deadline: one calendar month (GDPR) or 45 days (CCPA) from the receipt.
 
-    extended: three months or 90 days, from the receipt too. paused: for how long the clock
-    stood still; it is added to the end.
+    extended: three months or 90 days, also from the receipt. paused: how long the clock was
+    stopped; it is added to the end.
     """
     if regulation == "ccpa":
         end = _days_later(received, CCPA_DAYS + CCPA_EXTENSION * extended, zone)
@@ -45,9 +45,10 @@ def due_at(
 
 
 def confirm_by(received: datetime, regulation: str, zone: tzinfo = UTC) -> datetime | None:
-    """Return until when the receipt of a request is confirmed; None under the GDPR.
+    """Return the deadline for confirming the receipt of a request; None under the GDPR.
 
-    Ten business days (CCPA): Monday to Friday. Public holidays count, which ends it earlier.
+    Ten business days (CCPA): Monday to Friday. Public holidays count as business days, which
+    makes it earlier.
     """
     if regulation != "ccpa":
         return None
@@ -60,17 +61,17 @@ def confirm_by(received: datetime, regulation: str, zone: tzinfo = UTC) -> datet
 
 
 def days_left(due: datetime, now: datetime) -> int:
-    """Return how many whole days are left, rounded down: -1 on the first day too late."""
+    """Return the whole days left, rounded down: -1 on the first day after the deadline."""
     return floor((due - now) / timedelta(days=1))
 
 
 def _days_later(received: datetime, days: int, zone: tzinfo) -> datetime:
-    """Return the same time of day, days later in a zone: where clocks change, not 24 h each."""
+    """Return the same local time of day, days later: not 24 h each where clocks change."""
     return (received.astimezone(zone) + timedelta(days=days)).astimezone(received.tzinfo)
 
 
 def _months_later(received: datetime, months: int, zone: tzinfo) -> datetime:
-    """Return the same day of a later month, or its last day where it is shorter.
+    """Return the same day of a later month, or its last day if it is shorter.
 
     As Regulation 1182/71, Art. 3(2)(c).
     """

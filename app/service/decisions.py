@@ -1,11 +1,10 @@
 """A named operator decides on a request whose attempts are exhausted or whose job is stalled.
 
 If every attempt was refuted, stored data may be damaged, and no program should guess. The model
-is out of service until an operator has looked: it is then fitted again, or the request is
+is out of service until an operator decides: it is then fitted again, or the request is
 abandoned with a reason. If the model's row was changed before anything was executed, there is
 nothing to fit again: the first attempt is repeated. If a machine or a silo is missing, the job
-is
-not parked: it is retried with or without a decision.
+is not parked: it is retried with or without a decision.
 """
 
 from sqlmodel import Session, col, select
@@ -28,7 +27,7 @@ def decide(services: Services, request_id: str, wanted: Decision, operator: str)
     """Carry out an operator's decision; `operator` is the name of the token it came with.
 
     Raises:
-        NotFoundError: Nobody holds a request of that id.
+        NotFoundError: There is no request of that id.
         ConflictError: The request waits for no decision.
         PeopleChangedError: The database has it under the reference of another request.
     """
@@ -46,7 +45,7 @@ def decide(services: Services, request_id: str, wanted: Decision, operator: str)
         if wanted.decision == "abandon":
             reason, untouched = request.reason, _is_untouched(job)
             if untouched and (model.state, model.failure) == ("quarantined", reason):
-                # Or no decision on the requests behind it would be possible.
+                # Otherwise the requests behind it could not be decided.
                 _return_to_service(tx, model)
             unjudged = not untouched and job.stage != "certify"
             unjudged = unjudged and (job.stage != "execute" or job.attempt > 1)
@@ -78,7 +77,7 @@ def decide(services: Services, request_id: str, wanted: Decision, operator: str)
 
 
 def _is_untouched(job: Job) -> bool:
-    """Return whether a request waits for a decision and nothing of it was ever executed."""
+    """Return whether a request waits for a decision and was never executed."""
     return job.stage == PARKED and job.attempt == 1 and job.draft_id is None
 
 
@@ -90,10 +89,10 @@ def _return_to_service(tx: Transaction, model: Model) -> None:
 def _try_again(
     services: Services, session: Session, model: Model, request: ErasureRequest, job: Job
 ) -> tuple[str, str]:
-    """Retry a waiting job at once; one that no machine can verify is retrained or refitted.
+    """Retry a waiting job at once; retrain or refit if no machine can verify it.
 
-    Its turn may not have come yet. The machine that retrains can also judge the result.
-    Raises ConflictError where the model is out of service: no job of it runs.
+    The job may not be at the head of its queue. The machine that retrains can also judge.
+    Raises ConflictError if the model is out of service: it runs no job.
     """
     if model.state == "quarantined":
         raise ConflictError(
@@ -115,10 +114,10 @@ def _try_again(
 
 
 def _pass_on(tx: Transaction, model: Model, reason: str | None) -> None:
-    """Let the next request of the same update wait for a decision in place of the first.
+    """Make the next request of the same update wait for a decision in place of the first.
 
-    It was executed in the version that is out of service, and nothing else would resume it. The
-    others follow: they are judged with the version that its retraining makes.
+    It is part of the version that is out of service, and nothing else would resume it. The
+    others follow: they are judged with the version that its retraining produces.
     """
     session = tx.session
     session.flush()

@@ -26,10 +26,10 @@ from lethe.signing.keys import public_pem
 
 log = logging.getLogger(__name__)
 
-STILL_S = 5.0  # a holder of the log's lock that does nothing for so long is frozen
-TRY_S = 1.0  # SQLite's lock and the guard's are tried for so long
-LAG_S = 15.0  # entries without a checkpoint: three sweeps, each of which would sign one
-FRESH_S, ARTIFACTS_FRESH_S = 1.0, 30.0  # what was found is good for so long
+STILL_S = 5.0  # a holder of the log's lock that is idle for this long is frozen
+TRY_S = 1.0  # time-out for SQLite's lock and the guard's
+LAG_S = 15.0  # longest without a checkpoint: three sweeps, each of which would sign one
+FRESH_S, ARTIFACTS_FRESH_S = 1.0, 30.0  # lifetime of a result
 WITNESSES_FRESH_S = 10.0
 REFUSED = "messages-refused"
 PARTS = (
@@ -39,10 +39,9 @@ PARTS = (
 
 
 def ready(services: Services) -> dict[str, str]:
-    """Return "ok" for each part, and how many messages workers have dropped as foreign.
+    """Return "ok" for each part, and how many foreign messages workers have dropped.
 
-    Raises:
-        NotReadyError: Some are not; `failed` names which, and the log says why.
+    Raises NotReadyError if some are not; `failed` names which, and the log says why.
     """
     found, refused = look(services)
     failed = [name for name, why in found.items() if why is not None]
@@ -74,7 +73,7 @@ def look(
         "log": (FRESH_S, public_log.check_published),
         "checkpoint": (FRESH_S, _checkpoint),
         "guard": (FRESH_S, _guard),
-        "keys": (0.0, _keys),  # files of some bytes: a removed one is named at once
+        "keys": (0.0, _keys),  # small files: a missing one is reported at once
         "space": (FRESH_S, _space),
         "artifacts": (ARTIFACTS_FRESH_S, _artifacts),
         "witnesses": (WITNESSES_FRESH_S, _witnesses),
@@ -91,7 +90,7 @@ def look(
 def _found(
     services: Services, name: str, fresh_s: float, check: Callable[[Services], object]
 ) -> str | None:
-    """Return why a part is not ready, None if it is; asked again only when that is old."""
+    """Return why a part is not ready, None if it is; reuses results younger than `fresh_s`."""
     at, why = services.seen.get(name, (float("-inf"), None))
     if time.monotonic() - at >= fresh_s:
         try:
@@ -106,7 +105,7 @@ def _found(
 
 
 def _log_changes(services: Services, failed: dict[str, str]) -> None:
-    """Log once why a part is not ready, and once that it is again."""
+    """Log once that a part is not ready and why, and once that it is ready again."""
     _, before = services.seen.get("reported", (0.0, frozenset()))
     assert isinstance(before, frozenset)
     for name in failed.keys() - before:
@@ -126,14 +125,14 @@ def _database(services: Services) -> None:
 
 
 def _checkpoint(services: Services) -> None:
-    """Check that entries do not stay without a checkpoint: their receipts are missing."""
+    """Check that entries get a checkpoint in time: without it they have no receipts."""
     with services.reading() as session:
         latest, size = storage.latest_checkpoint(session), storage.read_size(session)
     published = 0 if latest is None else latest.size
     since, behind = services.seen.get("lag", (0.0, None))
     if published >= size:
         services.seen.pop("lag", None)
-    elif behind != published:  # the last ones are being signed, as far as one look can tell
+    elif behind != published:  # progress since the last check: the rest is being signed
         services.seen["lag"] = (time.monotonic(), published)
     elif time.monotonic() - since > LAG_S:
         raise LetheError(
@@ -144,17 +143,17 @@ def _checkpoint(services: Services) -> None:
 def _guard(services: Services) -> None:
     ledger = services.ledger
     ledger.guard.require_free(TRY_S)
-    held = ledger.guard.read()  # before the snapshot: it only ever gets ahead of it
+    held = ledger.guard.read()  # before the snapshot, which can then only be newer
     with services.reading() as session:
         size = storage.read_size(session)
         require_extends(held, ledger.origin, size, storage.NodeTable(session).root_at)
 
 
 def _keys(services: Services) -> None:
-    """Check that the key files are those that this process, and the database, know.
+    """Check that the key files are those that this process and the database use.
 
-    Without the issuer's key no certificate would ever be issued, and under another master key
-    nothing opens: both would only show as requests that wait.
+    Without the issuer's key no certificate can be issued, and under another master key nothing
+    can be decrypted: both would only show as requests that wait.
     """
     settings = services.settings
     stored = open_ledger(settings, services.engine)
@@ -164,7 +163,7 @@ def _keys(services: Services) -> None:
         services.ledger.require_named()
         require_logged(services.ledger)
         issuer = signing_issuer(settings, services.ledger)[0]
-    except GuardError:  # the part `guard` says what is wrong with it
+    except GuardError:  # the part `guard` reports it
         issuer = load_issuer(settings)[0]
     if (settings.keys_dir / ISSUER_PEM).read_text() != public_pem(issuer.public_key()):
         raise KeyMissingError(

@@ -1,7 +1,7 @@
-"""Legal holds: what litigation or an authority needs is not destroyed at the end of retention.
+"""Legal holds keep data needed by litigation or an authority beyond the end of retention.
 
 A hold keeps a request, a case with its requests, or a model with all requests to it. It stops
-no erasure: whoever may refuse one for legal claims refuses it (GDPR Art. 17(3)(e)).
+no erasure: to keep data for legal claims, refuse the request (GDPR Art. 17(3)(e)).
 """
 
 import secrets
@@ -45,7 +45,7 @@ def place(services: Services, wanted: NewHold, by: str) -> HoldView:
     """Place a hold on the case, request or model of a reference; the log names `by`.
 
     Raises:
-        NotFoundError: None of them has this reference.
+        NotFoundError: No case, request or model has this reference.
         ConflictError: Its retention has ended, or the model was deleted.
     """
 
@@ -69,13 +69,13 @@ def place(services: Services, wanted: NewHold, by: str) -> HoldView:
 
 
 def release(services: Services, hold_id: str, by: str) -> HoldView:
-    """Release a hold, as somebody else than who placed it; the log names `by`.
+    """Release a hold that somebody else placed; the log names `by`.
 
     Raises:
         NotFoundError: There is none.
         ConflictError: It was released before.
-        ForbiddenError: They placed it themselves, by the log.
-        HoldsChangedError: The log does not have it as the table does.
+        ForbiddenError: By the log, `by` placed it.
+        HoldsChangedError: Table and log disagree on it.
     """
 
     def effect(tx: Transaction) -> HoldView:
@@ -103,7 +103,7 @@ def release(services: Services, hold_id: str, by: str) -> HoldView:
 
 
 def page(session: Session, after: str | None, limit: int, *, released: bool) -> Page[HoldView]:
-    """Return the holds that stand, with `released` also the others, by id."""
+    """Return holds by id: the unreleased ones, or all if `released`."""
     query = select(LegalHold)
     if not released:
         query = query.where(col(LegalHold.released_at).is_(None))
@@ -111,7 +111,7 @@ def page(session: Session, after: str | None, limit: int, *, released: bool) -> 
 
 
 def find(session: Session, hold_id: str) -> HoldView:
-    """Return a hold, also one that was released. Raises NotFoundError: there is none."""
+    """Return a hold, released or not. Raises NotFoundError if there is none."""
     hold = session.get(LegalHold, hold_id)
     if hold is None:
         raise NotFoundError(UNKNOWN)
@@ -124,12 +124,12 @@ def show(hold: LegalHold) -> HoldView:
 
 
 def show_all(found: Sequence[LegalHold]) -> list[HoldView]:
-    """Return some holds as they are shown."""
+    """Return holds as they are shown to operators and officers."""
     return [show(hold) for hold in found]
 
 
 def require_deletable(services: Services, session: Session, model: Model) -> None:
-    """Return unless a hold keeps a model, or a request to it.
+    """Check that no hold keeps a model, or a request to it.
 
     Raises:
         HeldError: One does.
@@ -145,7 +145,7 @@ def require_deletable(services: Services, session: Session, model: Model) -> Non
 
 
 def require_closable(services: Services, session: Session, case: Case) -> None:
-    """Return unless a hold keeps a case, whose contact address would be destroyed.
+    """Check that no hold keeps a case: closing it would destroy the contact address.
 
     Raises:
         HeldError: One does.
@@ -160,7 +160,7 @@ def require_closable(services: Services, session: Session, case: Case) -> None:
 
 
 def _kind_of(session: Session, ref: str) -> str:
-    """Return what a reference names. Raises NotFoundError, and ConflictError for no data."""
+    """Return the kind of a reference. Raises NotFoundError, or ConflictError for no data."""
     if (case := session.get(Case, ref)) is not None:
         if case.key is None:
             raise ConflictError(ENDED)

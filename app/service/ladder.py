@@ -2,8 +2,7 @@
 
 Attempt 1 is the requested method, attempt n + 1 the nth step of the policy's ladder. The
 attempt after the last step retrains or refits the model from the retained set, and is never
-left out.
-If that does not pass either, an operator decides.
+left out. If that does not pass either, an operator decides.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,9 +38,9 @@ def spelled(step: Mapping[str, Any]) -> str:
 def attempt_view(
     model: Model, request: ErasureRequest, job: Job, events: Sequence[RequestEvent]
 ) -> AttemptView | None:
-    """Return where a request is on its ladder and what may come next, None of a masked model.
+    """Return a request's attempt and those that may follow, None for a masked model.
 
-    Its rows were never here, so no other attempt is possible.
+    The rows of a masked model were never here, so no other attempt is possible.
     """
     if model.config["data"] == "masked":
         return None
@@ -53,17 +52,17 @@ def attempt_view(
     if job.done_at is None:
         last = last_attempt(model.config)
         refit = REFITS[is_network(model.config)]
-        # Where a method gave way to the retraining, no other method comes after it.
+        # Once a retraining has replaced a method, no other method follows.
         approximate = [] if method == refit else _ladder(model.config)[job.attempt - 1 :]
         ahead = [spelled(step) for step in approximate]
-        # A first retraining is repeated once, with nothing of the erased at hand.
+        # A first retraining is repeated once, without access to the erased data.
         ahead += [refit] if job.attempt < last and not (method == refit and escalated) else []
         ahead.append(DECISION)
     return AttemptView(number=job.attempt, method=method, ahead=ahead)
 
 
 def _ladder(config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the steps of the policy's ladder, none without a policy that can be read."""
+    """Return the steps of the policy's ladder, none without a readable policy."""
     policy = config.get("policy")
     found = policy.get("ladder") if isinstance(policy, dict) else None
     return found if isinstance(found, list) else []

@@ -18,7 +18,7 @@ from models import Certificate, ErasureRequest, Model
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What a list may be narrowed by; None means any."""
+    """The filters of a list; None means any."""
 
     state: str | None = None
     model: str | None = None
@@ -47,8 +47,8 @@ def list_requests(
         wanted: Which requests.
         after: Cursor of the page before.
         limit: Most items.
-        capabilities: Whether the reader may have the requests' ids, with which anybody can
-            read scope and evidence. Others get the public reference only.
+        capabilities: Whether the reader may have the requests' ids, which give access to scope
+            and evidence. Others get the public reference only.
 
     Raises:
         BadCursorError: The cursor did not come from this service, or a time has no zone.

@@ -4,7 +4,7 @@ from typing import Any
 
 from lethe.catalogue import METHODS, UNTESTED
 
-SKETCHED = "ridge-sketched"  # the only one that takes sketches in place of statistics
+SKETCHED = "ridge-sketched"  # the only method that takes sketches in place of statistics
 
 
 def offered(config: dict[str, object]) -> tuple[str, ...]:
@@ -16,8 +16,8 @@ def offered(config: dict[str, object]) -> tuple[str, ...]:
 def least_records(config: dict[str, Any], method: str) -> int:
     """Return how many records a request must erase for a result of the method to be certified.
 
-    Each matched pair of the policy's tests has an erased row of its own. 0 where no test
-    decides; with as many as this a test may still come to no result.
+    Each matched pair of the policy's tests has an erased row of its own. 0 if no test decides;
+    even with this many records, a test may be inconclusive.
     """
     if not is_network(config) or method in UNTESTED:
         return 0
@@ -25,5 +25,5 @@ def least_records(config: dict[str, Any], method: str) -> int:
 
 
 def is_network(config: dict[str, object]) -> bool:
-    """Return whether a model is deep."""
+    """Return whether a model is a network."""
     return config.get("family") == "network"

@@ -11,7 +11,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 from app.problems import BadCursorError
 from app.schemas.base import Page, Wire
 
-NUMBER_DIGITS = 18  # what always fits a 64-bit integer
+NUMBER_DIGITS = 18  # always fits a 64-bit integer
 
 Row = TypeVar("Row")
 Shown = TypeVar("Shown", bound=Wire)
@@ -42,8 +42,7 @@ def format_cursor(at: datetime, ref: str) -> str:
 def parse_cursor(cursor: str) -> tuple[datetime, str]:
     """Return the position a cursor stands for.
 
-    Raises:
-        BadCursorError: It is not a cursor of this service.
+    Raises BadCursorError if it is not a cursor of this service.
     """
     try:
         text, _, ref = base64.urlsafe_b64decode(cursor.encode()).decode().partition("|")
@@ -56,10 +55,9 @@ def parse_cursor(cursor: str) -> tuple[datetime, str]:
 
 
 def parse_number(cursor: str) -> int:
-    """Return the number that a cursor of a numbered list is.
+    """Return the number in a cursor of a numbered list.
 
-    Raises:
-        BadCursorError: It is not one that this service could have given out.
+    Raises BadCursorError if this service could not have issued it.
     """
     if not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= NUMBER_DIGITS):
         raise _bad_cursor()

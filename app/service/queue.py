@@ -1,8 +1,8 @@
-"""A model's queue: whose turn it is, whether it waits for others, and how far its job is.
+"""A model's queue: its head, whether the head waits for a batch, and the job's progress.
 
 Jobs of one model run in the order of acceptance. Erasure requests at the head of the queue
-may be held back until enough of them wait, and are then executed as one update: who sees a
-model before and after the deletion of a single record can compute that record.
+may be held back until enough of them wait, and are then executed as one update: the models
+before and after the deletion of a single record reveal that record.
 """
 
 from collections.abc import Sequence
@@ -21,13 +21,13 @@ from models.database.session import read_by_id
 # A parked job waits for an answer from outside. It blocks no other job and gets no nudges.
 PARKED = "awaiting"
 
-# The kind of job that makes a quarantined model anew: the only one that runs meanwhile.
+# The kind of job that rebuilds a quarantined model, and the only one that runs on it.
 MEND = "mend"
 
-# Of a job that is tried again however long it takes, after what the last try ended in.
+# Appended to the last error of a job that is retried without limit.
 GOES_ON = "it goes on once that is mended"
 
-# Nothing is held back in the last days before it is due: they are for what may go wrong.
+# No request is held back in the last days before its deadline: they are the safety margin.
 DEADLINE_MARGIN = timedelta(days=7)
 
 _UNITS = {
@@ -45,9 +45,9 @@ def head_of_queue(
 ) -> Job | None:
     """Return the job whose turn it is: the oldest unfinished one that is not parked.
 
-    A job that was begun precedes an older one that has returned from parking: until what
-    was executed is certified, nothing else may change the model. model_id: or a query for it.
-    now: the database's time, where the caller has asked for it.
+    A job that was begun precedes an older one that has returned from parking: until an executed
+    erasure is certified, nothing else may change the model. model_id: or a query for it. now:
+    the database's time, if the caller has read it.
     """
     now = now or clock(session)
     begun = or_(
@@ -70,24 +70,24 @@ def _open(model_id: int | ScalarSelect[int]) -> SelectOfScalar[Job]:
 def waiting_run(session: Session, head: Job) -> list[Job]:
     """Return the erasures that can be executed together with `head`, which comes first.
 
-    They follow it without another job between them and ask for the same method; there are
-    at most MOST_COALESCED. Empty if `head` is no erasure that waits for its execution.
+    They follow it without another job in between and use the same method; at most
+    MOST_COALESCED. Empty if `head` is not an erasure that waits for its execution.
     """
     run, _ = _run(session, head)
     return [job for job, _ in run]
 
 
 def is_held_back(session: Session, settings: Settings, head: Job, now: datetime) -> bool:
-    """Return whether the job at the head of a queue still waits for others.
+    """Return whether the job at the head of a queue still waits for a batch.
 
-    It does not once its execution has begun, once `batch_min_requests` wait, once the oldest
-    has waited for `batch_max_wait_seconds`, once one of them is due within DEADLINE_MARGIN,
-    or once a job of another kind or method is behind them: then no more can join.
+    The wait ends once its execution has begun, `batch_min_requests` wait, the oldest has waited
+    for `batch_max_wait_seconds`, one of them is due within DEADLINE_MARGIN, or a job of another
+    kind or method is behind them, so that no more can join.
     """
     if settings.batch_min_requests <= 1:
         return False
     if session.get_one(Model, head.model_id).config["data"] == "masked":
-        return False  # it only parks, and would hold up the round that is to release it
+        return False  # its requests park, and would hold up the round that releases them
     run, closed = _run(session, head)
     if not run or run[0][1].state != "received":
         return False
@@ -101,7 +101,7 @@ def is_held_back(session: Session, settings: Settings, head: Job, now: datetime)
 
 
 def _run(session: Session, head: Job) -> tuple[list[tuple[Job, ErasureRequest]], bool]:
-    """Return the run that begins with `head`, and whether no more can join it."""
+    """Return the batch that begins with `head`, and whether it is closed to others."""
     if not _waits(head):
         return [], False
     first = session.get_one(ErasureRequest, head.request_id)
@@ -122,7 +122,7 @@ def _waits(job: Job) -> bool:
 
 
 def progress_of(job: Job) -> ProgressView | None:
-    """Return how far a job is, None if it is done or its worker reported nothing yet."""
+    """Return a job's progress, None if it is done or its worker has not reported any."""
     if job.done_at is not None or job.phase is None:
         return None
     return ProgressView.model_validate(
@@ -136,18 +136,18 @@ def progress_of(job: Job) -> ProgressView | None:
 
 
 def training_progress(session: Session, model: Model) -> ProgressView | None:
-    """Return how far the training is that learns rows or mends, None where none is going on.
+    """Return the progress of a job that learns rows or mends, None if there is none.
 
-    Never that of an erasure: it is for whoever holds the request.
+    An erasure's progress is left out: only the holder of the request may see it.
     """
     found = (progress_of(job) for job in _learning(session, model))
     return next((shown for shown in found if shown is not None), None)
 
 
 def first_fit_stalls(session: Session, model: Model) -> str | None:
-    """Return what a registered model's first fit ended in at the last try, None before it.
+    """Return the last error of a registered model's first fit, None if there is none.
 
-    Its job is tried again, so the model has not failed; who waits for it learns what to mend.
+    Its job is retried, so the model has not failed, but its user should learn what to mend.
     """
     if model.state != "registered":
         return None

@@ -1,4 +1,4 @@
-"""Registration: a model, the configuration it is held to, and its first training set."""
+"""Registration: a model, its pinned configuration, and its first training set."""
 
 import hashlib
 import secrets
@@ -39,17 +39,16 @@ def register(
 ) -> ModelView:
     """Record a model and its first training set, and queue the fit.
 
-    Where a registration failed before it had any version, another takes its place.
+    A registration that failed before any version is replaced.
 
-    A model whose rows stay with its clients waits for what they send; held-out rows, which
-    measure its versions, may come with the registration. The
-    same registration again, as after a lost answer, gets the model that it made, if it did not
-    fail.
+    A model whose rows stay with its clients waits for their messages; held-out rows, for
+    evaluating its versions, may come with the registration. Repeating a registration, as after
+    a lost answer, returns its model unless it failed.
 
     Raises:
-        ModelDeletedError: It was of a model that was deleted.
+        ModelDeletedError: A model of this reference was deleted.
         ConflictError: The reference is taken by another registration.
-        NotOverSilosError: The policy needs models that a judge trains, and silos have the rows.
+        NotOverSilosError: The judge must train for this policy, but silos have the rows.
     """
     upload = sent if isinstance(sent, CheckedUpload) else None
     rows = sent if isinstance(sent, CheckedHeldOut) else None
@@ -65,7 +64,7 @@ def register(
     digest = digest_of(pinned)
     policy: dict[str, str] = {}
     if isinstance(wanted, NewNetwork):
-        # By itself too: certificates name the policy by this digest.
+        # Logged separately: certificates name the policy by this digest.
         spelling = canonical.encode(wanted.policy.model_dump())
         policy = {"policy": hashlib.sha256(spelling).hexdigest()}
         if "canary" in pinned["config"]:
@@ -90,8 +89,8 @@ def register(
                 ref=wanted.ref, tombstone_key=tombstone_key, created_at=tx.now, **pinned
             )
         elif failed:
-            # It never was a model: what was wrong with its registration, or with the machine
-            # that fitted, can be put right.
+            # It never had a version: the registration, or the machine that fitted it, may have
+            # been corrected.
             model = taken
             model.state, model.failure, model.created_at = "registered", None, tx.now
             for name, value in pinned.items():
@@ -126,7 +125,7 @@ def register(
 def _same_held_out(
     services: Services, tx: Transaction, model: Model, sent: HeldOutRows | None
 ) -> bool:
-    """Return whether a model that is registered without rows has these held-out ones."""
+    """Return whether a model registered without rows has these held-out rows."""
     if model.config["data"] == "rows":
         return True  # they came with the rows
     stored = held_out.stored(services, tx.session, model)

@@ -1,4 +1,4 @@
-"""Releases: what must come from a client before some of its records can be erased.
+"""Releases: statistics that a client must send before some of its records can be erased.
 
 If rows stay with a client, only the client knows the statistics of some of them. Each poll of
 the client returns the open releases, until it answers or an operator decides to remove its
@@ -37,10 +37,9 @@ PAGE = 100
 
 
 def open_releases(services: Services, signed: SignedBy) -> list[ReleaseView]:
-    """Return the open releases of a client, oldest first, and count that it fetched them.
+    """Return the open releases of a client, oldest first, and count the poll.
 
-    Raises:
-        KeyNotEntitledError: The key is not bound to a client.
+    Raises KeyNotEntitledError if the key is not bound to a client.
     """
 
     def effect(tx: Transaction) -> list[ReleaseView]:
@@ -83,11 +82,11 @@ def answer(
 ) -> ReleaseView:
     """Store a client's statistics of the requested records, and resume the request.
 
-    Sending the same again gets the same answer; another answer cannot replace it.
+    Repeating the same answer is accepted; another answer cannot replace it.
 
     Raises:
         NotFoundError: No such release, or another client's.
-        ReleaseClosedError: It has another answer, or needs none any more.
+        ReleaseClosedError: It has another answer, or no longer needs one.
         ReleaseMismatchError: The statistics are of other records.
     """
     digest = upload.file.digest
@@ -126,8 +125,7 @@ def drop(services: Services, release_id: str, operator: str) -> ReleaseSummary:
     """Decide, as the named operator, to remove a silent client's whole block.
 
     This erases the requested records and all others of the block. Requests for other records
-    of the block are executed with it. The log keeps that it was decided, and commits to who
-    decided it.
+    of the block are executed with it. The log records the decision and commits to the operator.
 
     Raises:
         NotFoundError: No such release.
@@ -163,7 +161,7 @@ def drop(services: Services, release_id: str, operator: str) -> ReleaseSummary:
 
 
 def close_releases(services: Services, tx: Transaction, *requests: str) -> None:
-    """Close the releases of requests that need no answers any more, and shred these."""
+    """Close the releases of requests that no longer need answers, and shred the answers."""
     for chunk in chunks(requests):
         open_ones = select(Release).where(
             col(Release.request_id).in_(chunk), col(Release.state) != "done"

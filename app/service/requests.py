@@ -45,8 +45,7 @@ CLOSED = ("certified", "refused", "withdrawn")  # a failed request still waits f
 def view(services: Services, request_id: str) -> RequestView:
     """Return a request with its history.
 
-    Raises:
-        NotFoundError: Nobody holds a request of that id.
+    Raises NotFoundError if there is no request of that id.
     """
     with services.reading() as session:
         request = find(session, request_id)
@@ -87,11 +86,7 @@ def view(services: Services, request_id: str) -> RequestView:
 
 
 def find(session: Session, request_id: str) -> ErasureRequest:
-    """Return a request by its id.
-
-    Raises:
-        NotFoundError: There is none.
-    """
+    """Return a request by its id. Raises NotFoundError if there is none."""
     request = session.get(ErasureRequest, request_id)
     if request is None:
         raise NotFoundError("no request has this id")
@@ -99,10 +94,9 @@ def find(session: Session, request_id: str) -> ErasureRequest:
 
 
 def require_own_ref(services: Services, request: ErasureRequest) -> None:
-    """Return if a request has its own reference, under which the log will say what happens.
+    """Check that a request has its own reference, under which its events are logged.
 
-    Raises:
-        PeopleChangedError: Somebody gave it another one in the database.
+    Raises PeopleChangedError if the database has another one.
     """
     if request.ref != request_ref(services.root_secret, request.id):
         raise PeopleChangedError(
@@ -112,9 +106,9 @@ def require_own_ref(services: Services, request: ErasureRequest) -> None:
 
 
 def id_of(services: Services, ref: str) -> str:
-    """Return the id of the request of a public reference. Raises NotFoundError: there is none.
+    """Return the id of the request of a public reference. Raises NotFoundError.
 
-    Whoever is shown it can read the request's scope: it is for code, not for pages.
+    The id is a capability to read the request's scope: for code, never for pages.
     """
     with services.reading() as session:
         query = select(ErasureRequest.id).where(ErasureRequest.ref == ref)
@@ -125,7 +119,7 @@ def id_of(services: Services, ref: str) -> str:
 
 
 def certificate_path(request_id: str) -> str:
-    """Return where a request's certificate is served."""
+    """Return the path where a request's certificate is served."""
     return f"/v1/requests/{request_id}/certificate"
 
 
@@ -154,10 +148,9 @@ def withdraw(services: Services, signed: SignedBy, request_id: str) -> RequestVi
 def end_withdrawn(
     services: Services, tx: Transaction, request: ErasureRequest, **more: str
 ) -> Job | None:
-    """Withdraw a request; return the next job of its model. more: what its entry has.
+    """Withdraw a request; return the next job of its model. more: members of its log entry.
 
-    Raises:
-        NotWithdrawableError: A worker has begun, or the request is closed otherwise.
+    Raises NotWithdrawableError if a worker has begun, or the request is closed otherwise.
     """
     if request.state == "withdrawn":  # sent again: the first answer may have been lost
         return None
@@ -187,10 +180,10 @@ def close(
     reason: str | None,
     **more: str,
 ) -> None:
-    """End a request without a certificate and give its records free again.
+    """End a request without a certificate and release its claims.
 
-    If the log has it executed and not judged PASS since, its model goes out of service with
-    it: the version that is current may be a refuted one, whatever the job's row says.
+    If by the log it was executed and not judged PASS since, its model is quarantined: the
+    current version may be a refuted one, whatever the job's row says.
 
     Raises what `request_events` raises.
     """

@@ -1,8 +1,8 @@
-"""Review: which requests an officer approves before they are executed, and what the log says.
+"""Review: which requests need an officer's approval before execution, decided by the log.
 
 A request that waits is parked: it blocks no other, and it can be withdrawn. Tables only say
-that it waits. Whether it was approved is read in the log, in the transaction that would execute
-it: whoever writes the database can move a job to the workers, and nothing comes of it.
+that it waits. Whether it was approved is read from the log, in the transaction that would
+execute it: write access to the database can queue a job, but not have it executed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,16 +33,16 @@ from models import ErasureRequest, Job, Model, RequestEvent
 from models.database.clock import clock
 
 AWAITING_REVIEW, COOLING_OFF, PAUSED = "awaiting-review", "cooling-off", "paused"
-HELD = (AWAITING_REVIEW, COOLING_OFF, PAUSED)  # before the execution, by or for an officer
+HELD = (AWAITING_REVIEW, COOLING_OFF, PAUSED)  # held before the execution
 EXTENDED, NOTED, ASSIGNED = "request.extended", "request.noted", "request.assigned"
 WITHDRAWN = "request.withdrawn"
 NEEDS_DECISION, DECIDED = "request.needs-decision", "request.decided"
-WAITED = ("reason", "decision", "by", "why")  # what their entries say
+WAITED = ("reason", "decision", "by", "why")  # members of their entries
 SHOWN = (APPROVED, REFUSED, EXTENDED, PAUSE, RESUMED, NOTED, ASSIGNED)
 
 
 class Policy(Protocol):
-    """What a model was registered with."""
+    """A model's registered policy on approvals."""
 
     @property
     def decide(self) -> str:
@@ -54,7 +54,7 @@ class Policy(Protocol):
 
 
 class Start(NamedTuple):
-    """How a new request begins: its state, and the stage of its job."""
+    """The first state of a request, and the first stage of its job."""
 
     state: str
     stage: str
@@ -62,7 +62,7 @@ class Start(NamedTuple):
 
 
 def start(policy: Policy, binding: str | None, now: datetime) -> Start:
-    """Return how a request begins.
+    """Return the first state and stage of a request.
 
     binding: `client` or `subject` of a bound key that a second person confirmed, else None.
     """
@@ -80,9 +80,9 @@ def unapproved(
     requests: Sequence[ErasureRequest],
     now: datetime,
 ) -> list[ErasureRequest]:
-    """Return the requests that may not be executed now, by the log and not by their rows.
+    """Return the requests that may not be executed now, by the log, not by their rows.
 
-    model: as it was compared with its registration.
+    model: after it was checked against its registration.
 
     Raises what `requests_events` raises.
     """
@@ -100,7 +100,7 @@ def unapproved(
 def _events(
     session: Session, request: ErasureRequest, leaves: Sequence[tuple[int, Leaf]]
 ) -> list[Event]:
-    """Return a request's events, none where what is stored does not open all of them."""
+    """Return a request's events, none if the stored rows do not open all of them."""
     try:
         return opened(session, request, leaves)
     except (CommitmentError, EntryError):
@@ -122,9 +122,9 @@ def _may(
 
 
 def detail(event: RequestEvent, *, staff: bool) -> dict[str, str]:
-    """Return what an officer decided, as the person reads it, or with names for the staff.
+    """Return an officer's decision for the person or, with names, for the staff.
 
-    The staff also reads why a request waits for a decision, and what was decided and why.
+    The staff also sees why a request waits for a decision, and the decision with its reason.
     """
     if staff and event.event in (NEEDS_DECISION, DECIDED):
         return {name: str(event.payload[name]) for name in WAITED if event.payload.get(name)}
@@ -135,20 +135,20 @@ def detail(event: RequestEvent, *, staff: bool) -> dict[str, str]:
 
 
 def hold(tx: Transaction, request: ErasureRequest, job: Job) -> None:
-    """Have a request wait for review that was about to be executed without approval."""
+    """Move a request that was about to be executed without approval to review."""
     request.state, request.held_until = AWAITING_REVIEW, None
     job.stage, job.tries, job.deaths, job.lease_until = PARKED, 0, 0, None
     record_request_event(tx, request, HELD_BACK, {})
 
 
 def release(request: ErasureRequest, job: Job) -> None:
-    """Hand a request that waited to the workers."""
+    """Release a held request to the workers."""
     request.state, request.held_until = "received", None
     job.stage = "execute"
 
 
 def end_cooling_off(services: Services) -> None:
-    """Hand on the requests whose time to be withdrawn is over; the sweep nudges their jobs."""
+    """Release the requests whose cooling-off period is over; the sweep nudges their jobs."""
     with services.reading() as session:
         if not _cooled(session, clock(session)):
             return

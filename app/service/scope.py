@@ -47,11 +47,11 @@ def may_return(
 ) -> bool:
     """Return whether none of at most CHUNK records was erased from another client.
 
-    clients: the new owner of each record. A record comes back only to the client that it was
-    erased from: nobody else can undo its erasure.
+    clients: the new owner of each record. A record may return only to the client that it was
+    erased from: no other client can undo an erasure.
     """
     stones = _tombstones(session, model_id, tombstone_key, list(clients))
-    returning: dict[str, set[int | None]] = {}  # None: a restore does not know whose
+    returning: dict[str, set[int | None]] = {}  # None: the owner is unknown after a restore
     for stone, record in stones:
         returning.setdefault(clients[record], set()).add(stone.subject_id)
     for client, subjects in returning.items():
@@ -64,7 +64,7 @@ def may_return(
 def write_tombstones(
     session: Session, model_id: int, tombstone_key: bytes, requests: Mapping[str, str]
 ) -> None:
-    """Write the tombstones of records that are still there, by the id of who erases each."""
+    """Write the tombstones of records that still exist. requests: by record, who erases it."""
     for chunk in chunks(list(requests)):
         query = select(Record.record, Record.subject_id).where(
             Record.model_id == model_id, col(Record.record).in_(chunk)
@@ -92,13 +92,13 @@ def _tombstones(
 
 
 def is_add_back(session: Session, contribution: Contribution) -> bool:
-    """Return whether a contribution was signed to bring erased records back, as logged."""
+    """Return whether, by the log, a contribution was signed to bring erased records back."""
     entry = session.get_one(LogEntry, contribution.log_index)
     return ADD_BACK in parse_leaf(entry.leaf).digests
 
 
 class Binding(Protocol):
-    """Whose records a key reaches; all if it names neither."""
+    """Limits a key to a client's or subject's records; to none if both are None."""
 
     @property
     def client(self) -> str | None:
@@ -110,14 +110,12 @@ class Binding(Protocol):
 
 
 def narrow(scope: Scope, key: Binding) -> Scope:
-    """Return what a scope means when this key signs it: never more than the key's own.
+    """Return a scope narrowed to the key's own records.
 
-    It is this that is recorded, committed to in the log and executed, so that what others
-    contribute later, and what becomes of the key, changes nothing. Named records stay as they
-    are: each is looked at when it is claimed.
-
-    Raises:
-        KeyNotEntitledError: The key is bound to another client or subject.
+    The narrowed scope is recorded, committed to in the log and executed, so that later
+    contributions of others, or changes of the key, do not alter it. Named records are kept:
+    each is checked when it is claimed. Raises KeyNotEntitledError if the key is bound to
+    another client or subject.
     """
     if scope.records is not None:
         return scope
@@ -129,7 +127,7 @@ def narrow(scope: Scope, key: Binding) -> Scope:
 
 
 def check_size(named: Sequence[str], limit: int) -> None:
-    """Raise ScopeTooLargeError if a scope names more records one by one than `limit`."""
+    """Raise ScopeTooLargeError if a scope lists more than `limit` records."""
     if len(named) > limit:
         raise ScopeTooLargeError(
             f"a request may name {limit} records: split it, or name the client"
@@ -143,10 +141,10 @@ def check_scope(
     key: RequesterKey,
     scope: Scope,
 ) -> int:
-    """Return how many records a key may erase by `scope`, if all of it can be claimed.
+    """Return how many records of `scope` a key may erase, if all can be claimed.
 
-    It only reads, and explains what is refused; `claim` decides. Whoever holds a bound key is
-    told about its own data only: everything else gets the same answer.
+    It only reads, and explains refusals; `claim` decides. The holder of a bound key learns
+    about its own data only: everything else gets the same answer.
 
     Args:
         session: A snapshot.
@@ -160,7 +158,7 @@ def check_scope(
             claimed by an earlier request.
         ContributionPendingError: They may be among rows that are still being learned.
         UnknownRecordError: A record, client or subject is not in the training set.
-        KeyNotEntitledError: A named record is not the key's, erased, or not there.
+        KeyNotEntitledError: A named record is not the key's, erased, or does not exist.
     """
     named = scope.records or []
     found, held = 0, 0
@@ -183,11 +181,9 @@ def check_scope(
 def claim(session: Session, model_id: int, key: Binding, scope: Scope, request_id: str) -> int:
     """Claim the unclaimed records of a scope; return how many.
 
-    In the writer's transaction, with as few statements as the check that went before allows.
-
-    Raises:
-        ScopeChangedError: Not all that the scope names can be claimed any more, or none of a
-            client's or subject's: check again.
+    Runs in the writer's transaction, with few statements because `check_scope` went before.
+    Raises ScopeChangedError if a named record, or every record of the client or subject, can no
+    longer be claimed: check again.
     """
     claimed = 0
     for conditions in _parts(model_id, scope, key):
@@ -202,7 +198,7 @@ def claim(session: Session, model_id: int, key: Binding, scope: Scope, request_i
 def covers(
     session: Session, model_id: int | None, scope: Scope, records: Sequence[str]
 ) -> bool:
-    """Return whether a scope has all of these records, each given once."""
+    """Return whether a scope covers all of these records, each given once."""
     if scope.records is not None:
         return set(records) <= set(scope.records)
     query = select(Record.record).where(*_owned(model_id, scope))
@@ -213,14 +209,14 @@ def covers(
 
 
 def changed() -> ScopeChangedError:
-    """Return what says that not all of a scope can be claimed; `check_scope` says why."""
+    """Return the error for a scope that cannot all be claimed; `check_scope` explains it."""
     return ScopeChangedError("what the scope names changed just now: send the request again")
 
 
 def _parts(
     model_id: int | None, scope: Scope, key: Binding
 ) -> Iterator[list[ColumnElement[bool]]]:
-    """Yield conditions that together select the key's records in a scope, each short enough."""
+    """Yield conditions that together select the key's records in a scope, in chunks."""
     if scope.records is None:
         yield _owned(model_id, scope)
     for chunk in chunks(scope.records or []):
@@ -252,7 +248,7 @@ def _missing(
 
 
 class Claimed(NamedTuple):
-    """A record that a request erases. salt: of its commitment; subject_id: whose block."""
+    """A record that a request erases. salt: of its commitment; subject_id: its owner."""
 
     record: str
     salt: bytes
@@ -265,7 +261,7 @@ _CLAIMED = columns(col(Record.record), col(Record.salt), col(Record.subject_id))
 def claimed_by(
     session: Session, model_id: int, requests: Sequence[str]
 ) -> dict[str, list[Claimed]]:
-    """Return the records that each of some requests claimed, by few queries."""
+    """Return the records that each request claimed, in few queries."""
     found: dict[str, list[Claimed]] = {request: [] for request in requests}
     query = _CLAIMED.add_columns(col(Record.claimed_by)).where(col(Record.model_id) == model_id)
     for chunk in chunks(requests):
@@ -283,15 +279,15 @@ def forget_set(
     taken: Collection[str] = (),
     claims: Mapping[str, Sequence[Claimed]] | None = None,
 ) -> list[Claimed]:
-    """Return the records that a request erases, now that its turn has come.
+    """Return the records that a request erases, at the time of its execution.
 
-    A scope of named records means those that it claimed: a record that was erased with another
-    request and came back since came back by a later request. A client or subject means all
-    that it holds now, whoever claimed it: records that were contributed, or released by a
-    withdrawn request, between submission and execution are erased with the rest. It is the
-    scope as it was accepted, narrowed to what the key was entitled to. `taken` are records that
-    others erase in the same update. claims: what `claimed_by` found of this request and others.
-    No claim of another moves: whether this request is executed at all is not known yet.
+    A scope of named records means those that it claimed: a named record that another request
+    erased and that was added back since is not included. A client or subject means all its
+    current records, whoever claimed them: records contributed, or released by a withdrawn
+    request, between submission and execution are erased too. scope: as accepted, narrowed to
+    the key's own records. taken: records that others erase in the same update. claims: the
+    result of `claimed_by` for this request and others. Other requests' claims are left alone:
+    it is not known yet whether this request will be executed.
     """
     if scope.records is not None:
         named = set(scope.records)
@@ -310,7 +306,7 @@ def forget_set(
 
 
 def owners(session: Session, model_id: int, scope: Scope) -> list[Subject]:
-    """Return the subjects that a scope of level client or subject means."""
+    """Return the subjects in a scope of level client or subject."""
     if scope.records is not None:
         return []
     named = _named(model_id, scope.client, scope.subject)
@@ -337,13 +333,13 @@ def _named(
 def _explain_missing(
     session: Session, root_secret: RootSecret, model: Model, key: RequesterKey, scope: Scope
 ) -> None:
-    """Say why a scope means less than it names, as far as the key may know it."""
+    """Raise the reason why records of a scope are missing, as far as the key may know it."""
     pending = session.exec(
         select(Contribution).where(
             Contribution.model_id == model.id, Contribution.state == "received"
         )
     ).all()
-    # After "already erased" nobody asks again, and the record may be on its way back.
+    # After "already erased" nobody tries again, but the record may be about to return.
     if not any(is_add_back(session, row) for row in pending):
         erased, request_id = _erased_by(session, root_secret, model, key, scope)
         if request_id is not None:
@@ -363,16 +359,16 @@ def _explain_missing(
     places = [place for place, one in enumerate(scope.records, 1) if one in missing]
     if is_bound(key):
         raise _not_entitled(places)
-    # A key that reaches every record learns of each by a preview: places tell nothing more.
+    # An unbound key can preview every record: places tell it nothing more.
     raise UnknownRecordError(unknown, places=named_places(places))
 
 
 def _erased_by(
     session: Session, root_secret: RootSecret, model: Model, key: RequesterKey, scope: Scope
 ) -> tuple[bool, str | None]:
-    """Return whether some of what is missing was erased and is the key's, and by which request.
+    """Return whether a missing record of the key's was erased, and by which request.
 
-    A tombstone that a restore brought back may know of no request.
+    A tombstone that a restore brought back may have no request.
     """
     conditions = [col(Tombstone.model_id) == model.id]
     if scope.records is None:
@@ -404,8 +400,8 @@ def _erased_by(
 
 
 def _not_entitled(places: Sequence[int] = ()) -> KeyNotEntitledError:
-    # One answer for what is another's, was erased, or never was: it tells nothing of others.
-    # Nor do places: a key's holder learns by single requests which ids are its own.
+    # One answer for records of others, erased ones and unknown ones, so it reveals nothing.
+    # Nor do places: a key's holder can find out by single requests which ids are its own.
     detail = (
         "this key is bound to a client or subject, and the scope names data that is not theirs "
         "or not there: check the ids, or sign with the key of whose data it is"

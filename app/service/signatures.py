@@ -1,7 +1,7 @@
-"""Who signed a call: its nonce spent once, its key still good and of the right role.
+"""Signatures of calls: the nonce is spent once, the key is current and has the right role.
 
-A nonce is spent as soon as the signature verifies and before the body is read, whatever
-becomes of the call: a call that was refused cannot be sent again by whoever overheard it.
+A nonce is spent as soon as the signature verifies and before the body is read, whatever the
+outcome: an eavesdropper cannot send a refused call again.
 """
 
 import threading
@@ -35,18 +35,18 @@ from models.database.session import unsynced
 Role = Literal["requester", "client"]
 MAX_BATCH = 256  # nonces in one transaction
 MOST_KEYS = 10_000  # in a process's memory, about 1 KiB each
-# Past expiry, which is by the API's clock, while nonces are forgotten by the database's: these
-# may differ by the longest life of a signature, and a minute is left for what is under way.
+# Kept past expiry, because the API's clock checks expiry and the database's deletes nonces: the
+# clocks may differ by the longest life of a signature, plus a minute for calls under way.
 MARGIN = MAX_WINDOW + timedelta(minutes=1)
 _Item = tuple[SignedBy, "Future[bool]"]
 
 
 class NonceBook:
-    """Spends nonces, those of calls that arrive together in one transaction.
+    """Spends nonces; calls that arrive together share one transaction.
 
-    The transaction is not synced to the disk by itself. It is as durable as the next one that
-    is, so whatever a call changed has its nonce before it; a power cut can only forget nonces
-    of calls that changed nothing, within the last moments. A killed process forgets none.
+    The transaction is not synced to the disk by itself, but with the next one that is, so a
+    call's changes are never durable before its nonce. A power cut can only lose nonces of calls
+    that changed nothing, in the last moments; a killed process loses none.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -60,13 +60,12 @@ class NonceBook:
     def spend(self, signed: SignedBy) -> None:
         """Spend the nonce of a signature that verified.
 
-        Raises:
-            SignatureReplayedError: (keyid, nonce) was spent before.
+        Raises SignatureReplayedError if (keyid, nonce) was spent before.
         """
         future: Future[bool] = Future()
         with self._list:
             self._waiting.append((signed, future))
-        # Who waits here for its turn mostly finds that another wrote its nonce as well.
+        # A caller that waits here mostly finds that another has written its nonce too.
         while not future.done():
             with self._turn:
                 with self._list:
@@ -79,10 +78,9 @@ class NonceBook:
 
     @contextmanager
     def in_use(self, signed: SignedBy) -> Iterator[None]:
-        """Refuse other calls of this process with a nonce that will be spent in the block.
+        """Refuse concurrent calls of this process with a nonce that the block will spend.
 
-        Raises:
-            SignatureReplayedError: Such a call is under way.
+        Raises SignatureReplayedError if such a call is under way.
         """
         pair = (signed.keyid, signed.nonce)
         with self._list:
@@ -126,9 +124,9 @@ def insert_nonces(connection: Connection, batch: Sequence[SignedBy]) -> set[tupl
 
 
 def insertion_of_nonces(dialect: Dialect, batch: Sequence[SignedBy]) -> bulk.Statement:
-    """Return what stores nonces and returns the (keyid, nonce) that were not there before."""
+    """Return the statement that stores nonces and returns the new (keyid, nonce) pairs."""
     expiries = {(signed.keyid, signed.nonce): signed.expires + MARGIN for signed in batch}
-    # In one order, or processes that insert the same ones could wait for one another.
+    # Sorted, so that processes that insert the same ones cannot deadlock.
     rows = [(keyid, nonce, expires) for (keyid, nonce), expires in sorted(expiries.items())]
     return bulk.over(dialect, _SPEND, _NONCE, rows)
 
@@ -141,17 +139,17 @@ _SPEND = (
 
 
 def replayed() -> SignatureReplayedError:
-    """Return what a nonce that was spent before is answered with."""
+    """Return the error for a nonce that was spent before."""
     return SignatureReplayedError("this nonce was used before: sign again with a new one")
 
 
 @dataclass(frozen=True, slots=True)
 class KnownKey:
-    """A key as its row had it, once that was believed.
+    """A key from its row, after the row was authenticated.
 
-    ref: what the log calls its registration. confirmed: whether a second person confirmed whose
-    it is. row: all its columns as they are stored, by which any later change is noticed. tag:
-    what the list of revocations names it by.
+    ref: the log's reference of its registration. confirmed: whether a second person confirmed
+    its owner. row: all columns as stored, to detect later changes. tag: its name in the list of
+    revocations.
     """
 
     public: PublicKey
@@ -165,18 +163,18 @@ class KnownKey:
     tag: str
 
     def same_as(self, other: "KnownKey") -> bool:
-        """Return whether both are one registration with the same rights, however it is stored.
+        """Return whether both are one registration with the same rights.
 
-        It may have been confirmed since.
+        The stored row may differ, and the key may have been confirmed since.
         """
         return replace(self, row=other.row, confirmed=other.confirmed) == other
 
 
 class KeyRing:
-    """Keys that verified signatures lately, so that most signatures need no database.
+    """Keys that verified signatures recently, so that most signatures need no database.
 
-    What it holds may be out of date: whoever verified by it compares the whole row with the
-    stored one, and asks the list of revocations, in the writer's transaction.
+    They may be outdated: after verifying, the caller compares the whole row with the stored
+    one, and checks the list of revocations, in the writer's transaction.
     """
 
     def __init__(self) -> None:
@@ -194,8 +192,7 @@ class KeyRing:
     def read(self, session: Session, keyid: str) -> KnownKey:
         """Read a key from its row, and remember it.
 
-        Raises:
-            KeyUnknownError: It was never registered, or it was revoked.
+        Raises KeyUnknownError if it was never registered, or it was revoked.
         """
         row = believed(session, RequesterKey, keyid)
         with self._lock:
@@ -216,7 +213,7 @@ class KeyRing:
 
 
 def selection_of_keys(dialect: Dialect, keyids: Sequence[str]) -> bulk.Statement:
-    """Return what reads the rows of keys as they are stored, the id first."""
+    """Return the statement that reads the stored rows of keys, the id first."""
     return bulk.over(dialect, _READ_KEYS, _KEYID, [(keyid,) for keyid in keyids])
 
 
@@ -227,12 +224,12 @@ _READ_KEYS = (
 
 
 def current_key(session: Session, signed: SignedBy, role: Role) -> RequesterKey:
-    """Return the key of a signature that verified, if it still counts and has the role.
+    """Return the key of a verified signature, if it is still valid and has the role.
 
     Raises:
         KeyUnknownError: The key was deleted, changed or revoked since the signature was
             checked.
-        KeyNotEntitledError: Keys of its role do not sign such calls.
+        KeyNotEntitledError: The key has another role.
     """
     key = believed(session, RequesterKey, signed.keyid)
     if key is None or key.revoked_at is not None:
@@ -248,9 +245,9 @@ def check_role(held: str, role: Role) -> None:
 
 
 def unknown_key() -> KeyUnknownError:
-    """Return the one answer for keys that were never registered and those that were revoked.
+    """Return the one error for keys that were never registered and those that were revoked.
 
-    Another answer would tell anybody which ids were ever given out.
+    Two errors would reveal which ids were ever registered.
     """
     return KeyUnknownError(
         "no key is registered under this keyid, or it was revoked: sign with a current one"

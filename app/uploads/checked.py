@@ -1,4 +1,4 @@
-"""A checked upload. Without numpy: who only passes it on need not load it."""
+"""A checked upload. Without numpy, for modules that only pass it on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 class CheckedUpload:
     """A contribution: `rows` rows with distinct `records`, of `clients` and `subjects`.
 
-    `file` is an uncompressed .npz of exactly these arrays, sealed and durable, that has no row
-    yet. Rows, from `app.uploads.rows`: features (n, d) float16/32/64, finite; labels (n,) int64
-    in 0…classes-1; records, clients and subjects (n,) unicode. Statistics, from
-    `app.uploads.statistics`: see there. It is shredded in the transaction that learns it: raw
-    features outlive their quantised form by seconds.
+    `file` is an uncompressed .npz of exactly these arrays, sealed and durable, but not yet in
+    the database. Rows, from `app.uploads.rows`: features (n, d) float16/32/64, finite; labels
+    (n,) int64 in 0…classes-1; records, clients and subjects (n,) unicode. Statistics, from
+    `app.uploads.statistics`: see there. It is shredded in the transaction that learns it, so
+    raw features outlive their quantised form only by seconds.
     """
 
     file: StagedArtifact

@@ -1,4 +1,4 @@
-"""Held-out rows that a registration sends, checked and packed beside the rows to learn."""
+"""Held-out rows of a registration, checked and packed beside the training rows."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -22,12 +22,12 @@ FLOATS32 = FLOATS[:2]
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What held-out rows a model takes: each row's features of this `shape`, and its label.
+    """The held-out rows that a model accepts: features of this `shape`, and a label each.
 
-    classes: of labels, 0 where they are numbers. labels: the shape of a row's label, None where
-    rows have none. kinds: types of the features, which are packed as float64, or as they are
-    where bytes are among the kinds, or nothing wider than float32. missing: whether NaN is a
-    value of a feature; most: the largest size of one. refusal: why none are taken.
+    classes: their number, 0 if labels are numbers. labels: the shape of a row's label, None if
+    rows have none. kinds: types of the features, which are packed as float64 if that is among
+    them, else unchanged. missing: whether NaN is a value of a feature; most: the largest
+    absolute value of one. refusal: why the model accepts none.
     """
 
     shape: tuple[int, ...]
@@ -39,7 +39,7 @@ class Evaluation:
     refusal: str = ""
 
     def check(self, headers: Headers, max_bytes: int) -> None:
-        """Check held-out rows by their headers. Without any of ARRAYS nothing is sent.
+        """Check held-out rows by their headers. Without any of ARRAYS there are none.
 
         Raises:
             UploadError: An array is missing, or has a wrong shape or type.
@@ -68,8 +68,8 @@ class Evaluation:
     def add(self, packed: Packed, sent: Archive) -> None:
         """Add the held-out rows, if there are any; labels int64, numbers float64.
 
-        Raises UploadError for an infinity, a NaN where there is none, a feature that is too
-        large, or an unknown label.
+        Raises UploadError for an infinity, a NaN unless `missing`, a feature that is too large,
+        or an unknown label.
         """
         if FEATURES not in sent.headers:
             return

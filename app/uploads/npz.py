@@ -1,8 +1,8 @@
-"""Reading .npz bodies of unknown senders: sizes first, no pickles.
+"""Reading untrusted .npz bodies: sizes first, no pickles.
 
-This room is the only part of `app` that imports numpy. A body
-is read in three steps, each of which bounds the next: how many members the archive has, what
-the headers of the wanted ones say, and only then, if that fits the model, their data.
+This room is the only part of `app` that imports numpy. A body is read in three steps, each of
+which bounds the next: the number of members, the headers of the wanted ones and, if these fit
+the model, their data.
 """
 
 import io
@@ -27,14 +27,14 @@ from lethe.identity import COLUMN, HELD_OUT
 
 MAX_ID_LENGTH = 200
 MAX_MEMBERS = 64  # of an archive; a registration or contribution has up to 11
-MAX_HEADER = 10_000  # bytes, as numpy's own reader has it
+MAX_HEADER = 10_000  # bytes, the limit of numpy's own reader
 MAX_RATIO = 100  # unpacked over sent: rows of numbers compress a few times, zeros a thousand
 SMALL = 1 << 20  # bytes that any body may unpack to
-ROW_BYTES = 256  # what the ids of a row cost beside their characters, as Python has them
+ROW_BYTES = 256  # overhead of a row's ids as Python strings
 BLOCK = 1 << 20  # bytes unpacked at a time
 CENTRAL_HEADER = b"PK\x01\x02"  # of each entry of a directory, APPNOTE.TXT section 4.3.12
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what numpy writes
-# What `zipfile` and zlib raise on damaged, encrypted or unknown members.
+# Errors of `zipfile` and zlib on damaged, encrypted or unknown members.
 UNREADABLE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -53,15 +53,15 @@ MALFORMED = (
     SyntaxError,
     tokenize.TokenError,
 )
-IDENTITIES = (COLUMN, HELD_OUT)  # what the names of arrays about people begin with
-# What Lethe's own files have beside what is sent.
+IDENTITIES = (COLUMN, HELD_OUT)  # prefixes of the names of arrays about people
+# Further arrays of Lethe's own files, which are ignored.
 PASSENGERS = ("extractor", "is_test", "label_names", "labels")
 EXACT_SUM = 2**63  # an int64 sum of n products of two codes must stay below this
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What an array says of itself before its data: checked against its member's size."""
+    """The header of an array, checked against its member's size."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[np.generic]
@@ -88,7 +88,7 @@ Headers = Mapping[str, Header]
 
 
 def check_exactness(rows: int, bits: int) -> None:
-    """Raise UploadError if the sums over so many rows could leave int64."""
+    """Raise UploadError if the sums over `rows` rows could overflow int64."""
     largest = 2 ** (bits - 1) - 1
     if rows * largest * largest >= EXACT_SUM:
         raise UploadError(
@@ -98,17 +98,16 @@ def check_exactness(rows: int, bits: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """An .npz whose headers fit; its arrays are unpacked as they are read."""
+    """An .npz whose headers were checked; its arrays are unpacked as they are read."""
 
     headers: Headers
     _archive: zipfile.ZipFile
     _members: Mapping[str, zipfile.ZipInfo]
 
     def blocks(self, name: str) -> Iterator[NDArray[np.generic]]:
-        """Yield an array's elements in the order in which they are stored, about BLOCK bytes.
+        """Yield an array's elements in stored order, about BLOCK bytes at a time.
 
-        Raises:
-            UploadError: The member is damaged or has another size than its header says.
+        Raises UploadError if the member is damaged or has another size than its header says.
         """
         return _read(self._archive, self._members[name], self.headers[name])
 
@@ -138,16 +137,16 @@ def opened(
 ) -> Iterator[Archive]:
     """Open an .npz for its arrays `known` and of identities, of which some are `required`.
 
-    `fit` is given their headers before any data are unpacked, and raises if the arrays cannot
-    be what is expected.
+    `fit` gets their headers before any data are unpacked, and raises UploadError if they do not
+    fit the model.
 
     Raises:
-        UploadError: No readable .npz, too many members or two of one name, an array of another
-            name, a required array is missing or unreadable, or it unpacks to more than 100
-            times what was sent.
+        UploadError: The file is no readable .npz, has too many members, two of one name or an
+            unknown one, a required array is missing or unreadable, or it unpacks to more than
+            100 times its size.
         BodyTooLargeError: The known arrays would unpack to more than `max_bytes`.
     """
-    # Before `zipfile` makes an object of each entry: 46 bytes become a thousand.
+    # Before `zipfile` makes an object of each entry: 46 bytes become about 1,000.
     if _entries(body) > MAX_MEMBERS:
         raise UploadError(f"the .npz has more than {MAX_MEMBERS} members")
     with ExitStack() as stack:
@@ -158,7 +157,7 @@ def opened(
             if missing:
                 raise UploadError(f"the .npz lacks: {', '.join(missing)}")
             people = sorted(name for name in members if name.startswith(IDENTITIES))
-            # A misspelt `subjects` would be left out unseen, and nobody found by it later.
+            # A misspelt `subjects` would be ignored silently, and its people not found later.
             if members.keys() - {*known, *people, *PASSENGERS}:
                 raise UploadError(
                     f"the .npz has an array that nothing reads; known are {', '.join(known)}, "
@@ -186,7 +185,7 @@ def _readable() -> Iterator[None]:
 
 
 def _entries(body: Spool) -> int:
-    """Return how many entries of a directory a body may have."""
+    """Return an upper bound of the entries in a body's directory."""
     body.seek(0)
     found, before = 0, b""
     while part := body.read(BLOCK):
@@ -206,7 +205,7 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
 
 
 def _header(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Header:
-    # bzip2 and LZMA cannot be unpacked a bounded piece at a time through `zipfile`.
+    # `zipfile` cannot unpack bzip2 and LZMA in pieces of bounded size.
     if info.compress_type not in METHODS:
         raise UploadError("the .npz is compressed in a way that numpy does not write")
     with archive.open(info) as member:
@@ -242,7 +241,7 @@ def _read(
     filled = 0
     with _readable(), archive.open(info) as member:
         member.read(header.length)
-        # To the end, where the checksum is compared; more than was declared is never read.
+        # To the end, where the checksum is compared; never more than was declared.
         while part := member.read(step):
             filled += len(part)
             if len(part) % header.dtype.itemsize:
@@ -253,7 +252,7 @@ def _read(
 
 
 def check_ids(headers: Headers, names: Sequence[str], rows: int, max_bytes: int) -> None:
-    """Check by their headers the ids of `rows` rows, before they become Python strings.
+    """Check the ids of `rows` rows by their headers, before they become Python strings.
 
     Raises:
         UploadError: An array of ids has another shape or type, or room for ids too long.
@@ -286,8 +285,7 @@ def _characters(header: Header) -> int:
 def read_ids(archive: Archive, name: str) -> list[str]:
     """Return an array of ids as strings, equal ones as one object.
 
-    Raises:
-        UploadError: As `ids`.
+    Raises UploadError as `ids`.
     """
     (rows,) = archive.headers[name].shape
     same: dict[str, str] = {}
@@ -301,14 +299,13 @@ def read_ids(archive: Archive, name: str) -> list[str]:
 def ids(array: NDArray[np.generic], name: str, rows: int) -> list[str]:
     """Return an array of `rows` ids as strings.
 
-    Raises:
-        UploadError: Another shape or type, or an id that is empty, too long or unprintable.
+    Raises UploadError for another shape or type, or an empty, too long or unprintable id.
     """
     if array.shape != (rows,) or array.dtype.kind not in "iuUS":
         raise UploadError(f"{name} must be one integer or string for each row")
     if array.dtype.kind in "iu":
         return list(map(str, array.tolist()))
-    # numpy makes texts of such numbers, and Python fails wherever it looks at one of them.
+    # numpy makes text of such code points, which Python cannot handle.
     if array.dtype.kind == "U" and (_codes(array) > sys.maxunicode).any():
         raise UploadError(f"{name} must be UTF-8")
     if array.dtype.kind == "U" and _are_plain(array):
@@ -332,15 +329,15 @@ def ids(array: NDArray[np.generic], name: str, rows: int) -> list[str]:
 
 
 def _codes(array: NDArray[np.generic]) -> NDArray[np.uint32]:
-    """Return the numbers of the characters of texts, (rows, width)."""
+    """Return the code points of texts, (rows, width)."""
     native = array.astype(array.dtype.newbyteorder("="), copy=False)
     return native.view(np.uint32).reshape(len(array), array.dtype.itemsize // 4)
 
 
 def _are_plain(array: NDArray[np.generic]) -> bool:
-    """Return whether `ids` need not look at each of these texts: all of them at once are good.
+    """Return whether all texts are valid, so that `ids` need not check each.
 
-    A text ends in NULs up to the width of the array, and may have none before its last
+    A text is padded with NULs to the width of the array, and may have none before its last
     character.
     """
     width = array.dtype.itemsize // 4

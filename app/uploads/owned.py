@@ -1,4 +1,4 @@
-"""Whose each row of an upload is, checked, and the upload packed as workers read it."""
+"""Checks the owner of each row of an upload, and packs the upload for workers."""
 
 import zipfile
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ HELD_OUT_RECORDS, HELD_OUT_COLUMN = HELD_OUT + "records", HELD_OUT + COLUMN
 
 
 class Packed:
-    """An uncompressed .npz that is written an array after the other, in blocks."""
+    """An uncompressed .npz that is written one array after the other, in blocks."""
 
     def __init__(self, file: StagedArtifact) -> None:
         self.file = file
@@ -35,7 +35,7 @@ class Packed:
     ) -> None:
         """Add an array of the shape and order of `like`; `blocks` are its elements.
 
-        Raises OSError: the disk is full or failing.
+        Raises OSError if the disk is full or failing.
         """
         dtype = np.dtype(kind)
         header = {
@@ -61,7 +61,7 @@ class Packed:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Write the directory, after a failure too: the file is then removed."""
+        """Write the directory, also after a failure, although the file is then removed."""
         self._archive.close()
 
 
@@ -73,14 +73,12 @@ def add_owners(
     *,
     records_required: bool,
 ) -> CheckedUpload:
-    """Add whose each row is.
+    """Add the owner and record id of each row.
 
     `subjects` defaults to the clients and, unless `records_required`, `records` to the row
-    numbers, which are distinct within one upload only. learned (n,): false for rows that may be
-    sent as held-out ones too; by default all are learned.
-
-    Raises:
-        UploadError: An array of ids is missing, has a wrong shape or type, or ids repeat.
+    numbers, which are distinct within one upload only. learned (n,): false for rows that may
+    also be held-out rows; by default all are learned. Raises UploadError if an array of ids is
+    missing, has a wrong shape or type, or ids repeat.
     """
     given = archive.headers
     if records_required and "records" not in given:
@@ -103,7 +101,7 @@ def add_owners(
 def check_owners(
     headers: Headers, rows: int, max_bytes: int, *, evaluated: bool = False
 ) -> None:
-    """Check by their headers whose rows are, and identities. Raises as `check_people`."""
+    """Check owners and identities by their headers. Raises as `check_people`."""
     check_ids(headers, OWNERS, rows, max_bytes)
     check_people(headers, rows, max_bytes, evaluated=evaluated)
 
@@ -111,15 +109,15 @@ def check_owners(
 def check_people(
     headers: Headers, rows: int, max_bytes: int, *, evaluated: bool = False
 ) -> None:
-    """Check by their headers the identities of `rows` rows and of rows that are held out.
+    """Check the identities of `rows` rows and of held-out rows by their headers.
 
-    evaluated: whether held-out rows may be sent themselves (`app.uploads.evaluation`).
+    evaluated: whether the held-out rows themselves may be sent (`app.uploads.evaluation`).
 
     identity_KIND (rows, WIDTH) uint8 are digests, as `lethe.identity.pack` writes them; so are
     held_out_identity_KIND (m, WIDTH), beside held_out_records (m,) ids.
 
     Raises:
-        UploadError: An array is something else, or there are too many kinds.
+        UploadError: An array has another form, or there are too many kinds.
         BodyTooLargeError: The ids of held-out rows would take more than `max_bytes`.
     """
     kinds = {name.removeprefix(HELD_OUT).removeprefix(COLUMN) for name in _columns(headers)}
@@ -154,8 +152,7 @@ def check_people(
 def add_identities(packed: Packed, archive: Archive, records: set[str]) -> None:
     """Add the digests of identities, and the ids of held-out rows that have some.
 
-    Raises:
-        UploadError: An id of a held-out row repeats, or is that of a row that is learned.
+    Raises UploadError if an id of a held-out row repeats, or is also that of a training row.
     """
     headers = archive.headers
     if HELD_OUT_RECORDS in headers:

@@ -1,7 +1,7 @@
-"""Rows in, checked before anything is stored.
+"""Uploaded rows, checked before anything is stored.
 
-What it lets through is safe to compute with: finite, of consistent shapes, within the
-exactness bound, of distinct record ids.
+Accepted rows are safe to compute with: finite, of consistent shapes, within the exactness
+bound, and with distinct record ids.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,7 +56,7 @@ def parse_rows(
     max_bytes: int,
     records_required: bool = False,
 ) -> CheckedUpload:
-    """Check uploaded rows as the family of a model's configuration needs them, and pack them.
+    """Check uploaded rows for the family of a model's configuration, and pack them.
 
     Raises as `parse_upload`.
     """
@@ -99,9 +99,9 @@ def parse_upload(
 ) -> CheckedUpload:
     """Check an uploaded .npz against a model's configuration, and pack it into `file`.
 
-    It is read in blocks: of the whole, only the ids are in memory at once. `subjects` defaults
-    to the clients and, unless `records_required`, `records` to the row numbers, which are
-    distinct within one upload only.
+    It is read in blocks; only the ids are in memory all at once. `subjects` defaults to the
+    clients and, unless `records_required`, `records` to the row numbers, which are distinct
+    within one upload only.
 
     Raises:
         UploadError: The file is no .npz, an array is missing, has a wrong shape or type, holds
@@ -207,7 +207,7 @@ def parse_inputs(
             raise UploadError(
                 "labels must be one integer for each " + ("pixel" if pixels else "row")
             )
-        if labels.size * 8 > max_bytes:  # as they are kept
+        if labels.size * 8 > max_bytes:  # in the stored form
             raise BodyTooLargeError(f"the labels take more than {max_bytes} bytes")
         check_owners(headers, rows, max_bytes, evaluated=not records_required)
         held_out.check(headers, max_bytes)
@@ -250,12 +250,11 @@ def parse_table(
     """Check an uploaded .npz against a table's configuration, and pack it into `file`.
 
     features are (n, columns) and packed as float64; NaN is a value if it may be `missing`.
-    labels are places in the classes, or finite numbers where there are none. The ids are as for
-    `parse_upload`. weights: reads an array `weights`, which the upload must have. marks_bins:
-    a registration marks the rows that make the bins of a forest in an array `bins`, which are
-    packed with the weight 0, and may be sent as held-out rows too. categories:
-    by columns, how many numbers from 0 on they can have. unmeasured: why the model takes no
-    held-out rows.
+    labels are class indices, or finite numbers without classes. The ids are as for
+    `parse_upload`. weights: reads an array `weights`, which the upload must have. marks_bins: a
+    registration marks the rows that determine a forest's bins in an array `bins`; they are
+    packed with the weight 0, and may also be held-out rows. categories: the number of
+    categories by column. unmeasured: why the model accepts no held-out rows.
 
     Raises:
         UploadError: The file is no .npz, an array is missing, has a wrong shape or type, holds
@@ -281,7 +280,7 @@ def parse_table(
             raise UploadError("the upload has no rows")
         if width != columns:
             raise UploadError(f"features have {width} columns, the model {columns}")
-        if features.size * 8 > max_bytes:  # as they are kept
+        if features.size * 8 > max_bytes:  # in the stored form
             raise BodyTooLargeError(f"the features take more than {max_bytes} bytes")
         whole = labels.dtype.kind in "iu"
         if labels.shape != (rows,) or not (whole or (not classes and labels.dtype in numbers)):
@@ -357,7 +356,7 @@ def parse_vectors(
             raise UploadError("the upload has no rows")
         if width != columns:
             raise UploadError(f"the vectors have {width} dimensions, the index {columns}")
-        if features.size * 4 > max_bytes:  # as they are kept
+        if features.size * 4 > max_bytes:  # in the stored form
             raise BodyTooLargeError(f"the vectors take more than {max_bytes} bytes")
         check_owners(headers, rows, max_bytes, evaluated=not records_required)
         held_out.check(headers, max_bytes)

@@ -1,7 +1,7 @@
-"""A body while it arrives: on disk beyond a mebibyte, and never in the clear.
+"""A buffer for an arriving body: on disk beyond a mebibyte, and only encrypted.
 
 Rows of people's data must neither fill the memory nor be written unsealed. The file has no
-name, and its key is in this process alone: what a crash leaves of it opens for nobody.
+name, and its key is only in this process: after a crash, nobody can decrypt what is left.
 """
 
 import os
@@ -14,17 +14,17 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from app.vault.seal import NONCE_SIZE, TAG_SIZE, new_key
 
-CHUNK = 1 << 20  # bytes sealed together, and as many in memory
+CHUNK = 1 << 20  # bytes sealed together, and most bytes in memory
 
 
 class SpoolError(Exception):
-    """The disk failed or is full. No OSError: `zipfile` raises that of what a sender wrote."""
+    """The disk failed or is full. Not an OSError: `zipfile` raises that for malformed input."""
 
 
 class Spool:
-    """Bytes to be written once from the beginning, and then read at any place.
+    """Bytes that are written once, sequentially, and then read at any position.
 
-    folder: on whose disk they go; it should be the data directory's, which is watched.
+    folder: for the file; it should be the data directory, whose disk space is monitored.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -32,9 +32,9 @@ class Spool:
         self._key = AESGCM(new_key())
         self._file: BinaryIO | None = None
         self._sealed = 0  # chunks in the file
-        self._tail = bytearray()  # what is not in the file
+        self._tail = bytearray()  # bytes that are not in the file yet
         self._at = 0
-        self._open: tuple[int, bytes] = (-1, b"")  # the chunk that was read last
+        self._open: tuple[int, bytes] = (-1, b"")  # the last chunk read
 
     @property
     def size(self) -> int:
@@ -62,7 +62,7 @@ class Spool:
         return len(data)
 
     def seekable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
@@ -70,7 +70,7 @@ class Spool:
         return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Read on from another place. Raises ValueError for one before the first byte."""
+        """Move the reading position. Raises ValueError for one before the first byte."""
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self.size}[whence]
         if base + offset < 0:
             raise ValueError("there is nothing before the first byte")
@@ -92,7 +92,7 @@ class Spool:
         return b"".join(parts)
 
     def close(self) -> None:
-        """Forget what was written."""
+        """Discard the bytes."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -114,5 +114,5 @@ class Spool:
 
 
 def _nonce(number: int) -> bytes:
-    # Under this key each chunk is sealed once.
+    # Each chunk is sealed once under this key.
     return number.to_bytes(NONCE_SIZE)

@@ -1,7 +1,7 @@
-"""Statistics in: what a client sends where rows never leave it.
+"""Uploaded statistics, from clients that keep their rows.
 
-The shape is checked here, before anything is stored; whether any rows can have such
-statistics is the worker's to find out, which has the linear algebra.
+The shape is checked here, before anything is stored; whether any rows can have such statistics
+is checked by the worker, which has the linear algebra.
 """
 
 from math import inf
@@ -42,11 +42,11 @@ def parse_message(
     - gram (dimension·(dimension+1)/2,) int64: its upper triangle by rows;
     - factor (k, dimension) float64, k <= min(n, dimension): R with RᵀR the Gram matrix;
     - sketch (r, dimension) int64, shift int64 and residual float64: see docs/methods.md;
-      only where `sketches` are taken.
+      only if `sketches`.
 
     Raises:
         UploadError: The file is no .npz, an array is missing, has a wrong shape or type or
-            holds what no rows can give, ids repeat, or there are too many rows.
+            holds values that no rows can have, ids repeat, or there are too many rows.
         BodyTooLargeError: It would unpack to more than `max_bytes`.
     """
 

@@ -1,6 +1,6 @@
-"""Values of uploaded arrays, checked block by block as they are read.
+"""Checks the values of uploaded arrays, block by block as they are read.
 
-A problem names an array or a column, and no value.
+Errors name an array or a column, never a value.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from app.problems import UploadError
 from app.uploads.npz import Archive, Header
 
-BINS = "bins"  # an array: which rows make the bins of a forest
-LARGEST = 1e6  # beyond it float32 gradients overflow, and the client's rows teach nothing
+BINS = "bins"  # an array: which rows determine the bins of a forest
+LARGEST = 1e6  # beyond it float32 gradients overflow, and nothing is learned from the rows
 
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """What numbers of a table are summed as integers: others are refused.
+    """The range of a table's numbers that are summed as integers; others are refused.
 
     low, high: of features. target: the largest of numbers to predict. weighted: whether there
     is an array `weights`, in sixteenths up to 256; if not, there may be none.
@@ -49,7 +49,7 @@ def classes_below(sent: Archive, classes: int) -> Iterator[NDArray[np.generic]]:
 def bounded_inputs(sent: Archive) -> Iterator[NDArray[np.generic]]:
     """Yield the inputs. Raises UploadError for floats beyond LARGEST, or NaN."""
     for block in sent.blocks("inputs"):
-        # NaN is not at most anything.
+        # False for NaN too.
         if block.dtype != np.uint8 and not (np.abs(block) <= LARGEST).all():
             raise UploadError(
                 f"inputs hold a NaN, an infinity or more than {LARGEST:g}: clean or scale them"
@@ -112,9 +112,9 @@ def sixteenths(sent: Archive) -> Iterator[NDArray[np.generic]]:
 
 
 def unmarked(sent: Archive, rows: int) -> NDArray[np.bool_]:
-    """Return which rows the trees of a forest learn, (n,): those that make no bins.
+    """Return which rows the trees of a forest learn, (n,): those that determine no bins.
 
-    Raises UploadError unless some rows make the bins and some are left to learn.
+    Raises UploadError unless some rows determine the bins and some are left to learn.
     """
     learned = np.ones(rows, bool)
     if BINS in sent.headers:
@@ -141,7 +141,7 @@ def shares(sent: Archive) -> Iterator[NDArray[np.generic]]:
 def categorised(
     blocks: Iterator[NDArray[np.generic]], header: Header, categories: Mapping[int, int]
 ) -> Iterator[NDArray[np.generic]]:
-    """Yield features. Raises UploadError for a number of no category of its column."""
+    """Yield features. Raises UploadError for a number that is no category of its column."""
     rows, width = header.shape
     counts = np.full(width, np.inf)
     counts[list(categories)] = list(categories.values())

@@ -1,11 +1,11 @@
 """Artifacts: sealed files, each under its own key, and the row that holds the wrapped key.
 
-The file is durable before its row commits, so a row never points at nothing; a crash in
-between leaves a file without a row, which nobody can open and a sweep removes. Shredding
-destroys the wrapped key in the row, atomically with whatever else the transaction says. The
-row owes the removal of its file until `unlinked_at` is set, so a crash at any step in between
-leaves the debt in the database. An index holds the owing rows alone: an erasure costs the same
-among a thousand artifacts and among millions.
+The file is durable before its row commits, so every row has its file. A crash in between leaves
+a file without a row, which has no key any more and which a sweep removes. Shredding destroys
+the wrapped key in the row, atomically with the rest of the transaction. The file's removal is
+pending until `unlinked_at` is set, so a crash at any step leaves the pending removal in the
+database. A partial index holds only these rows: an erasure costs the same among a thousand
+artifacts and among millions.
 """
 
 import hashlib
@@ -49,22 +49,22 @@ from models.database.clock import clock
 from models.database.session import CHUNK, chunks, read_by_id, reading, unsynced
 
 GRACE = timedelta(hours=1)  # longer than any transaction between a file and its row
-OVERHEAD = NONCE_SIZE + TAG_SIZE  # bytes of a file beside its content
+OVERHEAD = NONCE_SIZE + TAG_SIZE  # bytes of a file in addition to its content
 RESTORE = "restore the backup"
 MISSING = "an artifact's file is missing: restore the data directory from its backup"
-BATCH = CHUNK  # files looked at by one call of `unlink_orphans` or `missing`
+BATCH = CHUNK  # files checked by one call of `unlink_orphans` or `missing`
 
 
 def is_file_name(artifact_id: str) -> bool:
-    """Return whether an id can be the name of a file of the artifacts' directory.
+    """Return whether an id is a valid file name in the artifacts' directory.
 
-    Who writes the database chooses ids: another would name any file that the service can reach.
+    Write access to the database allows any id, which could name any file the service can reach.
     """
     return artifact_id not in ("", ".", "..") and not {"/", "\0"} & set(artifact_id)
 
 
 class StagedArtifact:
-    """A sealed file that is being written, and has no row yet. See `ArtifactStore.staged`."""
+    """A sealed file being written, without a row. See `ArtifactStore.staged`."""
 
     def __init__(self, kind: str, file: BinaryIO, artifact_id: str) -> None:
         self.id, self.kind, self.size = artifact_id, kind, 0
@@ -75,7 +75,7 @@ class StagedArtifact:
 
     @property
     def digest(self) -> str:
-        """Hex SHA-256 of what was written."""
+        """Hex SHA-256 of the content written so far."""
         return self._hash.hexdigest()
 
     def write(self, data: bytes) -> int:
@@ -87,17 +87,17 @@ class StagedArtifact:
         return size
 
     def flush(self) -> None:
-        """Do nothing: the end of the block in which it is written makes it durable."""
+        """Do nothing: the end of the `staged` block makes the file durable."""
 
     def finish(self) -> None:
-        """Write the end."""
+        """Write the end of the sealed file."""
         self._file.write(self._seal.finish())
 
 
 class ArtifactStore:
-    """Artifacts in `directory`, their keys wrapped by `root_secret`.
+    """Artifacts in `directory`, with keys wrapped by `root_secret`.
 
-    `journal` notes each key that is destroyed.
+    `journal` records each destroyed key.
     """
 
     def __init__(
@@ -106,19 +106,19 @@ class ArtifactStore:
         self._directory = directory
         self._root_secret = root_secret
         self._journal = journal
-        # Where the looks at all files go on: who starts again looks from the beginning.
+        # Positions of the incremental sweeps; a new process starts from the beginning.
         self._turn = threading.Lock()
         self._names: Iterator[str] = iter(())
-        self._orphans: dict[str, float] = {}  # since when each was seen, by the monotonic clock
+        self._orphans: dict[str, float] = {}  # when each was first seen, by the monotonic clock
         self._seen_up_to = ""
         self._lost: set[str] = set()
 
     def put(self, session: Session, kind: str, data: bytes) -> Artifact:
-        """Store `data`; it is there once the caller's transaction commits."""
+        """Store `data`; it is stored once the caller's transaction commits."""
         return self.put_all(session, kind, [data])[0]
 
     def put_all(self, session: Session, kind: str, contents: Sequence[bytes]) -> list[Artifact]:
-        """Store each content as `put` does, in their order; the disk is waited for once."""
+        """Store each content as `put` does, in order, waiting for the disk once."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         files, artifacts = dict[str, bytes](), list[Artifact]()
         for data in contents:
@@ -137,15 +137,15 @@ class ArtifactStore:
             )
         write_all_durably(self._directory, files)
         session.add_all(artifacts)
-        session.flush()  # rows that refer to them may follow
+        session.flush()  # so that rows may refer to the artifacts
         return artifacts
 
     @contextmanager
     def staged(self, kind: str) -> Iterator[StagedArtifact]:
-        """Write an artifact piece by piece, before the transaction in which it gets its row.
+        """Write an artifact in pieces, before the transaction that writes its row.
 
-        The file is durable at the end of a block that succeeds, and gone after one that does
-        not. `put_staged` writes the row; where none is to be, `discard` removes the file.
+        The file is durable when the block succeeds, and removed when it fails. `put_staged`
+        writes the row; without a row, `discard` removes the file.
         """
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         artifact_id = str(uuid.uuid4())
@@ -155,7 +155,7 @@ class ArtifactStore:
             staged.finish()
 
     def put_staged(self, session: Session, staged: StagedArtifact) -> Artifact:
-        """Write the row of a staged artifact, with the caller's transaction."""
+        """Write the row of a staged artifact in the caller's transaction."""
         wrapped = self._root_secret.seal(staged.key, _key_of(staged.id, staged.digest))
         artifact = Artifact(
             id=staged.id,
@@ -177,7 +177,7 @@ class ArtifactStore:
 
         Raises:
             NotStoredError: There is no such artifact.
-            ShreddedError: It was shredded.
+            ShreddedError: The artifact was shredded.
             SealError: The file is missing or was altered.
         """
         artifact, key = self._unwrapped(session, artifact_id)
@@ -189,9 +189,9 @@ class ArtifactStore:
         return data
 
     def opened(self, session: Session, artifact_id: str) -> ArtifactFile:
-        """Return an artifact's content as a file, a piece of it in memory. Raises as `get`.
+        """Return an artifact's content as a file, with one piece in memory. Raises as `get`.
 
-        Close it. The session is not needed any more.
+        The caller must close it; it does not use the session.
         """
         artifact, key = self._unwrapped(session, artifact_id)
         file = self._file(artifact)
@@ -199,24 +199,21 @@ class ArtifactStore:
         return ArtifactFile(OpenedArtifact(file, key, place, artifact.digest))
 
     def shred(self, session: Session, artifact_id: str) -> str:
-        """Destroy the key, with the caller's transaction, and return the content's digest.
+        """Destroy the key in the caller's transaction, and return the content's digest.
 
-        Shredding twice is shredding once. Call `unlink_shredded` after the commit, and
-        `app.vault.scrub` for what the database keeps of overwritten rows.
-
-        Raises:
-            NotStoredError: There is no such artifact.
+        Idempotent. Call `unlink_shredded` after the commit, and `app.vault.scrub` for old row
+        versions in the database. Raises NotStoredError: there is no such artifact.
         """
         return self.shred_all(session, [artifact_id])[0]
 
     def shred_all(self, session: Session, artifact_ids: Sequence[str]) -> list[str]:
-        """Shred each as `shred` does; return their digests, in their order. Raises as that."""
+        """Shred each artifact; return their digests in order. Raises as `shred`."""
         read_by_id(session, Artifact, artifact_ids)
         artifacts = [_find(session, one) for one in artifact_ids]
         live = [one for one in artifacts if one.wrapped_key is not None]
         now = clock(session) if live else None
         for artifact in live:
-            if artifact.wrapped_key is None:  # it was named twice
+            if artifact.wrapped_key is None:  # a duplicate id
                 continue
             if self._journal is not None:
                 self._journal.shredded(session, artifact)
@@ -226,10 +223,10 @@ class ArtifactStore:
         return [artifact.digest for artifact in artifacts]
 
     def unlink_shredded(self, engine: Engine) -> int:
-        """Remove the files of artifacts whose shredding is committed; return how many rows.
+        """Remove the files of artifacts whose shredding is committed; return their number.
 
-        Call it outside of any transaction. A file removed before a rollback would be lost, so
-        only what is committed counts. A crash before the rows are marked repeats the removal.
+        Call it outside any transaction: a file removed before a rollback would be lost. A crash
+        before the rows are marked repeats the removal.
         """
         unlinked, owed = 0, _owed(engine)
         while owed:
@@ -237,9 +234,9 @@ class ArtifactStore:
                 # Another process may remove it at the same time.
                 self._path(artifact_id).unlink(missing_ok=True)
             if self._directory.is_dir():
-                # A row that is marked before its file is gone for good owes nothing any more.
+                # Before the rows are marked: a marked row's file is never removed again.
                 sync_directory(self._directory)
-            # A mark lost in a power cut costs one more look: not worth a sync each time.
+            # A mark lost in a power cut only repeats the removal: not worth a sync each time.
             with unsynced(engine).begin() as connection:
                 marked = update(Artifact).where(col(Artifact.id).in_(owed))
                 connection.execute(marked.values(unlinked_at=clock(connection)))
@@ -248,13 +245,13 @@ class ArtifactStore:
         return unlinked
 
     def unlink_orphans(self, engine: Engine, grace: timedelta = GRACE) -> int:
-        """Remove files without a live row among the next BATCH files; return how many.
+        """Remove files without a live row among the next BATCH files; return their number.
 
-        Call after call looks at the whole directory, and then begins again. A file without a
-        row is removed once it is older than `grace`; before, its transaction may still be
-        running. By a clock that was set ahead every new file is old, so this process must also
-        have seen it without a row for as long. A shredded artifact's file that came back, with
-        an older copy of the directory, is removed at once.
+        Successive calls cover the whole directory and then start again. A file without a row is
+        removed once it is older than `grace`; until then its transaction may still be running.
+        If the clock was set ahead, every new file looks old, so this process must also have
+        seen the file without a row for that long. A shredded artifact's file that an older copy
+        of the directory brought back is removed at once.
         """
         if not self._directory.is_dir():
             return 0
@@ -286,9 +283,9 @@ class ArtifactStore:
         return removed
 
     def missing(self, engine: Engine) -> int:
-        """Return how many live artifacts are known to have no file.
+        """Return the number of live artifacts known to have no file.
 
-        Each call looks at the next BATCH of them, and again at those that had none.
+        Each call checks the next BATCH of artifacts, and again those known to have no file.
         """
         with self._turn:
             query = select(Artifact.id, Artifact.wrapped_key).order_by(col(Artifact.id))
@@ -302,15 +299,14 @@ class ArtifactStore:
                 for one in self._lost
                 if not is_file_name(one) or not self._path(one).exists()
             )
-            # One of them may have been shredded, and its file removed, since it was read.
+            # An artifact may have been shredded, and its file removed, since the query.
             self._lost = _sort(engine, absent)[0]
             return len(self._lost)
 
     def require_master(self, session: Session, root_secret: RootSecret) -> None:
-        """Return if `root_secret` opens what is stored, as far as one artifact can tell.
+        """Check that `root_secret` opens the newest artifact's key.
 
-        Raises:
-            SealError: It is another master key than the one that sealed it.
+        Raises SealError: it was sealed under another root secret.
         """
         query = select(Artifact).where(col(Artifact.wrapped_key).is_not(None))
         newest = session.exec(query.order_by(col(Artifact.created_at).desc()).limit(1)).first()
@@ -325,9 +321,9 @@ class ArtifactStore:
         return artifact, self._root_secret.open(artifact.wrapped_key, place)
 
     def _file(self, artifact: Artifact) -> BinaryIO:
-        """Open an artifact's file, if it has the size that it must have.
+        """Open an artifact's file, after checking its size.
 
-        Who writes the directory can put a file there that takes all memory to read.
+        Write access to the directory could place a file that takes all memory to read.
         """
         try:
             file = os.fdopen(open_plain(self._path(artifact.id)), "rb")
@@ -352,7 +348,7 @@ def _find(session: Session, artifact_id: str) -> Artifact:
 
 
 def _owed(engine: Engine) -> list[str]:
-    """Return the next shredded artifacts whose files are to be removed."""
+    """Return the next shredded artifacts whose files are not yet removed."""
     query = select(Artifact.id).where(
         col(Artifact.wrapped_key).is_(None), col(Artifact.unlinked_at).is_(None)
     )
@@ -373,8 +369,8 @@ def _sort(engine: Engine, names: list[str]) -> tuple[set[str], set[str]]:
 
 
 def _names_in(directory: Path) -> Iterator[str]:
-    with os.scandir(directory) as entries:  # closed with the generator, at whichever name
-        # A folder is nobody's artifact, and cannot be unlinked: it would end every sweep.
+    with os.scandir(directory) as entries:  # also closed when the generator is
+        # A folder is not an artifact, and unlinking it would fail every sweep.
         yield from (entry.name for entry in entries if not entry.is_dir(follow_symlinks=False))
 
 

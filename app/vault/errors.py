@@ -1,10 +1,10 @@
-"""What the vault refuses to open."""
+"""Errors of the vault."""
 
 from lethe.errors import LetheError
 
 
 class SealError(LetheError):
-    """A sealed blob that does not open: altered, moved to another place, or another key."""
+    """A sealed blob does not open: it was altered or moved, or the key is another."""
 
     slug = "vault-seal"
     title = "Stored data cannot be opened"
@@ -20,7 +20,7 @@ class MasterKeyError(LetheError):
 
 
 class NotStoredError(LetheError):
-    """The vault holds nothing under this id."""
+    """Nothing is stored under this id."""
 
     slug = "not-stored"
     title = "Not stored"
@@ -28,7 +28,7 @@ class NotStoredError(LetheError):
 
 
 class ShreddedError(LetheError):
-    """The key was destroyed on purpose: nobody can open this any more."""
+    """The key was destroyed on purpose, so the data can never be opened again."""
 
     slug = "shredded"
     title = "Erased"

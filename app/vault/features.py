@@ -1,10 +1,11 @@
 """Features at rest: a subject's rows in one blob under the subject's own key.
 
-To erase one row is to write the others again under a new key and to destroy the old one: a
-copy of the old ciphertext, in a backup or on a discarded disk, opens for nobody any more.
+Erasing one row means rewriting the others under a new key and destroying the old key: copies of
+the old ciphertext, in a backup or on a discarded disk, can never be opened again.
 
-The key is sealed for its owner too, the client and the subject: who writes the database could
-else give rows to another owner, and an erasure of all that the first one has would miss them.
+The key is also sealed for its owner, the client and the subject. Otherwise anyone with write
+access to the database could assign rows to another owner, and an erasure of all the first
+owner's rows would miss them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,14 +28,14 @@ from models.database.session import CHUNK, read_by_id, reading
 from models.database.types import utcnow
 
 Owner = tuple[str, ...]  # tags of client and subject
-OWNERS = "owners.named"  # in the keys directory, once all keys are sealed for their owners
+OWNERS = "owners.named"  # marker in the keys directory: all keys are sealed for their owners
 FETCH = 100  # blocks in memory at once when a whole model is read
 
 
 class FeatureVault:
-    """Feature blocks in the database, their keys wrapped by `root_secret`. Payloads are opaque.
+    """Feature blocks in the database, with keys wrapped by `root_secret`; payloads are opaque.
 
-    `journal` notes each key that is destroyed.
+    `journal` records each destroyed key.
     """
 
     def __init__(self, root_secret: RootSecret, journal: ErasureJournal | None = None) -> None:
@@ -42,9 +43,9 @@ class FeatureVault:
         self._journal = journal
 
     def store(self, session: Session, subject: Subject, payload: bytes, rows: int) -> None:
-        """Seal `payload` under a fresh key of `subject`; an earlier key is destroyed.
+        """Seal `payload` under a new key of `subject`; an earlier key is destroyed.
 
-        The subject must be flushed: its id is part of what the blob is bound to.
+        The subject must be flushed: the blob is bound to its id.
         """
         assert subject.id is not None
         key, generation = new_key(), subject.key_generation + 1
@@ -74,10 +75,9 @@ class FeatureVault:
     def rewrite(
         self, session: Session, subject: Subject, payload: bytes | None, rows: int
     ) -> None:
-        """Replace what is stored, newly keyed, or with None remove it; destroys the old key.
+        """Replace the payload under a new key, or remove it if None; destroys the old key.
 
-        Raises:
-            NotStoredError: Nothing is stored for the subject.
+        Raises NotStoredError: nothing is stored for the subject.
         """
         block = session.get(FeatureBlock, subject.id)
         if block is None:
@@ -97,7 +97,7 @@ class FeatureVault:
 
         Raises:
             NotStoredError: Nothing was ever stored for the subject.
-            ShreddedError: Its key was destroyed.
+            ShreddedError: The subject's key was destroyed.
             SealError: The stored blob was altered or belongs elsewhere.
         """
         subject = session.get(Subject, subject_id)
@@ -116,7 +116,7 @@ class FeatureVault:
         )
 
     def load_each(self, session: Session, subject_ids: Sequence[int]) -> dict[int, bytes]:
-        """Return what `load` returns of each subject, by its id. Raises as that does."""
+        """Return each subject's payload by its id. Raises as `load`."""
         read_by_id(session, Subject, subject_ids)
         read_by_id(session, FeatureBlock, subject_ids)
         return {subject: self.load(session, subject) for subject in subject_ids}
@@ -124,12 +124,11 @@ class FeatureVault:
     def load_many(
         self, session: Session, model_id: int, fetch: int = FETCH
     ) -> Iterator[tuple[int, bytes]]:
-        """Yield (subject id, payload) of all that is stored for a model, by subject id.
+        """Yield (subject id, payload) of everything stored for a model, by subject id.
 
-        fetch: how many blocks are in memory at once, at least 1.
+        fetch: number of blocks in memory at once, at least 1.
 
-        Raises:
-            SealError: A stored blob was altered or belongs elsewhere, or lacks its key.
+        Raises SealError: a stored blob was altered or belongs elsewhere, or lacks its key.
         """
         query = (
             columns(
@@ -162,12 +161,12 @@ class FeatureVault:
                 yield subject_id
 
     def name_owners(self, engine: Engine, keys: Path) -> int:
-        """Seal keys from before owners counted for those who are listed now.
+        """Seal keys from before owner binding for the subjects' current owners.
 
-        Part of an upgrade: until then such a key opens for nobody. It is done once, as a file
-        in the directory `keys` says: whoever kept a copy of the older database could else put
-        rows back and list them for others. One that somebody replaces meanwhile is sealed for
-        its owner already. Returns how many such keys there are although it was done.
+        Part of an upgrade; until then such keys do not open. It runs once, recorded by a file
+        in the directory `keys`: otherwise somebody with a copy of the older database could
+        restore rows and assign them to others. A key replaced meanwhile is already sealed for
+        its owner. Returns the number of such keys found after the upgrade ran, 0 if it ran now.
         """
         named = []
         with Session(reading(engine)) as session:
@@ -176,7 +175,7 @@ class FeatureVault:
                 with suppress(SealError):
                     self._root_secret.open(wrapped, place)
                     continue
-                with suppress(SealError):  # fsck says so
+                with suppress(SealError):  # reported by fsck
                     key = self._root_secret.open(wrapped, _key_of(subject_id, generation, ()))
                     sealed = self._root_secret.seal(key, place)
                     named.append({"whose": subject_id, "old": wrapped, "new": sealed})
@@ -191,13 +190,13 @@ class FeatureVault:
         for start in range(0, len(named), CHUNK):
             with engine.begin() as connection:
                 connection.execute(statement, named[start : start + CHUNK])
-        with suppress(FileExistsError):  # of one that ran beside this
+        with suppress(FileExistsError):  # from a concurrent upgrade
             write_durably(keys / OWNERS, b"", replace=False)
         return 0
 
 
 def _keys(session: Session) -> Iterator[tuple[int, int, bytes, Owner]]:
-    """Yield id, generation, sealed key and owner of each subject who has rows stored."""
+    """Yield id, generation, sealed key and owner of each subject with stored rows."""
     query = columns(
         col(Subject.id),
         col(Subject.key_generation),
@@ -211,7 +210,7 @@ def _keys(session: Session) -> Iterator[tuple[int, int, bytes, Owner]]:
 
 
 def _owner(session: Session, subject: Subject) -> Owner:
-    """Return the tags of a subject's client and of itself, as they are stored."""
+    """Return the stored tags of a subject's client and of the subject."""
     dialect = session.get_bind().dialect
     return (
         tag_of(dialect, "client", subject.client_tag),

@@ -1,17 +1,17 @@
-"""The erasure journal: what was erased, kept beside the keys and not in the database.
+"""The erasure journal: the erased records and keys, stored beside the keys.
 
-A database restored from a backup holds people who were erased after it. The journal is durable
-before the transaction that erases them commits, hence before anything is certified, and a
-restore applies it (`app.backup.reapply`). It holds keyed tags and no ids:
+A database restored from a backup contains people erased after that backup. The journal is
+durable before the erasing transaction commits, hence before anything is certified, and a
+restore replays it (`app.backup.reapply`). It holds keyed tags, no ids:
 
-- of a record, the tag that the database keeps of it too (`app.service.scope.record_tag`);
-- of a destroyed data key, HMAC-SHA256 of the wrapped key, keyed from the master key.
+- for a record, the tag in its tombstone (`app.vault.model_key.record_tag`);
+- for a destroyed data key, HMAC-SHA256 of the wrapped key, keyed from the root secret.
 
-One line of JSON for each update, numbered, with the SHA-256 of the line before it, only ever
-appended. A line that a crash cut short belongs to a transaction that never committed: it is
-ignored and overwritten. A whole line whose transaction did not commit after all is there too.
-A line counts only where the log has the entry of that transaction: all of its requests as
-executed, or its records as added back (`app.reconcile.journal`).
+The file is append-only, with one numbered line of JSON per update that has the SHA-256 of the
+previous line. A line that a crash cut short belongs to a transaction that never committed: it
+is ignored and overwritten. A complete line may also belong to such a transaction. So a line
+counts only if the log has its transaction's entries: all of its requests as executed, its
+records as added back, or its model as deleted (`app.reconcile.journal`).
 """
 
 import fcntl
@@ -37,12 +37,12 @@ from models import Artifact, Subject
 from models.database.session import chunks
 
 FILE = "erased.journal"
-FIRST = "0" * 64  # what the first line names as the line before it
-NOTED = "lethe.erasure-journal"  # in a session's `info`
-LINE = 10_000  # tags in one line, which then has at most half a megabyte
-TAIL = 1 << 21  # bytes: the last line, and one cut short after it
-# Destroyed outside of an erasure's own transaction, and because of one. Anything else that is
-# shredded there, as an upload that was learned, a restored database still needs.
+FIRST = "0" * 64  # the first line's previous hash
+NOTED = "lethe.erasure-journal"  # key in a session's `info`
+LINE = 10_000  # tags in one line, which has at most half a megabyte
+TAIL = 1 << 21  # bytes: the last line and a truncated one after it
+# Artifact kinds that are shredded because of an erasure, but outside its transaction. Other
+# kinds shredded there, such as learned uploads, are still needed by a restored database.
 OF_ERASURES = frozenset({"before", "draft", "release"})
 
 
@@ -56,13 +56,13 @@ class JournalError(LetheError):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What one transaction did: `erased` and `returned` are tags of records of `model`.
+    """The effects of one transaction; `erased` and `returned` are record tags of `model`.
 
-    `requests`: erased tags name the one request that erases them; keys of an update name all
-    of its requests, because these are executed together or not at all. `entry`: log index of
-    the `contribution.learned` with which returned tags come back; `digest`: what that entry
-    says of them, the hex SHA-256 of all tags of that contribution. `deleted`: the model was
-    deleted, by the `model.deleted` at `entry`.
+    `requests`: for erased tags, the one request that erases them; for keys of an update, all
+    its requests, which are executed together or not at all. `entry`: log index of the
+    `contribution.learned` that adds the returned tags back; `digest`: that entry's hex SHA-256
+    of all tags of the contribution. `deleted`: the model was deleted, by the `model.deleted` at
+    `entry`.
     """
 
     model: str | None = None
@@ -77,7 +77,7 @@ class Line:
 
 @dataclass(slots=True)
 class Erased:
-    """What the whole journal comes to: of each model the tags that are erased now, by line."""
+    """The state after replaying lines. `records`: by model, each erased tag with its line."""
 
     lines: list[Line] = field(default_factory=list)
     records: dict[str, dict[bytes, Line]] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Erased:
     deleted: set[str] = field(default_factory=set)  # models
 
     def add(self, line: Line) -> None:
-        """Add the next line: records that came back by a later request are no longer erased."""
+        """Replay the next line; records added back are no longer erased."""
         self.lines.append(line)
         self.keys.update(line.keys)
         self.requests.update(line.requests)
@@ -99,7 +99,7 @@ class Erased:
                 tags.pop(tag, None)
 
     def having(self, counts: Callable[[Line], bool]) -> "Erased":
-        """Return what the lines that count come to."""
+        """Replay only the lines for which `counts` is true."""
         found = Erased()
         for line in self.lines:
             if counts(line):
@@ -123,21 +123,20 @@ class ErasureJournal:
 
     @staticmethod
     def create(path: Path) -> None:
-        """Begin an empty journal; one that exists is kept."""
+        """Create an empty journal; an existing one is kept."""
         try:
             write_durably(path, b"", replace=False)
         except FileExistsError:
             return
 
     def key_tag(self, wrapped: bytes) -> bytes:
-        """Return the tag of a wrapped data key; each holds a nonce, so no two are equal."""
+        """Return the tag of a wrapped data key; wrapped keys have nonces, so tags differ."""
         return hmac.digest(self._key, bytes(wrapped), "sha256")
 
     def read(self) -> Erased:
-        """Return what was erased.
+        """Replay the whole journal.
 
-        Raises:
-            JournalError: The file is missing, or a line in it is not one that was written.
+        Raises JournalError: the file is missing, or a line in it is damaged.
         """
         try:
             data = self.path.read_bytes()
@@ -148,7 +147,7 @@ class ErasureJournal:
         return self._parse(data)
 
     def append(self, lines: Iterable[Line]) -> None:
-        """Add lines; they are on disk when this returns.
+        """Append lines durably.
 
         Raises:
             JournalError: As `read`.
@@ -161,7 +160,7 @@ class ErasureJournal:
                 f"{self.path} is missing: restore the keys directory from its newest backup"
             ) from None
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)  # until it is closed
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # released on close
             size = os.fstat(descriptor).st_size
             start = max(0, size - TAIL)
             tail = os.pread(descriptor, size - start, start)
@@ -192,7 +191,7 @@ class ErasureJournal:
             ) from None
 
     def erased(self, session: Session, model: str, tags: Iterable[bytes], request: str) -> None:
-        """Note that the transaction erases these records, for the request of this ref."""
+        """Note that the transaction erases these records for this request (by ref)."""
         for chunk in _split(sorted(tags)):
             line = Line(model, erased=chunk, requests=(request,))
             self._noted(session).lines.append(line)
@@ -200,28 +199,28 @@ class ErasureJournal:
     def returned(
         self, session: Session, model: str, tags: Iterable[bytes], entry: int, digest: str
     ) -> None:
-        """Note that erased records come back with the transaction, by a later request.
+        """Note that the transaction adds erased records back.
 
-        `entry` is the log index that the transaction gives to its `contribution.learned`, and
-        `digest` the hex SHA-256 of the tags that this entry holds. If it does not commit,
-        another entry takes that index, and the line counts for nothing.
+        `entry` is the log index of the transaction's `contribution.learned`, and `digest` that
+        entry's hex SHA-256 of the tags. If the transaction does not commit, another entry takes
+        that index and the line is ignored.
         """
         for chunk in _split(sorted(tags)):
             line = Line(model, returned=chunk, entry=entry, digest=digest)
             self._noted(session).lines.append(line)
 
     def deleted(self, session: Session, model: str, entry: int) -> None:
-        """Note that the transaction deletes a model, with the log entry of this index."""
+        """Note that the transaction deletes a model, with the log entry at this index."""
         self._noted(session).lines.append(Line(model, entry=entry, deleted=True))
 
     def shredded(self, session: Session, artifact: Artifact) -> None:
-        """Note that the transaction destroys an artifact's key; call it before that."""
+        """Note that the transaction destroys an artifact's key. Call it before the change."""
         assert artifact.wrapped_key is not None
         noted = artifact.kind, self.key_tag(artifact.wrapped_key)
         self._noted(session).artifacts.setdefault(artifact.id, noted)
 
     def rekeyed(self, session: Session, subject: Subject) -> None:
-        """Note that the transaction destroys a subject's key; call it before that."""
+        """Note that the transaction destroys a subject's key. Call it before the change."""
         assert subject.id is not None
         assert subject.wrapped_key is not None
         self._noted(session).subjects.setdefault(subject.id, self.key_tag(subject.wrapped_key))
@@ -235,7 +234,7 @@ class ErasureJournal:
         return noted
 
     def _write(self, session: Session) -> None:
-        """Make what was noted durable, just before the outermost transaction commits."""
+        """Write the noted lines durably, just before the outermost transaction commits."""
         noted: _Noted = session.info[NOTED]
         if session.in_nested_transaction():
             return
@@ -252,7 +251,7 @@ class ErasureJournal:
                 reached("execute.journaled")
 
     def _gone(self, session: Session, noted: _Noted, erasing: bool) -> Iterable[bytes]:
-        """Yield the tags of keys that are destroyed: a savepoint may have taken one back."""
+        """Yield the tags of keys that are really destroyed, not restored by a savepoint."""
         wanted = {one: kind for one, (kind, _) in noted.artifacts.items()}
         if not erasing:
             wanted = {one: kind for one, kind in wanted.items() if kind in OF_ERASURES}
@@ -286,10 +285,7 @@ class ErasureJournal:
 def _wrapped(
     session: Session, kind: type[Artifact] | type[Subject], ids: Sequence[Any]
 ) -> Iterator[tuple[Any, bytes | None]]:
-    """Yield the id and the wrapped key of each of some rows, as they are stored now.
-
-    A row that is not there any more has no key either.
-    """
+    """Yield the id and the currently stored wrapped key of each row; None if it is gone."""
     session.flush()
     for chunk in chunks(ids):
         query = select(col(kind.id), col(kind.wrapped_key)).where(col(kind.id).in_(chunk))
@@ -299,7 +295,7 @@ def _wrapped(
 
 
 def _forget(session: Session, previous: SessionTransaction) -> None:
-    if not previous.nested:  # what a savepoint took back is looked at before the commit
+    if not previous.nested:  # `_gone` handles savepoints before the commit
         session.info[NOTED] = _Noted()
 
 

@@ -1,4 +1,4 @@
-"""The master key opens the root secret, under which all else is sealed and tagged."""
+"""The master key opens the root secret, which seals and tags everything else."""
 
 import base64
 import binascii
@@ -19,7 +19,7 @@ NEXT_FILE = "master.next.key"  # of a rotation
 
 
 class RootSecret:
-    """The root secret, opened by the master key: it seals and tags, and derives other keys.
+    """The opened root secret: it seals, tags and derives other keys.
 
     root: the secret's 32 bytes. Never printed, logged or compared.
     """
@@ -34,14 +34,13 @@ class RootSecret:
     def load(cls, settings: Settings) -> "RootSecret":
         """Open the root secret with the key that `settings` names.
 
-        Raises:
-            MasterKeyError: As `given`; or root.sealed is missing or damaged, or this key
-                does not open it.
+        Raises MasterKeyError: as `given`; or root.sealed is missing or damaged, or this key
+        does not open it.
         """
         try:
-            roots = read_roots(settings.keys_dir)  # first: a rotation replaces the key first
+            roots = read_roots(settings.keys_dir)  # first, as a rotation replaces the key first
         except MasterKeyError:
-            given(settings)  # where neither is there, the key is to be named
+            given(settings)  # if both are missing, the error names the key
             raise
         if (opened := open_root(given(settings), roots)) is None:
             raise MasterKeyError(
@@ -56,26 +55,24 @@ class RootSecret:
         return seal(self._key, plaintext, aad)
 
     def derive(self, purpose: str) -> bytes:
-        """Return a key of 32 bytes for HMAC under one purpose; it says nothing of this one."""
+        """Return a 32-byte HMAC key for one purpose; it reveals nothing about the secret."""
         return hmac.digest(self._key, b"lethe/derived/v1\0" + purpose.encode(), "sha256")
 
     def open(self, blob: bytes, aad: bytes) -> bytes:
-        """Open what `seal` made.
+        """Open a blob of `seal`.
 
-        Raises:
-            SealError: Altered, of another place, or sealed under another root secret.
+        Raises SealError: altered, moved, or sealed under another root secret.
         """
         return open_sealed(self._key, blob, aad)
 
     def seal_name(self, plaintext: bytes, aad: bytes) -> bytes:
-        """Seal an identifier so that equal ones give equal bytes (AES-256-SIV, RFC 5297)."""
+        """Seal an identifier deterministically (AES-256-SIV, RFC 5297)."""
         return self._names.encrypt(plaintext, [aad])
 
     def open_name(self, blob: bytes, aad: bytes) -> bytes:
-        """Open what `seal_name` made.
+        """Open a blob of `seal_name`.
 
-        Raises:
-            SealError: Altered, of another place, or sealed under another root secret.
+        Raises SealError: altered, moved, or sealed under another root secret.
         """
         try:
             return self._names.decrypt(blob, [aad])
@@ -86,22 +83,21 @@ class RootSecret:
             ) from None
 
     def tag(self, purpose: str, value: str) -> str:
-        """Return hex HMAC-SHA256 of `value` under a key of its own for each purpose."""
+        """Return hex HMAC-SHA256 of `value` under the purpose's own key."""
         return hmac.digest(self.derive(f"tag/{purpose}"), value.encode(), "sha256").hex()
 
 
 def source(settings: Settings) -> str:
-    """Return where `given` finds the master key."""
+    """Return the name of the variable or file with the master key."""
     if settings.master_key.get_secret_value():
         return "LETHE_MASTER_KEY"
     return str(settings.keys_dir / FILE)
 
 
 def given(settings: Settings) -> bytes:
-    """Return the master key that `settings` names: LETHE_MASTER_KEY, or else the file.
+    """Return the configured master key: LETHE_MASTER_KEY, or else the file.
 
-    Raises:
-        MasterKeyError: Neither is there, or it is not base64 of 32 bytes.
+    Raises MasterKeyError: neither is set, or the key is not base64 of 32 bytes.
     """
     if text := settings.master_key.get_secret_value():
         return parse_key(text, "LETHE_MASTER_KEY")
@@ -111,8 +107,7 @@ def given(settings: Settings) -> bytes:
 def read_key(path: Path) -> bytes:
     """Return the key in a file that `create_key` wrote.
 
-    Raises:
-        MasterKeyError: There is no such file, or it holds something else.
+    Raises MasterKeyError: there is no such file, or its content is malformed.
     """
     try:
         text = path.read_text(encoding="ascii")
@@ -127,10 +122,9 @@ def read_key(path: Path) -> bytes:
 
 
 def parse_key(text: str, named: str) -> bytes:
-    """Return the key in `text`; `named` is what errors call it.
+    """Return the key in `text`; errors call it `named`.
 
-    Raises:
-        MasterKeyError: Not canonical base64 of 32 bytes.
+    Raises MasterKeyError: not canonical base64 of 32 bytes.
     """
     try:
         key = base64.b64decode(text, validate=True)
@@ -144,10 +138,9 @@ def parse_key(text: str, named: str) -> bytes:
 
 
 def create_key(path: Path) -> bytes:
-    """Write a fresh key to `path`, readable by its owner only, and return it.
+    """Write a new key to `path`, readable by its owner only, and return it.
 
-    Raises:
-        FileExistsError: There is one; it is kept.
+    Raises FileExistsError: the file exists, and is kept.
     """
     key = new_key()
     write_durably(path, base64.b64encode(key) + b"\n", replace=False)

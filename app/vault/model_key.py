@@ -1,9 +1,9 @@
-"""A model's sealed secret, and what is derived from it: tags of records and uploads, noise.
+"""A model's sealed secret, and the keys derived from it: for tags, uploads, noise and audits.
 
 A certified removal draws its noise from a key that the log's entry `model.registered` commits
-to, before the first row and the first request: nobody chooses among keys once it is known whose
-rows are to be removed. Whoever has that key can take the noise off every version, which is why
-it is never published.
+to, before the first row and the first request. So the key cannot be chosen once the rows to
+remove are known. The key would allow removing the noise from every version, so it is never
+published.
 """
 
 import hashlib
@@ -16,18 +16,18 @@ from models import Model
 
 CERTIFIED_NEWTON, NOISY_FINETUNING = "certified-newton", "noisy-finetuning"
 NOISE_DIGEST = "noise"  # its name in the entry `model.registered`
-# Tags are HMACs of record ids under the same key. No id is one of these: they are not UTF-8.
+# Tags are HMACs of record ids under the same key. These labels are not UTF-8, unlike any id.
 _NOISE = b"\xfflethe certified noise key 1"
 _AUDITS = b"\xfflethe audit pair key 1"
 _UPLOADS = b"\xfflethe upload key 1"
-# workers/judge/certified/logistic_noise.py computes the commitment by itself.
+# workers/judge/certified/logistic_noise.py computes the commitment independently.
 _COMMITMENT = b"lethe certified noise key 1\x00"
 UPLOAD = "upload"  # its name in the entry of a contribution, or of a registration with rows
-ADD_BACK = "addBack"  # digest in the log's entry of a contribution that brings records back
+ADD_BACK = "addBack"  # digest in the log's entry of a contribution that adds records back
 
 
 def record_tag(tombstone_key: bytes, record: str) -> bytes:
-    """Return what is kept of an erased record's id: HMAC-SHA256 under the model's key."""
+    """Return the tag that replaces an erased record's id: HMAC-SHA256 under the model's key."""
     return hmac.new(tombstone_key, record.encode(), hashlib.sha256).digest()
 
 
@@ -37,22 +37,22 @@ def open_tombstone_key(root_secret: RootSecret, model: Model) -> bytes:
 
 
 def tags_digest(tags: Collection[bytes]) -> str:
-    """Return the hex SHA-256 of the tags in ascending order, one after the other."""
+    """Return the hex SHA-256 of the concatenated tags in ascending order."""
     return hashlib.sha256(b"".join(sorted(tags))).hexdigest()
 
 
 def upload_tag(root_secret: RootSecret, model: Model, contribution: str, digest: str) -> str:
-    """Return by what the log has an upload: hex HMAC-SHA256 under a key of the model's.
+    """Return an upload's tag in the log: hex HMAC-SHA256 under a key of the model.
 
-    contribution: its id. digest: hex SHA-256 of the upload, which without a key would confirm
-    anybody's guess of the rows.
+    contribution: its id. digest: hex SHA-256 of the upload, which without a key would let
+    anyone confirm a guess of the rows.
     """
     key = hmac.digest(open_tombstone_key(root_secret, model), _UPLOADS, "sha256")
     return hmac.digest(key, f"{contribution}|{digest}".encode(), "sha256").hex()
 
 
 def has_noise(config: dict[str, Any]) -> bool:
-    """Return whether a model of this configuration was registered for noise."""
+    """Return whether a model with this configuration uses noise."""
     settings = config.get("settings", {})
     return NOISY_FINETUNING in settings or bool(settings.get(CERTIFIED_NEWTON, {}).get("sigma"))
 
@@ -63,7 +63,7 @@ def noise_key(root_secret: RootSecret, model: Model) -> bytes:
 
 
 def noise_commitment(root_secret: RootSecret, model: Model) -> dict[str, str]:
-    """Return the digest for the log by its name; empty for a model without noise."""
+    """Return the named digest for the log; empty for a model without noise."""
     if not has_noise(model.config):
         return {}
     return {

@@ -1,10 +1,9 @@
-"""An artifact that is read in pieces, of which none is believed before all were.
+"""Reads an artifact in pieces, after verifying all of it.
 
-AES-GCM vouches for a blob as a whole, after its last byte. So the file is read twice: once to
-verify it, with a digest of each piece kept, and then wherever the reader wants it. GCM is
-counter mode (NIST SP 800-38D, 6.5), so a piece is decrypted at its place, and it must have the
-digest it
-was verified with: who exchanges the file in between is found out.
+AES-GCM authenticates a blob as a whole, after its last byte. So the file is read twice: once to
+verify it and to keep a digest of each piece, then at any position. GCM is counter mode (NIST
+SP 800-38D, 6.5), so a piece can be decrypted alone; it must match the digest from the
+verification, which detects a file exchanged in between.
 """
 
 import hashlib
@@ -23,12 +22,12 @@ from app.vault.seal import NONCE_SIZE, TAG_SIZE
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-PIECE = 1 << 20  # bytes decrypted together, and as many in memory; a multiple of AES's 16
+PIECE = 1 << 20  # bytes decrypted and held in memory at once; a multiple of AES's 16
 ALTERED = "an artifact is not what was sealed: restore the backup"
 
 
 class ArtifactFile(io.BufferedReader):
-    """The content of a sealed file. digest: hex SHA-256 of all that can be read from it."""
+    """The content of a sealed file, buffered. digest: hex SHA-256 of the content."""
 
     def __init__(self, raw: "OpenedArtifact") -> None:
         super().__init__(raw)
@@ -36,12 +35,10 @@ class ArtifactFile(io.BufferedReader):
 
 
 class OpenedArtifact(io.RawIOBase):
-    """The content of a sealed file, to be read at any place. digest: its hex SHA-256.
+    """The content of a sealed file, readable at any position. digest: its hex SHA-256.
 
-    Raises:
-        SealError: The file is not what was sealed under `key` for `place`, or has another
-        SHA-256
-            than `digest`; when it is opened, and where it is read after a change.
+    Opening it, and reading after a change, raises SealError if the file was not sealed under
+    `key` for `place`, or if its SHA-256 is not `digest`.
     """
 
     def __init__(self, file: BinaryIO, key: bytes, place: bytes, digest: str) -> None:
@@ -50,7 +47,7 @@ class OpenedArtifact(io.RawIOBase):
         self._size = file.seek(0, os.SEEK_END) - NONCE_SIZE - TAG_SIZE
         self._digests: list[bytes] = []
         self._at = 0
-        self._piece: tuple[int, bytes] = (-1, b"")  # the one that was read last
+        self._piece: tuple[int, bytes] = (-1, b"")  # the last piece read
         try:
             self._verify(place, digest)
         except BaseException:
@@ -82,19 +79,19 @@ class OpenedArtifact(io.RawIOBase):
             raise SealError(ALTERED)
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Return where the next byte is read."""
+        """Return the position of the next byte."""
         return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Read on from another place. Raises ValueError for one before the first byte."""
+        """Move to a position. Raises ValueError if it is before the first byte."""
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
         if base + offset < 0:
             raise ValueError("there is nothing before the first byte")
@@ -102,7 +99,7 @@ class OpenedArtifact(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
-        """Read on into `buffer`, up to the end of a piece. Raises SealError."""
+        """Read into `buffer`, at most to the end of a piece. Raises SealError."""
         view = memoryview(buffer).cast("B")
         if self._at >= self._size:
             return 0
@@ -113,7 +110,7 @@ class OpenedArtifact(io.RawIOBase):
         return len(part)
 
     def close(self) -> None:
-        """Close the file and forget what was read."""
+        """Close the file and drop the decrypted piece."""
         self._file.close()
         self._piece = (-1, b"")
         super().close()

@@ -1,8 +1,8 @@
 """A request's public reference, computed from its id.
 
-The id is the capability of whoever asked, and is in no certificate; the reference is in the log
-and on the certificate. No table says which belongs to which: who exchanges rows of the database
-gives no id the reference of another request.
+The id is the requester's capability, and is in no certificate; the reference is in the log and
+on the certificate. No table maps one to the other, so exchanging rows of the database cannot
+give an id the reference of another request.
 """
 
 import hmac
@@ -12,6 +12,6 @@ from app.vault.master import RootSecret
 
 
 def request_ref(root_secret: RootSecret, request_id: str) -> str:
-    """Return the reference of the request of an id; without the keys it tells nothing of it."""
+    """Return a request's reference, which without the keys reveals nothing about the id."""
     digest = hmac.digest(root_secret.derive("request/ref"), request_id.encode(), "sha256")
     return str(UUID(bytes=digest[:16], version=4))

@@ -1,12 +1,12 @@
-"""The root secret: all that is sealed or tagged is so under keys derived from it.
+"""The root secret: everything is sealed or tagged under keys derived from it.
 
-A tag is one-way, so a secret that makes tags can never be replaced. A master key can: it only
-seals the root secret. `root.sealed`, beside the keys, has it once for each master key that may
-open it.
+Tags are one-way, so a secret that makes tags can never be replaced. A master key can be: it
+only seals the root secret. `root.sealed`, beside the keys, has the secret sealed once for each
+master key that may open it.
 
     {"apiVersion":"1","keys":[{"keyid":"…","sealed":"…"}]}     oldest first, two in an overlap
 
-A keyid is random and names the master key in the log; it is part of what the seal covers.
+A keyid is random and names the master key in the log; the seal covers it.
 """
 
 import re
@@ -28,20 +28,20 @@ _MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError)
 
 @dataclass(frozen=True, slots=True)
 class SealedRoot:
-    """The root secret sealed under the master key that is called `keyid`."""
+    """The root secret sealed under the master key named `keyid`."""
 
     keyid: str
     sealed: bytes
 
 
 def seal_root(master: bytes, root: bytes) -> SealedRoot:
-    """Seal a root secret under a master key, which gets a name."""
+    """Seal a root secret under a master key, with a new keyid."""
     keyid = secrets.token_hex(8)
     return SealedRoot(keyid, seal(master, root, _place(keyid)))
 
 
 def open_root(master: bytes, roots: Sequence[SealedRoot]) -> tuple[str, bytes] | None:
-    """Return the name of a master key and the root secret; None if it opens none of these."""
+    """Return a master key's keyid and the root secret; None if the key opens none of these."""
     for one in roots:
         try:
             return one.keyid, open_sealed(master, one.sealed, _place(one.keyid))
@@ -51,10 +51,9 @@ def open_root(master: bytes, roots: Sequence[SealedRoot]) -> tuple[str, bytes] |
 
 
 def read_roots(keys: Path) -> tuple[SealedRoot, ...]:
-    """Return what the file in the directory `keys` has, oldest first.
+    """Return the sealed roots in the directory `keys`, oldest first.
 
-    Raises:
-        MasterKeyError: There is none, or it holds something else.
+    Raises MasterKeyError: the file is missing or malformed.
     """
     path = keys / FILE
     try:
@@ -78,18 +77,17 @@ def read_roots(keys: Path) -> tuple[SealedRoot, ...]:
 
 
 def write_roots(keys: Path, roots: Sequence[SealedRoot], *, replace: bool = True) -> None:
-    """Write the file in the directory `keys`, durably.
+    """Write the sealed roots to the directory `keys`, durably.
 
-    Raises:
-        FileExistsError: `replace` is False, and there is one.
+    Raises FileExistsError: `replace` is False and the file exists.
     """
     write_durably(keys / FILE, canonical.encode(_document(roots)) + b"\n", replace=replace)
 
 
 def create_root(keys: Path, master: bytes, root: bytes | None = None) -> None:
-    """Write a fresh root secret under `master`; where there is a file, it is kept.
+    """Write a new root secret sealed under `master`; an existing file is kept.
 
-    root: the secret itself, of an installation that has been at work without such a file.
+    root: the secret to seal instead, for an older installation without this file.
     """
     try:
         write_roots(keys, [seal_root(master, root or new_key())], replace=False)

@@ -1,14 +1,14 @@
-"""Removing what a database keeps of overwritten and deleted rows.
+"""Removes old versions of overwritten and deleted rows from the database.
 
-A destroyed key is gone from the table at once and from the file a little later:
+A destroyed key is gone from the table at once, and from the file a little later:
 
-- SQLite zeroes the old content in the database file (secure_delete, `models.database.session`),
-but the
-  write-ahead log holds earlier pages until it is copied back and cut, which `scrub` does.
-- PostgreSQL keeps the old row version until VACUUM removes it, which `scrub` does for the
-  tables that hold keys and sealed features, and autovacuum does sooner or later anyway. The
-  freed bytes are overwritten as the page is used again, or at once by VACUUM FULL, which
-  locks the table. Archived WAL, replicas and backups keep theirs: see the officer guide.
+- SQLite zeroes the old content in the database file (secure_delete,
+  `models.database.session`), but the write-ahead log holds earlier pages until it is
+  checkpointed and truncated, which `scrub` does.
+- PostgreSQL keeps the old row version until VACUUM removes it. `scrub` does so for the tables
+  with keys and sealed features; autovacuum would do it eventually. The freed bytes are
+  overwritten when the page is reused, or at once by VACUUM FULL, which locks the table.
+  Archived WAL, replicas and backups keep their copies: see the officer guide.
 """
 
 from sqlalchemy import text
@@ -16,7 +16,7 @@ from sqlalchemy.engine import Engine
 
 from models.database.session import WAIT_S
 
-# The tables whose rows held keys, sealed features, names, scopes, openings and salts.
+# The tables with keys, sealed features, names, scopes, openings and salts.
 TABLES = (
     "artifacts",
     "feature_blocks",
@@ -40,10 +40,10 @@ WAIT_MS = 500  # for transactions of milliseconds; a longer one means "call agai
 
 
 def scrub(engine: Engine) -> bool:
-    """Remove old row versions now; False if a running transaction still needs them.
+    """Remove old row versions now; return False if a running transaction still needs them.
 
-    Call it outside of any transaction. False is no failure: call it again later. On
-    PostgreSQL True says that VACUUM ran; it keeps what older snapshots still see.
+    Call it outside any transaction. False is not a failure: call it again later. On PostgreSQL,
+    True means that VACUUM ran; it keeps row versions that older snapshots still see.
     """
     if engine.dialect.name == "sqlite":
         return _cut_write_ahead_log(engine)

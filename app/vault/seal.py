@@ -1,7 +1,7 @@
 """Authenticated encryption: AES-256-GCM (NIST SP 800-38D) with a fresh random nonce.
 
-A sealed blob is nonce (12 bytes) || ciphertext || tag (16 bytes). `aad` says what the blob is
-and where it belongs; it is not stored, so a blob moved elsewhere does not open there.
+A sealed blob is nonce (12 bytes) || ciphertext || tag (16 bytes). `aad` states the blob's kind
+and place; it is not stored, so a blob moved elsewhere does not open there.
 """
 
 import secrets
@@ -21,7 +21,7 @@ TAG_SIZE = 16  # bytes
 
 
 def new_key() -> bytes:
-    """Return a fresh random key."""
+    """Return a new random key."""
     return secrets.token_bytes(KEY_SIZE)
 
 
@@ -37,10 +37,9 @@ def seal(key: bytes, plaintext: bytes, aad: bytes) -> bytes:
 
 
 def open_sealed(key: bytes, blob: bytes, aad: bytes) -> bytes:
-    """Return what `seal` sealed under the same key for the same place.
+    """Return the plaintext that `seal` sealed under the same key for the same place.
 
-    Raises:
-        SealError: The blob was altered or cut, or belongs to another key or place.
+    Raises SealError: the blob was altered or truncated, or belongs to another key or place.
     """
     try:
         if len(blob) < NONCE_SIZE + TAG_SIZE:
@@ -54,7 +53,7 @@ def open_sealed(key: bytes, blob: bytes, aad: bytes) -> bytes:
 
 
 class SealStream:
-    """Seals in pieces: `head`, what `update` returns and `finish` are one blob of `seal`."""
+    """Seals in pieces: `head` and the results of `update` and `finish` form one blob."""
 
     def __init__(self, key: bytes, aad: bytes) -> None:
         self.head = secrets.token_bytes(NONCE_SIZE)

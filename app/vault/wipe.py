@@ -1,7 +1,7 @@
-"""Destroys what a database keeps of a model that is deleted: keys, rows, identities.
+"""Destroys the keys, rows and identities of a deleted model.
 
-Which tables these are is read from their foreign keys, so that a new table is no exception:
-every row of a model is deleted unless its table is in KEPT, and every file that a row of it
+The tables are found by their columns and foreign keys, so that new tables are included: every
+row of the model is deleted unless its table is in KEPT, and every file that one of its rows
 names is shredded unless it is the evidence of a certificate.
 """
 
@@ -28,10 +28,10 @@ from models.database.clock import clock
 from models.database.session import chunks
 from models.database.types import METADATA
 
-DELETED = "deleted"  # the state of such a model
-HELD_OUT, HELD_OUT_KIND = "model.held-out", "held-out"  # as app.reconcile.held_out has them
-# They say that there was a model and what was done. Requests stay with their certificates and
-# evidence until their retention ends, audits with their reports.
+DELETED = "deleted"  # the state of a deleted model
+HELD_OUT, HELD_OUT_KIND = "model.held-out", "held-out"  # as in app.reconcile.held_out
+# The record that the model existed and what was done with it. Requests keep their certificates
+# and evidence until their retention ends; audits keep their reports.
 KEPT = frozenset(
     {"audits", "contributions", "erasure_requests", "jobs", "model_versions", "models"}
 )
@@ -39,10 +39,9 @@ _MEMBERS: Table = RoundMember.__table__  # type: ignore[attr-defined]
 
 
 def wipe(session: Session, model: Model) -> None:
-    """Destroy keys, rows and identities of a model with the caller's transaction.
+    """Destroy a model's keys, rows and identities in the caller's transaction.
 
-    Doing it twice is doing it once. Call `ArtifactStore.unlink_shredded` and `app.vault.scrub`
-    after the commit.
+    Idempotent. Call `ArtifactStore.unlink_shredded` and `app.vault.scrub` after the commit.
     """
     now, connection = clock(session), session.connection()
     session.flush()
@@ -58,11 +57,11 @@ def wipe(session: Session, model: Model) -> None:
     connection.execute(update(ModelVersion).where(public).values(withdrawn_at=now))
     sent = update(Contribution).where(col(Contribution.model_id) == model.id)
     connection.execute(sent.values(body_digest="", idempotency_key=None))
-    # Of a restored database: a model that is in use is not deleted.
+    # Only in a restored database: a model in use cannot be deleted.
     unlearned = sent.where(col(Contribution.state) == "received")
     connection.execute(unlearned.values(state="failed", failure="the model was deleted"))
     audits = select(Audit.id).where(col(Audit.model_id) == model.id)
-    # Log-odds of single records, which an erasure destroys too (workers.method_audits).
+    # Log-odds of single records, which erasures destroy too (workers.method_audits).
     numbers = update(AuditPair).where(col(AuditPair.audit_id).in_(audits))
     connection.execute(numbers.values(before=None, after=None, retrained=None, mac=None))
     waiting = update(Job).where(col(Job.model_id) == model.id, col(Job.done_at).is_(None))
@@ -74,7 +73,7 @@ def wipe(session: Session, model: Model) -> None:
 
 
 def is_wiped(session: Session, model: Model) -> bool:
-    """Return whether nothing is left of a model that `wipe` destroys."""
+    """Return whether everything that `wipe` destroys is gone."""
     if (model.state, bytes(model.tombstone_key)) != (DELETED, b""):
         return False
     connection = session.connection()
@@ -90,9 +89,9 @@ def is_wiped(session: Session, model: Model) -> bool:
 
 
 def shared(session: Session, model: Model) -> bool:
-    """Return whether a row of something else names a file of a model.
+    """Return whether a row that is not the model's names one of its files.
 
-    The service writes no such row: whoever did would have the file destroyed with the model.
+    The service writes no such row. An attacker could, to have another's file destroyed.
     """
     own = _artifacts(session, model)
     for column in _naming():
@@ -109,7 +108,7 @@ def shared(session: Session, model: Model) -> bool:
 
 
 def _artifacts(session: Session, model: Model) -> set[str]:
-    """Return the files that rows of a model name, but for evidence, and its held-out rows."""
+    """Return the files named by a model's rows, except evidence, and its held-out rows."""
     found = set(_held_out(session, model))
     for column in _naming():
         table, query = column.table, columns(column)
@@ -124,7 +123,7 @@ def _artifacts(session: Session, model: Model) -> set[str]:
 
 
 def _held_out(session: Session, model: Model) -> Iterator[str]:
-    """Yield the files of a model's held-out rows, which the log alone names."""
+    """Yield the files of a model's held-out rows, which only the log names."""
     logged = select(LogEntry.leaf).where(LogEntry.ref == model.ref, LogEntry.event == HELD_OUT)
     digests = {parse_leaf(data).digests.get("rows") for data in session.exec(logged)}
     for chunk in chunks(sorted(one for one in digests if one is not None)):
@@ -133,7 +132,7 @@ def _held_out(session: Session, model: Model) -> Iterator[str]:
 
 
 def _naming() -> Iterator["Column[Any]"]:
-    """Yield the columns that name a file."""
+    """Yield the columns that refer to artifacts."""
     for table in METADATA.sorted_tables:
         for key in table.foreign_keys:
             if key.column.table.name == "artifacts":
@@ -141,7 +140,7 @@ def _naming() -> Iterator["Column[Any]"]:
 
 
 def _emptied() -> Iterator[Table]:
-    """Yield the tables that lose a model's rows, those that refer to others first."""
+    """Yield the tables whose rows of the model are deleted, referring tables first."""
     for table in reversed(METADATA.sorted_tables):
         if "model_id" in table.c and table.name not in KEPT:
             yield table

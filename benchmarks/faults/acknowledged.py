@@ -21,7 +21,14 @@ from app.vault.root import read_roots
 from benchmarks.faults import background, operators
 from lethe.log.key_changes import MASTER_REVOKED
 from lethe.witness.home import load
-from models import ErasureRequest, LogEntry, RequesterKey, WitnessedCheckpoint
+from models import (
+    Contribution,
+    ErasureRequest,
+    LegalHold,
+    LogEntry,
+    RequesterKey,
+    WitnessedCheckpoint,
+)
 from models.database.session import opened_engine
 
 Acknowledged = list[tuple[str, Any]]
@@ -54,6 +61,17 @@ def missing(
             key = session.get(RequesterKey, value)
             if key is None or (kind == "revoked" and key.revoked_at is None):
                 return f"the key {value} is not {'revoked' if kind == 'revoked' else 'there'}"
+        case "contribution":
+            contribution = session.get(Contribution, value)
+            if contribution is None or contribution.state == "failed":
+                return f"the contribution {value} was not learned"
+        case "approved":
+            if not _entries(session, "request.approved", value):
+                return f"the log has no approval of {value}"
+        case "released":
+            hold = session.get(LegalHold, value)
+            if hold is None or hold.released_at is None:
+                return f"the hold {value} is not released"
         case "rotated":
             query = select(LogEntry.index).where(LogEntry.event == "key.rotated")
             if not session.exec(query).all():

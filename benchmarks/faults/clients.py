@@ -5,15 +5,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from httpx2 import Response
 
 from benchmarks.faults.workload import TRIES, StuckError, Told
 from lethe.signing.keys import PrivateKey, public_pem
 from tests.installation import Installation
-from tests.small import MODEL, manifest, pack, rows
+from tests.small import MODEL, ROWS, Caller, manifest, pack, rows
 
 OTHER = "second"  # a model that a workload registers
+CLIENT, NEW = "c1", 3  # whose rows are contributed, and how many
 BATCH = (("r1",), ("r2", "r6"), ("r3",))
 
 
@@ -35,10 +37,15 @@ def answered(call: Callable[[], Response], *good: int) -> Response:
     raise StuckError(str(seen))
 
 
-def submitted(made: Installation, told: Told, records: tuple[str, ...]) -> str:
+def submitted(
+    made: Installation, told: Told, records: tuple[str, ...], model: str = MODEL
+) -> str:
     """Submit one request until it is acknowledged; return its id."""
     once = {"idempotency-key": "-".join(records)}
-    accepted = answered(lambda: made.caller.erase_records(*records, headers=once), 202).json()
+    fields = {"model": model}
+    accepted = answered(
+        lambda: made.caller.erase_records(*records, fields=fields, headers=once), 202
+    ).json()
     receipt = accepted["receipt"]
     told("request", [accepted["id"], receipt["log_index"], receipt["leaf"]])
     return str(accepted["id"])
@@ -99,6 +106,30 @@ def key(made: Installation, told: Told) -> None:
         told("key", "another")
     answered(lambda: made.caller.operator("DELETE", "/v1/keys/another"), 200)
     told("revoked", "another")
+
+
+def feeder(made: Installation) -> Caller:
+    """Return who contributes: a client's key, which `registered` registers."""
+    return Caller(made.caller.http, made.caller.token, "feeder", _fixed_key())
+
+
+def registered(made: Installation) -> None:
+    """Register the key of a client."""
+    assert feeder(made).register_key(role="client", client=CLIENT).status_code == 201
+
+
+def contribute(made: Installation, told: Told) -> None:
+    """Contribute new rows to the model."""
+    more = rows(seed=1, count=NEW, first=ROWS)
+    more["clients"] = np.array([CLIENT] * NEW)
+    path, once = f"/v1/models/{MODEL}/contributions", {"idempotency-key": "more"}
+
+    def call() -> Response:
+        return feeder(made).signed(
+            "POST", path, pack(more), content_type="application/x-npz", headers=once
+        )
+
+    told("contribution", answered(call, 202).json()["id"])
 
 
 def _fixed_key() -> PrivateKey:

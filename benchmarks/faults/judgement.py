@@ -22,12 +22,13 @@ from models import (
     RequestEvent,
     Tombstone,
 )
-from tests.small import MODEL, ROWS
+from tests.small import ROWS
 
 # Events that the log may have once for each request, model or key; `kind` of a certificate.
 ONCE = (
     "request.received",
     "request.withdrawn",
+    "request.approved",
     "request.certified",
     "model.registered",
     "model.deleted",
@@ -115,7 +116,7 @@ def _unfinished(session: Session, workload: Workload, found: Judgement) -> None:
         found.stuck.append(f"requests {states}, models {models}, events {events}")
         return
     if workload.requests:
-        model = session.exec(select(Model).where(Model.ref == MODEL)).one()
+        model = session.exec(select(Model).where(Model.ref == workload.model)).one()
         own = select(func.count()).where(Record.model_id == model.id)
         left = session.exec(own).one()
         gone = session.exec(select(func.count()).select_from(Tombstone)).one()

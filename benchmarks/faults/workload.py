@@ -18,6 +18,7 @@ from app.settings import Settings
 from models import Job
 from models.database.types import utcnow
 from tests.installation import Installation
+from tests.small import MODEL
 
 T = TypeVar("T")
 Told = Callable[[str, Any], None]
@@ -33,7 +34,7 @@ class StuckError(Exception):
 class Workload:
     """Something that is done, and when it has ended.
 
-    records: that are erased in the end. requests: how many are stored in the end.
+    records: that are erased from `model` in the end. requests: how many are stored in the end.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Workload:
     records: int = 0
     requests: int = 0
     state: str = "certified"  # that the requests end in
+    model: str = MODEL
     settings: dict[str, Any] = field(default_factory=dict)
     work: bool = False  # a worker runs beside it
     prepare: Callable[[Installation], None] | None = None  # done before, without a fault

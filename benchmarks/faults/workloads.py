@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from sqlmodel import Session, select
 
-from benchmarks.faults import background, clients, operators
+from benchmarks.faults import background, clients, officers, operators
 from benchmarks.faults.workload import Workload
-from models import ErasureRequest, Model
+from models import Contribution, ErasureRequest, Model
 
 
 def _requests_ended(number: int, state: str) -> Callable[[Session], bool]:
@@ -20,6 +20,11 @@ def _is_ready(session: Session) -> bool:
     return (
         session.exec(select(Model.state).where(Model.ref == clients.OTHER)).first() == "ready"
     )
+
+
+def _is_learned(session: Session) -> bool:
+    states = session.exec(select(Contribution.state)).all()
+    return states == ["learned"] * 2  # the registration is the first one
 
 
 _CERTIFIED = _requests_ended(1, "certified")
@@ -40,8 +45,35 @@ WORKLOADS = {
         ),
         Workload("withdraw", clients.withdraw, _WITHDRAWN, 0, 1, "withdrawn"),
         Workload("register", clients.register, _is_ready, work=True),
+        Workload(
+            "contribute",
+            clients.contribute,
+            _is_learned,
+            prepare=clients.registered,
+            work=True,
+        ),
         Workload("delete", clients.delete),
         Workload("key", clients.key),
+        Workload(
+            "decide",
+            officers.decide,
+            _CERTIFIED,
+            2,
+            1,
+            model=officers.REVIEWED,
+            prepare=officers.reviewed,
+            work=True,
+        ),
+        Workload("hold", officers.hold),
+        Workload(
+            "retain",
+            officers.retain,
+            officers.has_ended,
+            2,
+            1,
+            settings=officers.DUE,
+            prepare=officers.erased,
+        ),
         Workload("rotate", operators.rotate),
         Workload("rotate-log", operators.replace_log_key, each=True),
         Workload("rotate-master", operators.replace_master_key, each=True),

@@ -5,7 +5,7 @@
 
 Each input must become a value or the documented refusal. Exits with 1 if one raises anything
 else, takes too long, or kills its process. With --campaign a run adds to those before it, until
-each target has had a million. docs/benchmarks/faults.md has the results.
+each target has had a million, and to the corpus. docs/benchmarks/faults.md has the results.
 """
 
 import argparse
@@ -19,6 +19,8 @@ from benchmarks.fuzz.campaign import WANTED, Campaign
 from benchmarks.fuzz.engine import Found, fuzz
 from benchmarks.fuzz.targets import TARGETS
 
+CORPUS = Path(__file__).parent / "corpus"
+
 
 def main() -> None:
     """Run the targets one after the other."""
@@ -27,7 +29,12 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10_000, help="of each target")
     parser.add_argument("--seed", type=int, default=0, help="another one makes other inputs")
     parser.add_argument("--json", type=Path, help="write the results there")
-    parser.add_argument("--corpus", type=Path, help="keep inputs there that did something new")
+    parser.add_argument(
+        "--corpus",
+        type=Path,
+        default=CORPUS,
+        help="inputs of campaigns, tried first; a campaign adds what does something new",
+    )
     parser.add_argument("--campaign", type=Path, help="go on with the campaign of this file")
     parser.add_argument("--minutes", type=float, default=60.0, help="of a campaign's call")
     parser.add_argument(
@@ -65,7 +72,7 @@ def _go_on(arguments: argparse.Namespace, names: list[str]) -> bool:
     campaign = Campaign(arguments.campaign)
 
     def one(name: str, runs: int, seed: int) -> Found:
-        found = fuzz(TARGETS[name], runs, seed, arguments.corpus)
+        found = fuzz(TARGETS[name], runs, seed, arguments.corpus, keep=True)
         print(f"{name:22} {found.runs:9} {found.seconds:8.1f} s", flush=True)
         for where, data in found.crashes.items():
             print(f"  CRASH {where}: {data[:200]}", flush=True)

@@ -59,15 +59,24 @@ class HangError(BaseException):
     """One input took HANG_S seconds."""
 
 
-def fuzz(target: Target, runs: int, seed: int = 0, corpus: Path | None = None) -> Found:
-    """Run a target in a fork with bounds. corpus: where inputs are read from, and kept.
+def fuzz(
+    target: Target,
+    runs: int,
+    seed: int = 0,
+    corpus: Path | None = None,
+    *,
+    keep: bool = False,
+) -> Found:
+    """Run a target in a fork with bounds.
 
-    A seed that is refused is a crash too: such a target tests nothing.
+    corpus: inputs of earlier runs, which are tried first. keep: add to it what does something
+    new, and remove what no longer does. A seed that is refused is a crash too: such a target
+    tests nothing.
     """
     here, there = get_context("fork").Pipe(duplex=False)
     pid = os.fork()
     if pid == 0:
-        _be(target, runs, seed, corpus, there)
+        _be(target, runs, seed, corpus, there, keep=keep)
     there.close()
     try:
         kind, value = here.recv()
@@ -87,7 +96,15 @@ def fuzz(target: Target, runs: int, seed: int = 0, corpus: Path | None = None) -
     return ended
 
 
-def _be(target: Target, runs: int, seed: int, corpus: Path | None, there: Connection) -> None:
+def _be(
+    target: Target,
+    runs: int,
+    seed: int,
+    corpus: Path | None,
+    there: Connection,
+    *,
+    keep: bool,
+) -> None:
     status = 1
     within = in_memory(TEMPORARY_BYTES)  # on a disk some parsers take ten times as long
     tempfile.tempdir = None if within is None else str(within)
@@ -95,7 +112,7 @@ def _be(target: Target, runs: int, seed: int, corpus: Path | None, there: Connec
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in (1, 2):
             os.dup2(nowhere, stream)
-        there.send(("found", loop(target, runs, seed, corpus)))
+        there.send(("found", loop(target, runs, seed, corpus, keep=keep)))
         status = 0
     except RuntimeError as error:
         there.send(("refused", str(error)))
@@ -105,32 +122,62 @@ def _be(target: Target, runs: int, seed: int, corpus: Path | None, there: Connec
         os._exit(status)
 
 
-def loop(target: Target, runs: int, seed: int = 0, corpus: Path | None = None) -> Found:
+def loop(
+    target: Target,
+    runs: int,
+    seed: int = 0,
+    corpus: Path | None = None,
+    *,
+    keep: bool = False,
+) -> Found:
     """Run a target in this process. Raises RuntimeError as `fuzz`."""
     rng = random.Random(f"{target.name}:{seed}")
-    seeds = list(target.seeds())
-    for one in seeds:
+    kept = list(target.seeds())
+    for one in kept:
         try:
             target.read(one)
         except target.refusals as error:
             raise RuntimeError(f"{error!r} for {one[:200]!r}") from error
-    kept = seeds + _stored(corpus, target.name)
-    longest = max(KEPT_BYTES, *map(len, seeds))
+    longest = max(KEPT_BYTES, *map(len, kept))
+    folder = None if corpus is None else corpus / target.name
     seen: Counter[str] = Counter()
     found = Found(target.name)
     begun = time.monotonic()
     with _bounds():
+        kept += _replayed(target, folder, seen, found, keep=keep)
         for _ in range(runs):
             data = rng.choice(target.mutators)(rng, rng.choice(kept), kept)
             way = _once(target, data, found)
             if not seen[way] and len(kept) < KEPT and len(data) <= longest:
                 kept.append(data)
-                _store(corpus, target.name, data)
+                if keep and folder is not None:
+                    folder.mkdir(parents=True, exist_ok=True)
+                    (folder / hashlib.sha256(data).hexdigest()[:24]).write_bytes(data)
             seen[way] += 1
             found.runs += 1
     found.ways = len(seen)
     found.seconds = round(time.monotonic() - begun, 1)
     return found
+
+
+def _replayed(
+    target: Target, folder: Path | None, seen: Counter[str], found: Found, *, keep: bool
+) -> list[bytes]:
+    """Try the inputs of a corpus, short ones first; return the first of each way."""
+    kept: list[bytes] = []
+    paths = [] if folder is None or not folder.is_dir() else list(folder.iterdir())
+    tried = Found(target.name)  # which are no runs of this call
+    for data, path in sorted(
+        ((path.read_bytes(), path) for path in paths), key=lambda one: (len(one[0]), one[0])
+    ):
+        way = _once(target, data, tried)
+        if seen[way] and keep:
+            path.unlink()
+        elif not seen[way]:
+            kept.append(data)
+        seen[way] += 1
+    found.crashes |= tried.crashes
+    return kept
 
 
 def _once(target: Target, data: bytes, found: Found) -> str:
@@ -188,16 +235,3 @@ def _bounds() -> Iterator[None]:
     finally:
         signal.signal(signal.SIGALRM, handler)
         resource.setrlimit(resource.RLIMIT_AS, before)
-
-
-def _stored(corpus: Path | None, name: str) -> list[bytes]:
-    folder = None if corpus is None else corpus / name
-    if folder is None or not folder.is_dir():
-        return []
-    return [path.read_bytes() for path in sorted(folder.iterdir())]
-
-
-def _store(corpus: Path | None, name: str, data: bytes) -> None:
-    if corpus is not None:
-        (corpus / name).mkdir(parents=True, exist_ok=True)
-        (corpus / name / hashlib.sha256(data).hexdigest()[:24]).write_bytes(data)

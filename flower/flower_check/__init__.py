@@ -1,1 +1,1 @@
-"""The adapter run for real: `flower/check.sh`."""
+"""An end-to-end check of the adapter: `flower/check.sh`."""

@@ -29,7 +29,7 @@ JOB: dict[str, Any] = {
     "training": {
         "rounds": 2,
         "seed": 5,
-        "timeout": 300,  # far beyond a round: it is the SuperLink that notices a dead node
+        "timeout": 300,  # far longer than a round: the SuperLink must notice a dead node
         "min_clients": 2,
         "local": {"epochs": 1, "batch_size": 16, "learning_rate": 0.05, "momentum": 0.9},
     },
@@ -38,12 +38,12 @@ JOB: dict[str, Any] = {
 }
 LOSSY = {**JOB["training"], "rounds": 3}
 JOB_TIME = 1200.0  # seconds; each answer is a process that imports torch
-# The guard of PUF asks for a loss again and again: the fixed step shows as much in two rounds.
+# PUF's guard asks for many losses: the fixed step shows as much in two rounds.
 SETTINGS = {"guard": None, "recovery": {"rounds": 1, "epochs": 1.0}}
 
 
 def main() -> None:
-    """Run all steps. Raises CheckError naming the promise that is broken."""
+    """Run all steps. Raises CheckError naming the broken promise."""
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         clients = _write_rows(root)
@@ -114,7 +114,7 @@ def _survives(
 
 
 class _Losing:
-    """An engine that reaches one client no more after some round."""
+    """An engine that no longer reaches one client after some round."""
 
     def __init__(self, engine: InProcess, client: str, after: int) -> None:
         self._engine, self._client, self._after = engine, client, after
@@ -156,7 +156,7 @@ def _write_rows(root: Path) -> Clients:
 
 
 class _Step:
-    """Says what is done and how long it took."""
+    """Prints a step and its duration."""
 
     def __init__(self, what: str) -> None:
         self._what = what

@@ -16,11 +16,11 @@ APP = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 START = 120.0  # seconds for a process to be ready on a slow machine
 TAIL = 15  # lines of each log that are shown after a failure
-LOOK = 60.0  # seconds between two looks at a run: each is a process
+LOOK = 60.0  # seconds between two polls of a run: each starts a process
 
 
 class CheckError(Exception):
-    """Something is not as the adapter promises."""
+    """The adapter broke a promise."""
 
 
 def until(done: Callable[[], bool], seconds: float, what: str) -> None:
@@ -33,7 +33,7 @@ def until(done: Callable[[], bool], seconds: float, what: str) -> None:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now."""
+    """Return a currently free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -92,7 +92,7 @@ class Deployment:
         return self._nodes[name]
 
     def kill_node(self, name: str) -> None:
-        """Kill a SuperNode with SIGKILL: it says no goodbye."""
+        """Kill a SuperNode with SIGKILL, without a clean shutdown."""
         self._nodes[name].kill()
         self._nodes[name].wait()
 
@@ -148,7 +148,7 @@ class Deployment:
         return process
 
     def _environment(self) -> dict[str, str]:
-        # Without PYTHONPATH: the nodes have to find the app in what `flwr run` sends them.
+        # Without PYTHONPATH: the nodes must find the app in what `flwr run` sends them.
         inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         return {
             **inherited,

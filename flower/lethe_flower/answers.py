@@ -1,4 +1,4 @@
-"""The client's side, without Flower: bytes asked in, bytes answered out."""
+"""The client's side, without Flower: from request bytes to answer bytes."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -15,14 +15,14 @@ from workers.training.fedavg.client.respond import respond
 from workers.training.fedavg.determinism import deterministic, environment
 from workers.training.fedavg.messages import decode_task, encode_update
 
-THREADS = 1  # the number changes the last bits: all nodes compute with the same
+THREADS = 1  # the number changes the last bits, so all nodes use the same
 
 
 def answer(kind: Kind, content: bytes, config: Mapping[str, Any]) -> bytes:
-    """Return this node's answer; config is its own: `client`, a name, and `data`, a path.
+    """Return this node's answer; config is the node's: `client`, a name, `data`, a path.
 
-    Raises RefusedError for a configuration, rows or a task that do not fit, RuntimeError
-    and MemoryError if computing fails. None of them may reach the server but by name.
+    Raises RefusedError for an invalid configuration, rows or task, RuntimeError and
+    MemoryError if computing fails. Only the error's name may reach the server.
     """
     client, path = config.get("client"), config.get("data")
     if not isinstance(client, str) or not isinstance(path, str) or not client:
@@ -31,14 +31,14 @@ def answer(kind: Kind, content: bytes, config: Mapping[str, Any]) -> bytes:
 
 
 def describe(client: str, data: ClientData, _: bytes) -> bytes:
-    """Return who this node is and how many rows it has."""
+    """Return this node's client and number of rows."""
     with deterministic(THREADS):
         depends = json.dumps(environment(), sort_keys=True)
     return format_member(Member(client, len(data), data_digest({client: data}), depends))
 
 
 def work(client: str, data: ClientData, content: bytes) -> bytes:
-    """Return the update that a task asks for. Raises RefusedError for another's task."""
+    """Return the update that a task asks for. Raises RefusedError for another client's task."""
     task = decode_task(content)
     if task.client != client:
         raise RefusedError("the task is another client's: compare the names of the nodes")

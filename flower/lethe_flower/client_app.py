@@ -15,7 +15,7 @@ app = ClientApp()
 
 @app.query()
 def query(message: Message, context: Context) -> Message:
-    """Answer who this client is."""
+    """Answer with this client's description."""
     return _reply("query", message, context)
 
 
@@ -30,6 +30,6 @@ def _reply(kind: Kind, message: Message, context: Context) -> Message:
         content = unpack(message).content
         records = pack(answer(kind, content or b"", context.node_config))
     except Exception as error:
-        # Flower sends the text of whatever is raised to the server: nothing may escape.
+        # Flower sends the text of any exception to the server: nothing may escape.
         records = pack_fault(error)
     return Message(records, reply_to=message)

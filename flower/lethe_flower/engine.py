@@ -12,9 +12,9 @@ from workers.training.fedavg.messages import decode_update, encode_task
 class FlowerEngine:
     """Sends each client's task to its node; nodes are the node ids by client.
 
-    Bytes are counted as `InProcess` counts them: the lengths of the messages, without what
-    Flower adds. Raises RefusedError if two clients share a node, and what the exchange
-    raises if the SuperLink itself cannot be reached.
+    Bytes are counted as `InProcess` counts them: the lengths of the messages, without
+    Flower's overhead. Raises RefusedError if two clients share a node, and the exchange's
+    error if the SuperLink cannot be reached.
     """
 
     def __init__(self, exchange: Exchange, nodes: Mapping[str, int]) -> None:
@@ -24,7 +24,7 @@ class FlowerEngine:
         self._nodes = dict(nodes)
 
     def run(self, tasks: Sequence[RoundTask], *, timeout: float) -> Answers:
-        """Return what the clients answered within `timeout` seconds (0: wait for all)."""
+        """Return the clients' answers within `timeout` seconds (0: wait for all)."""
         sent: dict[int, bytes] = {}
         asked: dict[str, int] = {}
         faults: list[Fault] = []

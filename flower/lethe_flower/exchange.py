@@ -1,6 +1,6 @@
-"""What the adapter asks of a transport: bytes to nodes, bytes or a fault from each.
+"""The adapter's transport interface: bytes to nodes, bytes or a fault from each.
 
-The rest of the adapter knows Flower only through this: it is tested without it.
+The rest of the adapter uses Flower only through this, so it is tested without Flower.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 from workers.training.fedavg.base import Reason
 
-Kind = Literal["query", "train"]  # Flower's message types: describe yourself, do a task
+Kind = Literal["query", "train"]  # Flower's message types: describe the node, do a task
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Reply:
 
 
 class Exchange(Protocol):
-    """Carries bytes to the nodes that are there and their answers back."""
+    """Carries bytes to the online nodes and their answers back."""
 
     def nodes(self) -> Sequence[int]:
         """Return the ids of the nodes that are online."""
@@ -30,7 +30,7 @@ class Exchange(Protocol):
     def ask(
         self, kind: Kind, contents: Mapping[int, bytes], *, timeout: float
     ) -> Mapping[int, Reply]:
-        """Send each node its bytes; return what came back within `timeout` seconds (0: all).
+        """Send each node its bytes; return the replies within `timeout` seconds (0: all).
 
-        A node without an answer is left out, one known to be gone is a fault "no-answer".
+        A node without an answer is missing, one known to be gone is a fault "no-answer".
         """

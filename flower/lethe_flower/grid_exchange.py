@@ -10,11 +10,12 @@ from flwr.serverapp import Grid
 from lethe_flower.exchange import Kind, Reply
 from workers.training.fedavg.base import Reason
 
-# An Array and no ConfigRecord for the bytes: Flower cuts arrays into chunks of 5 MiB and sends
-# any other record as one request.
+# The bytes are in an Array, not a ConfigRecord: Flower cuts arrays into chunks of 5 MiB and
+# sends any other record as one request.
 CONTENT, FAULT = "lethe", "lethe-fault"
-PAUSE = 0.2  # seconds between two looks for answers; Flower's own loop takes 3
-# Flower's ErrorCode: message, reply or node unavailable. The others are failures of the client.
+PAUSE = 0.2  # seconds between two polls for answers; Flower's own loop takes 3
+# Flower's ErrorCode: message, reply or node unavailable. The other codes are failures of the
+# client.
 _GONE = (3, 4, 5)
 
 
@@ -30,7 +31,7 @@ def pack_fault(error: Exception) -> RecordDict:
 
 
 def unpack(message: Message) -> Reply:
-    """Return what a message carries."""
+    """Return the content of a message."""
     if message.has_error():
         code = int(message.error.code)
         fault: Reason = "no-answer" if code in _GONE else "client-error"
@@ -45,13 +46,13 @@ def unpack(message: Message) -> Reply:
 
 
 def _name(value: Any) -> str:
-    # The name of an error and nothing that only looks like one: it is kept with the round.
+    # Accept only an identifier as the error's name: it is kept with the round.
     fits = isinstance(value, str) and value.isidentifier() and len(value) <= 64
     return value if fits else ""
 
 
 class GridExchange:
-    """Messages of one run through its grid."""
+    """The messages of one run, through its grid."""
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
@@ -63,7 +64,7 @@ class GridExchange:
     def ask(
         self, kind: Kind, contents: Mapping[int, bytes], *, timeout: float
     ) -> Mapping[int, Reply]:
-        """Send each node its bytes; return what came back within `timeout` seconds (0: all).
+        """Send each node its bytes; return the replies within `timeout` seconds (0: all).
 
         Flower's `send_and_receive` is not used: without a timeout it waits forever for a
         node that the SuperLink does not know, as its message has no id.

@@ -1,4 +1,4 @@
-"""What one `flwr run` does: a training, or one unlearning of a trained model, as JSON."""
+"""The job of one `flwr run`, as JSON: a training, or the unlearning of a trained model."""
 
 import json
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from workers.training.networks.registry import Network, network
 
 @dataclass(frozen=True, slots=True)
 class Unlearning:
-    """Forget whole clients of the model in `model`, a file of an earlier run.
+    """A request to forget whole clients of the model in `model`, a file of an earlier run.
 
-    start is the file of the weights from before the first round, None: the initial weights
-    of the training's seed. A client whose rows go in part takes them out of its own file
-    and is retrained: no position of a row ever travels.
+    start is the file of the weights from before the first round, None: the initial weights of
+    the training's seed. A client that forgets some rows removes them from its own file and is
+    retrained: row positions are never sent.
     """
 
     model: Path
@@ -29,7 +29,7 @@ class Unlearning:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """clients is how many must be there, `wait` for how long; nodes pins node ids by client."""
+    """clients must be online within `wait` seconds; nodes pins node ids by client."""
 
     network: Network
     training: TrainingConfig

@@ -1,4 +1,4 @@
-"""Who answers at which node: the first round of every run."""
+"""Which client is at which node: the first round of every run."""
 
 import hashlib
 import json
@@ -10,16 +10,16 @@ from lethe_flower.exchange import Exchange
 from workers.errors import RefusedError
 
 KIND = "flower-member/1"
-PAUSE = 1.0  # seconds between two looks for nodes that are still starting
+PAUSE = 1.0  # seconds between two polls for nodes that are still starting
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What a node says of itself: its client, its rows, their digest, what bits depend on."""
+    """A node's description: its client, rows, their digest, and its environment."""
 
     client: str
     rows: int
-    digest: str  # hex SHA-256, as `data_digest` of this client alone
+    digest: str  # hex SHA-256, as `data_digest` of this client only
     environment: str  # JSON, as `determinism.environment`
 
 
@@ -31,11 +31,11 @@ class Members:
     members: Mapping[str, Member]
 
     def rows(self, without: frozenset[str] = frozenset()) -> dict[str, int]:
-        """Return the numbers of rows of all clients but some, sorted."""
+        """Return the numbers of rows of all clients except some, sorted."""
         return {name: self.members[name].rows for name in self._names(without)}
 
     def digest(self, without: frozenset[str] = frozenset()) -> str:
-        """Return the hex SHA-256 over all clients' digests but some: a training's `data`."""
+        """Return the hex SHA-256 over the clients' digests except some: a training's `data`."""
         parts = [[name, self.members[name].digest] for name in self._names(without)]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -48,7 +48,7 @@ class Members:
 
 
 def format_member(member: Member) -> bytes:
-    """Return a node's description, one spelling."""
+    """Return a node's canonical description."""
     return json.dumps({"kind": KIND, **asdict(member)}, sort_keys=True).encode()
 
 
@@ -63,7 +63,7 @@ def parse_member(data: bytes) -> Member | None:
         if whole and member.client and format_member(member) == data:
             return member
     except (KeyError, RecursionError, TypeError, ValueError):
-        pass  # as bytes that parse and differ
+        pass  # handled like bytes that parse and differ
     return None
 
 
@@ -76,13 +76,12 @@ def meet(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Members:
-    """Return the members once `count` clients have answered, and whoever else is online.
+    """Return the members: at least `count` clients, and any others online.
 
-    pinned are the node ids by client that the operator knows from registering their keys:
-    no other node is asked then, and none may answer as another client. Without it a node
-    is whom it says it is.
-    Raises RefusedError if that takes longer than `wait` seconds, if two nodes answer as one
-    client, or a pinned node as another.
+    pinned: node ids by client, known to the operator from registering their keys: only these
+    nodes are asked, and none may answer as another client. Without it, a node's own claim is
+    believed. Raises RefusedError if that takes longer than `wait` seconds, if two nodes
+    answer as one client, or a pinned node as another client.
     """
     deadline = clock() + wait
     found: dict[int, Member] = {}

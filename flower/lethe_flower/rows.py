@@ -20,8 +20,8 @@ _DTYPES = {"inputs": np.float32, "targets": np.int64}
 def load_rows(path: Path) -> ClientData:
     """Return the rows in a file. Nothing in it is executed: pickled objects are refused.
 
-    Raises DatasetError naming the array at fault, RefusedError as `ClientData`. Neither
-    names the file or what is in it: the message leaves this machine.
+    Raises DatasetError naming the array at fault, RefusedError as `ClientData`. The message
+    names neither the file nor its content, because it leaves this machine.
     """
     tensors = {}
     for name, dtype in _DTYPES.items():

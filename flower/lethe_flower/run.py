@@ -1,7 +1,7 @@
-"""One job over an exchange: who is there, the rounds, the model file and its notes.
+"""One job over an exchange: the members, the rounds, the model file and its notes.
 
-Written to the directory `out`: model.safetensors, notes.json (last, when all is done) and,
-while it runs, `checkpoint`, from which the same job goes on after an interruption.
+It writes to the directory `out`: model.safetensors, notes.json (last) and, while it runs,
+`checkpoint`, from which the same job resumes after an interruption.
 """
 
 import json
@@ -31,7 +31,7 @@ MODEL, NOTES, CHECKPOINT = "model.safetensors", "notes.json", "checkpoint"
 
 
 def run(job: Job, exchange: Exchange, out: Path) -> None:
-    """Run a job and write what came of it.
+    """Run a job and write its results.
 
     Raises RefusedError and its kinds, the message naming the remedy, and OSError; then
     there is no notes.json.
@@ -57,7 +57,7 @@ def run(job: Job, exchange: Exchange, out: Path) -> None:
     }
     _write(out / MODEL, file)
     _write(out / NOTES, json.dumps(notes, indent=1, sort_keys=True).encode() + b"\n")
-    # It holds the model of a round in which somebody to be forgotten may have taken part.
+    # It holds the model of a round in which a client to be forgotten may have taken part.
     checkpoint.unlink(missing_ok=True)
 
 
@@ -81,7 +81,7 @@ def _train(
 
 
 def rounds(records: Iterable[RoundRecord]) -> list[dict[str, Any]]:
-    """Return each round without a client's name: how many were asked, why some do not count."""
+    """Return each round without a client's name: the number asked, and the faults."""
     return [
         {
             "asked": len(record.asked),
@@ -124,7 +124,8 @@ def _case(
         request=UnlearningRequest(clients=forget),
         config=job.training,
         retained=Side(engine, stays),
-        # A method that needs them says so; the others do without those who are offline.
+        # A method that needs the targets refuses without them; the others work without
+        # offline ones.
         targets=Side(engine, goes) if goes.keys() == forget else None,
         start=None if asked.start is None else _weights("start", asked.start, job.network),
         data=members.digest(without=forget),
@@ -143,7 +144,7 @@ def _weights(name: str, path: Path, network: Network) -> Weights:
 
 
 def _write(path: Path, data: bytes) -> None:
-    # Whole or not at all: whoever sees the name sees all of the bytes.
+    # Atomic: a reader of the name sees all of the bytes.
     part = path.with_name(path.name + ".part")
     part.write_bytes(data)
     os.replace(part, path)

@@ -1,1 +1,1 @@
-"""Certificates: what they say, how they are sealed, how a stranger checks them offline."""
+"""Certificates: contents, signatures and offline verification."""

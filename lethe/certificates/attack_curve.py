@@ -1,8 +1,8 @@
-"""The ROC curve of an attack, as the reported check `ATTACK:roc` states it in its value.
+"""The ROC curve of an attack, as the value of the reported check `ATTACK:roc`.
 
-The value names how many of the tested rows lie above a threshold, for a bounded number of
-thresholds: ranks, and no score of any row. Together with the band it bounds the attack's true
-curve at all thresholds at once.
+The value gives the number of tested rows above each of a bounded number of thresholds: ranks,
+and no score of any row. Together with the band it bounds the attack's true curve at all
+thresholds at once.
 """
 
 import re
@@ -11,10 +11,10 @@ from itertools import pairwise
 from lethe.records import dataclass
 
 SUFFIX = ":roc"
-MOST = 33  # points of one curve
+MOST = 33  # points per curve
 LEVEL = "95 %"
-# Between two points stands a space: if it could be left out, a run of digits could be divided
-# in many ways, and a hostile value would be tried for ever.
+# The space between two points is required: if it were optional, a run of digits could be split
+# in many ways and a hostile value would cause catastrophic backtracking.
 _POINTS = r"(\d{1,9}/\d{1,9}(?: \d{1,9}/\d{1,9})*)"
 _VALUE = re.compile(
     r"(\d{1,9}) forget, (\d{1,9}) unseen rows; unseen/forget rows above a threshold: "
@@ -31,8 +31,8 @@ Line = tuple[tuple[float, float], ...]
 class AttackCurve:
     """Counts of (unseen, forget) rows above falling thresholds, from (0, 0) to all rows.
 
-    after, before: of the model after and before the erasure. reach: how far the false and the
-    true positive rate may be off, at every threshold at once.
+    after, before: for the model after and before the erasure. reach: maximum error of the false
+    and of the true positive rate, at all thresholds at once.
     """
 
     forget: int
@@ -48,8 +48,9 @@ class AttackCurve:
     def band(self, counts: Counts) -> tuple[Line, Line]:
         """Return the corners of the lower and the upper edge of a curve's band.
 
-        Between two neighbours the curve of these rows lies in the rectangle that they span, so
-        the true curve lies in one that reaches further on each side: the band is their union.
+        Between two neighbouring points the sample curve lies in the rectangle that they span,
+        so the true curve lies in that rectangle extended by `reach` on each side. The band is
+        the union.
         """
         wide, high = float(self.reach[0]), float(self.reach[1])
         points = self.rates(counts)
@@ -74,7 +75,7 @@ def spelled(curve: AttackCurve) -> str:
 
 
 def summary(value: str) -> str:
-    """Return a value as a line for people: a curve without its points, another as it is."""
+    """Return a value as a line for people: a curve without its points, others unchanged."""
     curve = parse(value)
     if curve is None:
         return value
@@ -89,7 +90,7 @@ def _points(counts: Counts) -> str:
 
 
 def parse(value: str) -> AttackCurve | None:
-    """Return the curve that a value spells, None where it is none or contradicts itself."""
+    """Parse the curve in a value; None if it is not a curve or is inconsistent."""
     found = _VALUE.fullmatch(value)
     if found is None:
         return None
@@ -117,6 +118,6 @@ def _is_curve(counts: Counts, unseen: int, forget: int) -> bool:
 
 def _is_rate(text: str) -> bool:
     try:
-        return 0 <= float(text) < 10  # on very few rows a band is wider than the plot
+        return 0 <= float(text) < 10  # with very few rows a band is wider than the plot
     except ValueError:
         return False

@@ -27,19 +27,19 @@ from lethe.log.tree import leaf_hash
 from lethe.records import dataclass
 
 MEDIA_TYPE: Final = "application/vnd.dev.sigstore.bundle.v0.3+json"
-MAX_BUNDLE = 1 << 20  # bytes; one with a hundred checks has about 30,000
+MAX_BUNDLE = 1 << 20  # bytes; a bundle with a hundred checks has about 30,000
 
 
 @dataclass(frozen=True, slots=True)
 class PublicKeyHint:
-    """Which key signed the envelope, by its name; the key itself comes from elsewhere."""
+    """The name of the key that signed the envelope; the key itself must come from elsewhere."""
 
     hint: str
 
 
 @dataclass(frozen=True, slots=True)
 class LogId:
-    """The log, by the SHA-256 that its four-byte note key id is cut from."""
+    """The log, by the SHA-256 whose first four bytes are the note key id."""
 
     key_id: bytes
 
@@ -77,8 +77,8 @@ class TlogEntry:
     log_index: int
     log_id: LogId
     kind_version: KindVersion
-    # A log of checkpoints promises no time. Another value than 0 would have the Sigstore
-    # verifiers ask for a signed timestamp.
+    # The log has no trusted time. With a value other than 0 the Sigstore verifiers would
+    # require a signed timestamp.
     integrated_time: Literal["0"]
     inclusion_proof: InclusionProof
     canonicalized_body: Blob
@@ -86,7 +86,7 @@ class TlogEntry:
 
 @dataclass(frozen=True, slots=True)
 class VerificationMaterial:
-    """All that a verifier needs besides the two public keys."""
+    """Everything that a verifier needs besides the two public keys."""
 
     public_key: PublicKeyHint
     tlog_entries: tuple[TlogEntry]
@@ -107,7 +107,7 @@ class Bundle:
 
     @property
     def keyid(self) -> str:
-        """The name of the issuer's key; `parse_bundle` saw that both places agree."""
+        """The name of the issuer's key; `parse_bundle` checked that both places agree."""
         return self.verification_material.public_key.hint
 
     @property
@@ -150,29 +150,27 @@ def hashedrekord_leaf(
 ) -> bytes:
     """Return the log entry of an envelope: a hashedrekord 0.0.2 body (RFC 8785 bytes).
 
-    It holds SHA-256 of the pre-authentication encoding, the same signature as the envelope
-    and the issuer's public key, hence never the payload.
-
-    Raises:
-        ShapeError: Not an envelope of exactly one signature.
+    It holds the SHA-256 of the pre-authentication encoding, the envelope's signature and the
+    issuer's public key, but never the payload. Raises ShapeError if the envelope does not have
+    exactly one signature.
     """
     return leaf_of(shape.read(Envelope, envelope), issuer_public_key)
 
 
 def leaf_of(envelope: Envelope, issuer_public_key: EllipticCurvePublicKey) -> bytes:
-    """Return the log entry of an envelope that was read already."""
+    """Return the log entry of a parsed envelope."""
     return _leaf(envelope, spki_of(issuer_public_key))
 
 
 def spki_of(key: EllipticCurvePublicKey) -> bytes:
-    """Return SubjectPublicKeyInfo in DER, as a log entry names its issuer's key."""
+    """Return SubjectPublicKeyInfo in DER, the form of an issuer's key in log entries."""
     return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
 def issuer_named_by(leaf: bytes, envelope: Envelope) -> bytes | None:
     """Return the key (SubjectPublicKeyInfo) under which `leaf` is this envelope's log entry.
 
-    None if there is none: then more than the key differs. It proves nothing of the key.
+    None if more than the key differs. The key itself is not verified.
     """
     try:
         named = canonical.decode(leaf)["spec"]["hashedRekordV002"]["signature"]["verifier"]
@@ -212,7 +210,7 @@ def build_bundle(
     """Return the certificate file of an envelope whose `leaf` is entry `index` of the log.
 
     Raises:
-        ShapeError: The parts do not make a bundle that `parse_bundle` would read.
+        ShapeError: The parts do not make a bundle that `parse_bundle` would accept.
         NoteError, CheckpointError: The note is not a checkpoint signed by `log`.
         ProofError: `proof` does not lead from the leaf to the checkpoint's root.
     """
@@ -246,12 +244,12 @@ def build_bundle(
 
 
 def parse_bundle(data: bytes) -> Bundle:
-    """Read a certificate file; proves nothing yet about signatures or the log.
+    """Parse a certificate file; signatures and log proof are not verified yet.
 
     Raises:
         NotCanonicalError: The bytes are not RFC 8785 canonical JSON.
-        ShapeError: Too large, a member missing, unknown, misspelled or not the pinned
-            value, or two members that must agree differ.
+        ShapeError: Too large, a member missing, unknown, misspelled or not the pinned value, or
+            two members that must agree differ.
     """
     if len(data) > MAX_BUNDLE:
         raise ShapeError(f"must not exceed {MAX_BUNDLE} bytes")
@@ -261,7 +259,7 @@ def parse_bundle(data: bytes) -> Bundle:
 
 
 def _check_consistent(bundle: Bundle) -> None:
-    # Nothing signs the outer index and the hint: each must repeat what a proof covers.
+    # The outer index and the hint are not signed: each must equal its signed counterpart.
     if bundle.entry.log_index != bundle.entry.inclusion_proof.log_index:
         raise ShapeError("must be the same in both places", "logIndex")
     if bundle.keyid != bundle.dsse_envelope.signatures[0].keyid:

@@ -1,7 +1,7 @@
-"""The answer to a person's case: an in-toto Statement v1, signed with the issuer's key.
+"""The signed answer to a person's case: an in-toto Statement v1 under the issuer's key.
 
-Its subjects are the certificates of its parts, or, where no part has one, the case itself.
-Field by field: docs/people.md.
+Its subjects are the certificates of its parts, or the case itself if no part has one. Field by
+field: docs/people.md.
 """
 
 from collections.abc import Collection, Sequence
@@ -26,9 +26,9 @@ Outcome = Literal[
 
 @dataclass(frozen=True, slots=True)
 class CaseDecision:
-    """What an officer decided on a part's request, by an entry of the log.
+    """An officer's decision on a part's request, with its log entry.
 
-    reason, notice of remedies, and due_at, the new deadline: None where there is none.
+    reason, notice of remedies, and due_at, the new deadline, are None if there is none.
     """
 
     decision: Literal[
@@ -43,12 +43,12 @@ class CaseDecision:
 
 @dataclass(frozen=True, slots=True)
 class CasePart:
-    """What became of the person in one model.
+    """The outcome for the person in one model.
 
-    certificate: SHA-256 of the certificate's file, None where there is none. held_out_removed:
-    rows of the person that were stored to measure the model and are removed; it was not fitted
-    on them. removal_log_index: of the entry `model.held-out` by which they were. log_index: of
-    the entry `case.opened` that commits to what was found, or `request.received`.
+    certificate: SHA-256 of the certificate file, or None. held_out_removed: number of the
+    person's removed held-out rows, which were stored to measure the model and never trained on.
+    removal_log_index: of the entry `model.held-out` that removed them. log_index: of the entry
+    `case.opened` that commits to what was found, or `request.received`.
     """
 
     model: str
@@ -63,7 +63,7 @@ class CasePart:
 
 @dataclass(frozen=True, slots=True)
 class CasePredicate:
-    """The case: when it was received and due, and its parts, one for each model."""
+    """The case: its receipt and deadline, and one part for each model."""
 
     case: Uuid
     regulation: Literal["gdpr", "ccpa"]
@@ -94,14 +94,13 @@ def check_summary(
     issuer: EllipticCurvePublicKey,
     certificates: Sequence[bytes] = (),
 ) -> CaseStatement:
-    """Return a summary that the issuer signed and that names these certificates' files.
+    """Verify a summary against the issuer's key and the given certificate files, and return it.
 
     1. The file is one DSSE envelope in its one spelling, signed with the issuer's key.
     2. The payload is a case summary whose subjects are its parts' certificates.
     3. Each of the files is the certificate of a part.
 
-    Raises:
-        LetheError: A step fails; the message says which.
+    Raises LetheError; the message names the failed step.
     """
     envelope = shape.decode(Envelope, data)
     check_signature(envelope, issuer, envelope.signatures[0].keyid)

@@ -1,6 +1,6 @@
-"""What an erasure cost beside a retraining, as far as its certificate states both.
+"""The cost of an erasure compared with a retraining, if its certificate states both.
 
-Seconds are what the worker's clock said: reported, and verified by nobody.
+The seconds are the worker's own measurements: reported, not verified.
 """
 
 from collections.abc import Mapping
@@ -9,8 +9,8 @@ from typing import Final, Literal
 from lethe.certificates.statement import Predicate
 from lethe.records import dataclass
 
-# Parameters of a method, wall-clock seconds: of the method that made the version; of the
-# attempts before it; of the verifier's judgement.
+# Method parameters, in wall-clock seconds: of the method that made the version, of the earlier
+# attempts, of the verifier's judgement.
 METHOD: Final = "cost.seconds"
 EARLIER: Final = "escalation.seconds"
 JUDGED: Final = "verification.seconds"
@@ -20,10 +20,10 @@ _REPEATED_CLASSES = ("exact-retrained", "retrained")
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Seconds, None where the certificate states none.
+    """Seconds, None if the certificate states none.
 
-    unlearning: of all attempts that were no retraining. retraining: of one, by the method or by
-    the verifier, whose seconds include its other checks.
+    unlearning: of all attempts that were not a retraining. retraining: of one retraining, by
+    the method or by the verifier; the verifier's seconds include its other checks.
     """
 
     unlearning: float | None
@@ -32,7 +32,7 @@ class Cost:
 
 
 def cost_of(predicate: Predicate) -> Cost:
-    """Return what a certificate states of its cost."""
+    """Return the cost that a certificate states."""
     parameters = predicate.method.parameters
     own, earlier = (_seconds(parameters, name) for name in (METHOD, EARLIER))
     if is_retraining(predicate.method.id):
@@ -45,12 +45,12 @@ def cost_of(predicate: Predicate) -> Cost:
 
 
 def is_retraining(method: str) -> bool:
-    """Return whether a method makes the model anew from the retained rows."""
+    """Return whether a method retrains the model from the retained rows."""
     return method in _RETRAININGS or method.endswith("-refit")
 
 
 def _was_repeated(predicate: Predicate) -> bool:
-    """Return whether the verifier made the model anew to judge it."""
+    """Return whether the verifier retrained the model to judge it."""
     repeated = any(check.name == "re-execution" for check in predicate.checks)
     return repeated or predicate.guarantee.class_ in _REPEATED_CLASSES
 
@@ -60,4 +60,4 @@ def _seconds(parameters: Mapping[str, str], name: str) -> float | None:
         found = float(parameters[name])
     except (KeyError, ValueError):
         return None
-    return found if 0 <= found < 1e9 else None  # and no NaN
+    return found if 0 <= found < 1e9 else None  # excludes NaN

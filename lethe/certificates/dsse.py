@@ -1,8 +1,8 @@
-"""DSSE: one signature over a payload and its type, which no parser touches before it holds.
+"""DSSE: one signature over a payload and its type, verified before the payload is parsed.
 
-Source: secure-systems-lab/dsse, protocol.md (v1). The signature is ECDSA P-256 over
-SHA-256 of the pre-authentication encoding, in DER, because that is what the unmodified
-Sigstore verifiers check.
+Source: secure-systems-lab/dsse, protocol.md (v1). The signature is ECDSA P-256 over SHA-256 of
+the pre-authentication encoding, in DER, because that is what the unmodified Sigstore verifiers
+check.
 """
 
 from typing import Any, Final, Literal
@@ -28,7 +28,7 @@ PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 class Signature:
     """One signature (DER) and the name of the key that made it."""
 
-    # securesystemslib finds the key by it, so it is never left out.
+    # securesystemslib looks the key up by keyid, so it is always present.
     keyid: str
     sig: Blob
 
@@ -43,21 +43,20 @@ class Envelope:
 
     @property
     def signed(self) -> bytes:
-        """The bytes that the signature is over."""
+        """The signed bytes."""
         return pae(self.payload_type, self.payload)
 
 
 def pae(payload_type: str, payload: bytes) -> bytes:
-    """Return the pre-authentication encoding: the lengths keep type and payload apart."""
+    """Return the pre-authentication encoding; the lengths make (type, payload) unambiguous."""
     kind = payload_type.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
 
 def sign_envelope(payload: bytes, key: P256Key, keyid: str) -> dict[str, Any]:
-    """Return the JSON of an envelope of `payload`, signed once.
+    """Return the JSON of an envelope of `payload` with one signature.
 
-    Raises:
-        EnvelopeError: The key is not on P-256.
+    Raises EnvelopeError if the key is not on P-256.
     """
     _need_p256(key.public_key())
     sig = key.sign(pae(PAYLOAD_TYPE, payload), ECDSA(SHA256()))
@@ -66,11 +65,11 @@ def sign_envelope(payload: bytes, key: P256Key, keyid: str) -> dict[str, Any]:
 
 
 def check_envelope(envelope: Any, public_key: EllipticCurvePublicKey, keyid: str) -> bytes:
-    """Return the payload of an envelope (its JSON) that this key signed under this keyid.
+    """Verify an envelope (JSON) against this key and keyid, and return its payload.
 
     Raises:
         ShapeError: Not an envelope of exactly one signature in its one spelling.
-        EnvelopeError: Another keyid, or the signature is not the key's over the payload.
+        EnvelopeError: Another keyid, or the signature does not verify.
     """
     parsed = shape.read(Envelope, envelope)
     check_signature(parsed, public_key, keyid)
@@ -78,10 +77,9 @@ def check_envelope(envelope: Any, public_key: EllipticCurvePublicKey, keyid: str
 
 
 def check_signature(envelope: Envelope, public_key: EllipticCurvePublicKey, keyid: str) -> None:
-    """Check the one signature of an envelope that was read already.
+    """Check the one signature of a parsed envelope.
 
-    Raises:
-        EnvelopeError: Another keyid, or the signature is not the key's over the payload.
+    Raises EnvelopeError: another keyid, or the signature does not verify.
     """
     _need_p256(public_key)
     (signature,) = envelope.signatures

@@ -1,10 +1,10 @@
-"""The error root of the certificate room: what does not hold is named, never a crash."""
+"""Errors of lethe.certificates: invalid input is reported as one of these, never as a crash."""
 
 from lethe.errors import LetheError
 
 
 class CertificateError(LetheError):
-    """Root of what is wrong with a certificate, its envelope, statement or evidence."""
+    """Root of the errors of a certificate, its envelope, statement or evidence."""
 
     slug = "certificate-invalid"
     title = "The certificate is invalid"
@@ -12,10 +12,10 @@ class CertificateError(LetheError):
 
 
 class ShapeError(CertificateError):
-    """A document that lacks a member, has one too many, or spells a value its own way.
+    """A document with a missing or extra member, or a value in a non-canonical spelling.
 
-    The message names the place by the format's own member names and what belongs there;
-    it repeats nothing that the document holds.
+    The message names the place by the format's own member names and what is expected there; it
+    repeats nothing that the document holds.
     """
 
     slug = "malformed-document"
@@ -27,7 +27,7 @@ class ShapeError(CertificateError):
         super().__init__(f"{path or 'the document'} {problem}")
 
     def inside(self, name: str) -> "ShapeError":
-        """The same problem, seen from the member `name` that encloses it."""
+        """Return the same error with `name` prepended to its path."""
         joint = "." if self.path and not self.path.startswith("[") else ""
         return ShapeError(self.problem, f"{name}{joint}{self.path}")
 

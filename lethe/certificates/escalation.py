@@ -1,8 +1,8 @@
 """The attempts before the certified one, as the parameter `escalation.attempts` lists them.
 
-It is canonical JSON, for the values of parameters are strings: every attempt with all checks of
-its verdict, their intervals and thresholds. It cannot leave the checks of a verdict out, nor
-tell a verdict as a reason: whoever compares them with scores would have nothing to compare.
+It is canonical JSON, because parameter values are strings: every attempt with all checks of its
+verdict, their intervals and thresholds. The format rejects a verdict without checks and a
+verdict given as a reason: a reader could not compare those with the scores.
 """
 
 import re
@@ -16,16 +16,16 @@ from lethe.records import dataclass
 
 ATTEMPTS = "escalation.attempts"
 
-# No PASS: no attempt that passed is before a certified one.
+# No PASS: an attempt that passed is the certified one.
 Verdict = Literal["FAIL", "INCONCLUSIVE", "NONE"]
 _JUDGED = re.compile(r"(PASS|FAIL|INCONCLUSIVE) \(.*\)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptPart:
-    """An attempt: its method with the settings that differ, and what was found of its model.
+    """An attempt: its method with non-default settings, and the verdict on its model.
 
-    NONE: no verdict is told, and `reason` says why. Else the checks are the reason.
+    NONE: no verdict is given, and `reason` says why. Otherwise the checks are the reason.
     """
 
     method: str
@@ -40,7 +40,7 @@ class _Escalation:
 
 
 def write_escalation(attempts: Iterable[AttemptPart]) -> dict[str, str]:
-    """Return the parameter that tells of these attempts, in their order.
+    """Return the parameter that lists these attempts, in their order.
 
     Raises ShapeError for an attempt that `read_escalation` would refuse.
     """
@@ -50,12 +50,12 @@ def write_escalation(attempts: Iterable[AttemptPart]) -> dict[str, str]:
 
 
 def read_escalation(parameters: Mapping[str, str]) -> tuple[AttemptPart, ...]:
-    """Return the attempts before the certified one, none where nothing was escalated.
+    """Return the attempts before the certified one, empty if nothing was escalated.
 
     Raises:
         NotCanonicalError: `escalation.attempts` is not RFC 8785 canonical JSON.
-        ShapeError: It is of another form; or an attempt has a verdict without a check that did
-            not pass, or both reason and checks.
+        ShapeError: The form is wrong, an attempt has a verdict but no failed check, or it has
+            both reason and checks.
     """
     told = parameters.get(ATTEMPTS)
     if told is None:
@@ -68,7 +68,7 @@ def read_escalation(parameters: Mapping[str, str]) -> tuple[AttemptPart, ...]:
 
 
 def spelled(attempt: AttemptPart) -> str:
-    """Return an attempt on one line: with its reason, or the values of what did not pass."""
+    """Return an attempt as one line: with its reason, or the values of its failed checks."""
     if attempt.result == "NONE":
         return f"{attempt.method}: {attempt.reason}"
     failed = "; ".join(f"{one.name}: {one.value}" for one in attempt.checks if not one.passed)
@@ -76,13 +76,13 @@ def spelled(attempt: AttemptPart) -> str:
 
 
 def from_line(text: str) -> AttemptPart:
-    """Return the attempt without a verdict of a line `METHOD: REASON`, as the log has it."""
+    """Parse a log line `METHOD: REASON` into an attempt without a verdict."""
     method, _, reason = text.partition(": ")
     return AttemptPart(method, "NONE", reason or None, ())
 
 
 def _problem(attempt: AttemptPart) -> str | None:
-    """Return what is not of the documented form, None where all is."""
+    """Return what is wrong with the attempt's form, None if nothing is."""
     if attempt.result == "NONE":
         if attempt.checks or not attempt.reason:
             return "must have a reason and no checks: its result is NONE"

@@ -1,8 +1,8 @@
-"""The evidence file of a certificate: proofs that hold personal data, bound by its digest.
+"""The evidence file of a certificate: proofs with personal data, bound by their digest.
 
-The certificate is public and names nobody. This file opens the erased records' commitments,
-so it goes only to those entitled to it, and the certificate's `retainedSet.removalProof`
-says which file it must be.
+The certificate is public and names nobody. The evidence opens the erased records' commitments,
+so it is given only to those entitled to it; the certificate's `retainedSet.removalProof` holds
+its digest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,9 +23,9 @@ from lethe.certificates.statement import (
 from lethe.records import dataclass
 
 MEDIA_TYPE = "application/json"
-SCORES_TYPE = "application/octet-stream"  # safetensors have no registered type
-SCORES = "scores"  # of the verdict that is certified
-ESCALATION_SCORES = "escalation.scores"  # of an attempt before it
+SCORES_TYPE = "application/octet-stream"  # safetensors has no registered type
+SCORES = "scores"  # of the certified verdict
+ESCALATION_SCORES = "escalation.scores"  # of an earlier attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A whole evidence file; `statistics` are digests of what the method updated."""
+    """A whole evidence file; `statistics` are digests of the data that the method updated."""
 
     api_version: Literal["2"]
     kind: Literal["erasure-evidence"]
@@ -54,18 +54,15 @@ def build_evidence(
 ) -> bytes:
     """Return the evidence file (RFC 8785 bytes).
 
-    `removal` is what `prove_removal` returned, `statistics` maps names such as
-    "gram.before" to SHA-256 in hexadecimal.
-
-    Raises:
-        ShapeError: A part does not fit the format.
+    `removal` is what `prove_removal` returned, `statistics` maps names such as "gram.before" to
+    SHA-256 in hexadecimal. Raises ShapeError: a part does not fit the format.
     """
     section = shape.read(Removal, dict(removal))
     return shape.encode(Evidence("2", "erasure-evidence", section, report, statistics))
 
 
 def parse_evidence(data: bytes) -> Evidence:
-    """Read an evidence file; proves nothing yet.
+    """Parse an evidence file; nothing is verified yet.
 
     Raises:
         NotCanonicalError: The bytes are not RFC 8785 canonical JSON.
@@ -75,14 +72,14 @@ def parse_evidence(data: bytes) -> Evidence:
 
 
 def evidence_part(name: str, evidence: bytes) -> EvidencePart:
-    """Return what a certificate says about an evidence file: name, digest, media type."""
+    """Return a certificate's entry for an evidence file: name, digest, media type."""
     return EvidencePart(name, sha256(evidence).hexdigest(), MEDIA_TYPE)
 
 
 def scores_part(digest: str, *, certified: bool) -> EvidencePart:
-    """Return what a certificate says about a scores file (hex SHA-256).
+    """Return a certificate's entry for a scores file (hex SHA-256).
 
-    certified: it is of the verdict that the certificate gives, and not of an attempt before.
+    certified: the scores belong to the certified verdict, not to an earlier attempt.
     """
     return EvidencePart(SCORES if certified else ESCALATION_SCORES, digest, SCORES_TYPE)
 
@@ -95,9 +92,9 @@ def check_evidence(
     parsed: what `parse_evidence` returned for these bytes, if the caller has it.
 
     Raises:
-        RemovalError: It is another file than the certificate's, its proofs do not hold, or
-            its report is not the one that was certified.
-        NotCanonicalError, ShapeError: The certificate names a file that is no evidence.
+        RemovalError: The digest is not the certificate's, a proof does not verify, or the
+            report is not the certified one.
+        NotCanonicalError, ShapeError: The file that the certificate names is not evidence.
     """
     retained, scope = predicate.retained_set, predicate.scope
     if sha256(evidence).hexdigest() != retained.removal_proof:

@@ -1,8 +1,9 @@
-"""The receipt of a person who asked for an erasure on the intake page, and its verification.
+"""The receipt of an erasure request from the intake page, and its verification.
 
-The log's entry `case.intake` commits to a record of the case: how the person proved who they
-are, and which key of their browser signed. The receipt has that record, what opens the
-commitment, and the proof that the signed log holds the entry. Field by field: docs/intake.md.
+The log's entry `case.intake` commits to a record of the case: how the person proved their
+identity, and which key of their browser signed. The receipt holds that record, the opening of
+the commitment, and the proof that the signed log holds the entry. Field by field:
+docs/intake.md.
 """
 
 import hmac
@@ -31,7 +32,7 @@ Proven = Literal["code by e-mail", "code of an operator"]
 
 
 class IntakeReceiptError(CertificateError):
-    """A receipt of the intake page that does not prove what it says."""
+    """A receipt of the intake page that does not verify."""
 
     slug = "intake-receipt-invalid"
     title = "The receipt is invalid"
@@ -39,9 +40,9 @@ class IntakeReceiptError(CertificateError):
 
 @dataclass(frozen=True, slots=True)
 class IntakeStatement:
-    """What the person asks for; a key made in their browser signs its canonical JSON.
+    """The person's request; a key made in their browser signs its canonical JSON.
 
-    person: HMAC-SHA256 of kind and value of the identity, under the salt of the receipt.
+    person: HMAC-SHA256 of kind and value of the identity, keyed with the receipt's salt.
     """
 
     type: Literal["https://w3id.org/lethe-ledger/intake-statement/v1"]
@@ -55,7 +56,7 @@ class IntakeStatement:
 
 @dataclass(frozen=True, slots=True)
 class BrowserSignature:
-    """The public key in PEM, and its signature (RFC 9421: 64 bytes)."""
+    """The browser's public key in PEM, and its signature (RFC 9421: 64 bytes)."""
 
     key: str
     signature: Blob
@@ -63,7 +64,7 @@ class BrowserSignature:
 
 @dataclass(frozen=True, slots=True)
 class IntakeRecord:
-    """What the log commits to. entries: of `case.opened` of each part, by its model."""
+    """What the log commits to. entries: index of each part's `case.opened`, by model."""
 
     case: Uuid
     received_at: Moment
@@ -76,7 +77,7 @@ class IntakeRecord:
 
 @dataclass(frozen=True, slots=True)
 class IntakeEntry:
-    """The log's entry, its inclusion proof, and the signed checkpoint that this leads to."""
+    """The log entry, its inclusion proof, and the signed checkpoint that the proof leads to."""
 
     log_index: int
     tree_size: int
@@ -87,7 +88,7 @@ class IntakeEntry:
 
 @dataclass(frozen=True, slots=True)
 class IntakeReceipt:
-    """The file. opening: the key of the commitment. salt: of `person`."""
+    """The file. opening: the key of the commitment. salt: the key of `person`."""
 
     type: Literal["https://w3id.org/lethe-ledger/intake-receipt/v1"]
     record: IntakeRecord
@@ -97,7 +98,7 @@ class IntakeReceipt:
 
 
 def person_digest(salt: bytes, kind: str, value: str) -> str:
-    """Return what stands for a person in a statement. Raises IdentityError as `normalise`."""
+    """Return the digest that stands for a person in a statement. Raises as `normalise`."""
     said = f"{kind}={normalise(kind, value)}".encode()
     return hmac.digest(salt, said, "sha256").hex()
 
@@ -108,11 +109,11 @@ def record_commitment(opening: bytes, record: IntakeRecord) -> str:
 
 
 def check_statement(statement: IntakeStatement, signed: BrowserSignature | None) -> None:
-    """Return if the key signed the statement, or there is none.
+    """Check the key's signature over the statement, if there is one.
 
     Raises:
-        KeyFormatError: The key is none.
-        SignatureInvalidError: It did not sign.
+        KeyFormatError: The key is not a public key.
+        SignatureInvalidError: The signature does not verify.
     """
     if signed is not None:
         key = load_public_key(signed.key.encode())
@@ -120,15 +121,14 @@ def check_statement(statement: IntakeStatement, signed: BrowserSignature | None)
 
 
 def check_receipt(data: bytes, log: NoteVerifier) -> IntakeReceipt:
-    """Return a receipt whose entry the log signed, and whose record the entry commits to.
+    """Verify a receipt against the log's key, and return it.
 
     1. The file is a receipt in its one spelling.
-    2. The log signed a tree that holds the entry, which begins a case of the page.
+    2. The log signed a tree that holds the entry, which opens a case of the intake page.
     3. The entry commits to the record.
     4. The key of the record, if it has one, signed the statement.
 
-    Raises:
-        IntakeReceiptError: A step fails; the message says which.
+    Raises IntakeReceiptError; the message names the failed step.
     """
     try:
         receipt = shape.decode(IntakeReceipt, data)
@@ -168,10 +168,10 @@ def record_document(record: IntakeRecord) -> dict[str, object]:
 
 
 def read_record(document: object) -> IntakeRecord:
-    """Return a record from JSON. Raises ShapeError: it is none."""
+    """Parse a record from JSON. Raises ShapeError if it is not one."""
     return shape.read(IntakeRecord, document)
 
 
 def statement_bytes(statement: IntakeStatement) -> bytes:
-    """Return what the browser's key signs."""
+    """Return the bytes that the browser's key signs."""
     return shape.encode(statement)

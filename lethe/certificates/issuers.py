@@ -1,8 +1,8 @@
-"""Which issuer's key may have signed the certificate at which entry of the log.
+"""Which issuer's key may have signed the certificate at a given log entry.
 
-The log's position decides and no date: a date is written by whoever signs, a position by the
-log. A key may sign from the entry that announces it (the first one from the log's start) until
-the entry that replaces it, and never at or after the entry that revokes it.
+The position in the log decides, not a date: the signer chooses the date, but not the position.
+A key may sign from the entry that announces it (the first key from the log's start) until the
+entry that replaces it, and never at or after the entry that revokes it.
 """
 
 from lethe.certificates.errors import CertificateError
@@ -19,11 +19,11 @@ class IssuerError(CertificateError):
 
 @dataclass(frozen=True, slots=True)
 class IssuerKeys:
-    """All keys of an issuer, oldest first, as the first `size` entries of its log say.
+    """All keys of an issuer, oldest first, according to the first `size` entries of its log.
 
-    `root` is the root of these entries. What comes later changes nothing for a certificate
-    below `size`, since a key is revoked from its entry on: so these keys decide on those for
-    ever, and on no other.
+    `root` is the root of these entries. Later entries change nothing for a certificate below
+    `size`, because a revocation only takes effect from its own entry on: these keys decide on
+    entries below `size` for ever, and on no other.
     """
 
     keys: tuple[KeySpan, ...]
@@ -31,11 +31,7 @@ class IssuerKeys:
     root: bytes | None = None
 
     def named(self, spki: bytes) -> KeySpan:
-        """Return the key with these bytes.
-
-        Raises:
-            IssuerError: The issuer never had it.
-        """
+        """Return the key with these bytes. Raises IssuerError if the issuer never had it."""
         for one in self.keys:
             if one.spki == spki:
                 return one
@@ -44,8 +40,7 @@ class IssuerKeys:
     def check(self, spki: bytes, index: int) -> str:
         """Return in words why this key may have signed entry `index`.
 
-        Raises:
-            IssuerError: It may not have, or these keys are older than the entry.
+        Raises IssuerError if it may not, or if entry `index` is not below `size`.
         """
         found = self.named(spki)
         if index >= self.size:

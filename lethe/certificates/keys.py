@@ -1,4 +1,4 @@
-"""The public keys that a verification starts from; the operator gives them out."""
+"""The public keys that a verification starts from; the operator publishes them."""
 
 from pathlib import Path
 
@@ -9,12 +9,12 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from lethe.errors import LetheError
 from lethe.log.note import ML_DSA_44, NoteError, NoteVerifier, parse_log_vkey, parse_vkey
 
-LOG_KEY, ISSUER_KEY = "log.vkey", "issuer.pem"  # their files in an operator's key directory
+LOG_KEY, ISSUER_KEY = "log.vkey", "issuer.pem"  # file names in an operator's key directory
 AGAIN = "get it again from the operator, over a channel you trust"
 
 
 class PublicKeyError(LetheError):
-    """A file that does not hold the public key it should; the message names what to do."""
+    """A file that does not hold the expected public key; the message names the remedy."""
 
     slug = "bad-public-key"
     title = "Wrong public key"
@@ -22,20 +22,20 @@ class PublicKeyError(LetheError):
 
 
 def read_log_key(path: Path) -> NoteVerifier:
-    """Return the log's verifier key from a file.
+    """Read the log's verifier key from a file.
 
     Raises:
-        PublicKeyError: It holds none.
+        PublicKeyError: It does not hold one.
         OSError: The file cannot be read.
     """
     return _read_vkey(path, log=True)
 
 
 def read_ml_dsa_key(path: Path, log: str) -> NoteVerifier:
-    """Return the ML-DSA-44 key of the log of this name from a file.
+    """Read the ML-DSA-44 key of the log of this name from a file.
 
     Raises:
-        PublicKeyError: It holds none, or one of another name than the log's.
+        PublicKeyError: It does not hold one, or the key has another name than the log's.
         OSError: The file cannot be read.
     """
     key = _read_vkey(path, log=False)
@@ -45,15 +45,15 @@ def read_ml_dsa_key(path: Path, log: str) -> NoteVerifier:
 
 
 def read_witness_key(path: Path) -> NoteVerifier:
-    """Return a witness's verifier key from a file; raises as `read_log_key`."""
+    """Read a witness's verifier key from a file. Raises as `read_log_key`."""
     return _read_vkey(path, log=False)
 
 
 def read_issuer(path: Path) -> EllipticCurvePublicKey:
-    """Return the issuer's ECDSA P-256 key from a PEM file.
+    """Read the issuer's ECDSA P-256 key from a PEM file.
 
     Raises:
-        PublicKeyError: It holds none.
+        PublicKeyError: It does not hold one.
         OSError: The file cannot be read.
     """
     pem = path.read_bytes()

@@ -1,16 +1,16 @@
-"""KLoM: how far apart the margins of unlearned and of retrained models lie, over many models.
+"""KLoM: the distance between the margins of unlearned and of retrained models.
 
 Georgiev et al., "Attribute-to-Delete: Machine Unlearning via Datamodel Matching" (ICLR 2025,
-arXiv 2410.23232). A margin is the log-odds log p / (1 - p) of the right class. Of one input
-the margins of n unlearned and of n retrained models are two histograms, and KLoM is
+arXiv 2410.23232). A margin is the log-odds log p / (1 - p) of the correct class. For one input,
+the margins of n unlearned and of n retrained models make two histograms, and KLoM is
 KL(unlearned ‖ retrained) in nats. As in the authors' code: 20 bins of equal width from the
 least to the largest margin of both, margins clipped to ±100, and a bin that only unlearned
-models reach counts as 1e-5 of the retrained ones. Their code loses the largest margin, which
-stands on the last edge; here it is in the last bin.
+models reach counts as 1e-5 of the retrained ones. Their code drops the largest margin, which is
+on the last edge; here it is in the last bin.
 
 The audit's pairs are such an ensemble: each has the margin of its targets before, after and
-without. With n of some dozens the histograms of two equal distributions differ as well, which
-`noise` measures. No claim rests on any of this: an audit's bound is the claim.
+without. With a few dozen pairs the histograms of two equal distributions differ as well;
+`noise` measures by how much. No claim rests on KLoM: an audit's claim is its bound.
 """
 
 from bisect import bisect_right
@@ -27,8 +27,8 @@ FLOOR = 1e-5
 class MarginDistance:
     """KLoM to the retrained models, in nats, >= 0.
 
-    after: of the unlearned models. before: of those not yet unlearned, which is what doing
-    nothing leaves. noise: of one half of the retrained models to the other half.
+    after: of the unlearned models. before: of the models before unlearning, the result of doing
+    nothing. noise: of one half of the retrained models to the other half.
     """
 
     after: float

@@ -1,8 +1,8 @@
 """Detached signatures of model files, as OpenSSF Model Signing v1.0 defines them.
 
-The issuer signs the SHA-256 of one file, whatever name it is stored under, in a Sigstore
-bundle without a log entry. `model_signing verify key` checks it without Lethe's code.
-Source: predicate type https://model_signing/signature/v1.0, serialization method `files`.
+The issuer signs the SHA-256 of one file, regardless of its name, in a Sigstore bundle without a
+log entry. `model_signing verify key` checks it without Lethe's code. Source: predicate type
+https://model_signing/signature/v1.0, serialization method `files`.
 """
 
 import hashlib
@@ -15,20 +15,18 @@ from lethe.signing.keys import P256Key, public_pem
 MEDIA_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 PREDICATE_TYPE = "https://model_signing/signature/v1.0"
 IN_TOTO = "https://in-toto.io/Statement/v1"
-THE_FILE = "."  # the name of a model that is one file, which may be renamed
+THE_FILE = "."  # the name for a single-file model, which may be renamed
 
 
 def sign_model(name: str, digest: str, *, issuer: P256Key, issuer_keyid: str) -> bytes:
     """Return the signature file of a model file.
 
-    name: of the model, such as `digits@3`. digest: hex SHA-256 of the file.
-
-    Raises:
-        EnvelopeError: The key is not on P-256.
+    name: of the model, such as `digits@3`. digest: hex SHA-256 of the file. Raises
+    EnvelopeError if the key is not on P-256.
     """
     statement: dict[str, Any] = {
         "_type": IN_TOTO,
-        # Of all files' digests in their order: here of one.
+        # Over the digests of all files in order; here there is one.
         "subject": [
             {
                 "name": name,

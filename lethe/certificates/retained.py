@@ -1,15 +1,16 @@
-"""Removal proofs: erased records were in the retained set, and nothing else left it.
+"""Removal proofs: erased records were in the retained set, and nothing else was removed.
 
 A record's commitment is HMAC-SHA256(salt, record id), with 32 random bytes of salt for each
-record: without the salt nobody can test who was in the training set, and destroying it
-leaves a commitment that means nothing. `retained_tree` has the set and the hashes.
+record: without the salt nobody can test whether a record was in the training set, and once it
+is destroyed the commitment can no longer be opened. `retained_tree` defines the set and its
+hashes.
 
-Records leave in ascending order of their commitments, each from the set that the one before
-left. One path shows both: with the leaf it leads to the root before, and with the leaf's
-parent replaced by its other child to the root after. So exactly this leaf left, and whoever
-looks the commitment up in the set after does not find it.
-What is not proven: that the tree which somebody signed is well formed, and so that a leaf does
-not lie a second time where no look-up leads. Who has all leaves recomputes the root.
+Records are removed in ascending order of their commitments, each from the set that the previous
+removal left. One path proves both sides: with the leaf it leads to the root before, and with
+the leaf's parent replaced by the leaf's sibling to the root after. So exactly this leaf was
+removed, and a look-up of its commitment in the set after fails. Not proven: that the signed
+tree is well formed, so a second copy of a leaf could be where no look-up leads. A holder of all
+leaves can recompute the root.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ _OPAD = bytes(byte ^ 0x5C for byte in range(256))
 
 @dataclass(frozen=True, slots=True)
 class RemovedRecord:
-    """One erased record: its commitment opened, and its path. Personal data."""
+    """One erased record: its commitment's opening, and its path. Personal data."""
 
     record: str
     salt: bytes
@@ -52,9 +53,8 @@ class Removal:
 def record_commitment(salt: bytes, record_id: str) -> bytes:
     """Return HMAC-SHA256(salt, UTF-8 of the record id), 32 bytes.
 
-    Raises:
-        RemovalError: The salt does not have 32 bytes, which HMAC would accept and which a
-            guess at the record id could then confirm.
+    Raises RemovalError unless the salt has 32 bytes: HMAC accepts shorter ones, and with them a
+    guess at the record id could be confirmed.
     """
     if len(salt) != SALT_SIZE:
         raise RemovalError(f"a record's salt has exactly {SALT_SIZE} bytes")
@@ -62,20 +62,18 @@ def record_commitment(salt: bytes, record_id: str) -> bytes:
         record = record_id.encode()
     except UnicodeEncodeError:
         raise RemovalError("a record id is text that UTF-8 can carry") from None
-    # RFC 2104, written out: OpenSSL's own takes twice as long for a text this short.
+    # RFC 2104, written out: OpenSSL's HMAC takes twice as long for such a short text.
     padded = salt.ljust(64, b"\0")
     inner = sha256(padded.translate(_IPAD) + record).digest()
     return sha256(padded.translate(_OPAD) + inner).digest()
 
 
 def prove_removal(tree: RetainedTree, erased: Mapping[str, bytes]) -> dict[str, Any]:
-    """Take records out of a set; return the `removal` section of the evidence.
+    """Remove records from a set; return the `removal` section of the evidence.
 
-    `erased` maps each record id to its salt. The result is JSON; it holds record ids and
-    salts, so it is personal data.
-
-    Raises:
-        RemovalError: A record is not in the set, or none is given; the set is as it was.
+    `erased` maps each record id to its salt. The result is JSON and personal data: it holds
+    record ids and salts. Raises RemovalError if a record is not in the set or none is given;
+    the set is then unchanged.
     """
     if not erased:
         raise RemovalError("a removal needs at least one record")
@@ -103,12 +101,12 @@ def check_removal(
     records: int,
     records_root: bytes,
 ) -> None:
-    """Check a `removal` section (JSON) against what a certificate says.
+    """Check a `removal` section (JSON) against the sets and the scope of a certificate.
 
     Raises:
-        ShapeError: The section is not one.
-        RemovalError: It is of other sets, they differ by more or less than the records, or the
-            numbers do not add up.
+        ShapeError: It is not a `removal` section.
+        RemovalError: It is about other sets, the sets differ by more or less than the records,
+            or the numbers do not add up.
     """
     before, after = SetState(before_root, before_count), SetState(after_root, after_count)
     check_sets(shape.read(Removal, section), before, after, records, records_root)
@@ -117,11 +115,7 @@ def check_removal(
 def check_sets(
     removal: Removal, before: SetState, after: SetState, records: int, records_root: bytes
 ) -> None:
-    """Check a removal section that was read already, as `check_removal` does.
-
-    Raises:
-        RemovalError: As there.
-    """
+    """Check a parsed `removal` section. Raises RemovalError as `check_removal`."""
     if removal.before != before or removal.after != after:
         raise RemovalError("the proofs are of other retained sets than the certificate's")
     commitments = [record.commitment for record in removal.records]
@@ -130,7 +124,7 @@ def check_sets(
     if any(left >= right for left, right in pairwise(commitments)):
         raise RemovalError("the records must ascend by commitment and none may repeat")
     if len({record.record for record in removal.records}) != records:
-        # One person's record under two salts would hide a second record that stayed.
+        # One record under two salts would hide a second record that was not removed.
         raise RemovalError("a record is listed twice under different salts")
     if not removal.records_root == _root_of_records(commitments) == records_root:
         raise RemovalError("the records are not those of the certificate's scope")
@@ -148,7 +142,7 @@ def check_sets(
 
 
 def _check_record(record: RemovedRecord, state: SetState) -> SetState:
-    """Return the set that a record leaves behind in the set `state`."""
+    """Return the state of the set after this record is removed from `state`."""
     if record_commitment(record.salt, record.record) != record.commitment:
         raise RemovalError("record id and salt do not open the commitment")
     before, after = follow(record.commitment, record.path)

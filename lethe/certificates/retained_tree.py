@@ -1,17 +1,18 @@
 """The tree of a retained set: a binary radix tree over the 32-byte commitments of its records.
 
-A set has one tree, whatever order its records came and went in. An inner node stands where the
-commitments under it first differ: those with 0 in that bit are under its left child, those
-with 1 under its right one (Morrison 1968, PATRICIA). Bits count from the highest of the first
-byte. Commitments are HMACs, so a path has about log2(n) + 2 nodes, and at most 256.
+A set has one tree, whatever the order in which records were added and removed. An inner node
+is at the first bit in which the commitments under it differ: those with 0 in that bit are under
+its left child, those with 1 under its right one (Morrison 1968, PATRICIA). Bits count from the
+highest of the first byte. Commitments are HMACs, so a path has about log2(n) + 2 nodes, and at
+most 256.
 
     leaf     SHA256(0x00 | TAG | commitment | content)
     inner    SHA256(0x01 | TAG | bit, uint16 | leaves under it, uint64 | left | right)
     empty    SHA256(0x02 | TAG)
 
-Integers are big-endian. The content of a leaf is the salted digest of what is stored of the
-record, 32 bytes, or 32 zero bytes where nothing of it is stored. The root fixes the leaves,
-their number and the shape.
+Integers are big-endian. The content of a leaf is the salted digest of the record's stored
+data, 32 bytes, or 32 zero bytes if nothing is stored. The root determines the leaves, their
+number and the shape.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,9 +41,10 @@ N = TypeVar("N")
 
 @dataclass(frozen=True, slots=True)
 class PathStep:
-    """An inner node on the way from a leaf to the root, and the other child of it.
+    """An inner node on the way from a leaf to the root, and its other child.
 
-    bit: where the node divides. count and hash: leaves under the other child, and its hash.
+    bit: where the node divides. count, hash: number of leaves under the other child, and its
+    hash.
     """
 
     bit: int
@@ -52,7 +54,7 @@ class PathStep:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """What leads from a leaf to the root: its content, and the nodes from the lowest up."""
+    """The path from a leaf to the root: the leaf's content, and the nodes, lowest first."""
 
     content: bytes
     steps: tuple[PathStep, ...]
@@ -60,15 +62,15 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The leaves whose commitments begin with a prefix, by their number and their root."""
+    """The leaves whose commitments begin with a prefix, as their number and root."""
 
     prefix: bytes
     count: int
     hash: bytes
 
 
-# Returns what is stored of the leaves with a prefix: all of them, or parts that are a byte
-# longer, in ascending order.
+# Returns the stored children of a prefix in ascending order: all its leaves, or parts whose
+# prefixes are one byte longer.
 Load = Callable[[bytes], Sequence[Leaf] | Sequence[Part]]
 
 
@@ -88,12 +90,12 @@ def bit_of(commitment: bytes, bit: int) -> int:
 
 
 def bare(commitments: Iterable[bytes]) -> list[Leaf]:
-    """Return the leaves of records of which nothing is stored."""
+    """Return leaves for records that have no stored content."""
     return [(commitment, NO_CONTENT) for commitment in commitments]
 
 
 class Fold(Generic[N]):
-    """Joins nodes that are given in ascending order of their commitments, with O(depth) memory.
+    """Folds nodes, given in ascending order of their commitments, in O(depth) memory.
 
     `join(bit, left, right)` makes an inner node.
     """
@@ -101,15 +103,16 @@ class Fold(Generic[N]):
     def __init__(self, join: Callable[[int, N, N], N]) -> None:
         """Begin with no node."""
         self._join = join
-        # Subtrees that lack their right side, each with the bit at which it begins: these grow.
+        # Subtrees whose right side is still open, each with the bit at which it begins; bits
+        # ascend.
         self._open: list[tuple[int, N]] = []
         self._last: tuple[int, N] | None = None
 
     def append(self, commitment: bytes, node: N) -> None:
-        """Take the next node.
+        """Add the next node.
 
-        Raises:
-            RemovalError: Its commitment does not have 32 bytes or is not above the last one.
+        Raises RemovalError if its commitment does not have 32 bytes or is not above the last
+        one.
         """
         if len(commitment) != 32:
             raise RemovalError(SHORT)
@@ -122,11 +125,11 @@ class Fold(Generic[N]):
         self._last = number, node
 
     def root(self) -> N | None:
-        """Return the node above all that were given; None if none was."""
+        """Return the root of all nodes, None if there were none."""
         return None if self._last is None else self._close(-1)
 
     def _close(self, bit: int) -> N:
-        """Return the subtree below `bit` that ends in the last node."""
+        """Close the subtrees below `bit` and return the one that ends in the last node."""
         assert self._last is not None
         _, node = self._last
         while self._open and self._open[-1][0] > bit:
@@ -157,7 +160,7 @@ class _Inner:
 
     @property
     def hash(self) -> bytes:
-        """The hash, computed where the node was changed since."""
+        """The hash, recomputed if the node changed."""
         if self.known is None:
             left, right = self.children
             self.known = inner_hash(self.bit, self.count, left.hash, right.hash)
@@ -168,33 +171,31 @@ _Node = _Leaf | _Inner | Part
 
 
 class RetainedTree:
-    """The tree of a set that changes: O(log n) hashes for each record that comes or goes.
+    """The tree of a changing set: O(log n) hashes for each record added or removed.
 
-    Parts of it may be stored elsewhere. They are loaded where a record comes or goes, and
-    must have the number of leaves and the hash that the tree has of them.
+    Parts of it may be stored elsewhere. They are loaded when a record below them is added or
+    removed, and must match the tree's number of leaves and hash for them.
     """
 
     def __init__(self, leaves: Iterable[Leaf] = ()) -> None:
-        """Build the tree of a set whose leaves are given in any order.
+        """Build the tree of a set from leaves in any order.
 
-        Raises:
-            RemovalError: A commitment or a content does not have 32 bytes, or a commitment is
-                given twice.
+        Raises RemovalError if a commitment or a content does not have 32 bytes, or if a
+        commitment is given twice.
         """
         fold = Fold[_Node](_Inner)
         for commitment, content in sorted(leaves, key=itemgetter(0)):
             fold.append(commitment, _Leaf(commitment, content))
         self._root = fold.root()
         self._load: Load | None = None
-        self._divided: set[bytes] = set()  # prefixes of which parts were loaded
+        self._divided: set[bytes] = set()  # prefixes whose parts were loaded
 
     @classmethod
     def stored(cls, root: bytes, count: int, load: Load) -> "RetainedTree":
-        """Return the tree of a set that is stored, by its root and its number of records.
+        """Return the tree of a stored set, by its root and its number of records.
 
-        Raises:
-            RemovalError: A set without records has another root. All methods raise it where
-                what they load is not of the set.
+        Raises RemovalError if the root of an empty set is wrong. All methods raise it if loaded
+        parts do not match the tree.
         """
         tree = cls()
         tree._load = load
@@ -206,7 +207,7 @@ class RetainedTree:
 
     @property
     def whole(self) -> bool:
-        """Whether no part of it was stored elsewhere."""
+        """Whether the whole tree is in memory."""
         return self._load is None
 
     @property
@@ -216,19 +217,18 @@ class RetainedTree:
 
     @property
     def count(self) -> int:
-        """How many records the set has."""
+        """The number of records in the set."""
         return 0 if self._root is None else self._root.count
 
     def __contains__(self, commitment: bytes) -> bool:
-        """Return whether the set has the record of a commitment of 32 bytes."""
+        """Return whether the set has a record with this commitment (32 bytes)."""
         leaf, _ = self._descend(commitment)
         return leaf is not None and leaf.commitment == commitment
 
     def add(self, commitment: bytes, content: bytes) -> None:
-        """Take a record into the set. The hashes above it are computed when they are asked for.
+        """Add a record to the set. The hashes above it are computed when needed.
 
-        Raises:
-            RemovalError: The set has it, or one of the two does not have 32 bytes.
+        Raises RemovalError if the set has it, or if an argument does not have 32 bytes.
         """
         if len(commitment) != 32:
             raise RemovalError(SHORT)
@@ -250,10 +250,9 @@ class RetainedTree:
             node.count, node.known = node.count + 1, None
 
     def remove(self, commitment: bytes) -> Path:
-        """Take a record out of the set; return its path in the tree before.
+        """Remove a record from the set; return its path in the tree before.
 
-        Raises:
-            RemovalError: The set does not have it.
+        Raises RemovalError if the set does not have it.
         """
         leaf, above = self._descend(commitment)
         if leaf is None or leaf.commitment != commitment:
@@ -274,8 +273,8 @@ class RetainedTree:
     def divided(self, cap: int) -> dict[bytes, list[Part] | None]:
         """Return the parts of each prefix that may have changed since they were loaded.
 
-        A prefix is divided by its next byte if more than `cap` leaves have it. None: it was
-        divided when it was loaded, and has too few leaves by now.
+        A prefix with more than `cap` leaves is divided by its next byte. None: it was divided
+        when it was loaded and now has too few leaves.
         """
         found: dict[bytes, list[Part] | None] = dict.fromkeys(self._divided)
 
@@ -297,7 +296,8 @@ class RetainedTree:
         node = self._root
         while node is not None and not isinstance(node, _Leaf):
             if isinstance(node, Part):
-                # Of any prefix: what a part says of itself is known only once it is loaded.
+                # The part may have another prefix: what it holds is known only once it is
+                # loaded.
                 node = self._loaded(node)
                 self._put(above, commitment, node)
             else:
@@ -306,7 +306,7 @@ class RetainedTree:
         return node, above
 
     def _loaded(self, part: Part) -> _Node:
-        """Return the node of a part, with what is stored below it."""
+        """Return the node of a part, with its stored content loaded."""
         assert self._load is not None
         fold = Fold[_Node](_Inner)
         for item in self._load(part.prefix):
@@ -326,7 +326,7 @@ class RetainedTree:
         return found
 
     def _put(self, above: Sequence[_Inner], commitment: bytes, node: _Node) -> None:
-        """Put a node where a commitment's bits lead from the lowest of `above`."""
+        """Attach a node where a commitment's bits lead from the lowest node of `above`."""
         if above:
             above[-1].children[bit_of(commitment, above[-1].bit)] = node
         else:
@@ -334,14 +334,14 @@ class RetainedTree:
 
 
 def _first(node: _Node) -> bytes:
-    """Return the bits that all leaves of a node begin with, and more."""
+    """Return a node's first commitment or prefix; it begins with their common bits."""
     while isinstance(node, _Inner):
         node = node.children[0]
     return node.prefix if isinstance(node, Part) else node.commitment
 
 
 def _within(node: _Node, prefix: bytes) -> Iterator[_Node]:
-    """Yield the subtrees of a node whose leaves have the byte after `prefix` in common."""
+    """Yield the subtrees of a node whose leaves share the byte after `prefix`."""
     if isinstance(node, _Inner) and node.bit < 8 * len(prefix) + 8:
         for child in node.children:
             yield from _within(child, prefix)
@@ -350,15 +350,12 @@ def _within(node: _Node, prefix: bytes) -> Iterator[_Node]:
 
 
 def divided(leaves: Iterable[Leaf], cap: int) -> tuple[Part, dict[bytes, list[Part]]]:
-    """Return the whole of a set, from leaves in ascending order, and the parts of its prefixes.
+    """Return the root part of a set, and the parts of each divided prefix.
 
-    They are read once, and few of them are in memory at a time.
+    leaves: in ascending order; they are read once, with few in memory at a time.
 
-    A prefix is divided by its next byte if more than `cap` leaves have it. So what is stored
-    of a set depends on the set alone.
-
-    Raises:
-        RemovalError: As for the tree.
+    A prefix with more than `cap` leaves is divided by its next byte, so the stored form depends
+    on the set alone. Raises RemovalError: as for the tree.
     """
     found: dict[bytes, list[Part]] = {}
 
@@ -378,10 +375,9 @@ def divided(leaves: Iterable[Leaf], cap: int) -> tuple[Part, dict[bytes, list[Pa
 
 
 def joined(prefix: bytes, parts: Iterable[Part]) -> Part:
-    """Return the whole of parts, in ascending order, that divide a prefix by its next byte.
+    """Join the parts that divide a prefix by its next byte, given in ascending order.
 
-    Raises:
-        RemovalError: They do not ascend, one is not of the prefix, or none is given.
+    Raises RemovalError: they do not ascend, one is not of the prefix, or none is given.
     """
     fold = Fold[tuple[int, bytes]](_join)
     for part in parts:
@@ -397,20 +393,18 @@ def joined(prefix: bytes, parts: Iterable[Part]) -> Part:
 def retained_root(leaves: Iterable[Leaf]) -> bytes:
     """Return the root of the retained set with these leaves, in any order.
 
-    Raises:
-        RemovalError: As for the tree.
+    Raises RemovalError: as for the tree.
     """
     return folded_root(sorted(leaves, key=itemgetter(0)))[0]
 
 
 def folded_root(leaves: Iterable[Leaf]) -> tuple[bytes, int]:
-    """Return the root of a set and its size, from leaves in ascending order, read once.
+    """Return the root and size of a set from leaves in ascending order, in one pass.
 
-    Raises:
-        RemovalError: They do not ascend, or a commitment does not have 32 bytes.
+    Raises RemovalError: they do not ascend, or a commitment does not have 32 bytes.
     """
-    # `Fold` written out: a registration has a leaf for each of its rows.
-    waiting: list[tuple[int, int, bytes]] = []  # bit, count and hash of what lacks a right side
+    # `Fold` written out for speed: a registration has a leaf for each of its rows.
+    waiting: list[tuple[int, int, bytes]] = []  # bit, count and hash of left subtrees
     last, count, node = -1, 0, EMPTY_ROOT
     for commitment, content in leaves:
         if len(commitment) != 32:
@@ -439,13 +433,11 @@ def _join(bit: int, left: tuple[int, bytes], right: tuple[int, bytes]) -> tuple[
 
 
 def follow(commitment: bytes, path: Path) -> tuple[tuple[bytes, int], tuple[bytes, int]]:
-    """Return root and size of the set that a path is of, and of that set without the leaf.
+    """Return root and size of the set that a path belongs to, and of that set without the leaf.
 
-    The parent of the leaf gives way to its other child, and every node above has one leaf
-    less: so nothing else differs between the two.
-
-    Raises:
-        RemovalError: The path is not one from a leaf upwards.
+    The leaf's sibling replaces its parent, and every node above has one leaf less; nothing else
+    differs between the two sets. Raises RemovalError if the path is not one from a leaf
+    upwards.
     """
     count, before, after = 1, leaf_hash(commitment, path.content), EMPTY_ROOT
     last = BITS

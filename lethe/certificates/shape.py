@@ -8,10 +8,10 @@ A member's JSON name is the field's in camelCase, its spelling follows from its 
     tuple[X, ...]        an array                  tuple[X, Y]  an array of exactly these
     Mapping[str, X]      an object with any names  a dataclass  an object with its members
 
-A field with a default is left out of the object where it has that value.
-`Annotated[type, codec]` overrides it (`Sha256`, `Blob`, `Moment`, `Uuid`). Numbers are
-strings because JSON readers disagree about large ones. Every value has one spelling:
-what `read` accepts, `write` gives back unchanged.
+A field is left out of the object if it has its default value. `Annotated[type, codec]`
+overrides the spelling (`Sha256`, `Blob`, `Moment`, `Uuid`). Numbers are strings because JSON
+readers disagree about large ones. Every value has one spelling: what `read` accepts, `write`
+gives back unchanged.
 """
 
 import re
@@ -47,7 +47,7 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Codec:
-    """How one kind of value is read from JSON and written to it; read checks all of it.
+    """Reads one kind of value from JSON and writes it; `read` validates it fully.
 
     schema: what JSON Schema (draft 2020-12) can say of its spelling.
     """
@@ -59,16 +59,15 @@ class Codec:
 
 @records.dataclass(frozen=True, slots=True)
 class Name:
-    """A JSON member name that no Python field name turns into."""
+    """A JSON member name that does not follow from a Python field name."""
 
     json: str
 
 
 def read(cls: type[T], value: Json) -> T:
-    """Return the `cls` that this JSON value spells.
+    """Parse a JSON value as a `cls`.
 
-    Raises:
-        ShapeError: A member is missing, unknown, of another type or spelled otherwise.
+    Raises ShapeError: a member is missing, unknown, of another type or spelled otherwise.
     """
     return cast(T, _codec(cast(Any, cls)).read(value))
 
@@ -81,15 +80,15 @@ def write(value: Any) -> dict[str, Json]:
 def json_schema(cls: type, uri: str, title: str) -> dict[str, Json]:
     """Return the JSON schema (draft 2020-12) of the documents of a dataclass.
 
-    Whatever `read` accepts is valid. It refuses more: `Moment` must be a day of the calendar,
-    and two base64 texts may spell the same bytes.
+    Whatever `read` accepts is valid, but not the reverse: `read` also requires that a `Moment`
+    is a real date and that base64 is canonical.
     """
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": uri}
     return {**head, "title": title, **_codec(cast(Any, cls)).schema}
 
 
 def decode(cls: type[T], data: bytes) -> T:
-    """Read a canonical JSON document and prove by round trip that nothing was lost.
+    """Parse a canonical JSON document, and check by round trip that nothing was lost.
 
     Raises:
         NotCanonicalError: The bytes are not RFC 8785 canonical JSON.
@@ -97,7 +96,7 @@ def decode(cls: type[T], data: bytes) -> T:
     """
     value = canonical.decode(data)
     result = read(cls, value)
-    if write(result) != value:  # a codec that reads two spellings would be caught here
+    if write(result) != value:  # catches a codec that accepts two spellings
         raise ShapeError("is not spelled the way this format spells it")
     return result
 
@@ -105,9 +104,7 @@ def decode(cls: type[T], data: bytes) -> T:
 def encode(value: Any) -> bytes:
     """Return the canonical document of a dataclass instance.
 
-    Raises:
-        ShapeError: A value is outside what the format can carry, so no reader would
-            accept the document.
+    Raises ShapeError if a value is outside the format's range: no reader would accept it.
     """
     document = write(value)
     read(type(value), document)
@@ -165,7 +162,7 @@ def _moment(value: Json) -> datetime:
         try:
             return datetime.fromisoformat(value)
         except ValueError:
-            pass  # a 30th of February; named below
+            pass  # such as 30 February; reported below
     raise ShapeError("must be a UTC time such as 2026-11-21T08:30:00Z")
 
 
@@ -307,7 +304,7 @@ def _mapping(inner: Codec) -> Codec:
         try:
             return {name: inner.read(item) for name, item in value.items()}
         except ShapeError as error:
-            raise error.inside("*") from None  # the names are the document's, not ours
+            raise error.inside("*") from None  # names of the document are not repeated
 
     def write_all(values: Mapping[str, Any]) -> dict[str, Json]:
         return {name: inner.write(item) for name, item in values.items()}

@@ -1,8 +1,8 @@
-"""What a certificate says: an in-toto Statement v1 with Lethe's erasure predicate.
+"""The statement of a certificate: an in-toto Statement v1 with Lethe's erasure predicate.
 
 The subject is the model *after* the erasure; the model before it is named only inside the
-predicate, or a verifier that looks up a file by digest would find a certificate for the
-model that still holds the person. Field by field: docs/certificate.md.
+predicate: otherwise a look-up by digest would find a certificate for the model that still holds
+the person. Field by field: docs/certificate.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A model artifact that the certificate is about, known by its digest."""
+    """A model artifact that the certificate is about, identified by its digest."""
 
     name: str
     digest: Sha256
@@ -57,7 +57,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class SetState:
-    """A retained set at one moment: the root of its tree and how many records it has."""
+    """A retained set at one moment: the root of its tree and its number of records."""
 
     root: bytes
     count: int
@@ -65,7 +65,7 @@ class SetState:
 
 @dataclass(frozen=True, slots=True)
 class RetainedSet:
-    """The training set before and after; the evidence file by digest proves the removal."""
+    """The training set before and after; `removal_proof` is the digest of the evidence file."""
 
     before: SetState
     after: SetState
@@ -74,7 +74,7 @@ class RetainedSet:
 
 @dataclass(frozen=True, slots=True)
 class MethodPart:
-    """The unlearning method, what it was given and what it ran on."""
+    """The unlearning method, its parameters and its environment."""
 
     id: str
     version: str
@@ -85,7 +85,7 @@ class MethodPart:
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """What the method promises, in its class, in words and in named bounds (numbers)."""
+    """The method's guarantee: its class, its statement and its named numeric bounds."""
 
     class_: GuaranteeClass
     statement: str
@@ -94,11 +94,11 @@ class Guarantee:
 
 @dataclass(frozen=True, slots=True)
 class CheckPart:
-    """One measurement of the verifier, numbered from 1 in the order it ran.
+    """One measurement of the verifier, numbered from 1 in the order they ran.
 
-    quantity: what `value` is, with its unit. interval: (low, high) where it was measured or
-    bounded, else None. threshold: what the value must be to pass, None where nothing depends
-    on it. Numbers are strings.
+    quantity: what `value` is, with its unit. interval: (low, high) if it was measured or
+    bounded, else None. threshold: the condition for passing, None if the check is only
+    reported. Numbers are strings.
     """
 
     number: int
@@ -112,7 +112,7 @@ class CheckPart:
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """What held the person besides the model: withdrawn artifacts, rows, keys destroyed."""
+    """Personal data purged besides the model: withdrawn artifacts, rows, destroyed keys."""
 
     artifacts: tuple[Sha256, ...]
     feature_rows: int
@@ -121,7 +121,7 @@ class Purged:
 
 @dataclass(frozen=True, slots=True)
 class EvidencePart:
-    """A file that goes with the certificate; it opens for those entitled to it."""
+    """A file that belongs to the certificate, for those entitled to it."""
 
     name: str
     digest: Sha256
@@ -141,8 +141,8 @@ class VerifierPart:
 class Predicate:
     """The erasure certificate proper, `https://w3id.org/lethe-ledger/erasure-certificate/v1`.
 
-    `request_log_index` and `request_commitment` find the request's entry in the log and
-    repeat what it holds; `supersedes` is the id of a certificate that this one replaces.
+    `request_log_index` and `request_commitment` identify the request's log entry and repeat its
+    content; `supersedes` is the id of the certificate that this one replaces.
     """
 
     certificate_id: Uuid
@@ -183,9 +183,8 @@ def statement_schema() -> dict[str, object]:
 def build_statement(subject: Sequence[Subject], predicate: Predicate) -> bytes:
     """Return the payload (RFC 8785 bytes) of a certificate.
 
-    Raises:
-        ShapeError: The parts contradict each other or do not fit the format, so that
-            `parse_statement` would refuse the result.
+    Raises ShapeError: the parts contradict each other or do not fit the format, so that
+    `parse_statement` would refuse the result.
     """
     statement = Statement(STATEMENT_TYPE, tuple(subject), PREDICATE_TYPE, predicate)
     payload = shape.encode(statement)
@@ -194,16 +193,16 @@ def build_statement(subject: Sequence[Subject], predicate: Predicate) -> bytes:
 
 
 def parse_statement(payload: bytes) -> Statement:
-    """Read a payload, and refuse what contradicts itself.
+    """Parse a payload; contradictory parts are refused.
 
     Raises:
         NotCanonicalError: The bytes are not RFC 8785 canonical JSON.
-        ShapeError: The predicate is of another type (ADR 0042), a member is missing, unknown
-            or misspelled, or two contradict.
+        ShapeError: The predicate is of another type (ADR 0042), a member is missing, unknown or
+            misspelled, or two contradict.
     """
     document = canonical.decode(payload)
     if isinstance(document, dict) and document.get("predicateType") != PREDICATE_TYPE:
-        # Its members are another type's: to complain of them would hide the reason.
+        # Another type has other members: errors about those would hide the actual reason.
         raise ShapeError(f"must be {PREDICATE_TYPE}, or needs a newer release", "predicateType")
     statement = shape.decode(Statement, payload)
     _check_consistent(statement)
@@ -219,7 +218,7 @@ def _check_consistent(statement: Statement) -> None:
         raise ShapeError("must not name an artifact twice", "subject")
     if after not in subjects:
         raise ShapeError("must include the model version after the erasure", "subject")
-    # The same digest on both sides is legal: a record of zeros leaves the head as it was.
+    # Equal digests are legal: erasing a record of zeros leaves the head unchanged.
     if before != after and before in subjects:
         raise ShapeError("must not include the model before the erasure", "subject")
     if predicate.scope.records < 1:

@@ -1,13 +1,13 @@
 """The trust root: which keys an operator's certificates are verified with, in one file.
 
-It names each key of the log and of the issuer with the entries between which it signs, and the
-log entries that say so with their proofs. The log's key signs it, and not the issuer's: whoever
-has an issuer's key alone can neither add a key nor leave a revocation out. Each key of the log
-was announced by an entry in a tree that the key before it signed: who knows one knows the next.
-So was each ML-DSA-44 key of the log, once one was rotated.
+It names each key of the log and of the issuer with the range of entries that it may sign, and
+holds the log entries that say so, with proofs. The log's key signs it, not the issuer's: an
+attacker with only an issuer's key can neither add a key nor hide a revocation. Each key of the
+log was announced by an entry in a tree that the previous key signed, so a reader who trusts one
+key can trust the next. The same holds for the log's ML-DSA-44 keys, after their first rotation.
 
 A trust root decides on the certificates of its first `size` entries for ever, and on no later
-one (`lethe.certificates.issuers`). So an old one that is handed out again hides nothing.
+one (`lethe.certificates.issuers`). So replaying an old trust root hides nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,6 +21,7 @@ from lethe.certificates.issuers import IssuerKeys
 from lethe.certificates.shape import Blob, Moment
 from lethe.errors import LetheError
 from lethe.log.entries import parse_leaf
+from lethe.log.fetch import MAX_TRUST_ROOT
 from lethe.log.key_changes import LOG, ML_DSA, load_p256
 from lethe.log.key_history import Change, KeySpan, replay
 from lethe.log.log_keys import LogKey, LogKeys, spki_of_log
@@ -31,11 +32,10 @@ from lethe.log.trust_text import trust_text
 from lethe.records import dataclass
 
 URI: Final = "https://w3id.org/lethe-ledger/trust-root/v1"
-MAX_TRUST_ROOT = 1 << 20  # bytes; one of a log with ten rotations has about 20,000
 
 
 class TrustRootError(LetheError):
-    """A file that is no trust root, or one that its log did not sign."""
+    """A file that is not a trust root, or that its log did not sign."""
 
     slug = "bad-trust-root"
     title = "Wrong trust root"
@@ -44,7 +44,7 @@ class TrustRootError(LetheError):
 
 @dataclass(frozen=True, slots=True)
 class RevocationPart:
-    """The entry from which on a key is refused, and why."""
+    """The entry from which on a key is revoked, and why."""
 
     log_index: int
     reason: str
@@ -52,7 +52,7 @@ class RevocationPart:
 
 @dataclass(frozen=True, slots=True)
 class IssuerPart:
-    """A key of the issuer: it signs entries from `from` on, those from `until` on no more."""
+    """A key of the issuer: it signs entries from `from` up to, but not including, `until`."""
 
     keyid: str
     public_key: Blob
@@ -63,7 +63,7 @@ class IssuerPart:
 
 @dataclass(frozen=True, slots=True)
 class AnnouncementPart:
-    """A checkpoint by the key before, over the entry that announces a key, with the proof."""
+    """A checkpoint by the previous key over the entry that announces a key, with the proof."""
 
     checkpoint: str
     hashes: tuple[bytes, ...]
@@ -71,7 +71,10 @@ class AnnouncementPart:
 
 @dataclass(frozen=True, slots=True)
 class LogPart:
-    """A key of the log: entry `from` announces it, which the first one does without."""
+    """A key of the log.
+
+    `from`: the entry that announces it; the first key has no announcement.
+    """
 
     vkey: str
     from_: int
@@ -81,7 +84,7 @@ class LogPart:
 
 @dataclass(frozen=True, slots=True)
 class EntryPart:
-    """A log entry on a key, with its inclusion proof in the tree of `checkpoint`."""
+    """A log entry about a key, with its inclusion proof in the tree of `checkpoint`."""
 
     log_index: int
     leaf: Blob
@@ -90,9 +93,9 @@ class EntryPart:
 
 @dataclass(frozen=True, slots=True)
 class TrustRootFile:
-    """The file. `signature` has signature lines of the log's keys over all else.
+    """The file. `signature` has the log keys' signature lines over all other members.
 
-    ml_dsa_keys: the log's second keys, left out while no entry names one.
+    ml_dsa_keys: the log's second keys, left out if no entry names one.
     """
 
     api_version: Literal["1"]
@@ -108,9 +111,9 @@ class TrustRootFile:
 
 @dataclass(frozen=True, slots=True)
 class TrustRoot:
-    """What a trust root says, once all of it was verified under `log`.
+    """The content of a trust root after verification under `log`.
 
-    ml_dsa: the log's ML-DSA-44 keys, None while no entry names one.
+    ml_dsa: the log's ML-DSA-44 keys, None if no entry names one.
     """
 
     log: LogKeys
@@ -137,10 +140,8 @@ def build_trust_root(
     """Return the file; `sign` returns the log's signature lines over a digest.
 
     log: its keys, oldest first; ml_dsa: its second keys, if entries name any. entries: index,
-    leaf and inclusion proof of each.
-
-    Raises:
-        TrustRootError: The parts contradict each other, so that no reader would accept them.
+    leaf and inclusion proof of each. Raises TrustRootError: the parts contradict each other, so
+    that no reader would accept them.
     """
     file = TrustRootFile(
         "1",
@@ -154,7 +155,7 @@ def build_trust_root(
         tuple(_log_part(one, said) for one, said in ml_dsa),
     )
     members = shape.write(file)
-    members["signature"] = sign(_digest(members))
+    members["signature"] = sign(root_digest(members))
     data = canonical.encode(members)
     parse_trust_root(data)
     return data
@@ -163,15 +164,13 @@ def build_trust_root(
 def parse_trust_root(
     data: bytes, log: NoteVerifier | None = None, ml_dsa: NoteVerifier | None = None
 ) -> TrustRoot:
-    """Read a trust root and verify all that it says.
+    """Parse a trust root and verify everything in it.
 
-    log: a key of the log, where one is known: then the file adds nothing that this key, or one
-    that it led to, did not sign. Without it the file itself is what is trusted, as `log.vkey`
-    and `issuer.pem` are. ml_dsa: an ML-DSA-44 key of the log that is known; then the same holds
-    of this chain of keys, once entries name it.
-
-    Raises:
-        TrustRootError: It is none, its log did not sign it, or it is another log's.
+    log: a trusted key of the log, if the caller has one: then the file adds nothing that this
+    key, or a key that it led to, did not sign. Otherwise the file itself is trusted, as
+    `log.vkey` and `issuer.pem` are. ml_dsa: a trusted ML-DSA-44 key of the log; then the same
+    holds for this chain of keys, once entries name it. Raises TrustRootError: it is not a trust
+    root, its log did not sign it, or it is another log's.
     """
     if len(data) > MAX_TRUST_ROOT:
         raise TrustRootError(f"a trust root has at most {MAX_TRUST_ROOT} bytes")
@@ -206,7 +205,7 @@ def _parse(
         check_inclusion(
             entry.log_index, signed.size, leaf_hash(entry.leaf), entry.hashes, signed.root
         )
-    text = trust_text(log.name, _digest(shape.write(file)))
+    text = trust_text(log.name, root_digest(shape.write(file)))
     by = read_note(f"{text}\n{file.signature}", trusted.verifiers).verified
     if all(one.revoked is not None for one in trusted.keys if one.verifier in by):
         raise TrustRootError("only keys signed the trust root that it says are revoked")
@@ -219,9 +218,9 @@ def _parse(
 
 
 def _from(chain: LogKeys, known: NoteVerifier | None) -> LogKeys:
-    """Return the keys to trust: whoever knows one knows those that it led to, and none before.
+    """Return the keys to trust: the known key and the keys that it led to, but no earlier ones.
 
-    known: None for whoever trusts the file itself.
+    known: None if the file itself is trusted.
     """
     if known is None:
         return chain
@@ -243,7 +242,7 @@ def _changes(file: TrustRootFile) -> list[Change]:
 
 
 def _chain(file: TrustRootFile, changes: Sequence[Change], role: str) -> LogKeys:
-    """Return the log's keys of a role, LOG or ML_DSA, each led to by the one before."""
+    """Return the log's keys of a role, LOG or ML_DSA, each announced under the previous one."""
     parts, kind = (file.log_keys, ED25519) if role == LOG else (file.ml_dsa_keys, ML_DSA_44)
     what = "log" if role == LOG else "ML-DSA-44"
     wrong = TrustRootError(f"its {what} keys are not those that its log entries name")
@@ -251,7 +250,7 @@ def _chain(file: TrustRootFile, changes: Sequence[Change], role: str) -> LogKeys
     if any(one.kind != kind for one in verifiers):
         raise wrong
     if role == ML_DSA and not any(change.role == role for _, change in changes):
-        raise wrong  # a key that the log's Ed25519 key alone vouches for
+        raise wrong  # a key that only the log's Ed25519 key vouches for
     name = verifiers[0].name
     spans = replay(changes, (verifiers[0].key_id.hex(), spki_of_log(verifiers[0])), role)
     leaves = {entry.log_index: entry.leaf for entry in file.entries}
@@ -286,6 +285,7 @@ def _revocation(index: int | None, reason: str | None) -> RevocationPart | None:
     return None if index is None else RevocationPart(index, reason or "unspecified")
 
 
-def _digest(members: dict[str, object]) -> bytes:
+def root_digest(members: dict[str, object]) -> bytes:
+    """Return what the log's key signs: SHA-256 of the other members (RFC 8785)."""
     others = {name: value for name, value in members.items() if name != "signature"}
     return sha256(canonical.encode(others)).digest()

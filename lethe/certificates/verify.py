@@ -41,7 +41,7 @@ Result = Literal["PASS", "FAIL"]
 
 
 class StepError(CertificateError):
-    """A step of the verification that failed for a reason of its own."""
+    """A verification step that failed for a reason of its own."""
 
     slug = "verification-failed"
     title = "The certificate does not verify"
@@ -54,8 +54,8 @@ NOT_REACHED, NOT_CHECKED = "not reached", "not checked"
 class Step:
     """One numbered step. `detail` says what was found, or why the step could not pass.
 
-    A step that nobody gave a file for passes, unchecked, and its detail starts with "not
-    checked"; one that comes after a failed step does not pass and its detail is "not reached".
+    A step that needs a file which was not given passes unchecked, and its detail starts with
+    "not checked"; a step after a failed one does not pass and its detail is "not reached".
     """
 
     number: int
@@ -73,9 +73,9 @@ class Step:
 class Verdict:
     """The outcome: PASS only if every step passed.
 
-    PASS means that the certificate is authentic. What it certifies may still be a removal
-    that failed: read `statement.predicate.result`. `statement` is None unless PASS, so
-    that nothing unverified is ever shown.
+    PASS means that the certificate is authentic. It may still certify a removal that failed:
+    read `statement.predicate.result`. `statement` is None unless PASS, so that nothing
+    unverified is ever shown.
     """
 
     result: Result
@@ -88,7 +88,7 @@ class Verdict:
         return next((step for step in self.steps if not step.passed), None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the wire form.
+        """Return the JSON form.
 
         {"result", "steps": [{number, name, checked, passed, detail}]}.
         """
@@ -115,32 +115,32 @@ def verify(
 ) -> Verdict:
     """Verify a certificate offline with the operator's public keys, or with its trust root.
 
-    `keys` is a directory with `log.vkey` and `issuer.pem`, as the operator gives it out;
-    `trust_root` the file that names all keys that the issuer ever had. Give one of both.
-    `model` and `evidence` are the files that the certificate should be about; without them
-    the steps that look at them say "not checked". A path is read, bytes are taken as they are.
+    `keys` is a directory with `log.vkey` and `issuer.pem`, as the operator publishes it;
+    `trust_root` is the file that names all keys that the issuer ever had. Give exactly one.
+    `model` and `evidence` are the files that the certificate should be about; without them the
+    steps that need them say "not checked". Each file may be a path or its bytes.
 
     PASS means that the certificate is authentic. Whether the erasure passed is in
     `verdict.statement.predicate.result`.
 
     Raises:
-        PublicKeyError: A key file does not hold the key it should.
-        TrustRootError: The trust root is none, or its log did not sign it.
-        ValueError: Both, or neither, of keys and trust root were given.
+        PublicKeyError: A key file does not hold the expected key.
+        TrustRootError: It is not a trust root, or its log did not sign it.
+        ValueError: Both or neither of keys and trust root were given.
         OSError: A file cannot be read.
     """
     if (keys is None) == (trust_root is None):
         raise ValueError("give keys or a trust root")
     if isinstance(certificate, Path):
         with certificate.open("rb") as file:
-            certificate = file.read(MAX_BUNDLE + 1)  # any more would only be refused later
+            certificate = file.read(MAX_BUNDLE + 1)  # one byte more is enough to be refused
     log: NoteVerifier | LogKeys
     issuer: EllipticCurvePublicKey | IssuerKeys
     if keys is not None:
         log, issuer = read_log_key(keys / LOG_KEY), read_issuer(keys / ISSUER_KEY)
     else:
         data = trust_root.read_bytes() if isinstance(trust_root, Path) else trust_root
-        # Only here: what reads log entries defines classes that a verification does without.
+        # Imported only here: reading log entries defines classes that this path does not need.
         from lethe.certificates.trust_root import parse_trust_root
 
         root = parse_trust_root(data or b"")
@@ -170,17 +170,17 @@ def verify_certificate(
     """Verify a certificate file against the log's and the issuer's key.
 
     `log` and `issuer` may be all keys that they ever had, from a trust root: then the
-    certificate's place in the log decides which might sign, in step 5, where it is proved.
-    `issuer_keyid` pins the name of the issuer's key as well. `model` is the artifact that
-    the certificate should be about, `evidence` its evidence file. At least `threshold` of
-    `witnesses` must have signed the checkpoint, or in their place the quorum of `policy`, which
-    must list the log if it lists any. Signature lines of other keys are ignored, as
-    the note format demands, and step 6 names them: nothing notices a change in them.
+    certificate's position in the log, proven in step 5, decides which key may have signed.
+    `issuer_keyid` also pins the name of the issuer's key. `model` is the artifact that the
+    certificate should be about, `evidence` its evidence file. At least `threshold` of
+    `witnesses` must have signed the checkpoint, or instead the quorum of `policy`, which must
+    list the log if it lists any. Signature lines of other keys are ignored, as the note format
+    demands, and step 6 names them: a change in them goes undetected.
 
-    With `log_ml_dsa` the log must have signed the checkpoint with this key of it as well, or
-    with one of these, from a trust root, that might sign a tree of this size.
+    With `log_ml_dsa` the log must also have signed the checkpoint with this ML-DSA-44 key, or
+    with one of these keys from a trust root that was valid at this tree size.
 
-    Never raises because of what `bundle`, `model` or `evidence` hold.
+    Never raises because of the contents of `bundle`, `model` or `evidence`.
 
     Raises:
         ValueError: The threshold is not between 0 and the number of witnesses, or both
@@ -221,7 +221,7 @@ def verify_certificate(
 
 @dataclasses.dataclass(slots=True)
 class _Run:
-    """What was given, and what the steps have proved so far."""
+    """The inputs, and what the steps have proved so far."""
 
     bundle: bytes
     log: LogKeys
@@ -232,7 +232,7 @@ class _Run:
     witnesses: Sequence[NoteVerifier]
     threshold: int
     policy: Policy | None
-    second: LogKeys | None  # the log's keys of ML-DSA-44, if one of them must have signed
+    second: LogKeys | None  # the log's ML-DSA-44 keys, if one of them must have signed
     parsed: Bundle = field(init=False)
     key: EllipticCurvePublicKey = field(init=False)  # the issuer's, as the entry names it
     statement: Statement = field(init=False)
@@ -242,7 +242,7 @@ class _Run:
         return f"Sigstore bundle v0.3, canonical, {len(self.bundle)} bytes"
 
     def leaf_matches_envelope(self) -> str:
-        # Compared as a whole: digest, signature and issuer key are then those of the log.
+        # Comparing the whole entry covers digest, signature and issuer key at once.
         envelope, entered = self.parsed.dsse_envelope, self.parsed.entry.canonicalized_body
         named = issuer_named_by(entered, envelope)
         if isinstance(self.issuer, IssuerKeys):
@@ -303,7 +303,7 @@ class _Run:
 
     def witness_policy(self) -> str:
         note = self.parsed.entry.inclusion_proof.checkpoint.envelope
-        # Refuses a wrong line of a witness, whether it is required or not.
+        # Refuses a witness's invalid line, whether it is required or not.
         own = [*self.log.verifiers, *(self.second.verifiers if self.second else ())]
         opened = read_note(note, [*own, *self.witnesses])
         lines = [(key.name, key.key_id) for key in opened.verified]
@@ -333,7 +333,7 @@ class _Run:
         predicate = self.statement.predicate
         read_escalation(
             predicate.method.parameters
-        )  # what it tells must be of the documented form
+        )  # its content must have the documented form
         if predicate.request_log_index >= self.parsed.entry.log_index:
             raise StepError("the request was logged after the certificate")
         return (
@@ -382,7 +382,7 @@ STEP_NAMES: tuple[str, ...] = tuple(name for name, _ in _STEPS)
 
 
 def _short(spki: bytes) -> str:
-    # As long as a fingerprint: enough to tell two files apart, and nothing is accepted by it.
+    # As long as a fingerprint: it only tells two files apart; nothing is accepted by it.
     return f"{sha256(spki).hexdigest()[:16]}…"
 
 

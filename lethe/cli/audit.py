@@ -230,5 +230,5 @@ def _print(checked: "Checked") -> None:
         ("issuer", checked.keyid),
     ]
     for name, text in lines:
-        # A file may try to repaint what a terminal shows.
+        # A file may try to alter the terminal's display.
         click.echo(f"{name:11} {plain(text)}")

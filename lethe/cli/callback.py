@@ -1,4 +1,4 @@
-"""`lethe callback`: what was delivered to the addresses that requesters named, and replay."""
+"""`lethe callback`: deliveries to the addresses in requests, and replay."""
 
 from itertools import islice
 

@@ -50,7 +50,7 @@ QUEUE_COLUMNS = (
     "held",
 )
 _MODEL = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what spreadsheets compute
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of spreadsheet formulas
 
 
 def _reason(known: Mapping[str, Mapping[str, str]]) -> Callable[[FC], FC]:
@@ -136,7 +136,7 @@ def _queue(
 
 
 def _write_csv(found: Sequence[Mapping[str, Any]]) -> None:
-    """Print items as CSV. A cell that a spreadsheet would compute begins with an apostrophe."""
+    """Print items as CSV. Cells that a spreadsheet would execute get a leading apostrophe."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(QUEUE_COLUMNS)
     for item in found:
@@ -309,10 +309,13 @@ def summary(url: str, ref: str, out: Path, folder: Path | None) -> None:
 
 
 def _certificate_name(model: object) -> str:
-    """Return the name of a certificate's file. Raises AnswerError: it is another's choice."""
+    """Return the file name of a certificate.
+
+    Raises AnswerError unless the service's id is safe.
+    """
     from lethe.client.errors import AnswerError
 
-    # The service must not choose a folder.
+    # The service must not choose a directory.
     if not isinstance(model, str) or not _MODEL.fullmatch(model):
         raise AnswerError("the service's answer names a model otherwise than models are named")
     return f"{model}.sigstore.json"

@@ -1,7 +1,7 @@
 """`lethe certificate`: verify a certificate offline, read it, download it.
 
-Scripts run `verify` once for each certificate, so a command imports only what it uses: most
-of its time goes into starting Python, and an HTTP client alone would double it.
+Scripts run `verify` once for each certificate, so each command imports only what it uses: most
+of its time is Python's start-up, and an HTTP client alone would double it.
 """
 
 import json
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lethe.words.texts import Language
 
 TIMEOUT_S = 30.0
-FILES = (8, 9)  # the steps of verification that look at other files
+FILES = (8, 9)  # the verification steps that need other files
 
 _File = click.Path(exists=True, dir_okay=False, path_type=Path)
 _Directory = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -100,7 +100,7 @@ def verify(
     if required > len(witness):
         raise click.UsageError("--threshold is above the number of --witness keys")
     with file.open("rb") as opened:
-        bundle = opened.read(MAX_BUNDLE + 1)  # any more would only be refused later
+        bundle = opened.read(MAX_BUNDLE + 1)  # one byte more is enough to be refused
     verdict = verify_certificate(
         bundle,
         log=log,
@@ -140,7 +140,7 @@ def show(file: Path, as_json: bool) -> None:
 
     bundle = parse_bundle(file.read_bytes())
     if as_json:
-        parse_statement(bundle.payload)  # or it is no certificate of Lethe's
+        parse_statement(bundle.payload)  # fails unless it is a Lethe certificate
         click.echo(bundle.payload)
         return
     click.echo("NOT VERIFIED: this is what the file says; see lethe certificate verify.\n")
@@ -338,7 +338,7 @@ def _download(url: str) -> bytes:
 
 
 def _problem(data: bytes) -> str:
-    """Return what a problem document (RFC 9457) says, or nothing for any other answer."""
+    """Return the detail of a problem document (RFC 9457), or nothing for any other answer."""
     from lethe.cli.text.certificate import plain
 
     try:
@@ -352,7 +352,7 @@ def _problem(data: bytes) -> str:
 def _print_verdict(name: str, verdict: "Verdict") -> None:
     from lethe.cli.text.certificate import plain, print_statement
 
-    # Not PASS: that is what a certificate says of the erasure.
+    # Not PASS: a certificate uses that word for the erasure.
     heading = "AUTHENTIC" if verdict.result == "PASS" else "NOT AUTHENTIC"
     if any(step.number in FILES and not step.passed for step in verdict.steps) and all(
         step.passed for step in verdict.steps if step.number not in FILES

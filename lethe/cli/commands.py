@@ -1,9 +1,9 @@
 """Groups whose subcommands are imported only when they are used.
 
-`lethe certificate verify` is run once for each certificate, so this imports neither the
-other subcommands nor anything they need. Those of the base install are found by their module;
-the others are entry points, for which the metadata of all installed packages is read: longer
-than a certificate's verification takes.
+`lethe certificate verify` runs once for each certificate, so this imports neither the other
+subcommands nor their dependencies. Subcommands of the base install are found by module name;
+the others are entry points, which require reading the metadata of all installed packages: that
+takes longer than verifying a certificate.
 """
 
 import ast
@@ -20,7 +20,7 @@ from click.shell_completion import CompletionItem
 from lethe import install
 from lethe.errors import LetheError
 
-# Each extra includes the ones before it: the last that anything asks for is the answer.
+# Each extra includes those before it, so the last required one is the answer.
 _EXTRAS = ("server", "worker", "demo", "federated")
 _EXTRA_OF_COMMAND = {
     "client": "worker",
@@ -40,7 +40,7 @@ _EXTRA_OF_PACKAGE = {
     "threadpoolctl": "worker",
     "torch": "federated",
 }
-# What computes a verdict again needs numerics and nothing of a server.
+# Recomputing a verdict needs numerics, but no server packages.
 _RECHECK, _RECHECK_COMMANDS = "recheck", ("certificate", "recheck")
 _BASE_PACKAGES = frozenset(
     {"click", "cryptography", "http_message_signatures", "http_sf", "httpx2", "rfc8785"}
@@ -57,7 +57,7 @@ class MissingExtraError(LetheError):
 
 @dataclass(frozen=True)
 class Point:
-    """Where a subcommand is: `value` is MODULE:FUNCTION."""
+    """The location of a subcommand: `value` is MODULE:FUNCTION."""
 
     name: str
     value: str
@@ -74,9 +74,9 @@ class Point:
 
 
 class Commands(click.Group):
-    """Has its own subcommands, which need the base install, and those of entry points.
+    """A group with lazily imported subcommands of the base install, and entry points.
 
-    base: those of its own that are imported when they are used, MODULE:FUNCTION by name.
+    base: its lazily imported subcommands, MODULE:FUNCTION by name.
     """
 
     def __init__(
@@ -91,11 +91,11 @@ class Commands(click.Group):
         self._base = {name: Point(name, value) for name, value in (base or {}).items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all, sorted."""
+        """Return all names, sorted."""
         return sorted({*super().list_commands(ctx), *self._points()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return one of its own, or import one; if its extra is missing, one that says so."""
+        """Return a subcommand, imported if needed; one that says so if its extra is missing."""
         own = super().get_command(ctx, cmd_name)
         if own is not None:
             return own
@@ -109,20 +109,20 @@ class Commands(click.Group):
         return {point.name: Point(point.name, point.value) for point in installed} | self._base
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the subcommands without importing them: all of them take a second."""
+        """List the subcommands without importing them: importing all takes a second."""
         points = self._points()
         limit = formatter.width - 6 - max(map(len, self.list_commands(ctx)), default=0)
         rows = []
         for name in self.list_commands(ctx):
             own = super().get_command(ctx, name)
-            shown = click.Command(name, help=_summary(points[name])) if own is None else own
+            shown = click.Command(name, help=summary_of(points[name])) if own is None else own
             rows.append((name, shown.get_short_help_str(limit)))
         if rows:
             with formatter.section("Commands"):
                 formatter.write_dl(rows)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the subcommands and options that begin so, without importing any command."""
+        """Return the matching subcommands and options, without importing any command."""
         points = self._points()
         found = [
             CompletionItem(name, help=_first_line(points.get(name)))
@@ -132,14 +132,14 @@ class Commands(click.Group):
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the subcommand; packages it imports only now may be missing too."""
+        """Run the subcommand; packages that it imports lazily may be missing too."""
         try:
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
             raise _missing(ctx.invoked_subcommand or "", error) from error
 
 
-def _summary(point: Point) -> str:
+def summary_of(point: Point) -> str:
     """Return the docstring of a subcommand's function, read from its source."""
     spec = find_spec(point.module)
     if spec is None or spec.origin is None:
@@ -151,7 +151,7 @@ def _summary(point: Point) -> str:
 
 
 def _first_line(point: Point | None) -> str:
-    return "" if point is None else _summary(point).partition("\n")[0]
+    return "" if point is None else summary_of(point).partition("\n")[0]
 
 
 def _load(point: Point) -> click.Command:
@@ -179,7 +179,10 @@ def _unavailable(name: str, error: MissingExtraError) -> click.Command:
 
 
 def _missing(command: str, error: ModuleNotFoundError) -> MissingExtraError:
-    """Return what to install. A missing module of Lethe's own is a bug: `error` goes on."""
+    """Return the missing extra as an error.
+
+    A missing module of Lethe itself is a bug: reraise.
+    """
     package = (error.name or "").partition(".")[0]
     if package in _OWN_PACKAGES or not package:
         raise error

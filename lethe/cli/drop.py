@@ -1,7 +1,7 @@
 """`lethe drop`: California's deletion lists, from a downloaded ZIP to files of statuses.
 
-The lists hold digests and nothing else. Each is looked up through the service, and a person
-who is found gets a case, as with `lethe request submit --person`.
+The lists hold only digests. Each is looked up through the service, and a person who is found
+gets a case, as with `lethe request submit --person`.
 """
 
 import csv
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 CASES, PENDING = "cases.csv", "pending.csv"
 WORDS = {EXEMPTED: "exempted", DELETED: "deleted", NOT_FOUND: "not found"}
-# A line of cases.csv: work item, case and, once it is final, status. Any other was cut.
+# A line of cases.csv: work item, case and, once it is final, status. Others were truncated.
 _NOTED = re.compile(r"([0-9A-Za-z]{12}),([0-9a-f-]{36}(?:,[0-9])?)")
 Kinds = Mapping[str, str]
 
@@ -116,7 +116,7 @@ def _rehearse(operator: "Client", lists: Lists, kinds: Kinds) -> None:
 
 
 def _process(operator: "Client", lists: Lists, kinds: Kinds, out: Path) -> int:
-    """Write the files of each list; return how many work items have no status."""
+    """Write the files of each list; return the number of work items without a status."""
     waiting = [("ID", "List", "State", "Case")]
     with _cases(out / CASES) as (known, opened):
         for name, kind in lists.types.items():
@@ -134,7 +134,7 @@ def _process(operator: "Client", lists: Lists, kinds: Kinds, out: Path) -> int:
             write_durably(out / name, written.getvalue().encode())
             _print(name, seen)
         for item in sorted(known.keys() & lists.removed):
-            if "," not in known[item]:  # what is erased is erased
+            if "," not in known[item]:  # erased: this status is final
                 waiting.append((item, "", "withdrawn by the consumer", _ref(known, item)))
     table = StringIO()
     csv.writer(table, lineterminator="\n").writerows(waiting)
@@ -150,7 +150,7 @@ def _one(
     known: dict[str, str],
     opened: TextIO,
 ) -> tuple[int | None, str]:
-    """Return a work item's status, or None and what it waits for; open a case if need be."""
+    """Return a work item's status, or None and what it waits for; open a case if needed."""
     from lethe.client import ProblemError
 
     if row.item in known:
@@ -173,7 +173,7 @@ def _one(
             checked="matched by a digest of California's DROP",
         )
     except ProblemError as error:
-        if error.status != 409:  # 409: rows are still being learned, or claimed just now
+        if error.status != 409:  # 409: rows are still being learned, or were just claimed
             raise
         return None, error.slug
     # If this is lost, the next run opens a second case, which follows the first one's requests.
@@ -186,7 +186,7 @@ def _ref(known: Mapping[str, str], item: str) -> str:
 
 
 def _note(opened: TextIO, known: dict[str, str], item: str, noted: str) -> None:
-    """Add a work item's case, or case and status, durably; the last line of an item counts."""
+    """Add a work item's case, or case and status, durably; an item's last line counts."""
     known[item] = noted
     opened.write(f"{item},{noted}\n")
     opened.flush()
@@ -195,14 +195,14 @@ def _note(opened: TextIO, known: dict[str, str], item: str, noted: str) -> None:
 
 @contextmanager
 def _cases(path: Path) -> Iterator[tuple[dict[str, str], TextIO]]:
-    """Yield cases and statuses of earlier runs by work item, and the file for new ones."""
+    """Yield the cases and statuses of earlier runs by work item, and the file for new ones."""
     path.touch(mode=0o600)
     text = path.read_text("ascii")
     found = (_NOTED.fullmatch(line) for line in text.splitlines())
     known = {match[1]: match[2] for match in found if match is not None}
     with path.open("a", encoding="ascii") as opened:
         if text and not text.endswith("\n"):
-            opened.write("\n")  # a crash cut the line: the next must not continue it
+            opened.write("\n")  # a crash truncated the line: the next one must not continue it
         yield known, opened
 
 

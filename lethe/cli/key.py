@@ -30,7 +30,7 @@ from lethe.signing.keys import (
     public_pem,
 )
 
-KEYID = re.compile(r"[A-Za-z0-9._:@-]{1,128}")  # what the service registers
+KEYID = re.compile(r"[A-Za-z0-9._:@-]{1,128}")  # as accepted by the service
 
 
 class KeyFileError(LetheError):
@@ -95,7 +95,7 @@ def new(algorithm: Algorithm, out: str, keyid: str | None) -> None:
         _write_new(private, private_pem(made), 0o600)
     except KeyFileError:
         with suppress(OSError):
-            public.unlink()  # half of a pair is of no use
+            public.unlink()  # half of a pair is useless
         raise
     click.echo(chosen)
     click.echo(f"private key  {private}", err=True)
@@ -215,7 +215,7 @@ def list_keys(url: str, token: str, as_json: bool) -> None:
 
 
 def _bound(one: Mapping[str, Any]) -> str:
-    """Return the client or subject whose data alone a key may erase."""
+    """Return the only client or subject whose data a key may erase."""
     names = [f"{name} {one[name]}" for name in ("client", "subject") if one[name] is not None]
     return ", ".join(names)
 
@@ -236,7 +236,7 @@ def _make_directory(path: Path) -> None:
 
 def _write_new(path: Path, text: str, mode: int) -> None:
     try:
-        # O_EXCL also refuses a symbolic link; the mode is set before there is a byte to read.
+        # O_EXCL also refuses a symbolic link; the mode is set before any byte is written.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(text)

@@ -1,10 +1,11 @@
-"""`lethe log`: verify and mirror any log. The server extra adds what works on its own log."""
+"""`lethe log`: verify and mirror any log. The server extra adds commands for its own log."""
 
 import json
 import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,9 @@ from lethe.cli.commands import Commands
 from lethe.cli.options import print_table, service_url
 from lethe.cli.text.certificate import plain
 from lethe.log.checkpoint import CheckpointError
+from lethe.log.fetch import TRUST_ROOT
 from lethe.log.follow import (
+    Fetch,
     LogError,
     LogReport,
     LogUnreachableError,
@@ -147,13 +150,23 @@ def watch_log(
 
     Runs until something is wrong. Exits with 1 if the log forked, was rewound, or serves an
     entry or tile changed or not at all; what its key signed is kept as evidence. Exits with 2
-    if the log cannot be read for longer than --patience.
+    if the log cannot be read for longer than --patience. After a rotation of the log's key it
+    reads the new trust root from URL/trust-root, and goes on if the key that you gave leads to
+    the new one.
     """
     verifier, size = _read_keys(vkey, trust_root), -1
     unread_since: float | None = None
+    fetch = fetch_from(url)
     for found, seconds in watch(
-        fetch_from(url), verifier, directory, every=every, full_every=full_every
+        fetch,
+        verifier,
+        directory,
+        every=every,
+        full_every=full_every,
+        rotated=partial(_rotated, fetch),
     ):
+        if found.rotated is not None:
+            _tell_rotated(as_json, found.rotated)
         if found.report is not None:
             unread_since = None
             if found.report.size != size:
@@ -252,7 +265,7 @@ def list_entries(
 
 
 def _proven(found: "LogEntries", filtered: bool) -> str:
-    """Return in words what is proven of entries."""
+    """Return in words what is proven about entries."""
     head, number = found.checkpoint, len(found.entries)
     against = f"against the checkpoint of size {head.size}, root {format_base64(head.root)}"
     if found.start == found.end:
@@ -280,9 +293,35 @@ def _row(entry: "LoggedEntry") -> dict[str, str | int | None]:
     }
 
 
+def _rotated(fetch: Fetch, known: LogKeys) -> LogKeys | None:
+    """Return the keys of the service's trust root, if the newest known key leads to them.
+
+    An older one may be revoked: whoever stole it could make a trust root that leaves that out.
+    """
+    from lethe.certificates.trust_root import TrustRootError, parse_trust_root
+
+    try:
+        found = parse_trust_root(fetch(TRUST_ROOT), known.verifiers[-1]).log
+    except (LogError, TrustRootError):  # a mirror serves none
+        return None
+    return found if found.verifiers[-1].vkey != known.verifiers[-1].vkey else None
+
+
+def _tell_rotated(as_json: bool, newest: NoteVerifier) -> None:
+    """Print on one line that the log's key was rotated."""
+    at = _now()
+    words = {"at": at, "rotated": newest.vkey}
+    text = f"the log's key was rotated, as the known key proves: {newest.vkey}"
+    click.echo(json.dumps(words) if as_json else plain(f"{at}  {text}"))
+
+
+def _now() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
 def _tell(as_json: bool, found: Look) -> None:
-    """Print a look, in a line of its own."""
-    at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    """Print a look on one line."""
+    at = _now()
     if found.report is not None:
         root = format_base64(found.report.root)
         words = {"at": at, "size": found.report.size, "root": root}
@@ -307,11 +346,7 @@ def _read_keys(vkey: str | None, trust_root: Path | None) -> NoteVerifier | LogK
 
 
 def _read_vkey(file_or_text: str) -> NoteVerifier:
-    """Read a verifier key, given itself or as a file.
-
-    Raises:
-        NoteError: It is neither.
-    """
+    """Read a verifier key from its text or a file. Raises NoteError if it is neither."""
     try:
         text = Path(file_or_text).read_text(encoding="utf-8").removesuffix("\n")
     except (OSError, ValueError):  # no such file, too long for a file name, or not text
@@ -325,11 +360,11 @@ def _read_vkey(file_or_text: str) -> NoteVerifier:
 
 
 def _report(as_json: bool, check: Callable[[], LogReport]) -> None:
-    """Print the verdict; a log that does not verify exits with 1."""
+    """Print the verdict; exit with 1 if the log does not verify."""
     try:
         report = check()
     except LogUnreachableError:
-        raise  # no verdict: nothing was seen that could be judged
+        raise  # no verdict: nothing could be read
     except LogError as error:
         if as_json:
             verdict = {"result": "FAIL", "detail": error.detail, **error.members}

@@ -1,4 +1,4 @@
-"""`lethe login`, `lethe logout` and `lethe completion`: said once for every command."""
+"""`lethe login`, `lethe logout` and `lethe completion`: settings shared by all commands."""
 
 import sys
 from pathlib import Path
@@ -73,7 +73,7 @@ def _token() -> str | None:
 
 
 def _try(url: str, token: str) -> None:
-    """Fail if the service does not know the token, and say so."""
+    """Fail with a message if the service does not accept the token."""
     from lethe.client import Client, ProblemError
 
     with Client(url, token=token) as service:

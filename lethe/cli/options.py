@@ -1,4 +1,4 @@
-"""Options that commands of `app.cli` and of `workers.cli` share, so that they mean the same."""
+"""Options shared by commands of `lethe.cli`, `app.cli` and `workers.cli`."""
 
 import json
 import sys
@@ -17,14 +17,14 @@ def _saved_url() -> str | None:
 
 
 def _token_of(context: click.Context, _: click.Parameter, given: str | None) -> str | None:
-    # Parameters that are given come before those that are not: the URL is known here.
+    # Given parameters are processed before missing ones: the URL is known here.
     found = given or saved.token_for(str(context.params.get("url", "")))
     if found is None:
         raise click.UsageError("a token is needed: set LETHE_TOKEN, or run `lethe login`")
     return found
 
 
-# Every command that calls a service has it: what is exported once holds for all of them.
+# For every command that calls a service: the environment variable works for all of them.
 service_url = click.option(
     "--url",
     envvar="LETHE_URL",
@@ -43,12 +43,12 @@ each_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON ob
 
 
 def print_json(document: object) -> None:
-    """Print a document in one line."""
+    """Print a document on one line."""
     click.echo(json.dumps(document))
 
 
 def print_failed(detail: str, as_json: bool) -> NoReturn:
-    """Say why a file does not verify, and exit with 1."""
+    """Print why a file does not verify, and exit with 1."""
     if as_json:
         print_json({"result": "FAIL", "detail": detail})
     else:
@@ -57,10 +57,10 @@ def print_failed(detail: str, as_json: bool) -> NoReturn:
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows in columns under heads, columns of figures to the right.
+    """Print rows in columns under heads, with numeric columns aligned to the right.
 
-    Texts of another machine are made plain. On a terminal, cells that do not fit are wrapped
-    if `rich` is installed: it comes with the extra `server`.
+    Untrusted texts are sanitised. On a terminal, cells that do not fit are wrapped if `rich` is
+    installed: it comes with the extra `server`.
     """
     cells = [[plain(cell) for cell in row] for row in rows]
     if not cells:
@@ -90,7 +90,7 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 def _print_wrapped(
     heads: Sequence[str], rows: Sequence[Sequence[str]], figures: Sequence[bool]
 ) -> bool:
-    """Print a table that fits the terminal, or return False: ids are for copying, never cut."""
+    """Print a table that fits the terminal, or return False: ids for copying are never cut."""
     from rich.console import Console
     from rich.measure import Measurement
     from rich.table import Table
@@ -100,7 +100,7 @@ def _print_wrapped(
     for head, is_figure in zip(heads, figures, strict=True):
         table.add_column(head, justify="right" if is_figure else "left")
     for row in rows:
-        table.add_row(*map(Text, row))  # a text, not markup: [bold] of a name stays as it is
+        table.add_row(*map(Text, row))  # a Text is not markup: [bold] in a name stays as it is
     console = Console()
     fits = (
         Measurement.get(console, console.options.update(max_width=10**6), table).minimum
@@ -112,7 +112,7 @@ def _print_wrapped(
 
 
 def plain(text: str) -> str:
-    """Replace what a terminal would act on: the text is another machine's."""
+    """Replace characters that a terminal would interpret: the text is untrusted."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 

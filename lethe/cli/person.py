@@ -1,4 +1,4 @@
-"""`lethe person`: find a person, and tell whose rows of a model are.
+"""`lethe person`: find a person, and import the identities of a model's rows.
 
 The identity is hashed here. Only digests are sent, in a body and never in a URL.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lethe.client import Client
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-AT_ONCE = 5000  # identities in one call
+AT_ONCE = 5000  # identities per call
 
 
 @click.group()
@@ -54,20 +54,21 @@ def find(url: str, identity: str, models: tuple[str, ...], as_json: bool) -> Non
         click.echo(json.dumps(found))
     else:
         for one in found:
-            _print_found(one)
+            print_found(one)
     if not any(one["records"] or one["held_out"] or one["erased"] for one in found):
         say_kind(wanted.kind)
         sys.exit(1)
 
 
-def _print_found(one: Mapping[str, Any]) -> None:
+def print_found(one: Mapping[str, Any]) -> None:
+    """Print what was found of a person in one model."""
     parts = []
     if one["records"]:
         number = count(len(one["records"]), "record")
         parts.append(f"{number}: {', '.join(one['records'])}")
     if one["held_out"]:
         records = set(one["records"])
-        # A forest's bins are made from rows that are both.
+        # Rows that make a forest's bins are both held-out rows and records.
         of_bins = [record for record in one["held_out"] if record in records]
         others = [record for record in one["held_out"] if record not in records]
         if of_bins:
@@ -153,7 +154,7 @@ def _send(
     lines: list[int],
     problem: type[Any],
 ) -> int:
-    """Send some identities; name the lines of records that the model lacks."""
+    """Send some identities; name the lines whose records the model lacks."""
     try:
         return operator.import_people(model, block)
     except problem as error:
@@ -203,7 +204,7 @@ def _rows(
 def _places(
     header: Sequence[str], kind: str, record: str, column: str | None
 ) -> tuple[int, int]:
-    """Return where the record ids and the values are. Raises click.ClickException."""
+    """Return the columns of record ids and values. Raises click.ClickException."""
     others = [name for name in header if name != record]
     if column is None:
         column = others[0] if len(header) == 2 and len(others) == 1 else kind

@@ -52,7 +52,12 @@ def period(
 
 @report.command()
 @click.argument("file", type=_FILE)
-@click.option("--log-key", type=_FILE, required=True, help="The log's verifier key (vkey).")
+@click.option("--log-key", type=_FILE, help="The log's verifier key (vkey).")
+@click.option(
+    "--trust-root",
+    type=_FILE,
+    help="Names the log's keys after a rotation; --log-key is then the key that you know.",
+)
 @click.option(
     "--log",
     "source",
@@ -60,17 +65,23 @@ def period(
     help="The log or a mirror: count the figures again from its entries.",
 )
 @as_json
-def verify(file: Path, log_key: Path, source: str | None, as_json: bool) -> None:
+def verify(
+    file: Path,
+    log_key: Path | None,
+    trust_root: Path | None,
+    source: str | None,
+    as_json: bool,
+) -> None:
     """Verify a report (JSON): its range is one of the signed log, and its figures are right.
 
     Without --log, the figures are not counted again. Methods and checks come from certificates,
     which the log does not hold: they are never counted again. Exits with 1 if it does not hold.
     """
-    from lethe.certificates.keys import read_log_key
+    from lethe.cli.trusted import trusted_log
     from lethe.log.follow import fetch_from, read_log
     from lethe.report.period import MAX_REPORT, check
 
-    verifier = read_log_key(log_key)
+    verifier = trusted_log(log_key, trust_root)
     entries = None
     try:
         if source is not None:

@@ -149,7 +149,7 @@ def submit(
                 contact=contact,
             )
             if watching:
-                # Who stops waiting must know what was opened.
+                # A user who stops waiting must know what was opened.
                 click.echo(plain(f"opened case {found['ref']}, waiting for it …"), err=True)
                 found = wait_for_case(service, found, timeout)
         print_case(found, as_json)
@@ -312,9 +312,9 @@ def withdraw(
 
 
 def _id_of(service: Client, token: str | None, ref: str) -> str | None:
-    """Return the id of the request of a reference, None without an operator's token.
+    """Return the id of the request with a reference, None without an operator's token.
 
-    The reference is in the log for everybody; with the id anybody reads scope and evidence.
+    The reference is public in the log; the id gives access to scope and evidence.
     """
     if not token:
         return None
@@ -325,7 +325,7 @@ def _id_of(service: Client, token: str | None, ref: str) -> str | None:
 
 
 def _naming_records(error: ProblemError, records: tuple[str, ...]) -> ProblemError:
-    """Return a refusal with the records of a list that it refers to by their places."""
+    """Return a refusal with the records at the places that it refers to."""
     places = [part for part in str(error.members.get("places", "")).split(", ") if part]
     named = [
         records[int(one) - 1]
@@ -371,7 +371,7 @@ def decide(
 
 
 def _read_vkey(path: Path) -> NoteVerifier:
-    # A byte that is not UTF-8 is not base64 either: parse_log_vkey names the remedy.
+    # A non-UTF-8 byte is not base64 either: parse_log_vkey names the remedy.
     try:
         return parse_log_vkey(path.read_bytes().decode("utf-8", "replace").strip())
     except NoteError as error:
@@ -381,10 +381,10 @@ def _read_vkey(path: Path) -> NoteVerifier:
 
 
 def _stop_if_uncertifiable(service: Client, model: str, method: str, scope: _Scope) -> None:
-    """Stop before a request is sent whose method cannot be certified on its records."""
+    """Stop before sending a request whose method cannot be certified for its records."""
     try:
         preview = service.preview_erasure(model, method=method, **scope)
-    except ProblemError:  # the submission's own answer knows idempotency keys
+    except ProblemError:  # the submission reports its own, and knows idempotency keys
         return
     if not preview.certifiable:
         raise click.ClickException(

@@ -1,7 +1,7 @@
-"""What `lethe login` keeps for the other commands: a service, and who asks it.
+"""The settings that `lethe login` saves for other commands: a service, and credentials.
 
-One file for its owner only. A token or key is used for the service that it was saved with and
-for no other: `--url` of another one must not receive it.
+One file, readable only by its owner. A token or key is used only for the service that it was
+saved with: with `--url`, another service must not receive it.
 """
 
 import json
@@ -31,7 +31,7 @@ class LoginError(LetheError):
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A service and what its caller uses; paths are absolute. None: not saved."""
+    """A service and its caller's credentials; paths are absolute. None: not saved."""
 
     url: str
     token: str | None = None
@@ -45,18 +45,17 @@ class Login:
 
 
 def path() -> Path:
-    """Return where the login is: LETHE_CONFIG, or the user's directory of settings."""
+    """Return the login file: LETHE_CONFIG, or in the user's configuration directory."""
     chosen = os.environ.get(ENVIRONMENT)
     return Path(chosen) if chosen else Path(click.get_app_dir("lethe")) / "login.toml"
 
 
 def read() -> Login | None:
-    """Return what is saved, None if nothing is.
+    """Return the saved login, None if there is none.
 
-    Raises:
-        LoginError: The file cannot be read, or others than its owner can.
+    Raises LoginError: the file cannot be read, or others than its owner can read it.
     """
-    import tomllib  # only where somebody logged in
+    import tomllib  # imported only after a login
 
     file = path()
     try:
@@ -81,10 +80,9 @@ def read() -> Login | None:
 
 
 def write(login: Login) -> Path:
-    """Save a login in place of the one before, and return the file.
+    """Save a login, replacing the previous one, and return the file.
 
-    Raises:
-        LoginError: The file cannot be written.
+    Raises LoginError: the file cannot be written.
     """
     file = path()
     try:
@@ -108,7 +106,7 @@ def write(login: Login) -> Path:
 
 
 def _quoted(text: str) -> str:
-    # JSON's strings are strings of TOML, but for pairs of surrogates and a bare DEL.
+    # JSON strings are valid TOML, except for surrogate pairs and a bare DEL.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -122,13 +120,13 @@ def forget() -> bool:
 
 
 def of(url: str) -> Login | None:
-    """Return the saved login if it is of the service at `url`."""
+    """Return the saved login if it is for the service at `url`."""
     login = read()
     return login if login is not None and login.is_for(url) else None
 
 
 def token_for(url: str) -> str | None:
-    """Return the token to send to `url`: LETHE_TOKEN, or that which was saved with it."""
+    """Return the token to send to `url`: LETHE_TOKEN, or the saved one."""
     if given := os.environ.get("LETHE_TOKEN"):
         return given
     login = of(url)
@@ -136,7 +134,7 @@ def token_for(url: str) -> str | None:
 
 
 def client(url: str) -> "Client":
-    """Return a client of the service at `url`, with the token for it."""
+    """Return a client of the service at `url`, with its token."""
     from lethe.client import Client
 
     return Client(url, token=token_for(url))

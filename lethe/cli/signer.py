@@ -1,4 +1,4 @@
-"""Whose key signs a command's request: that of `--key`, or that of `lethe login`."""
+"""The key that signs a command's request: from `--key`, or from `lethe login`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from lethe.signing.keys import load_private_key
 
 
 class Signer(NamedTuple):
-    """Whose key signs, and by which log key receipts are verified: None where none is known."""
+    """The signing key, and the log key that verifies receipts; None if unknown."""
 
     key: Path
     keyid: str | None
@@ -23,7 +23,7 @@ class Signer(NamedTuple):
 
 
 def find_signer(url: str, key_file: Path | None, keyid: str | None) -> Signer | None:
-    """Return the key that was given, or that of `lethe login` for this service, if any."""
+    """Return the given key, or that of `lethe login` for this service, if any."""
     if key_file is not None:
         return Signer(key_file, keyid, None)
     login = saved.of(url)
@@ -37,8 +37,7 @@ def find_signer(url: str, key_file: Path | None, keyid: str | None) -> Signer | 
 def signing_client(url: str, signer: Signer, log: NoteVerifier | None) -> Iterator[Client]:
     """Open a client that signs with this key.
 
-    Raises:
-        click.ClickException: The key's file cannot be read.
+    Raises click.ClickException: the key's file cannot be read.
     """
     try:
         pem = signer.key.read_bytes()

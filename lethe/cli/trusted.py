@@ -29,12 +29,11 @@ def trusted(
 ) -> tuple["NoteVerifier | LogKeys", "EllipticCurvePublicKey | IssuerKeys", "TrustRoot | None"]:
     """Return the keys of log and issuer, and the trust root that they are from, if any.
 
-    keys: a directory with both. log_key, log_mldsa_key: beside a trust root the keys that are
-    known.
+    keys: a directory with both. log_key, log_mldsa_key: with a trust root, the known keys.
 
     Raises:
-        UsageError: There are too many of them, or too few.
-        PublicKeyError, TrustRootError: A file does not hold what it should.
+        UsageError: Too many or too few of them are given.
+        PublicKeyError, TrustRootError: A file does not hold the expected content.
     """
     from lethe.certificates.keys import (
         ISSUER_KEY,
@@ -57,11 +56,31 @@ def trusted(
     return root.log, root.issuers, root
 
 
-def key_file(given: Path | None, keys: Path | None, name: str, option: str) -> Path:
-    """Return the file given, or the one of this name in the directory `keys`.
+def trusted_log(log_key: Path | None, trust_root: Path | None) -> "NoteVerifier | LogKeys":
+    """Return the log's key from its file, or its keys from a trust root.
+
+    log_key: beside a trust root the key that is known.
 
     Raises:
-        UsageError: There is neither.
+        UsageError: Neither is given.
+        PublicKeyError, TrustRootError: A file does not hold what it should.
+    """
+    from lethe.certificates.keys import read_log_key
+
+    known = None if log_key is None else read_log_key(log_key)
+    if trust_root is not None:
+        from lethe.certificates.trust_root import parse_trust_root
+
+        return parse_trust_root(trust_root.read_bytes(), known).log
+    if known is None:
+        raise click.UsageError("give --log-key, --trust-root or both")
+    return known
+
+
+def key_file(given: Path | None, keys: Path | None, name: str, option: str) -> Path:
+    """Return the given file, or the one with this name in the directory `keys`.
+
+    Raises UsageError if neither is given.
     """
     if given is not None:
         return given

@@ -1,4 +1,4 @@
-"""`lethe webhook`: endpoints of notices, what was delivered to them, and replay."""
+"""`lethe webhook`: notification endpoints, their deliveries, and replay."""
 
 import sys
 from collections.abc import Iterable, Mapping
@@ -198,7 +198,7 @@ def print_deliveries(sent: Iterable[Mapping[str, Any]]) -> None:
 
 
 def print_replayed(done: Mapping[str, Any], as_json: bool) -> None:
-    """Say how many notices a replay sends again."""
+    """Print how many notices a replay sends again."""
     if as_json:
         print_json(done)
         return
@@ -206,7 +206,7 @@ def print_replayed(done: Mapping[str, Any], as_json: bool) -> None:
 
 
 def print_removed(gone: Mapping[str, Any], as_json: bool) -> None:
-    """Say what was removed."""
+    """Print what was removed."""
     if as_json:
         print_json(gone)
         return

@@ -1,4 +1,4 @@
-"""`lethe witness`: make and run a witness of logs (C2SP tlog-witness)."""
+"""`lethe witness`: create and run a witness of logs (C2SP tlog-witness)."""
 
 import logging
 import signal
@@ -51,7 +51,8 @@ def follow(directory: Path, trust_root: BinaryIO) -> None:
     Adds keys that the witness's last key of the log led to, and removes those that the log
     revoked. A witness that serves needs no restart.
     """
-    from lethe.certificates.trust_root import MAX_TRUST_ROOT, parse_trust_root
+    from lethe.certificates.trust_root import parse_trust_root
+    from lethe.log.fetch import MAX_TRUST_ROOT
     from lethe.witness.logs import follow as follow_log
 
     data = trust_root.read(MAX_TRUST_ROOT + 1)

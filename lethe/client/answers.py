@@ -1,4 +1,4 @@
-"""The service's answers as values. Unknown fields are kept in `document` and not judged."""
+"""The service's answers as values. Unknown fields are kept in `document` and not validated."""
 
 import base64
 import binascii
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class LogReceipt:
-    """That the log holds the request; leaf is the entry's bytes, hashes its audit path."""
+    """Proof that the log holds the request; leaf: the entry's bytes, hashes: its audit path."""
 
     log_index: int
     tree_size: int
@@ -33,7 +33,7 @@ class LogReceipt:
 class Receipt:
     """The answer to a submission. `id` is a secret of its holder, `ref` its public name.
 
-    warnings are sentences to be read; none of them changes the request.
+    warnings are sentences for people; they do not change the request.
     """
 
     id: str
@@ -49,8 +49,8 @@ class Receipt:
 class Preview:
     """What a request would do if it were submitted now.
 
-    records: that it would claim. needed: records without which the policy certifies no result
-    of the method. warnings are sentences to be read.
+    records: how many it would claim. needed: minimum number of records for which the policy
+    certifies the method. warnings are sentences for people.
     """
 
     method: str
@@ -61,7 +61,7 @@ class Preview:
 
     @property
     def certifiable(self) -> bool:
-        """Whether the method may be certified on so many records."""
+        """Whether the method may be certified for this number of records."""
         return self.records >= self.needed
 
 
@@ -76,7 +76,7 @@ class HistoryEvent:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How much of a long computation is finished: `done` of `total` `unit`s."""
+    """The progress of a long computation: `done` of `total` `unit`s."""
 
     phase: str
     done: int
@@ -91,14 +91,14 @@ class Progress:
 class RequestStatus:
     """A request as its holder sees it. `certificate` is a path once there is one.
 
-    progress is None unless a worker is at a long computation, or an older service tells none.
+    progress is None unless a worker runs a long computation; older services never send it.
     """
 
     id: str
     state: str
     model: str
     method: str | None
-    scope: Document | None  # None: its retention is over
+    scope: Document | None  # None: its retention has ended
     due_at: datetime
     history: tuple[HistoryEvent, ...]
     certificate: str | None
@@ -107,9 +107,9 @@ class RequestStatus:
 
     @property
     def final(self) -> bool:
-        """Whether nothing more will happen without a person.
+        """Whether nothing more will happen without human action.
 
-        A certificate may still wait for witnesses; then there is no path to it yet.
+        False for a certificate that still waits for witnesses: it has no path yet.
         """
         waits = self.state == "certified" and self.certificate is None
         return self.state in FINAL_STATES and not waits
@@ -119,7 +119,7 @@ class RequestStatus:
 class RequestSummary:
     """A request as an operator lists it.
 
-    id: None for auditors; whoever has it may read scope and evidence.
+    id: None for auditors, because it gives access to scope and evidence.
     """
 
     id: str | None
@@ -133,17 +133,16 @@ class RequestSummary:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A stretch of a list; `next` is the cursor of the following one."""
+    """One page of a list; `next` is the cursor of the following page."""
 
     items: tuple[Document, ...]
     next: str | None
 
 
 def parse_receipt(response: httpx2.Response) -> Receipt:
-    """Read the answer to POST /v1/requests.
+    """Parse the answer to POST /v1/requests.
 
-    Raises:
-        AnswerError: A field is missing or of another type.
+    Raises AnswerError: a field is missing or of another type.
     """
     document = parse_object(response)
     receipt = _typed(document, "receipt", dict)
@@ -165,7 +164,7 @@ def parse_receipt(response: httpx2.Response) -> Receipt:
 
 
 def parse_preview(response: httpx2.Response) -> Preview:
-    """Read the answer to POST /v1/requests/preview. Raises AnswerError."""
+    """Parse the answer to POST /v1/requests/preview. Raises AnswerError."""
     document = parse_object(response)
     return Preview(
         method=_typed(document, "method", str),
@@ -177,10 +176,9 @@ def parse_preview(response: httpx2.Response) -> Preview:
 
 
 def parse_status(response: httpx2.Response) -> RequestStatus:
-    """Read the answer to GET or DELETE /v1/requests/{id}.
+    """Parse the answer to GET or DELETE /v1/requests/{id}.
 
-    Raises:
-        AnswerError: A field is missing or of another type.
+    Raises AnswerError: a field is missing or of another type.
     """
     document = parse_object(response)
     return RequestStatus(
@@ -205,10 +203,9 @@ def parse_status(response: httpx2.Response) -> RequestStatus:
 
 
 def parse_progress(document: Document) -> Progress | None:
-    """Read the progress in a request or a model.
+    """Parse the progress in a request or a model.
 
-    Raises:
-        AnswerError: A field of it is missing or of another type.
+    Raises AnswerError: a field of it is missing or of another type.
     """
     told = document.get("progress")
     if told is None:
@@ -222,10 +219,9 @@ def parse_progress(document: Document) -> Progress | None:
 
 
 def parse_summary(document: Document) -> RequestSummary:
-    """Read one item of GET /v1/requests.
+    """Parse one item of GET /v1/requests.
 
-    Raises:
-        AnswerError: A field is missing or of another type.
+    Raises AnswerError: a field is missing or of another type.
     """
     return RequestSummary(
         id=None if document.get("id") is None else _typed(document, "id", str),
@@ -239,10 +235,9 @@ def parse_summary(document: Document) -> RequestSummary:
 
 
 def parse_page(response: httpx2.Response) -> Page:
-    """Read any list.
+    """Parse any list.
 
-    Raises:
-        AnswerError: It is not `{"items": [object…], "next": cursor or null}`.
+    Raises AnswerError: it is not `{"items": [object…], "next": cursor or null}`.
     """
     document = parse_object(response)
     items = _typed(document, "items", list)
@@ -252,11 +247,7 @@ def parse_page(response: httpx2.Response) -> Page:
 
 
 def parse_object(response: httpx2.Response) -> Document:
-    """Read a JSON object.
-
-    Raises:
-        AnswerError: The body is something else.
-    """
+    """Parse a JSON object. Raises AnswerError: the body is something else."""
     try:
         document = canonical.loads(response.content)
     except (ValueError, RecursionError):
@@ -267,7 +258,7 @@ def parse_object(response: httpx2.Response) -> Document:
 
 
 def parse_problem(response: httpx2.Response) -> ProblemError:
-    """Return what a refusal says, or the plain status if a proxy answered in its own way."""
+    """Return the error in a refusal, or only its status if a proxy answered instead."""
     try:
         document = parse_object(response)
     except AnswerError:
@@ -290,7 +281,7 @@ def parse_problem(response: httpx2.Response) -> ProblemError:
 
 
 def _with_errors(detail: str, errors: object) -> str:
-    """Return a detail with what is wrong at each place: its reader does not see the members."""
+    """Append the errors at each place to a detail, because only the detail is shown."""
     said = [
         f"{one['place']}: {one['problem']}"
         for one in (errors if isinstance(errors, list) else [])
@@ -302,7 +293,7 @@ def _with_errors(detail: str, errors: object) -> str:
 
 
 def _printable(text: str) -> str:
-    # It ends up on terminals, which must not obey it.
+    # It is printed on terminals, which must not interpret it.
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
@@ -314,7 +305,7 @@ def _typed(document: Any, name: str, kind: type[T]) -> T:
 
 
 def _warnings(document: Document) -> tuple[str, ...]:
-    # An older service sends none.
+    # Older services do not send it.
     found = _typed(document, "warnings", list) if "warnings" in document else []
     if not all(isinstance(text, str) for text in found):
         raise AnswerError("the service's answer has no proper field 'warnings'")

@@ -26,7 +26,7 @@ T = TypeVar("T")
 def _call(
     operation: Callable[Concatenate[Operations, P], Conversation[T]],
 ) -> Callable[Concatenate["AsyncClient", P], Coroutine[Any, Any, T]]:
-    """Return the method of `AsyncClient` that holds the operation's conversation to its end."""
+    """Return the method of `AsyncClient` that runs the operation's conversation."""
 
     async def call(client: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await client._run(operation(client._operations, *args, **kwargs))
@@ -138,7 +138,7 @@ class AsyncClient:
     async def events(
         self, request_id: str, after: int | None = None
     ) -> AsyncIterator[StreamEvent]:
-        """Yield a request's events as they happen; as `Client.events`."""
+        """Yield a request's events as they happen, like `Client.events`."""
         request = self._operations.build(calls.follow(request_id, after))
         parser = EventParser()
         try:

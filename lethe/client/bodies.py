@@ -1,4 +1,4 @@
-"""Bodies that are sent piece by piece: a form around a file is never in memory as a whole."""
+"""Bodies sent piece by piece: a form around a file is never in memory as a whole."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ import httpx2
 
 from lethe.client.errors import ChangedFileError
 
-PIECE = 2**18  # bytes of a body between two reports of how much was sent
+PIECE = 2**18  # bytes of a body between two progress reports
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A multipart form whose last part is data: bytes, or a file of so many bytes.
+    """A multipart form whose last part is data: bytes, or a file of known size.
 
-    A file is read anew in each try, so it must stay as it is until the service has answered.
+    A file is read anew for each try, so it must not change until the service has answered.
     """
 
     head: bytes
@@ -27,8 +27,7 @@ class Form:
     def around(cls, request: httpx2.Request, data: bytes | Path) -> "Form":
         """Return the form of a request whose last part is empty, with `data` in it.
 
-        Raises:
-            OSError: The file cannot be read.
+        Raises OSError: the file cannot be read.
         """
         head, boundary, end = request.read().rpartition(b"\r\n--")
         size = len(data) if isinstance(data, bytes) else data.stat().st_size
@@ -42,7 +41,7 @@ class Form:
 
         Raises:
             OSError: The file cannot be read.
-            ChangedFileError: It is not as long as it was.
+            ChangedFileError: Its length has changed.
         """
         yield self.head
         if isinstance(self.data, bytes):
@@ -69,7 +68,10 @@ def _cut(body: bytes) -> Iterator[bytes]:
 
 
 class Sent(httpx2.SyncByteStream, httpx2.AsyncByteStream):
-    """A body on its way. on_sent is told after each piece how many bytes were taken, of all."""
+    """The body of a request.
+
+    After each piece, on_sent is called with (bytes sent, all bytes).
+    """
 
     def __init__(
         self, body: bytes | Form, on_sent: Callable[[int, int], object] | None
@@ -86,5 +88,5 @@ class Sent(httpx2.SyncByteStream, httpx2.AsyncByteStream):
                 self._on_sent(done, len(body))
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in self:  # a read of a piece holds the loop for a tenth of a millisecond
+        for piece in self:  # reading a piece blocks the loop for a tenth of a millisecond
             yield piece

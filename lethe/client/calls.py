@@ -1,4 +1,4 @@
-"""Each call as a value: what will be sent, before it is signed."""
+"""Each call as a value: the request before it is signed."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -27,16 +27,16 @@ BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 JSON = "application/json"
 NPZ = "application/x-npz"
 ANSWER = 32 * 2**20  # bytes; a page of 1,000 items has about one million
-FILE = 2 * 2**30  # evidence, scores and models, which grow with the training set
+FILE = 2 * 2**30  # bytes; evidence, scores and models grow with the training set
 Auth = Literal["none", "signature", "token", "either"]
 Query = Mapping[str, str | int | bool | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """path is below the base URL and percent-encoded; body is sent as it stands, or streamed.
+    """path is below the base URL and percent-encoded; body is sent as it is, or streamed.
 
-    Sending a call again sends the same body and Idempotency-Key under a new signature.
+    A retry sends the same body and Idempotency-Key under a new signature.
     """
 
     method: str
@@ -45,7 +45,7 @@ class Call:
     query: tuple[tuple[str, str], ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | Form = b""
-    most: int = ANSWER  # bytes of a good answer that are read
+    most: int = ANSWER  # maximum bytes read of a successful answer
 
 
 def submit(
@@ -62,7 +62,7 @@ def submit(
 
 
 def preview(model: str, scope: Mapping[str, Any], method: str | None) -> Call:
-    """POST an erasure request that is only previewed."""
+    """POST an erasure request for a preview."""
     body = _request(model, scope, method, "gdpr")
     return _post("/v1/requests/preview", body, JSON, "signature", None)
 
@@ -87,8 +87,7 @@ def scope_of(
 ) -> dict[str, Any]:
     """Return the scope that names exactly one of records, a client or a subject.
 
-    Raises:
-        ScopeError: None or several are given, or no record.
+    Raises ScopeError: none or several are given, or no record.
     """
     named = [part is not None for part in (records, client, subject)]
     if sum(named) != 1:
@@ -119,59 +118,35 @@ def follow(request_id: str, after: int | None) -> Call:
 
 
 def withdraw(request_id: str) -> Call:
-    """DELETE a request, signed if there is a key, or else with the operator's token."""
+    """DELETE a request, signed if there is a key, otherwise with the operator's token."""
     return Call("DELETE", _path("v1", "requests", request_id), "either")
 
 
 def contribute(model: str, npz: bytes, add_back: bool = False) -> Call:
-    """POST rows to a model; with add_back, erased records may be among them."""
+    """POST rows to a model; with add_back, they may include erased records."""
     path = _path("v1", "models", model) + "/contributions"
     call = _post(path, npz, NPZ, "signature", None)
     return replace(call, query=(("add_back", "true"),)) if add_back else call
 
 
 def manifest(model: str) -> Call:
-    """GET, signed by a client, what its statistics for a model are computed with."""
+    """GET, signed by a client, the parameters of its statistics for a model."""
     return Call("GET", _path("v1", "models", model, "manifest"), "signature")
 
 
 def asked() -> Call:
-    """GET, signed by a client, which records it is asked to release."""
+    """GET, signed by a client, the records that it is asked to release."""
     return Call("GET", "/v1/releases/asked", "signature")
 
 
 def answer_release(release: str, npz: bytes) -> Call:
-    """POST the statistics of the records asked for."""
+    """POST the statistics of the records of a release."""
     path = _path("v1", "releases", release) + "/answer"
     return _post(path, npz, NPZ, "signature", None)
 
 
-def drop_release(release: str) -> Call:
-    """POST an operator's decision to remove the whole block."""
-    path = _path("v1", "releases", release) + "/drop"
-    return Call("POST", path, "token", headers={"Accept": JSON})
-
-
-def decide(request_id: str, decision: str, why: str) -> Call:
-    """POST an operator's decision on a request whose ladder is spent."""
-    path = _path("v1", "requests", request_id) + "/decision"
-    body = canonical.encode({"decision": decision, "why": why})
-    return _post(path, body, JSON, "token", None)
-
-
-def start_audit(wanted: Mapping[str, Any]) -> Call:
-    """POST an operator's wish to audit a method: the fields of NewAudit."""
-    return _post("/v1/audits", canonical.encode(dict(wanted)), JSON, "token", None)
-
-
-def stop_audit(audit_id: str) -> Call:
-    """POST the end of an audit and of its schedule."""
-    path = _path("v1", "audits", audit_id) + "/stop"
-    return Call("POST", path, "token", headers={"Accept": JSON})
-
-
 def digests_of(person: Identity) -> dict[str, str]:
-    """Return an identity as the service takes it."""
+    """Return the digests of an identity in the service's format."""
     return {"kind": person.kind, **{name: one.hex() for name, one in person.digests.items()}}
 
 
@@ -181,21 +156,20 @@ def of_person(person: Identity, models: Sequence[str] | None) -> dict[str, Any]:
     return found if models is None else {**found, "models": list(models)}
 
 
-def act_on_case(ref: str, act: str) -> Call:
-    """POST what an operator does with a case that needs no body."""
-    return Call("POST", _path("v1", "cases", ref, act), "token", headers={"Accept": JSON})
+def act(method: str, *segments: str) -> Call:
+    """POST or DELETE a path as an operator, without a body."""
+    return Call(method, _path("v1", *segments), "token", headers={"Accept": JSON})
 
 
 def post_as_operator(wanted: Mapping[str, Any], *segments: str) -> Call:
-    """POST what an operator wants, as JSON."""
+    """POST an operator's request as JSON."""
     return _post(_path("v1", *segments), canonical.encode(dict(wanted)), JSON, "token", None)
 
 
 def register_model(manifest: Mapping[str, Any], npz: bytes | Path | None) -> Call:
-    """POST a model as a form: a manifest and, unless clients keep theirs, its rows.
+    """POST a model as a form: its manifest and, unless the clients keep the rows, its rows.
 
-    Raises:
-        OSError: The file of the rows cannot be read.
+    Raises OSError: the file of the rows cannot be read.
     """
     files: dict[str, Any] = {
         # Without a file name it is a form field, as the service expects it.
@@ -229,69 +203,6 @@ def register_key(
     return chosen, _post("/v1/keys", canonical.encode(document), JSON, "token", None)
 
 
-def confirm_key(keyid: str, key: PublicKey | PrivateKey) -> Call:
-    """POST the public half of a bound key, as its holder gave it."""
-    body = canonical.encode({"public_key": public_pem(key)})
-    return _post(_path("v1", "keys", keyid, "confirm"), body, JSON, "token", None)
-
-
-def add_webhook(wanted: Mapping[str, Any]) -> Call:
-    """POST an endpoint for notices: the fields of NewWebhook."""
-    return _post("/v1/webhooks", canonical.encode(dict(wanted)), JSON, "token", None)
-
-
-def act_on_webhook(webhook: str, act: str) -> Call:
-    """POST rotate, disable, enable or test."""
-    path = _path("v1", "webhooks", webhook, act)
-    return Call("POST", path, "token", headers={"Accept": JSON})
-
-
-def replay_webhook(webhook: str, delivery: str | None) -> Call:
-    """POST that one delivery, or all that failed, be sent again."""
-    body = canonical.encode({"delivery": delivery})
-    return _post(_path("v1", "webhooks", webhook, "replay"), body, JSON, "token", None)
-
-
-def remove_webhook(webhook: str) -> Call:
-    """DELETE an endpoint."""
-    return Call("DELETE", _path("v1", "webhooks", webhook), "token", headers={"Accept": JSON})
-
-
-def replay_callback(callback: str, delivery: str | None) -> Call:
-    """POST that one delivery, or all that failed, be sent again."""
-    body = canonical.encode({"delivery": delivery})
-    return _post(_path("v1", "callbacks", callback, "replay"), body, JSON, "token", None)
-
-
-def remove_callback(callback: str) -> Call:
-    """DELETE a callback."""
-    path = _path("v1", "callbacks", callback)
-    return Call("DELETE", path, "token", headers={"Accept": JSON})
-
-
-def place_hold(ref: str, reason: str) -> Call:
-    """POST a legal hold on a case, request or model."""
-    body = canonical.encode({"ref": ref, "reason": reason})
-    return _post("/v1/holds", body, JSON, "token", None)
-
-
-def release_hold(hold: str) -> Call:
-    """POST the release of a legal hold."""
-    path = _path("v1", "holds", hold, "release")
-    return Call("POST", path, "token", headers={"Accept": JSON})
-
-
-def delete_model(ref: str) -> Call:
-    """DELETE a model."""
-    return Call("DELETE", _path("v1", "models", ref), "token", headers={"Accept": JSON})
-
-
-def mend_model(ref: str) -> Call:
-    """POST the wish to have a quarantined model made anew."""
-    path = _path("v1", "models", ref, "mend")
-    return Call("POST", path, "token", headers={"Accept": JSON})
-
-
 def revoke_key(keyid: str) -> Call:
     """DELETE a key."""
     return Call("DELETE", _path("v1", "keys", keyid), "token")
@@ -306,7 +217,7 @@ def list_requests(
     until: datetime | None,
     page_size: int,
 ) -> Call:
-    """GET requests, narrowed by whatever is not None."""
+    """GET requests, filtered by each argument that is not None."""
     query: Query = {
         "state": state,
         "model": model,
@@ -320,7 +231,7 @@ def list_requests(
 
 
 def operator_get(*segments: str, query: Query | None = None, accept: str = JSON) -> Call:
-    """GET what only an operator or auditor may see. A None in the query is left out."""
+    """GET data that only an operator or auditor may read. A None in the query is left out."""
     pairs = tuple(
         (name, str(value).lower() if isinstance(value, bool) else str(value))
         for name, value in (query or {}).items()

@@ -1,4 +1,4 @@
-"""Why there was no answer, in words: the library wraps it in its own types."""
+"""Why there was no answer, in words: the library wraps the cause in its own types."""
 
 import socket
 import ssl
@@ -7,7 +7,7 @@ import httpx2
 
 
 def cause_of(error: BaseException) -> str:
-    """Return the cause of a transport's error; nothing of what was asked is in it."""
+    """Return the cause of a transport error, without details of the request."""
     seen: BaseException | None = error
     while seen is not None:
         for kind, words in _WORDS:

@@ -1,8 +1,8 @@
-"""Conversations: what passes between a client and the service, without input or output.
+"""Conversations: the exchange between a client and the service, without I/O.
 
-A conversation is a generator. It yields what should happen (send this, pause so long), is told
-the outcome, and returns the result. `Client` and `AsyncClient` do what it says, each in its
-way, so signing and retrying are written, and tested, once. `operations` has the calls.
+A conversation is a generator. It yields the next step (send this, pause this long), receives
+its outcome, and returns the result. `Client` and `AsyncClient` execute the steps, each in its
+own way, so signing and retrying are written, and tested, once. `operations` has the calls.
 """
 
 import random
@@ -29,23 +29,23 @@ from lethe.signing.http import new_nonce, sign_request
 from lethe.signing.keys import PrivateKey
 
 T = TypeVar("T")
-REFUSAL = 2**20  # bytes of a problem document that are read
+REFUSAL = 2**20  # maximum bytes read of a problem document
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send this; tell the response as `reader` gives it, or throw what it raises."""
+    """Send this; the caller sends back the response from `reader`, or throws its exception."""
 
     request: httpx2.Request
     most: int
 
     def reader(self, response: httpx2.Response) -> "Reader":
-        """Return what reads the body of `response`, which is a stream."""
+        """Return the reader for the body of `response`, which is a stream."""
         return Reader(response, self.most)
 
 
 class Reader:
-    """Reads an answer within a bound: a hostile service must not fill the caller's memory."""
+    """Reads an answer up to a limit: a hostile service must not fill the caller's memory."""
 
     def __init__(self, response: httpx2.Response, most: int) -> None:
         self._response = response
@@ -53,10 +53,9 @@ class Reader:
         self._data = bytearray()
 
     def add(self, chunk: bytes) -> None:
-        """Take a chunk of the body, decoded.
+        """Add a chunk of the decoded body.
 
-        Raises:
-            AnswerError: It is more than such an answer can have.
+        Raises AnswerError: the answer exceeds its maximum size.
         """
         self._data += chunk
         if len(self._data) > self._most:
@@ -80,7 +79,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Do nothing for so long."""
+    """Wait this long."""
 
     seconds: float
 
@@ -122,15 +121,14 @@ class Core:
         self._on_sent = on_sent
 
     def build(self, call: Call) -> httpx2.Request:
-        """Return the request to send, signed afresh if the call is a signed one.
+        """Return the request to send, with a new signature if the call is signed.
 
-        Raises:
-            CredentialsError: The call needs a key or token that was not given.
+        Raises CredentialsError: the call needs a key or token that was not given.
         """
-        # httpx2 normalises the URL (case of the host, default port); what is signed must be
-        # what is sent, or the service would verify another target URI.
+        # httpx2 normalises the URL (case of the host, default port); sign the normalised one,
+        # or the service would verify another target URI.
         url = httpx2.URL(self._base + call.path, params=call.query or None)
-        # Compressed, a kilobyte could be a megabyte.
+        # With compression, a kilobyte could expand to a megabyte.
         headers = {
             "User-Agent": "lethe-client",
             "Accept-Encoding": "identity",
@@ -173,7 +171,7 @@ class Core:
         """Send until there is an answer or no try is left; returns a 2xx response.
 
         Raises:
-            ProblemError: The service refused, or was still failing at the last try.
+            ProblemError: The service refused, or still failed at the last try.
             UnreachableError: There was no answer at the last try.
         """
         tried = 0
@@ -208,22 +206,20 @@ class Core:
         )
 
     def content(self, call: Call) -> Conversation[bytes]:
-        """Return the bytes of an answer."""
+        """Return the bytes of the answer."""
         return (yield from self.exchange(call)).content
 
     def document(self, call: Call) -> Conversation[Document]:
-        """Return the JSON object that an answer is.
+        """Return the JSON object of the answer.
 
-        Raises:
-            AnswerError: The body is something else.
+        Raises AnswerError: the body is something else.
         """
         return parse_object((yield from self.exchange(call)))
 
     def page(self, call: Call) -> Conversation[tuple[Page, Call | None]]:
         """Return one page of a list and the call for the next, None after the last.
 
-        Raises:
-            AnswerError: It is no list, or its cursor leads back to itself.
+        Raises AnswerError: it is not a list, or its cursor leads back to itself.
         """
         page = parse_page((yield from self.exchange(call)))
         if page.next is None:

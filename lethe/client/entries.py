@@ -1,8 +1,9 @@
-"""Entries of the log as an auditor asks for them: a range with proof, or what a filter finds.
+"""Log entries for an auditor: a range with proof, or the matches of a filter.
 
-Nothing is returned that was not proven to be in the tree of one signed checkpoint. Of a range
-it is also proven that no entry is left out. Of a filter's answer nothing can prove that, since
-no tree is sorted by what is filtered: whoever needs it reads the range and filters here.
+Only entries that are proven to be in the tree of one signed checkpoint are returned. For a
+range it is also proven that no entry is left out. For a filter's matches that cannot be proven,
+since no tree is sorted by the filtered fields: to be certain, read the range and filter it
+here.
 """
 
 from dataclasses import dataclass, field
@@ -20,12 +21,12 @@ from lethe.log.ranges import check_range, read_range
 from lethe.log.spelling import parse_base64
 from lethe.log.tree import leaf_hash
 
-PAGE = 1000  # entries, the most that the service gives at once
+PAGE = 1000  # entries, the maximum page size of the service
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedEntry:
-    """An entry of the log. said: None where it is of a kind that this version does not know."""
+    """An entry of the log. said: None if this version does not know its kind."""
 
     index: int
     leaf: bytes
@@ -34,9 +35,9 @@ class LoggedEntry:
 
 @dataclass(frozen=True, slots=True)
 class LogEntries:
-    """Entries among [start, end) of the log that `checkpoint` is the signed head of.
+    """Entries among [start, end) of the log whose signed head is `checkpoint`.
 
-    complete: it is proven that none (which matches the filter) is left out.
+    complete: it is proven that no (matching) entry is left out.
     """
 
     entries: tuple[LoggedEntry, ...]
@@ -49,7 +50,7 @@ class LogEntries:
 
 @dataclass(frozen=True, slots=True)
 class EntryFilter:
-    """What entries are to say. None: whatever they say."""
+    """Required fields of an entry; None matches every value."""
 
     ref: str | None = None
     event: str | None = None
@@ -57,20 +58,20 @@ class EntryFilter:
 
     @property
     def given(self) -> dict[str, str]:
-        """The parts that narrow."""
+        """The fields that are not None."""
         parts = {"ref": self.ref, "event": self.event, "kind": self.kind}
         return {name: value for name, value in parts.items() if value is not None}
 
     def matches(self, said: Leaf | None) -> bool:
-        """Return whether an entry is one of those that are wanted."""
+        """Return whether an entry matches."""
         return all(getattr(said, name, None) == value for name, value in self.given.items())
 
 
 @dataclass(slots=True)
 class EntryReading:
-    """Reads entries `first` to `last` page by page, and checks each page as it comes.
+    """Reads entries `first` to `last` page by page, and checks each page on arrival.
 
-    last: None up to the log's end. prove: read the whole range and filter it here.
+    last: None for the log's end. prove: read the whole range and filter it here.
     """
 
     keys: NoteVerifier | LogKeys
@@ -80,7 +81,7 @@ class EntryReading:
     prove: bool
     _head: Checkpoint | None = None
     _note: str = ""
-    _start: int = 0  # of the range that was asked for
+    _start: int = 0  # of the requested range
     _next: int = 0
     _done: bool = False
     _found: list[LoggedEntry] = field(default_factory=list)
@@ -91,7 +92,7 @@ class EntryReading:
         return self.prove or not self.filter.given
 
     def call(self) -> Call | None:
-        """Return the call for the next page, None once all is read."""
+        """Return the call for the next page, None once everything is read."""
         if self._done:
             return None
         at = self.first if self._head is None else self._next
@@ -105,10 +106,10 @@ class EntryReading:
         return Call("GET", "/v1/log/entries", query=tuple(query.items()))
 
     def take(self, page: Document) -> None:
-        """Check a page and keep what is wanted of it.
+        """Check a page and keep its matching entries.
 
         Raises:
-            AnswerError: It is not what the service promises.
+            AnswerError: It is not a valid page.
             NoteError, CheckpointError: The log's key did not sign its checkpoint.
             ProofError: An entry is not proven, or one is left out.
         """

@@ -1,4 +1,4 @@
-"""What can go wrong between a caller and a service, besides what `lethe.signing` refuses."""
+"""Errors between a caller and a service, besides those of `lethe.signing`."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ class ClientError(LetheError):
 
 
 class ProblemError(ClientError):
-    """The service refused, and said why: its problem document (RFC 9457) as an exception.
+    """A refusal by the service: its problem document (RFC 9457) as an exception.
 
-    Unlike with other errors slug, title and status are the instance's, as the service sent
+    Unlike in other errors slug, title and status belong to the instance, as the service sent
     them; `members` holds the extension members.
     """
 
@@ -28,12 +28,12 @@ class ProblemError(ClientError):
         members: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(detail)
-        # Into the instance, over the root's class attributes.
+        # On the instance, over the root's class attributes.
         vars(self).update(status=status, slug=slug, title=title, members=members or {})
 
 
 class UnreachableError(ClientError):
-    """No answer, after all tries. What was asked may have happened nevertheless."""
+    """No answer, after all tries. The service may still have processed the request."""
 
     slug = "service-unreachable"
     title = "The service cannot be reached"
@@ -41,7 +41,7 @@ class UnreachableError(ClientError):
 
 
 class AnswerError(ClientError):
-    """An answer that is not what the interface promises."""
+    """An answer that does not conform to the interface."""
 
     slug = "answer-unreadable"
     title = "The service's answer cannot be read"
@@ -81,7 +81,7 @@ class ScopeError(ClientError):
 
 
 class ChangedFileError(ClientError):
-    """A file that is longer or shorter than it was when its sending began."""
+    """A file whose length changed while it was sent."""
 
     slug = "file-changed"
     title = "The file changed"
@@ -89,7 +89,7 @@ class ChangedFileError(ClientError):
 
 
 class WaitTimeoutError(ClientError):
-    """The request had not ended when the caller's patience did. It goes on."""
+    """The request did not end within the caller's time-out. It continues."""
 
     slug = "wait-timeout"
     title = "The request is still running"

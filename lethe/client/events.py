@@ -1,4 +1,4 @@
-"""Server-sent events as a client reads them (WHATWG HTML section 9.2.6)."""
+"""Client-side parsing of server-sent events (WHATWG HTML section 9.2.6)."""
 
 import json
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from lethe.client.answers import Document
 from lethe.client.errors import AnswerError
 
 MOST = 2**20  # characters of a line or an event; a history item has a few hundred
-LONGEST_INDEX = 18  # digits; Python converts no number of thousands
+LONGEST_INDEX = 18  # digits; Python refuses to convert thousands of digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +22,17 @@ class StreamEvent:
 
 
 class EventParser:
-    """Turns pieces of a stream into events."""
+    """Parses pieces of a stream into events."""
 
     def __init__(self) -> None:
         self._rest = ""
         self._fields: dict[str, str] = {}
-        self._size = 0  # of the event that has not ended yet
+        self._size = 0  # of the incomplete event
 
     def feed(self, text: str) -> Iterator[StreamEvent]:
-        """Yield the events that are whole with this piece of text.
+        """Yield the events that this piece of text completes.
 
-        Raises:
-            AnswerError: A line or an event without end, or one whose data is no JSON object.
+        Raises AnswerError: a line or an event is too long, or its data is not a JSON object.
         """
         lines = (self._rest + text).split("\n")
         self._rest = lines.pop()

@@ -1,4 +1,4 @@
-"""What a command adds to a refusal: the keyid that nobody typed."""
+"""Adds the derived keyid to a refusal, since the user did not type it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from lethe.signing.keys import PrivateKey, fingerprint
 
 @contextmanager
 def derived_keyid(keyid: str | None, key: PrivateKey) -> Iterator[str]:
-    """Yield keyid, or the key's fingerprint, which a refusal of an unknown key then names."""
+    """Yield keyid or the key's fingerprint; a refusal as unknown then names the fingerprint."""
     if keyid is not None:
         yield keyid
         return

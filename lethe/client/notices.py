@@ -1,4 +1,4 @@
-"""Whether a callback is one that the service sent: Standard Webhooks, signature scheme v1a.
+"""Verification of callbacks: Standard Webhooks, signature scheme v1a.
 
 Source: "Verifying webhook authenticity" of the specification (standard-webhooks). The signed
 text is `webhook-id.webhook-timestamp.body`.
@@ -17,18 +17,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from lethe.client.errors import NoticeError
 
 PREFIX = "whpk_"
-TOLERANCE_S = 300  # between the clocks of both, as the specification's libraries allow
+TOLERANCE_S = 300  # between both clocks, as the specification's libraries allow
 
 
 def verify_callback(
     key: str, headers: Mapping[str, str], body: bytes, now: datetime | None = None
 ) -> dict[str, Any]:
-    """Return a callback's JSON if the service's key signed it, not long ago.
+    """Return a callback's JSON if the service's key signed it recently.
 
-    key: of `Client.callback_key`, `whpk_…`. body: the bytes as they came.
-
-    Raises:
-        NoticeError: It was not signed by this key, is too old, or is no JSON object.
+    key: of `Client.callback_key`, `whpk_…`. body: the bytes as they came. Raises NoticeError:
+    it was not signed by this key, is too old, or is not a JSON object.
     """
     named = {name.lower(): value for name, value in headers.items()}
     try:
@@ -61,6 +59,6 @@ def _is_signed(public: Ed25519PublicKey, signature: str, signed: bytes) -> bool:
         return False
     try:
         public.verify(base64.b64decode(value, validate=True), signed)
-    except (ValueError, InvalidSignature):  # no base64; binascii.Error is one
+    except (ValueError, InvalidSignature):  # not base64; binascii.Error is a ValueError
         return False
     return True

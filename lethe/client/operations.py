@@ -1,7 +1,7 @@
-"""Every call of the service, written once: what it takes, says and returns.
+"""Every call of the service, defined once for both clients.
 
-An operation is a conversation, or a list to be read page by page. `Client` and `AsyncClient`
-offer all of them under the same names; they differ in how a conversation is held.
+An operation is a conversation or a paginated list. `Client` and `AsyncClient` offer all of them
+under the same names; they differ in how they run a conversation.
 """
 
 import inspect
@@ -32,10 +32,10 @@ from lethe.client.receipts import verify_receipt
 from lethe.identity import Identity
 from lethe.log.log_keys import LogKeys
 from lethe.log.note import NoteVerifier
-from lethe.signing.keys import PrivateKey, PublicKey
+from lethe.signing.keys import PrivateKey, PublicKey, public_pem
 
 FIRST_POLL_S, LONGEST_POLL_S = 0.05, 2.0  # an erasure takes about 0.3 s when idle
-POLL_GROWTH = 1.2  # so the end is noticed within a fifth of the time it took
+POLL_GROWTH = 1.2  # so the end is noticed within a fifth of the elapsed time
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -43,14 +43,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
-    """A list to be read page by page: the call for its first page, and what an item becomes."""
+    """A paginated list: the call for its first page, and the parser of an item."""
 
     first: Call
     parse: Callable[[Document], T]
 
 
 class Operations(Core):
-    """The calls. Each may raise the errors that `Client` names."""
+    """The calls. Each may raise the errors that `Client` documents."""
 
     def submit_erasure(
         self,
@@ -64,13 +64,13 @@ class Operations(Core):
         idempotency_key: str | None = None,
         callback: str | None = None,
     ) -> Conversation[Receipt]:
-        """Ask for the erasure of exactly one of records, a client or a subject.
+        """Request the erasure of exactly one of records, a client or a subject.
 
-        Once this returns the request is durable. To send again after a crash of the caller,
-        without asking twice, choose the idempotency_key and keep it.
+        Once this returns the request is durable. To be able to retry after a crash of the
+        caller without submitting twice, choose the idempotency_key and store it.
 
-        callback: an https:// address of yours that is told when the request's state changes;
-        `lethe.client.verify_callback` checks what arrives there.
+        callback: an https:// address of yours that is notified when the request's state
+        changes; verify its notices with `lethe.client.verify_callback`.
 
         Raises:
             ScopeError: Not exactly one of the three is given.
@@ -96,7 +96,7 @@ class Operations(Core):
 
         Raises:
             ScopeError: Not exactly one of the three is given.
-            ProblemError: The service would refuse it.
+            ProblemError: The service would refuse the request.
         """
         scope = calls.scope_of(records, client, subject)
         return parse_preview((yield from self.exchange(calls.preview(model, scope, method))))
@@ -115,13 +115,14 @@ class Operations(Core):
         """Return once the request is certified, refused, withdrawn or failed.
 
         on_change is called with the first state seen and with each new one, on_answer with
-        every answer: its progress may be new where its state is not. timeout is in
-        seconds; None waits for ever, as the law's month may require. A service that restarts
-        meanwhile is waited for as well.
+        every answer: its progress may be new even if its state is not. timeout is in seconds;
+        None waits for ever, as the legal deadline of a month may require. If the service
+        restarts meanwhile, waiting continues.
 
         Raises:
-            WaitTimeoutError: The time is over and the service answers. The request goes on.
-            UnreachableError: The time is over, and it does not.
+            WaitTimeoutError: The time-out passed, and the service answers. The request
+                continues.
+            UnreachableError: The time-out passed, and the service does not answer.
             ProblemError: The service refused; there may be no such request.
         """
         start, state, pause = self._monotonic(), None, FIRST_POLL_S
@@ -155,14 +156,14 @@ class Operations(Core):
             pause = min(pause * POLL_GROWTH, LONGEST_POLL_S)
 
     def withdraw(self, request_id: str) -> Conversation[RequestStatus]:
-        """Withdraw a request on which no worker has begun.
+        """Withdraw a request that no worker has started.
 
         It needs the key that signed it, or the operator's token that submitted it for a person.
         """
         return parse_status((yield from self.exchange(calls.withdraw(request_id))))
 
     def certificate(self, request_id: str) -> Conversation[bytes]:
-        """Return the certificate, a Sigstore bundle. Verify it: this does not."""
+        """Return the certificate, a Sigstore bundle, unverified."""
         call = calls.request(request_id, "/certificate", calls.BUNDLE)
         return self.content(call)
 
@@ -175,7 +176,7 @@ class Operations(Core):
     ) -> Conversation[Document]:
         """Add rows to a model: an .npz with features, labels, clients and records.
 
-        An erased record is learned again only with add_back, which is signed with the rest.
+        Erased records are accepted only with add_back, which is part of the signed request.
         """
         return self.document(calls.contribute(model, npz, add_back))
 
@@ -190,62 +191,64 @@ class Operations(Core):
     ) -> Conversation[str]:
         """Register the public half of a key and return its keyid (default: fingerprint).
 
-        client or subject narrows what the key may erase.
+        client or subject restricts what the key may erase.
         """
         chosen, call = calls.register_key(key, role, keyid, client, subject)
         yield from self.document(call)
         return chosen
 
     def revoke_key(self, keyid: str) -> Conversation[None]:
-        """Revoke a key. What it signed before stays valid."""
+        """Revoke a key. Its earlier signatures stay valid."""
         yield from self.exchange(calls.revoke_key(keyid))
 
     def confirm_key(self, keyid: str, key: PublicKey | PrivateKey) -> Conversation[Document]:
-        """Confirm, as a second person, whose a bound key is; returns the key as it is shown."""
-        return self.document(calls.confirm_key(keyid, key))
+        """Confirm, as a second person, the holder of a bound key; returns the key's record."""
+        wanted = {"public_key": public_pem(key)}
+        return self.document(calls.post_as_operator(wanted, "keys", keyid, "confirm"))
 
     def keys(self) -> Listing[Document]:
-        """Iterate over all registered keys, by keyid, revoked ones too."""
+        """Iterate over all registered keys, by keyid, including revoked ones."""
         return Listing(calls.operator_get("keys"), as_it_is)
 
     def register_model(
         self, manifest: Mapping[str, Any], npz: bytes | Path | None = None
     ) -> Conversation[Document]:
-        """Register a model: its manifest and, unless clients keep theirs, its rows.
+        """Register a model: its manifest and, unless the clients keep the rows, its rows.
 
-        A file of rows is read while it is sent: however large, it takes no memory. It must not
-        change meanwhile: ChangedFileError.
+        A file of rows is streamed, so its size does not matter for memory. Raises
+        ChangedFileError if it changes meanwhile.
         """
         return self.document(calls.register_model(manifest, npz))
 
     def manifest(self, model: str) -> Conversation[Document]:
-        """Return what a client computes its statistics with; signed with a client's key."""
+        """Return the parameters of a client's statistics; signed with the client's key."""
         return self.document(calls.manifest(model))
 
     def asked(self) -> Conversation[list[Document]]:
-        """Return the releases the signing client is asked for: records, by model."""
+        """Return the open releases of the signing client: records, by model."""
         page, _ = yield from self.page(calls.asked())
         return list(page.items)
 
     def answer_release(self, release: str, npz: bytes) -> Conversation[Document]:
-        """Send the statistics of exactly the records that a release asks for."""
+        """Send the statistics of exactly the records of a release."""
         return self.document(calls.answer_release(release, npz))
 
     def drop_release(self, release: str) -> Conversation[Document]:
-        """Decide to remove all that a silent client sent for the subject; needs a token."""
-        return self.document(calls.drop_release(release))
+        """Remove all contributions of an unresponsive client for the subject; needs a token."""
+        return self.document(calls.act("POST", "releases", release, "drop"))
 
     def decide(self, request_id: str, decision: str, why: str) -> Conversation[Document]:
         """Decide on a request in state needs-decision: retry or abandon; needs a token."""
-        return self.document(calls.decide(request_id, decision, why))
+        wanted = {"decision": decision, "why": why}
+        return self.document(calls.post_as_operator(wanted, "requests", request_id, "decision"))
 
     def start_audit(self, wanted: Mapping[str, Any]) -> Conversation[Document]:
         """Start an audit of a network's method: the fields of NewAudit; needs a token."""
-        return self.document(calls.start_audit(wanted))
+        return self.document(calls.post_as_operator(wanted, "audits"))
 
     def stop_audit(self, audit_id: str) -> Conversation[Document]:
         """End an audit and its schedule; needs an operator's token."""
-        return self.document(calls.stop_audit(audit_id))
+        return self.document(calls.act("POST", "audits", audit_id, "stop"))
 
     def audits(self) -> Listing[Document]:
         """Iterate over all audits."""
@@ -263,7 +266,7 @@ class Operations(Core):
     def period_report(
         self, first: str, last: str, form: str = "json", language: str = "en"
     ) -> Conversation[bytes]:
-        """Return the report of some days (YYYY-MM-DD) as json, csv, html or pdf."""
+        """Return the report of a period (dates as YYYY-MM-DD) as json, csv, html or pdf."""
         query = {"from": first, "to": last, "format": form, "language": language}
         call = calls.operator_get("reports", "period", query=query, accept="*/*")
         return self.content(call)
@@ -271,7 +274,7 @@ class Operations(Core):
     def find_person(
         self, person: Identity, models: Sequence[str] | None = None
     ) -> Conversation[list[Document]]:
-        """Return what each model has of a person; digests are sent, and in the body alone."""
+        """Return each model's records of a person; only digests are sent, only in the body."""
         wanted = calls.of_person(person, models)
         found = yield from self.document(calls.post_as_operator(wanted, "people", "find"))
         return list(found["items"])
@@ -279,7 +282,7 @@ class Operations(Core):
     def import_people(
         self, model: str, identities: Sequence[tuple[str, Identity]]
     ) -> Conversation[int]:
-        """Say whose records of a model are, by (record, identity); return how many were new.
+        """Import identities of records, as (record, identity); return how many were new.
 
         Raises ProblemError, with the `places` in the list, if the model lacks a record.
         """
@@ -306,10 +309,10 @@ class Operations(Core):
         checked: str | None = None,
         contact: str | None = None,
     ) -> Conversation[Document]:
-        """Ask for a person's erasure on their behalf, in some models or all of them.
+        """Open a case for a person's erasure on their behalf, in some models or all of them.
 
         ticket: where the person's letter is filed. checked: how the identity was checked.
-        contact: where the answer goes; it is destroyed when the case is closed.
+        contact: the address for the answer; it is destroyed when the case is closed.
         """
         wanted = {
             **calls.of_person(person, models),
@@ -325,24 +328,24 @@ class Operations(Core):
         return self.document(calls.operator_get("cases", ref))
 
     def case_summary(self, ref: str) -> Conversation[bytes]:
-        """Return the signed answer to a case. Verify it: this does not."""
+        """Return the signed answer to a case, unverified."""
         return self.content(calls.operator_get("cases", ref, "summary", accept="*/*"))
 
     def open_contact(self, ref: str) -> Conversation[Document]:
-        """Return a case's contact address; the log has an entry of who opened it."""
-        return self.document(calls.act_on_case(ref, "contact"))
+        """Return a case's contact address; the log records who opened it."""
+        return self.document(calls.act("POST", "cases", ref, "contact"))
 
     def close_case(self, ref: str) -> Conversation[Document]:
         """Close an answered case; its contact address is destroyed."""
-        return self.document(calls.act_on_case(ref, "close"))
+        return self.document(calls.act("POST", "cases", ref, "close"))
 
     def search_cases(
         self, filters: Mapping[str, Any], person: Identity | None = None
     ) -> Conversation[Document]:
         """Return a page of the queue, `items` and `next`, by deadline.
 
-        filters: state, model, requester, overdue, due_within, after and limit, as POST
-        /v1/cases/search has them. person: digests are sent, and in the body alone.
+        filters: state, model, requester, overdue, due_within, after and limit, as in POST
+        /v1/cases/search. person: only digests are sent, and only in the body.
         """
         wanted = dict(filters)
         if person is not None:
@@ -354,11 +357,11 @@ class Operations(Core):
     ) -> Conversation[Document]:
         """Decide on a case or request: approve, refuse, extend, pause, resume, note or assign.
 
-        value: the code of a reason to refuse, extend and pause; the text of a note; the name
-        of the operator's token to assign it to.
+        value: the code of a reason to refuse, extend and pause; the text of a note; the name of
+        the operator's token to assign it to.
         """
         if value is None:
-            return self.document(calls.act_on_case(ref, decision))
+            return self.document(calls.act("POST", "cases", ref, decision))
         field = {"note": "text", "assign": "to"}.get(decision, "reason")
         return self.document(calls.post_as_operator({field: value}, "cases", ref, decision))
 
@@ -372,18 +375,18 @@ class Operations(Core):
 
     def delete_model(self, ref: str) -> Conversation[Document]:
         """Delete a model with its rows, keys and files; its log and certificates remain."""
-        return self.document(calls.delete_model(ref))
+        return self.document(calls.act("DELETE", "models", ref))
 
     def mend_model(self, ref: str) -> Conversation[Document]:
-        """Have a quarantined model made anew from its rows; follow it with `model`."""
-        return self.document(calls.mend_model(ref))
+        """Retrain a quarantined model from its rows; follow the progress with `model`."""
+        return self.document(calls.act("POST", "models", ref, "mend"))
 
     def add_webhook(self, wanted: Mapping[str, Any]) -> Conversation[Document]:
-        """Add an endpoint for notices, the fields of NewWebhook; its secret is shown once."""
-        return self.document(calls.add_webhook(wanted))
+        """Add a webhook endpoint, the fields of NewWebhook; its secret is shown once."""
+        return self.document(calls.post_as_operator(wanted, "webhooks"))
 
     def webhooks(self) -> Listing[Document]:
-        """Iterate over the endpoints of notices; needs an operator's token."""
+        """Iterate over the webhook endpoints; needs an operator's token."""
         return Listing(calls.operator_get("webhooks"), as_it_is)
 
     def webhook(self, webhook: str) -> Conversation[Document]:
@@ -391,37 +394,38 @@ class Operations(Core):
         return self.document(calls.operator_get("webhooks", webhook))
 
     def deliveries(self, webhook: str) -> Listing[Document]:
-        """Iterate over what was or will be delivered to an endpoint, newest first."""
+        """Iterate over an endpoint's past and pending deliveries, newest first."""
         return Listing(calls.operator_get("webhooks", webhook, "deliveries"), as_it_is)
 
     def act_on_webhook(
         self, webhook: str, act: Literal["rotate", "disable", "enable", "test"]
     ) -> Conversation[Document]:
-        """Give an endpoint a new secret, stop or resume it, or send a test notice."""
-        return self.document(calls.act_on_webhook(webhook, act))
+        """Rotate an endpoint's secret, disable or enable it, or send a test notice."""
+        return self.document(calls.act("POST", "webhooks", webhook, act))
 
     def replay_webhook(
         self, webhook: str, delivery: str | None = None
     ) -> Conversation[Document]:
-        """Have one delivery, or all that failed, sent again."""
-        return self.document(calls.replay_webhook(webhook, delivery))
+        """Resend one delivery, or all that failed."""
+        wanted = {"delivery": delivery}
+        return self.document(calls.post_as_operator(wanted, "webhooks", webhook, "replay"))
 
     def remove_webhook(self, webhook: str) -> Conversation[Document]:
         """Remove an endpoint."""
-        return self.document(calls.remove_webhook(webhook))
+        return self.document(calls.act("DELETE", "webhooks", webhook))
 
     def place_hold(self, ref: str, reason: str) -> Conversation[Document]:
-        """Keep a case, request or model from the end of its retention; returns the hold."""
-        return self.document(calls.place_hold(ref, reason))
+        """Exempt a case, request or model from the end of its retention; returns the hold."""
+        return self.document(calls.post_as_operator({"ref": ref, "reason": reason}, "holds"))
 
     def holds(self, *, released: bool = False) -> Listing[Document]:
-        """Iterate over the legal holds that stand; released: also those that were released."""
+        """Iterate over the active legal holds; released: include the released ones."""
         query = {"released": True if released else None}
         return Listing(calls.operator_get("holds", query=query), as_it_is)
 
     def release_hold(self, hold: str) -> Conversation[Document]:
-        """Release a legal hold that somebody else placed."""
-        return self.document(calls.release_hold(hold))
+        """Release a legal hold that another operator placed."""
+        return self.document(calls.act("POST", "holds", hold, "release"))
 
     def callback_key(self) -> Conversation[str]:
         """Return the public key with which callbacks are verified, `whpk_…`."""
@@ -436,21 +440,22 @@ class Operations(Core):
         return Listing(calls.operator_get("callbacks", query={"ref": ref}), as_it_is)
 
     def callback_deliveries(self, callback: str) -> Listing[Document]:
-        """Iterate over what was or will be delivered to a callback, newest first."""
+        """Iterate over a callback's past and pending deliveries, newest first."""
         return Listing(calls.operator_get("callbacks", callback, "deliveries"), as_it_is)
 
     def replay_callback(
         self, callback: str, delivery: str | None = None
     ) -> Conversation[Document]:
-        """Have one delivery of a callback, or all that failed, sent again."""
-        return self.document(calls.replay_callback(callback, delivery))
+        """Resend one delivery of a callback, or all that failed."""
+        wanted = {"delivery": delivery}
+        return self.document(calls.post_as_operator(wanted, "callbacks", callback, "replay"))
 
     def remove_callback(self, callback: str) -> Conversation[Document]:
         """Destroy the address of a callback: nothing more is sent to it."""
-        return self.document(calls.remove_callback(callback))
+        return self.document(calls.act("DELETE", "callbacks", callback))
 
     def releases(self) -> Listing[Document]:
-        """Iterate over what clients are asked and have not sent; needs an operator's token."""
+        """Iterate over releases that clients have not answered; needs an operator's token."""
         return Listing(calls.operator_get("releases"), as_it_is)
 
     def versions(self, ref: str) -> Listing[Document]:
@@ -462,7 +467,7 @@ class Operations(Core):
         return self.document(calls.operator_get("models", ref, "versions", str(number)))
 
     def artifact(self, ref: str, number: int | Literal["current"]) -> Conversation[bytes]:
-        """Return a version's file as it was certified. Once it was withdrawn: problem 410."""
+        """Return a version's file as it was certified. If it was withdrawn: problem 410."""
         path = ("models", ref, "versions", str(number), "artifact")
         return self.content(calls.operator_get(*path, accept="*/*"))
 
@@ -484,7 +489,7 @@ class Operations(Core):
         until: datetime | None = None,
         page_size: int = 100,
     ) -> Listing[RequestSummary]:
-        """Iterate over requests, oldest first; since and until bound their reception."""
+        """Iterate over requests, oldest first; since and until limit the time of receipt."""
         call = calls.list_requests(state, model, method, overdue, since, until, page_size)
         return Listing(call, parse_summary)
 
@@ -499,8 +504,8 @@ class Operations(Core):
     ) -> Conversation[LogEntries]:
         """Return entries `first` to `last` of the log, all in memory, proven against `keys`.
 
-        Without a filter it is proven that none is left out. What a filter left out cannot be
-        proven; with `prove` the whole range is read and filtered here, which can.
+        Without a filter it is proven that no entry is left out. For a filter on the service
+        that cannot be proven; with `prove` the whole range is read, proven and filtered here.
 
         Raises:
             NoteError, CheckpointError: The log's key did not sign the checkpoint.
@@ -513,15 +518,15 @@ class Operations(Core):
 
 
 def as_it_is(document: Document) -> Document:
-    """Return what an item of a list is, where nothing is made of it."""
+    """Return a list's item unchanged."""
     return document
 
 
 def named_after(method: F, operation: Callable[..., Any], made: Any = None) -> F:
     """Give a client's method the name, documentation and signature of its operation.
 
-    In the signature the operation's result stands for the conversation that leads to it; made
-    is what a list becomes, such as `Iterator`.
+    The return type becomes the operation's result instead of its conversation; for lists,
+    `made` is the container, such as `Iterator`.
     """
     update_wrapper(method, operation)
     shown = inspect.signature(operation)

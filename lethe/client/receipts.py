@@ -1,4 +1,4 @@
-"""Whether a receipt proves what it says: that the log has taken the request in."""
+"""Verification of receipts: whether the log holds the request."""
 
 from lethe.client.answers import Receipt
 from lethe.client.errors import ReceiptError
@@ -11,14 +11,11 @@ from lethe.log.tree import leaf_hash
 
 
 def verify_receipt(receipt: Receipt, log: NoteVerifier) -> None:
-    """Return if `log` signed a tree that holds this request's entry.
+    """Check that `log` signed a tree that holds this request's entry.
 
-    Keep the checkpoint: should the log later deny the entry, no consistency proof leads from
-    this checkpoint to a later one, and both are signed.
-
-    Raises:
-        ReceiptError: The checkpoint is not the log's, the entry is not in its tree, or the
-            entry is not the reception of this request.
+    Keep the checkpoint: if the log later denies the entry, no consistency proof leads from this
+    checkpoint to a later one, and both are signed. Raises ReceiptError: the checkpoint is not
+    the log's, the entry is not in its tree, or the entry is not the receipt of this request.
     """
     proof = receipt.receipt
     try:

@@ -1,4 +1,4 @@
-"""When to send again, and how long to wait before."""
+"""When to retry, and how long to wait before."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from email.utils import parsedate_to_datetime
 
 import httpx2
 
-# The request may have arrived: sending it again is safe because every POST carries an
-# Idempotency-Key, and GET and DELETE repeat by definition (RFC 9110 section 9.2.2).
+# The request may have arrived: a retry is safe because every POST carries an Idempotency-Key,
+# and GET and DELETE are idempotent (RFC 9110 section 9.2.2).
 RETRYABLE_ERRORS = (
     httpx2.TimeoutException,
     httpx2.NetworkError,
@@ -20,17 +20,20 @@ RETRYABLE_STATUS = frozenset({502, 503, 504})
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """tries: in all, the first included. first_s and longest_s: pauses, in seconds."""
+    """tries: total, including the first.
+
+    first_s, longest_s: first and longest pause, seconds.
+    """
 
     tries: int = 5
     first_s: float = 0.2
     longest_s: float = 30.0
 
     def pause(self, tried: int, jitter: Callable[[], float]) -> float:
-        """Return the pause after failed try 1, 2, …: doubling, less up to half of it.
+        """Return the pause after failed try 1, 2, …: doubled each time, less up to half of it.
 
-        jitter returns a number in [0, 1); without it, clients that failed together would
-        come back together.
+        jitter returns a number in [0, 1); without it, clients that failed together would retry
+        together.
         """
         # The exponent is bounded because 2.0**1024 overflows.
         full = min(self.longest_s, self.first_s * 2.0 ** min(tried - 1, 60))
@@ -43,10 +46,10 @@ class RetryPolicy:
         jitter: Callable[[], float],
         now: datetime,
     ) -> float | None:
-        """Return the pause after a refusal, or None if sending again would not help.
+        """Return the pause after a refusal, or None if a retry would not help.
 
-        429 is retried only when the service says when; a service that asks for more patience
-        than `longest_s` gets none, and the caller its answer.
+        429 is retried only with a Retry-After. If the requested pause exceeds `longest_s` there
+        is no retry, and the caller gets the refusal.
         """
         wanted = parse_retry_after(response.headers.get("retry-after"), now)
         if response.status_code in RETRYABLE_STATUS:
@@ -59,7 +62,7 @@ class RetryPolicy:
 
 
 def parse_retry_after(value: str | None, now: datetime) -> float | None:
-    """Return the seconds that Retry-After asks for (RFC 9110 section 10.2.3), or None."""
+    """Return the seconds of a Retry-After (RFC 9110 section 10.2.3), or None."""
     if value is None:
         return None
     if value.isascii() and value.isdecimal() and len(value) < 10:

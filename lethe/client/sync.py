@@ -1,4 +1,4 @@
-"""The client for ordinary code."""
+"""The synchronous client."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ T = TypeVar("T")
 def _call(
     operation: Callable[Concatenate[Operations, P], Conversation[T]],
 ) -> Callable[Concatenate["Client", P], T]:
-    """Return the method of `Client` that holds the operation's conversation to its end."""
+    """Return the method of `Client` that runs the operation's conversation."""
 
     def call(client: "Client", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return client._run(operation(client._operations, *args, **kwargs))
@@ -46,14 +46,13 @@ def _list(
 
 
 class Client:
-    """Calls a Lethe service: signs, sends, sends again after a failure, verifies.
+    """Calls a Lethe service: signs, sends, retries, verifies.
 
-    keyid and private_key sign erasure requests and contributions; token is an operator's
-    bearer token; log is the log's verifier key, with which receipts are verified before they
-    are returned. Each is needed only by the calls that use it. timeout is in seconds, for
-    each try. on_sent is told, while a large body is sent, how many of its bytes were, and how
-    many there are; again from the start in each try. What each call takes, says and returns is
-    written in `Operations`.
+    keyid and private_key sign erasure requests and contributions; token is an operator's bearer
+    token; log is the log's verifier key, with which receipts are verified before they are
+    returned. Each is needed only by the calls that use it. timeout is in seconds, for each try.
+    on_sent is called while a large body is sent, with the number of bytes sent and the total;
+    it starts again from 0 in each try. `Operations` documents each call.
 
     Every method may raise ProblemError (the service refused), UnreachableError (no answer),
     AnswerError (an unreadable one) and CredentialsError (a key or token is missing).
@@ -150,15 +149,15 @@ class Client:
         self.close()
 
     def events(self, request_id: str, after: int | None = None) -> Iterator[StreamEvent]:
-        """Yield a request's events as they happen, until it ends or the service breaks off.
+        """Yield a request's events as they happen, until it ends or the service disconnects.
 
-        after: only those after this log index, as of the last one that was seen. Call it again
-        to go on after a break; `wait` needs no such care.
+        after: only events after this log index, such as the last one seen. After a
+        disconnection call it again; `wait` reconnects by itself.
 
         Raises:
-            ProblemError: The service refused; too many may follow, or it has no streams.
+            ProblemError: The service refused: too many followers, or it has no streams.
             UnreachableError: The connection was lost, or was silent for the time-out.
-            AnswerError: It is no stream of events.
+            AnswerError: It is not a stream of events.
         """
         request = self._operations.build(calls.follow(request_id, after))
         parser = EventParser()

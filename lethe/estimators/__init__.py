@@ -1,7 +1,7 @@
 """Exact models that unlearn without a server, as scikit-learn estimators: docs/estimators.md.
 
-Needs the extra `estimators`. Whatever a row left in a model is gone when the row is unlearned:
-the bytes of the model are those of fitting it without the row.
+Needs the extra `estimators`. Unlearning a row removes every trace of it from the model: the
+bytes are those of a model fitted without the row.
 """
 
 from importlib import import_module
@@ -13,7 +13,7 @@ from lethe.install import with_extra
 
 
 class NoEstimatorsError(LetheError, ImportError):
-    """A package of the extra is missing. The command line says so, and a worker waits."""
+    """A package of the extra is missing: the command line reports it, and a worker waits."""
 
     slug, title, status = "no-estimators", "The extra estimators is not installed", 503
 
@@ -58,7 +58,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: a forest needs no scikit-learn."""
+    """Import a public name on first use: a forest does not need scikit-learn."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -1,4 +1,4 @@
-"""What the exact estimators share: rows by id, `unlearn`, and the proof that comes of it."""
+"""Common parts of the exact estimators: rows by id, `unlearn`, and its proof."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -23,12 +23,12 @@ Labels = NDArray[Any]
 
 @dataclass(frozen=True)
 class RemovalProof:
-    """What an estimator says of a removal; `verify_removal` checks it.
+    """An estimator's claim about a removal; `verify_removal` checks it.
 
     model_before, model_after: SHA-256 of `model_bytes`, hex. removal: JSON as in the evidence
     of a certificate (lethe/certificates/retained.py): root and size of the retained set before
-    and after, and for each record its id, its commitment and the path that it left. It holds
-    record ids, so it is personal data.
+    and after, and for each removed record its id, its commitment and its path. It holds record
+    ids, so it is personal data.
     """
 
     model_before: str
@@ -37,7 +37,7 @@ class RemovalProof:
 
     @property
     def removed(self) -> list[str]:
-        """The ids of the records that left, as text, sorted."""
+        """The ids of the removed records, as text, sorted."""
         return sorted(record.record for record in self._section().records)
 
     @property
@@ -51,10 +51,9 @@ class RemovalProof:
         return self._section().after.root.hex()
 
     def check(self) -> None:
-        """Check that exactly `removed` left the set before, and the set after is left.
+        """Check that removing exactly `removed` turns the set before into the set after.
 
-        Raises:
-            RemovalError: The paths do not show it.
+        Raises RemovalError if the paths do not prove it.
         """
         section = self._section()
         count = len(section.records)
@@ -77,17 +76,17 @@ class ExactEstimator(BaseEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def model_bytes(self) -> bytes:
-        """Return the model: what predicts, and nothing else."""
+        """Return the model: only what is needed to predict."""
 
     @abstractmethod
     def _forget_rows(self, ids: Sequence[str]) -> None:
-        """Take rows that are there out of model and store; on an error both are as before."""
+        """Remove existing rows from model and store; on an error both are unchanged."""
 
     def _forget(self, ids: Sequence[str]) -> None:
         self._forget_rows(ids)
 
     def _names(self) -> list[list[str]]:
-        """Return type and text of each class's label, none of a regressor."""
+        """Return type and text of each class's label, empty for a regressor."""
         return []
 
     @property
@@ -105,14 +104,12 @@ class ExactEstimator(BaseEstimator):  # type: ignore[misc]
         return sha256(self.model_bytes()).hexdigest()
 
     def unlearn(self, ids: ArrayLike) -> RemovalProof:
-        """Take rows out of the model, by their ids; return a proof of it.
+        """Remove rows from the model by their ids; return a proof.
 
-        The model is then, byte for byte, that of fitting the rows that are left, and nothing
-        of the others is in the estimator. An id of the proof is personal data.
-
-        Raises:
-            EstimatorInputError: An id is of no row or given twice, none is given, or no row
-                would be left. The model is as it was.
+        The model then has the bytes of a model fitted to the remaining rows, and the estimator
+        keeps nothing of the removed ones. The ids in the proof are personal data. Raises
+        EstimatorInputError: an id is unknown or given twice, none is given, or no row would
+        remain. The model is then unchanged.
         """
         check_is_fitted(self)
         wanted = distinct_ids(np.atleast_1d(np.asarray(ids)).tolist())
@@ -132,12 +129,12 @@ class ExactEstimator(BaseEstimator):  # type: ignore[misc]
         return RemovalProof(before, self.model_digest(), section)
 
     def _begin(self, ids: Sequence[str]) -> None:
-        # The store's order is that of its slots: it says nothing of the order of `fit`.
+        # The store is ordered by slots, which differs from the order of `fit`.
         self._order = dict.fromkeys(ids)
 
 
 class ExactClassifier(ClassifierMixin, ExactEstimator):  # type: ignore[misc]
-    """Classes are declared, or are those of the rows: then one goes with its last row."""
+    """Classes are declared, or those of the rows: then a class disappears with its last row."""
 
     classes: Any
     classes_: Labels
@@ -145,8 +142,7 @@ class ExactClassifier(ClassifierMixin, ExactEstimator):  # type: ignore[misc]
     def _class_numbers(self, labels: Labels) -> NDArray[np.int64]:
         """Set `classes_` and return the number of each row's class.
 
-        Raises:
-            EstimatorInputError: A label is not declared.
+        Raises EstimatorInputError: a label is not declared.
         """
         check_classification_targets(labels)
         found = np.unique(labels)
@@ -173,7 +169,7 @@ class ExactClassifier(ClassifierMixin, ExactEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def _drop_classes(self, kept: NDArray[np.bool_]) -> None:
-        """Take the classes out of the model that have no row and are not kept."""
+        """Remove the classes that have no row from the model, unless `kept`."""
 
     def _names(self) -> list[list[str]]:
         return [[type(one).__name__, str(one)] for one in self.classes_.tolist()]
@@ -188,18 +184,16 @@ def verify_removal(
     ids: ArrayLike | None = None,
     **fit_params: Any,
 ) -> None:
-    """Check a removal proof against a refit on the rows that are left.
+    """Check a removal proof against a refit on the remaining rows.
 
     1. The paths lead from the set before to the set after, and exactly the removed ids left.
-    2. The rows that are given are the set after.
+    2. The given rows are the set after.
     3. A model fitted to them from scratch has the bytes that the proof names.
     4. The estimator's model has those bytes now.
 
-    The model before is the estimator's word: only who has the erased rows can refit it.
-    ids: of the rows that are given; None: the estimator's own, in the order of `fit`.
-
-    Raises:
-        RemovalError: A step failed; the message names it.
+    The model before is not verified: that takes a refit with the erased rows. ids: of the given
+    rows; None: the estimator's own, in the order of `fit`. Raises RemovalError; the message
+    names the failed step.
     """
     proof.check()
     chosen = estimator.retained_ids_ if ids is None else ids

@@ -2,8 +2,8 @@
 
     magic | length of the header, uint32 | header | bytes of each array, in order
 
-The header is what the caller says and `arrays`: type and shape of each. Equal contents have
-equal bytes.
+The header is the caller's, plus `arrays`: type and shape of each. Equal contents have equal
+bytes.
 """
 
 from collections.abc import Sequence
@@ -32,10 +32,9 @@ def pack(header: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> bytes:
 
 
 def unpack(data: bytes, *kinds: str) -> tuple[dict[str, Any], list[NDArray[Any]]]:
-    """Return header and arrays (not writable) of a file whose header says one of `kinds`.
+    """Return header and arrays (read-only) of a file whose header has one of `kinds`.
 
-    Raises:
-        EstimatorInputError: The bytes are not such a file.
+    Raises EstimatorInputError: the bytes are not such a file.
     """
     try:
         return _unpacked(data, kinds)

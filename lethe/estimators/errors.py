@@ -1,12 +1,12 @@
-"""What estimators refuse."""
+"""Errors of the estimators."""
 
 from lethe.errors import LetheError
 
 
 class EstimatorInputError(LetheError, ValueError):
-    """Rows, ids or parameters that no exact model can be fitted to; the model is as it was.
+    """Rows, ids or parameters that no exact model can be fitted to; the model is unchanged.
 
-    A ValueError as well, because that is what scikit-learn's callers catch.
+    Also a ValueError, because scikit-learn's callers catch that.
     """
 
     slug = "estimator-input"

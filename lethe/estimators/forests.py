@@ -25,7 +25,7 @@ DEFAULT_TARGET_STEP = -10  # 2^-10: targets within ±1,024
 
 
 class _Fitted(ExactEstimator):
-    """What `fit` leaves."""
+    """The results of `fit`."""
 
     forest_: Forest
     _published: PublishedForest
@@ -33,12 +33,12 @@ class _Fitted(ExactEstimator):
 
 @dataclass(eq=False, repr=False)
 class _ExactForest(_Fitted):
-    """n_estimators, max_depth, min_samples_leaf, max_features: as scikit-learn's forests.
+    """n_estimators, max_depth, min_samples_leaf, max_features: as in scikit-learn's forests.
 
-    thresholds: candidates of a feature at a node. edges: for each feature at most 62 numbers
-    that ascend; or public_rows, never erased, whose quantiles are the edges; with neither, 62
-    fixed edges that suit features of unit scale. missing: "refuse" NaN, or give it a "bin".
-    random_state: a whole number. Nothing of it may have been chosen by rows that are erased.
+    thresholds: candidates per feature at a node. edges: for each feature at most 62 ascending
+    numbers; or public_rows, never erased, whose quantiles are the edges; with neither, 62 fixed
+    edges that suit features of unit scale. missing: "refuse" NaN, or give it a "bin".
+    random_state: a whole number. None of these may be chosen using rows that are erased.
     """
 
     n_estimators: int = 100
@@ -110,10 +110,10 @@ class _ExactForest(_Fitted):
 
 @dataclass(eq=False, repr=False)
 class ExactForestClassifier(ExactClassifier, _ExactForest):
-    """A forest that unlearns rows exactly. prior: rows added to each leaf, over all classes.
+    """A forest that unlearns rows exactly. prior: pseudo-rows per leaf, over all classes.
 
-    classes: labels there can be; None: those of the rows, and then unlearning the last row of
-    one costs a refit.
+    classes: all possible labels; None: those of the rows, and then unlearning the last row of a
+    class costs a refit.
     """
 
     _: KW_ONLY
@@ -123,9 +123,8 @@ class ExactForestClassifier(ExactClassifier, _ExactForest):
     def fit(self, X: Any, y: Any, ids: ArrayLike | None = None) -> Self:  # noqa: N803
         """Fit rows X (n, d) with labels y (n,); ids: of the records, None for 0 to n - 1.
 
-        Raises:
-            EstimatorInputError: NaN without a bin, infinity, ids that repeat, a label that is
-                not declared, a parameter out of its range. A ValueError.
+        Raises EstimatorInputError, a ValueError: NaN without a bin, infinity, ids that repeat,
+        a label that is not declared, or a parameter out of its range.
         """
         features, labels = self._features(X, y=y)
         numbers = self._class_numbers(labels)
@@ -139,7 +138,7 @@ class ExactForestClassifier(ExactClassifier, _ExactForest):
         return self._published.probabilities(self._features(X, reset=False))
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """Return the most probable class (n,), the first of equal ones."""
+        """Return the most probable class (n,); ties go to the first."""
         best = self.predict_proba(X).argmax(axis=1)
         found: NDArray[Any] = self.classes_[best]
         return found
@@ -159,10 +158,10 @@ class ExactForestClassifier(ExactClassifier, _ExactForest):
 class ExactForestRegressor(RegressorMixin, _ExactForest):  # type: ignore[misc]
     """A forest that unlearns rows exactly.
 
-    target_bounds: the least and the greatest target there can be, which give the step of
-    targets: their distance by 2^21 or less. None: steps of 2^-10, and targets within ±1,024.
-    A leaf's value is the mean of its targets, so of one row it is that row's target:
-    min_samples_leaf is 5 unless it is set.
+    target_bounds: the minimum and maximum possible target, which give the step of targets:
+    their distance divided by at most 2^21. None: steps of 2^-10, and targets within ±1,024. A
+    leaf's value is the mean of its targets; for a leaf with one row it would be that row's
+    target, so min_samples_leaf defaults to 5.
     """
 
     _: KW_ONLY
@@ -173,8 +172,7 @@ class ExactForestRegressor(RegressorMixin, _ExactForest):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, ids: ArrayLike | None = None) -> Self:  # noqa: N803
         """Fit rows X (n, d) with targets y (n,); ids: of the records, None for 0 to n - 1.
 
-        Raises:
-            EstimatorInputError: As for the classifier, and a target outside the bounds.
+        Raises EstimatorInputError: as for the classifier, and a target outside the bounds.
         """
         features, targets = self._features(X, y=y, y_numeric=True)
         centre, exponent = self._scale()
@@ -215,7 +213,7 @@ class ExactForestRegressor(RegressorMixin, _ExactForest):  # type: ignore[misc]
 
 
 def _group(chosen: str | int | float, features: int) -> int:
-    """Return how many features are looked at together, as scikit-learn's max_features."""
+    """Return how many features are examined together, as scikit-learn's max_features."""
     if chosen == "sqrt":
         return max(1, int(features**0.5))
     if isinstance(chosen, float) and 0 < chosen <= 1:

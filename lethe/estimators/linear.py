@@ -17,7 +17,7 @@ from lethe.estimators.sums.published import PublishedRidge
 
 @dataclass(eq=False, repr=False)
 class _ExactRidge(SummedEstimator):
-    """alpha: the penalty, above 0. fit_intercept: with a constant that is not penalised."""
+    """alpha: the penalty, above 0. fit_intercept: add a constant that is not penalised."""
 
     alpha: float = 1.0
     _: KW_ONLY
@@ -50,9 +50,8 @@ class ExactRidgeRegressor(RegressorMixin, _ExactRidge):  # type: ignore[misc]
 
         ids: of the records, None for 0 to n - 1. sample_weight: multiples of 1/16 up to 256.
 
-        Raises:
-            EstimatorInputError: NaN, infinity, a number beyond 2^31 steps, ids that repeat,
-                other weights, 2^20 rows, a penalty too small to solve. A ValueError.
+        Raises EstimatorInputError, a ValueError: NaN, infinity, a number beyond 2^31 steps, ids
+        that repeat, other weights, 2^20 rows, or a penalty too small to solve.
         """
         features, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         self._fit_rows(features, targets.astype(np.float64), ids, sample_weight)
@@ -78,7 +77,7 @@ class ExactRidgeRegressor(RegressorMixin, _ExactRidge):  # type: ignore[misc]
 class ExactRidgeClassifier(_ExactRidge, ExactClassifier):
     """Ridge regression on one column of 0 and 1 for each class, unlearning rows exactly.
 
-    classes: labels there can be; None: those of the rows.
+    classes: all possible labels; None: those of the rows.
     """
 
     _: KW_ONLY
@@ -91,13 +90,13 @@ class ExactRidgeClassifier(_ExactRidge, ExactClassifier):
         ids: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Fit rows X (n, d) with labels y (n,); all else as for the regressor."""
+        """Fit rows X (n, d) with labels y (n,); the rest is as for the regressor."""
         features, labels = validate_data(self, X, y, dtype=np.float64)
         self._fit_rows(features, self._class_numbers(labels), ids, sample_weight)
         return self
 
     def decision_function(self, X: Any) -> Floats:  # noqa: N803
-        """Return the output of each class (n, classes), or of two their difference (n,)."""
+        """Return the output of each class (n, classes), or for two the difference (n,)."""
         found = self._outputs_of(X)
         return found[:, 1] - found[:, 0] if found.shape[1] == 2 else found
 

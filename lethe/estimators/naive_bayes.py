@@ -16,7 +16,7 @@ from lethe.estimators.sums.published import PublishedBayes
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class _ExactNaiveBayes(SummedEstimator, ExactClassifier):
-    """classes: labels there can be; None: those of the rows."""
+    """classes: all possible labels; None: those of the rows."""
 
     exponent: int = -16
     classes: Any = None
@@ -32,9 +32,8 @@ class _ExactNaiveBayes(SummedEstimator, ExactClassifier):
 
         ids: of the records, None for 0 to n - 1. sample_weight: multiples of 1/16 up to 256.
 
-        Raises:
-            EstimatorInputError: NaN, infinity, a number beyond 2^31 steps, ids that repeat,
-                other weights, 2^20 rows, a label that is not declared. A ValueError.
+        Raises EstimatorInputError, a ValueError: NaN, infinity, a number beyond 2^31 steps, ids
+        that repeat, other weights, 2^20 rows, or a label that is not declared.
         """
         features, labels = validate_data(self, X, y, dtype=np.float64)
         self._fit_rows(features, self._class_numbers(labels), ids, sample_weight)
@@ -58,8 +57,8 @@ class _ExactNaiveBayes(SummedEstimator, ExactClassifier):
 class ExactGaussianNB(_ExactNaiveBayes):
     """Gaussian naive Bayes that unlearns rows exactly.
 
-    var_smoothing: this share of the largest variance of a feature, or a squared step if that is
-    more, is added to each variance.
+    var_smoothing: this share of the largest variance of a feature, but at least one squared
+    step, is added to each variance.
     """
 
     var_smoothing: float = 1e-9
@@ -100,5 +99,5 @@ class ExactMultinomialNB(_ExactNaiveBayes):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = True
-        tags.classifier_tags.poor_score = True  # on features that are no counts
+        tags.classifier_tags.poor_score = True  # on features that are not counts
         return tags

@@ -1,9 +1,9 @@
-"""The rows that a model was fitted to, by record id, and the tree of the set they are.
+"""The rows that a model was fitted to, by record id, and the tree of their set.
 
 The tree is that of a retained set (lethe/certificates/retained_tree.py). A commitment needs a
-salt, and here it is a digest of the record id: there is no secret. So two parties that hold
-the same rows find the same root, and whoever guesses a record id can test with a proof whether
-it was in the set. The content of a leaf is the digest of what the model knows of the row.
+salt; here it is a digest of the record id, not a secret. So two parties with the same rows
+compute the same root, and anybody who guesses a record id can use a proof to test whether it
+was in the set. The content of a leaf is the digest of the model's data about the row.
 """
 
 from collections.abc import Sequence
@@ -22,16 +22,15 @@ _SALT, _CONTENT = b"lethe/estimators/salt/v1\0", b"lethe/estimators/row/v1\0"
 
 
 def salt_of(record: str) -> bytes:
-    """Return the salt of a record's commitment: a digest of its id, and no secret."""
+    """Return the salt of a record's commitment: a digest of its id, not a secret."""
     return sha256(_SALT + record.encode()).digest()
 
 
 def record_ids(ids: ArrayLike | None, rows: int) -> list[str]:
     """Return ids as text: whole numbers in decimal, and for None the numbers from 0 on.
 
-    Raises:
-        EstimatorInputError: Not one for each row, one is given twice, or one is neither text
-            nor a whole number.
+    Raises EstimatorInputError: not one id for each row, an id is given twice, or an id is
+    neither text nor a whole number.
     """
     if ids is None:
         return [str(i) for i in range(rows)]
@@ -60,8 +59,8 @@ def distinct_ids(ids: Sequence[Any]) -> list[str]:
 class RowStore:
     """values (slots, width) and targets (slots, columns) of rows, each in a slot of its own.
 
-    A slot is overwritten with zeros when its row leaves, and used again for a row that comes.
-    Which row has which slot depends on the history: whoever writes bytes sorts by id.
+    A removed row's slot is overwritten with zeros and reused. The slot of a row depends on the
+    history: serialisers must sort by id.
     """
 
     def __init__(self, width: int, columns: int, dtype: Any) -> None:
@@ -78,13 +77,13 @@ class RowStore:
 
     @property
     def tree(self) -> RetainedTree:
-        """The tree of the set of rows, computed when it is first asked for."""
+        """The tree of the set of rows, computed when first needed."""
         if self._tree is None:
             self._tree = RetainedTree(self._leaf(one, slot) for one, slot in self.slots.items())
         return self._tree
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle the rows that are there, and no free slots."""
+        """Pickle the present rows, without free slots."""
         slots = list(self.slots.values())
         return {
             "slots": dict(zip(self.slots, range(len(slots)), strict=True)),
@@ -96,14 +95,14 @@ class RowStore:
         }
 
     def name_classes(self, names: Sequence[Any]) -> None:
-        """Say that the first target is the number of a class; names are JSON.
+        """Declare that the first target is the number of a class; names are JSON.
 
-        The digest of a row has the name then: numbers change where a class goes.
+        The digest of a row then uses the name, because numbers change when a class disappears.
         """
         self.class_digests = [sha256(encode(name)).digest() for name in names]
 
     def take_tree(self, other: "RowStore") -> None:
-        """Take the tree of another store, which has the same rows."""
+        """Take over the tree of another store, which has the same rows."""
         self._tree = other._tree
 
     def sorted_ids(self) -> list[str]:
@@ -113,9 +112,8 @@ class RowStore:
     def slots_of(self, ids: Sequence[str]) -> NDArray[np.int32]:
         """Return the slots of rows.
 
-        Raises:
-            EstimatorInputError: One is not there. The message does not repeat it: it is
-                personal data.
+        Raises EstimatorInputError if an id is unknown. The message does not repeat it: it is
+        personal data.
         """
         missing = [i for i, one in enumerate(ids) if one not in self.slots]
         if missing:
@@ -128,10 +126,9 @@ class RowStore:
     def add(
         self, ids: Sequence[str], values: NDArray[Any], targets: NDArray[np.int64]
     ) -> NDArray[np.int32]:
-        """Take rows with distinct ids; return their slots.
+        """Add rows with distinct ids; return their slots.
 
-        Raises:
-            EstimatorInputError: The model has a row of one of the ids.
+        Raises EstimatorInputError if the model already has a row with one of the ids.
         """
         if any(one in self.slots for one in ids):
             raise EstimatorInputError("ids: the model has a row of one of them: unlearn it")
@@ -151,9 +148,9 @@ class RowStore:
         return slots
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Overwrite rows that are there, and forget their ids.
+        """Overwrite existing rows, and forget their ids.
 
-        The caller takes them out of `tree`, which has the proof to return.
+        The caller removes them from `tree`, which returns the proof.
         """
         for one in ids:
             slot = self.slots.pop(one)

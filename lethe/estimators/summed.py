@@ -1,4 +1,4 @@
-"""What the estimators of ridge and of naive Bayes share: rows as integers, and sums of them."""
+"""Common parts of the ridge and naive Bayes estimators: rows as integers, and their sums."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ from lethe.estimators.sums.sealed import Sums, of_nothing
 class SummedEstimator(ExactEstimator):
     """An estimator whose model is a function of integer sums over rows.
 
-    exponent: features are rounded to steps of 2^exponent. Nothing of it may have been chosen by
-    rows that are erased, and a scaler before it must not have seen them.
+    exponent: features are rounded to steps of 2^exponent. It may not be chosen using rows that
+    are erased, and a scaler before it must not have seen them.
     """
 
     _rows: RowStore
@@ -31,7 +31,7 @@ class SummedEstimator(ExactEstimator):
 
     @abstractmethod
     def _config(self, columns: int) -> SumsConfig:
-        """Return what the model is a function of, apart from its rows."""
+        """Return the parameters that, with the rows, determine the model."""
 
     @abstractmethod
     def _name_arrays(self, published: Any) -> None:

@@ -1,8 +1,8 @@
-"""Checking a log's files against each other: all of them, or what is new since an older tree.
+"""Check a log's files against each other: all of them, or those that are new since a tree.
 
-The new part of a tree rests on the old one by its right edge: in each level the hashes of the
-tile that was not full. They are served, and believed only because they lead to the root of the
-old tree, which was checked before: that is the consistency proof, made from tiles.
+The new part of a tree joins the old one at its right edge: in each level, the hashes of the
+tile that was not full. The log serves them, and they are trusted only because they lead to the
+root of the old tree, which was checked before. This is a consistency proof made from tiles.
 """
 
 from collections import deque
@@ -32,7 +32,7 @@ AHEAD = 8  # files in memory at once, of at most 17 MB each
 
 @dataclass(frozen=True, slots=True)
 class CheckedTree:
-    """The root of the entries that are served, and the one they have at the older size.
+    """The root of the served entries, and their root at the older size.
 
     entries, tiles: how many were read and agree with each other.
     """
@@ -48,11 +48,11 @@ def check_tree(
 ) -> CheckedTree:
     """Read the tree of `size` entries and compute its root, and its root at size `old`.
 
-    full: read everything. Else what was complete at `old` is left out, and the new root is
-    worth as much as `old_root` is: compare that with a root that you know.
+    full: read everything. Otherwise files that were complete at `old` are skipped, and the new
+    root is only as trustworthy as `old_root`: compare that with a root that you know.
 
     Raises:
-        LogError: A file is missing, malformed or not that of the files below it.
+        LogError: A file is missing, malformed or inconsistent with the files below it.
         LogUnreachableError: The log could not be read.
     """
     start = 0 if full else old
@@ -107,7 +107,7 @@ def _files(start: int, size: int) -> Iterator[TileRef]:
 
 
 def _root_of_edges(edges: list[list[bytes]]) -> bytes:
-    """Fold the partial tiles, lowest first: each is the last leaf of the one above it."""
+    """Fold the partial tiles, lowest first: each one's root is the last leaf of the next."""
     root: list[bytes] = []
     for edge in edges:
         if edge or root:
@@ -123,7 +123,7 @@ def _require_same(ref: TileRef, served: list[bytes], computed: list[bytes]) -> N
 
 
 def _read_ahead(fetch: Fetch, refs: Iterable[TileRef]) -> Generator[list[bytes]]:
-    """Yield the items of each file in order, while the next ones are on their way."""
+    """Yield the items of each file in order, and prefetch the next ones."""
     pending: deque[Future[list[bytes]]] = deque()
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         try:

@@ -38,8 +38,7 @@ class Checkpoint:
 def format_checkpoint(checkpoint: Checkpoint) -> str:
     """Return the text that is signed.
 
-    Raises:
-        CheckpointError: A field has no place in a checkpoint.
+    Raises CheckpointError: a field cannot be written in a checkpoint.
     """
     lines = (checkpoint.origin, *checkpoint.extensions)
     if not all(line and all(c >= " " for c in line) for line in lines):
@@ -55,10 +54,9 @@ def format_checkpoint(checkpoint: Checkpoint) -> str:
 
 
 def parse_checkpoint(text: str) -> Checkpoint:
-    """Read a checkpoint's text, without its signatures.
+    """Parse a checkpoint's text, without its signatures.
 
-    Raises:
-        CheckpointError: Malformed, or spelled as `format_checkpoint` never does.
+    Raises CheckpointError: malformed, or not in the spelling of `format_checkpoint`.
     """
     lines = text.split("\n")
     if len(lines) < 4:
@@ -77,10 +75,10 @@ def parse_checkpoint(text: str) -> Checkpoint:
 def sign_checkpoint(
     checkpoint: Checkpoint, *signers: NoteSigner, cosigners: Sequence[Cosigner] = ()
 ) -> str:
-    """Return the checkpoint as a note by the log's keys, and by `cosigners` with the time.
+    """Return the checkpoint as a note signed by the log's keys, and with a time by `cosigners`.
 
-    The caller promises never to sign two checkpoints of which neither extends the other:
-    whoever holds both can prove that the log forked.
+    The caller must never sign two checkpoints of which neither extends the other: together they
+    would prove that the log forked.
     """
     text = format_checkpoint(checkpoint)
     now = int(time.time())

@@ -6,7 +6,7 @@
 
 from lethe.log.spelling import parse_base64, parse_decimal
 
-TIME_SIZE = 8  # big-endian seconds since 1970 before the signature
+TIME_SIZE = 8  # bytes of the big-endian seconds since 1970 before the signature
 MAX_TIME = 2**63 - 1
 HASH_SIZE = 32
 _LABEL = b"subtree/v1\n\0"  # 12 bytes, "ML-DSA-44 signed message"
@@ -15,8 +15,7 @@ _LABEL = b"subtree/v1\n\0"  # 12 bytes, "ML-DSA-44 signed message"
 def split_cosignature(data: bytes) -> tuple[int, bytes]:
     """Return the time and the signature of a `timestamped_signature`.
 
-    Raises:
-        ValueError: Too short, or a time that the format does not allow.
+    Raises ValueError: too short, or a time that the format does not allow.
     """
     time = int.from_bytes(data[:TIME_SIZE], "big")
     if len(data) <= TIME_SIZE or time > MAX_TIME:
@@ -32,8 +31,7 @@ def ed25519_message(time: int, text: str) -> bytes:
 def ml_dsa_message(cosigner: str, time: int, text: str) -> bytes:
     """Return what a cosigner of type 0x06 signs over a checkpoint's text.
 
-    Raises:
-        ValueError: The text is not a checkpoint, or a name has more than 255 bytes.
+    Raises ValueError: the text is not a checkpoint, or a name has more than 255 bytes.
     """
     origin, size, root, *_ = (*text.split("\n"), "", "")
     end, digest = parse_decimal(size, MAX_TIME + 1), parse_base64(root)

@@ -17,17 +17,15 @@ class Cosigner:
 
     @property
     def verifier(self) -> NoteVerifier:
-        """The public half, of type 0x04 or 0x06 after the key."""
+        """The public half, of type 0x04 or 0x06 depending on the key."""
         kind = ML_DSA_44 if isinstance(self.key, MLDSA44PrivateKey) else COSIGNATURE
         return NoteVerifier.of(self.name, self.key.public_key(), kind)
 
     def line(self, text: str, time: int) -> str:
         """Return the signature line over a checkpoint's text, at a time in seconds since 1970.
 
-        The caller promises that the checkpoint extends all that it cosigned before.
-
-        Raises:
-            ValueError: The text is not a checkpoint, or a name has more than 255 bytes.
+        The caller must ensure that the checkpoint extends all that it cosigned before. Raises
+        ValueError: the text is not a checkpoint, or a name has more than 255 bytes.
         """
         if isinstance(self.key, MLDSA44PrivateKey):
             signature = self.key.sign(ml_dsa_message(self.name, time, text))

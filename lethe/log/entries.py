@@ -1,9 +1,9 @@
-"""What a log entry says: never who.
+"""Log entries: what happened, without personal data.
 
-A leaf stays for ever, so it holds a commitment to the event and not the event. The event
-and the random key of its commitment live in tables that can be erased; once the key is
-destroyed, nothing in the log can be linked to the person. Every field is of a shape that
-a name, an address or an e-mail does not fit.
+A leaf is permanent, so it holds a commitment to the event instead of the event. The event and
+the random key of its commitment are in tables that can be erased; once the key is destroyed,
+nothing in the log can be linked to the person. No field can hold a name, an address or an
+e-mail address: each has a restricted format.
 """
 
 import re
@@ -31,19 +31,19 @@ COMMITMENT_SIZE = 32  # bytes, HMAC-SHA256
 ERASURE_EVENT = "erasure-event"
 MODEL_EVENT = "model-event"
 KEY_EVENT = "key-event"
-LOG_EVENT, SUCCEEDED = "log-event", "log.succeeded"  # the first entry of a log after another
-SERVICE_KEY_EVENT = "service-key-event"  # of a key that signs here; lethe/log/key_changes.py
+LOG_EVENT, SUCCEEDED = "log-event", "log.succeeded"  # the first entry of a successor log
+SERVICE_KEY_EVENT = "service-key-event"  # of a service's signing key; lethe/log/key_changes.py
 MASTER_KEY_EVENT = "master-key-event"  # of a secret key; lethe/log/key_changes.py
 HOLD_EVENT = "hold-event"
 RETENTION_EVENT, RETENTION_ENDED = "retention-event", "retention.ended"
 HASHEDREKORD = "hashedrekord"  # a certificate; lethe/certificates/bundle.py writes it
 
-MAX_EVENT = 60  # characters, as the tables hold it
+MAX_EVENT = 60  # characters, the width of the column
 _EVENT = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z][a-z0-9_-]*)+")
 _MODEL = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
 _DIGEST_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_KEPT = re.compile(r"[a-z][a-z-]{0,31}")  # a kind of data that is kept for a time
+_KEPT = re.compile(r"[a-z][a-z-]{0,31}")  # a kind of data with a retention period
 _DAY = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})T00:00:00Z")
 
 
@@ -65,13 +65,13 @@ class CommitmentError(LetheError):
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A parsed entry. What its kind does not carry is None or empty.
+    """A parsed entry. Fields that its kind does not have are None or empty.
 
     `digests` maps names to SHA-256 in lower-case hex; a certificate's is "sha256", over the
-    pre-authentication encoding of its envelope, and an end of retention's is "items".
-    `checkpoint` is the note of the log that a log succeeds, `key` what happened to a key of the
-    service, `master` to a master key, `ended` how much of each kind an end of retention
-    destroyed.
+    pre-authentication encoding of its envelope, and a retention event's is "items".
+    `checkpoint` is the last note of the log that this one succeeds, `key` the change of a
+    service key, `master` of a master key, `ended` the number destroyed of each kind at the end
+    of a retention.
     """
 
     kind: str
@@ -88,7 +88,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What was destroyed of one kind: `count` items that had ended before the day `before`."""
+    """Destroyed data of one kind: `count` items whose retention ended before day `before`."""
 
     count: int
     before: date
@@ -97,21 +97,17 @@ class Ended:
 def event_leaf(event: str, ref: str, commitment: bytes, day: date) -> bytes:
     """Return the entry for an event of the erasure request `ref` (a UUID version 4).
 
-    Of `day` only the date is kept: a time of day would help to find the person.
-
-    Raises:
-        EntryError: A field has not the shape the log allows.
+    Only the date of `day` is stored: a time of day would help to identify the person. Raises
+    EntryError: a field does not have the allowed format.
     """
     return _committed(ERASURE_EVENT, event, ref, commitment, day)
 
 
 def key_leaf(event: str, ref: str, commitment: bytes, day: date) -> bytes:
-    """Return the entry for an event of the registration `ref` (a UUID version 4) of a key.
+    """Return the entry for an event of the key registration `ref` (a UUID version 4).
 
-    The keyid is in the event: it may name its holder.
-
-    Raises:
-        EntryError: A field has not the shape the log allows.
+    The keyid is only in the event: it may name its holder. Raises EntryError: a field does not
+    have the allowed format.
     """
     return _committed(KEY_EVENT, event, ref, commitment, day)
 
@@ -119,10 +115,8 @@ def key_leaf(event: str, ref: str, commitment: bytes, day: date) -> bytes:
 def hold_leaf(event: str, ref: str, commitment: bytes, day: date) -> bytes:
     """Return the entry for an event of the legal hold `ref` (a UUID version 4).
 
-    What it keeps is in the event: nobody else is to know what a lawsuit is about.
-
-    Raises:
-        EntryError: A field has not the shape the log allows.
+    The held object is only in the event: the public must not learn what a lawsuit is about.
+    Raises EntryError: a field does not have the allowed format.
     """
     return _committed(HOLD_EVENT, event, ref, commitment, day)
 
@@ -130,8 +124,7 @@ def hold_leaf(event: str, ref: str, commitment: bytes, day: date) -> bytes:
 def model_leaf(event: str, ref: str, digests: Mapping[str, str], day: date) -> bytes:
     """Return the entry for an event of model `ref`; `digests` are SHA-256 in hex.
 
-    Raises:
-        EntryError: A field has not the shape the log allows, or the entry is too long.
+    Raises EntryError: a field does not have the allowed format, or the entry is too long.
     """
     _require_event(event)
     if not _MODEL.fullmatch(ref):
@@ -144,13 +137,12 @@ def model_leaf(event: str, ref: str, digests: Mapping[str, str], day: date) -> b
 
 
 def succession_leaf(vkey: str, checkpoint: str, day: date) -> bytes:
-    """Return the first entry of a log that succeeds another, which cannot go on.
+    """Return the first entry of a log that succeeds a log which cannot continue.
 
     `checkpoint` is the last note that the other log's key is known to have signed, with that
-    key's line alone, and `vkey` its verifier key: whoever reads the entry verifies the note.
-
-    Raises:
-        EntryError: The note is not a checkpoint that this key signed, or has other lines.
+    key's line alone, and `vkey` its verifier key, so that readers of the entry can verify the
+    note. Raises EntryError: the note is not a checkpoint that this key signed, or has other
+    lines.
     """
     try:
         verifier = parse_log_vkey(vkey)
@@ -172,38 +164,28 @@ def succession_leaf(vkey: str, checkpoint: str, day: date) -> bytes:
 
 
 def service_key_leaf(change: KeyChange, day: date) -> bytes:
-    """Return the entry for what happened to a key of the service.
-
-    Raises:
-        EntryError: A field has not the shape the log allows.
-    """
-    try:
-        members = change.members()
-    except ValueError as error:
-        raise EntryError(str(error)) from None
-    return _encode(SERVICE_KEY_EVENT, {"at": _format_day(day), **members})
+    """Return the entry for a change of a service key. Raises EntryError as `event_leaf`."""
+    return _key_change(SERVICE_KEY_EVENT, change, day)
 
 
 def master_key_leaf(change: MasterKeyChange, day: date) -> bytes:
-    """Return the entry for what happened to a master key of the service.
+    """Return the entry for a change of a master key. Raises EntryError as `event_leaf`."""
+    return _key_change(MASTER_KEY_EVENT, change, day)
 
-    Raises:
-        EntryError: A field has not the shape the log allows.
-    """
+
+def _key_change(kind: str, change: KeyChange | MasterKeyChange, day: date) -> bytes:
     try:
         members = change.members()
     except ValueError as error:
         raise EntryError(str(error)) from None
-    return _encode(MASTER_KEY_EVENT, {"at": _format_day(day), **members})
+    return _encode(kind, {"at": _format_day(day), **members})
 
 
 def retention_leaf(ended: Mapping[str, Ended], items: str, day: date) -> bytes:
-    """Return the entry for what an end of retention destroyed, by kind.
+    """Return the entry for the destruction at the end of a retention, by kind.
 
-    `items` is the SHA-256 in hex of the list of what it was, which the operator keeps.
-
-    Raises:
-        EntryError: A field has not the shape the log allows, or nothing was destroyed.
+    `items` is the SHA-256 in hex of the list of destroyed items, which the operator keeps.
+    Raises EntryError: a field does not have the allowed format, or nothing was destroyed.
     """
     if not _SHA256.fullmatch(items) or not ended:
         raise EntryError("an end of retention has kinds, and the SHA-256 of its items")
@@ -225,11 +207,9 @@ def retention_leaf(ended: Mapping[str, Ended], items: str, day: date) -> bytes:
 def commit_event(key: bytes, event: Mapping[str, Any]) -> bytes:
     """Return HMAC-SHA256(key, JCS(event)), 32 bytes.
 
-    It hides the event while `key` is secret, even if all of it but one bit is known, and
-    binds to it once `key` is shown. Never use a key twice.
-
-    Raises:
-        EntryError: The key has not 32 bytes, or the event is not JSON.
+    It hides the event while `key` is secret, even if all of it but one bit is known, and is
+    binding once `key` is revealed. Never use a key twice. Raises EntryError: the key does not
+    have 32 bytes, or the event is not JSON.
     """
     # HMAC pads shorter keys with zeros and hashes longer ones: two keys, one commitment.
     if len(key) != COMMITMENT_KEY_SIZE:
@@ -242,21 +222,20 @@ def commit_event(key: bytes, event: Mapping[str, Any]) -> bytes:
 
 
 def check_commitment(key: bytes, event: Mapping[str, Any], commitment: bytes) -> None:
-    """Return if `commitment` opens to `event` under `key`.
+    """Check that `commitment` opens to `event` under `key`.
 
     Raises:
         CommitmentError: It does not.
-        EntryError: The key has not 32 bytes, or the event is not JSON.
+        EntryError: The key does not have 32 bytes, or the event is not JSON.
     """
     if not compare_digest(commit_event(key, event), commitment):
         raise CommitmentError("this key and event are not what the log committed to")
 
 
 def parse_leaf(data: bytes) -> Leaf:
-    """Read an entry of any kind that Lethe writes.
+    """Parse an entry of any kind that Lethe writes.
 
-    Raises:
-        EntryError: Another kind, another spelling, or a field of the wrong shape.
+    Raises EntryError: another kind, another spelling, or a field in the wrong format.
     """
     if len(data) > MAX_ENTRY:
         raise EntryError(f"an entry has at most {MAX_ENTRY} bytes")
@@ -328,7 +307,7 @@ def _parse_retention(entry: Any) -> tuple[Leaf, bytes]:
 
 
 def _parse_hashedrekord(entry: Any) -> tuple[Leaf, bytes]:
-    """Recognise a certificate; whether it matches its envelope is the bundle's to check."""
+    """Parse a certificate's entry; the bundle checks whether it matches its envelope."""
     spec = entry["spec"]["hashedRekordV002"]
     value = parse_base64(spec["data"]["digest"]).hex()
     if spec["data"]["algorithm"] != "SHA2_256" or not _SHA256.fullmatch(value):
@@ -342,7 +321,7 @@ def _parse_hashedrekord(entry: Any) -> tuple[Leaf, bytes]:
     return leaf, canonical.encode(again)
 
 
-# What reading a field raises when JSON of another shape stands in its place.
+# Raised by field access when the JSON has another structure.
 _MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError)
 
 _PARSERS = {

@@ -13,16 +13,17 @@ from lethe.errors import LetheError
 from lethe.log.note import MAX_NOTE
 from lethe.log.tiles import MAX_BUNDLE, parse_tile_path
 
-CHECKPOINT = "checkpoint"
+CHECKPOINT, TRUST_ROOT = "checkpoint", "trust-root"
+MAX_TRUST_ROOT = 1 << 20  # bytes; one of a log with ten rotations has about 20,000
 TIMEOUT_S = 30.0  # for each connect, read and write; a bundle is at most 17 MB
-WHOLE_S = 60.0  # for a file, and a second more for each PACE bytes that came
+WHOLE_S = 60.0  # for a file, plus a second for each PACE bytes received
 PACE = 16 * 1024
 
 Fetch = Callable[[str], bytes]
 
 
 class LogError(LetheError):
-    """A log that is not what its checkpoint signs; `members["path"]` is the file."""
+    """A log that differs from what its checkpoint signs; `members["path"]` is the file."""
 
     slug = "bad-log"
     title = "The log does not verify"
@@ -30,7 +31,7 @@ class LogError(LetheError):
 
 
 class MissingFileError(LogError):
-    """The log answers, and does not have the file."""
+    """The log answers, but does not have the file."""
 
     slug = "log-file-missing"
 
@@ -58,11 +59,10 @@ class LogUnreachableError(LogError):
 def fetch_from(url_or_dir: str | Path) -> Fetch:
     """Return a reader of the log below an http(s) URL prefix or in a directory.
 
-    The prefix is what `checkpoint` lies under. The reader takes "checkpoint" or a tile's
-    path, and raises MissingFileError or LogUnreachableError (or TileError for other paths).
-
-    Raises:
-        LogUnreachableError: Neither such a URL nor a directory.
+    `checkpoint` is directly below the prefix. The reader takes "checkpoint", "trust-root",
+    which a service serves and a mirror does not, or a tile's path, and raises MissingFileError
+    or LogUnreachableError (or TileError for other paths). Raises LogUnreachableError: neither
+    such a URL nor a directory.
     """
     text = str(url_or_dir)
     if text.startswith(("http://", "https://")):
@@ -74,9 +74,11 @@ def fetch_from(url_or_dir: str | Path) -> Fetch:
 
 
 def _limit(path: str) -> int:
-    """Return how many bytes the file may have, after proving that it is one of a log's."""
+    """Return the maximum size of a file in bytes, after checking that it is a log's path."""
     if path == CHECKPOINT:
         return MAX_NOTE
+    if path == TRUST_ROOT:
+        return MAX_TRUST_ROOT
     parse_tile_path(path)
     return MAX_BUNDLE
 
@@ -105,7 +107,7 @@ class _DirectoryFetch:
 
 class _HttpFetch:
     def __init__(self, url: str) -> None:
-        import httpx2  # 30 ms that reading a directory need not spend
+        import httpx2  # takes 30 ms, which reading a directory does not need
 
         try:
             parts = urlsplit(url)
@@ -115,21 +117,22 @@ class _HttpFetch:
             raise LogUnreachableError("a log's URL is a prefix: without query or fragment")
         self._prefix = url.rstrip("/")
         self._new_client = partial(httpx2.Client, timeout=TIMEOUT_S)
-        # RuntimeError: of a client that was closed, as a read beside this one took too long.
+        # RuntimeError: the client was closed because a concurrent read took too long.
         self._errors = (httpx2.HTTPError, httpx2.InvalidURL, RuntimeError)
         self._connect()
 
     def _connect(self) -> None:
         self._client = self._new_client()
-        # A Fetch is a plain callable with no close(): its connections go when it goes.
+        # A Fetch is a plain callable without close(): its connections end with the object.
         self._hang_up = weakref.finalize(self, self._client.close)
 
     def __call__(self, path: str) -> bytes:
-        """Read a file, in a thread that is left behind where it takes too long.
+        """Read a file in a thread, which is abandoned if it takes too long.
 
-        A server that sends a byte now and then, of a head too, would never end a read: whoever
-        watches the log would neither go on nor say that it cannot be read. The connections are
-        closed then, which ends that thread: else the next reads would lack them.
+        A server that sends a byte now and then, even of a header, could keep a read open for
+        ever: a monitor would neither continue nor report that the log cannot be read. On a
+        time-out the connections are closed, which ends the thread and frees connections for the
+        next reads.
         """
         limit = _limit(path)
         begun, data = time.monotonic(), bytearray()
@@ -146,7 +149,7 @@ class _HttpFetch:
             try:
                 found = answer.get(timeout=left)
             except queue.Empty:
-                continue  # more may have come meanwhile
+                continue  # more bytes may have arrived meanwhile
             if isinstance(found, Exception):
                 raise found
             return found
@@ -156,7 +159,7 @@ class _HttpFetch:
         raise LogUnreachableError(f"{path}: the server answers too slowly", path=path)
 
     def _read(self, path: str, limit: int, data: bytearray) -> bytes:
-        """Read a file into `data`. Raises LogError and its kinds."""
+        """Read a file into `data`. Raises LogError or a subclass."""
         client = self._client
         try:
             with client.stream("GET", f"{self._prefix}/{path}") as response:

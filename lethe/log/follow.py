@@ -1,14 +1,14 @@
-"""Following a log without trusting who serves it: every hash is computed from the entries.
+"""Following a log without trusting its server: every hash is computed from the entries.
 
 1. The checkpoint is signed by the log's key, or by one that this key led to (a trust root).
 2. Each entry hashes to its leaf in the level-0 tiles.
 3. Each hash of a higher tile is the root of the full tile below it.
 4. The root of all entries is the one the checkpoint signs.
-5. When an earlier checkpoint is held: its tree is a prefix of the new one.
+5. If there is an earlier checkpoint: its tree is a prefix of the new one.
 
-Who holds an earlier checkpoint has done 2 and 3 for its entries, and by 5 they are still those
-that the new checkpoint signs: only what came since is read. What is served of the older entries
-is not looked at again unless everything is asked for.
+With an earlier checkpoint, 2 and 3 were done before for its entries, and by 5 the new
+checkpoint still signs them: only newer files are read. Files of older entries are read again
+only with `full`.
 """
 
 import os
@@ -61,11 +61,11 @@ MIRROR, STATE = "mirror", "state file"
 
 @dataclass(frozen=True, slots=True)
 class LogReport:
-    """What was checked: `entries` and hash `tiles` below this signed head.
+    """The result of a verification: the number of `entries` and hash `tiles` that were checked.
 
     before: how many entries were checked by an earlier call, and are a prefix of this tree.
-    `unverified` has the checkpoint's signature lines by keys that were not given: ignored.
-    `first` is the first entry, None in an empty log.
+    `unverified` has the checkpoint's signature lines by keys that were not given; they are
+    ignored. `first` is the first entry, None in an empty log.
     """
 
     origin: str
@@ -98,13 +98,13 @@ def verify_log(
     """Verify a log and return what was checked, with a few bundles at a time in memory.
 
     state: a file that keeps the verified checkpoint for the next call, which then reads only
-    what is new. full: read everything all the same.
+    newer files. full: read everything anyway.
 
     Raises:
-        LogError: The log is not what `verifier` signed, or does not extend what the file
-            holds; the message names the file.
-        LogUnreachableError: The log could not be read, so nothing is known, or the state not
-            written.
+        LogError: The log is not what `verifier` signed, or does not extend the checkpoint in
+            the file; the message names the file.
+        LogUnreachableError: The log could not be read, so nothing is known, or the state could
+            not be written.
     """
     held = None if state is None else _read_state(state, verifier)
     report = _follow(fetch, verifier, lambda _path, _data: None, held, full=full)
@@ -123,8 +123,7 @@ def verify_log(
 def read_log(fetch: Fetch, verifier: Keys) -> tuple[LogReport, list[bytes]]:
     """Verify a log as `verify_log` does, and return all its entries too, in memory.
 
-    Raises:
-        LogError, LogUnreachableError: As `verify_log`.
+    Raises LogError or LogUnreachableError: as `verify_log`.
     """
     leaves: list[bytes] = []
 
@@ -140,12 +139,12 @@ def mirror_log(
 ) -> LogReport:
     """Verify a log and make `directory` a copy of it that any static web server can serve.
 
-    Nothing is written before everything is verified, and the checkpoint is replaced last:
-    a crash leaves the mirror at its old size with some files more. A mirror that holds an
-    earlier checkpoint reads only what is new; full: it reads and writes everything again.
+    Nothing is written before everything is verified, and the checkpoint is replaced last: after
+    a crash the mirror still has its old size, plus some files. A mirror that holds an earlier
+    checkpoint reads only newer files; full: it reads and writes everything again.
 
     Raises:
-        LogError: The log does not verify, or does not extend what the mirror holds.
+        LogError: The log does not verify, or does not extend the mirror.
         LogUnreachableError: The log could not be read or the mirror not written.
     """
     try:
@@ -166,7 +165,7 @@ def _mirror(
     full: bool,
 ) -> LogReport:
     held = _read_mirror(directory, verifier)
-    paths: dict[str, None] = {}  # in the order in which they came, once each
+    paths: dict[str, None] = {}  # ordered, without duplicates
 
     def keep(path: str, data: bytes) -> None:
         target = incoming / path
@@ -182,7 +181,7 @@ def _mirror(
     *tiles, checkpoint = paths
     for path in tiles:
         _publish(incoming, directory, path)
-    # A checkpoint on disk before its tiles would sign what a power cut then removes.
+    # Written before its tiles, the checkpoint could survive a power cut that they do not.
     for parent in {(directory / path).parent for path in tiles}:
         sync_directory(parent)
     _publish(incoming, directory, checkpoint)
@@ -191,9 +190,10 @@ def _mirror(
 
 
 def succeeded(report: LogReport) -> Checkpoint | None:
-    """Return the last checkpoint of the log that this one says it succeeds, if it does.
+    """Return the last checkpoint of the log that this one says it succeeds, None if none.
 
-    The old log's key signed it: compare that key, which the entry has too, with what you know.
+    The old log's key signed it; the entry has that key too, so compare it with the key you
+    know.
     """
     try:
         leaf = parse_leaf(report.first or b"")
@@ -254,9 +254,9 @@ def _follow(
 def _check_new(
     fetch: Fetch, checkpoint: Checkpoint, keep: Keep, held: _Held
 ) -> CheckedTree | None:
-    """Check what is new since `held`; None if it is not all that the checkpoint signs.
+    """Check what is new since `held`; None if it does not match the checkpoint.
 
-    Then everything is read, as if nothing were held, to name the file at fault.
+    The caller then reads everything, as without `held`, to find the file at fault.
     """
     old = held.checkpoint
     if (old.size, old.root) == (checkpoint.size, checkpoint.root):
@@ -303,7 +303,7 @@ def _read_mirror(directory: Path, verifier: Keys) -> _Held | None:
     try:
         bundle = fetch(entries_path(0, min(checkpoint.size, TILE_WIDTH)))
         first = decode_bundle(bundle)[0]
-    except LetheError:  # empty, or not what was written: the report says only whom it succeeds
+    except LetheError:  # empty or malformed: the entry only serves to name the predecessor
         first = None
     return _Held(checkpoint, first, MIRROR)
 
@@ -330,7 +330,7 @@ def _read_state(path: Path, verifier: Keys) -> _Held | None:
 
 
 def _require_later(held: _Held, checkpoint: Checkpoint) -> None:
-    """Refuse an earlier head, or another one of the same size: nothing else need be read."""
+    """Refuse a smaller tree, or another tree of the same size, before anything else is read."""
     old = held.checkpoint
     if old.size > checkpoint.size:
         raise LogRewoundError(
@@ -343,7 +343,7 @@ def _require_later(held: _Held, checkpoint: Checkpoint) -> None:
 
 
 def _forked(held: _Held) -> LogForkedError:
-    """Whoever holds the earlier state of a log that forked may hold the only proof."""
+    """Return the error of a fork: the earlier checkpoint may be the only proof of it."""
     return LogForkedError(
         f"the log forked: its first {held.checkpoint.size} entries are not those the {held.by} "
         "holds; keep both checkpoints as proof",

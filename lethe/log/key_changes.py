@@ -1,7 +1,6 @@
-"""What the log says of the service's own keys: announced, rotated, revoked.
+"""Log entries about the service's own keys: announced, rotated, revoked.
 
-Each says the public half in full, so that whoever reads the log needs no other file to know
-which key signed at which entry.
+Each holds the whole public key, so that the log alone shows which key signed at which entry.
 """
 
 import re
@@ -27,7 +26,7 @@ REVOKED: Final = "key.revoked"
 ISSUER: Final = "issuer"
 LOG: Final = "log"
 ML_DSA: Final = "log-mldsa"  # the log's second key
-# Names of RFC 5280, section 5.3.1: a free text could name a person, and stays for ever.
+# Reason names of RFC 5280, section 5.3.1: free text could name a person, permanently.
 REASONS = ("key-compromise", "superseded", "cessation-of-operation", "unspecified")
 MASTER_ROTATED: Final = "master-key.rotated"
 MASTER_REVOKED: Final = "master-key.revoked"
@@ -39,8 +38,8 @@ _MASTER_KEYID = re.compile(r"[0-9a-f]{16}")
 class KeyChange:
     """One event of a key of `role`: ISSUER, LOG or ML_DSA.
 
-    `key` is its SubjectPublicKeyInfo in DER, `keyid` its name, that of a log's key its key id.
-    `replaces` is the key that a rotation ends, `reason` one of REASONS for a revocation;
+    `key` is its SubjectPublicKeyInfo in DER; `keyid` its name, for a log's key its key id.
+    `replaces` is the key that a rotation replaces, `reason` one of REASONS for a revocation;
     None in the other events.
     """
 
@@ -54,8 +53,7 @@ class KeyChange:
     def members(self) -> dict[str, str]:
         """Return the members of its log entry.
 
-        Raises:
-            ValueError: A field has not the shape the log allows.
+        Raises ValueError: a field does not have the allowed format.
         """
         if self.role not in _LOADERS or not _KEYID.fullmatch(self.keyid):
             raise ValueError("a key of an entry is the issuer's or the log's, of a simple name")
@@ -74,10 +72,9 @@ class KeyChange:
 
 
 def key_change(members: Mapping[str, Any]) -> KeyChange:
-    """Read what `KeyChange.members` returned.
+    """Parse the result of `KeyChange.members`.
 
-    Raises:
-        LookupError, TypeError, ValueError: Other members, or one of another shape.
+    Raises LookupError, TypeError or ValueError: other members, or one in another format.
     """
     replaces = members.get("replaces")
     change = KeyChange(
@@ -97,9 +94,9 @@ def key_change(members: Mapping[str, Any]) -> KeyChange:
 class MasterKeyChange:
     """One event of a master key, which is secret: `keyid`, 16 hex digits, is a random name.
 
-    A name that depended on the key would let whoever reads the log test guesses of the key.
+    A name derived from the key would let readers of the log test guesses of the key.
 
-    `replaces` is the name of the key that a rotation ends, `reason` one of REASONS for a
+    `replaces` is the name of the key that a rotation replaces, `reason` one of REASONS for a
     revocation; None in the other event.
     """
 
@@ -111,8 +108,7 @@ class MasterKeyChange:
     def members(self) -> dict[str, str]:
         """Return the members of its log entry.
 
-        Raises:
-            ValueError: A field has not the shape the log allows.
+        Raises ValueError: a field does not have the allowed format.
         """
         if not _MASTER_KEYID.fullmatch(self.keyid):
             raise ValueError("a master key's name is 16 hex digits")
@@ -127,10 +123,9 @@ class MasterKeyChange:
 
 
 def master_key_change(members: Mapping[str, Any]) -> MasterKeyChange:
-    """Read what `MasterKeyChange.members` returned.
+    """Parse the result of `MasterKeyChange.members`.
 
-    Raises:
-        LookupError, TypeError, ValueError: Other members, or one of another shape.
+    Raises LookupError, TypeError or ValueError: other members, or one in another format.
     """
     change = MasterKeyChange(
         members["event"], members["keyid"], members.get("replaces"), members.get("reason")
@@ -141,55 +136,36 @@ def master_key_change(members: Mapping[str, Any]) -> MasterKeyChange:
 
 
 def load_p256(spki: bytes) -> EllipticCurvePublicKey:
-    """Return the ECDSA P-256 key of a SubjectPublicKeyInfo in its one DER spelling.
-
-    Raises:
-        ValueError: It is none.
-    """
-    try:
-        key = load_der_public_key(spki)
-    except (ValueError, UnsupportedAlgorithm):
-        raise ValueError("an issuer's key is an ECDSA P-256 key") from None
-    if (
-        not isinstance(key, EllipticCurvePublicKey)
-        or not isinstance(key.curve, SECP256R1)
-        or key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) != spki
-    ):
-        raise ValueError("an issuer's key is an ECDSA P-256 key")
+    """Return the ECDSA P-256 key of a canonical DER SubjectPublicKeyInfo. Raises ValueError."""
+    wrong = "an issuer's key is an ECDSA P-256 key"
+    key: EllipticCurvePublicKey = _load(spki, EllipticCurvePublicKey, wrong)
+    if not isinstance(key.curve, SECP256R1):
+        raise ValueError(wrong)
     return key
 
 
 def load_ed25519(spki: bytes) -> Ed25519PublicKey:
-    """Return the Ed25519 key of a SubjectPublicKeyInfo in its one DER spelling.
-
-    Raises:
-        ValueError: It is none.
-    """
-    try:
-        key = load_der_public_key(spki)
-    except (ValueError, UnsupportedAlgorithm):
-        raise ValueError("a log's key is an Ed25519 key") from None
-    if not isinstance(key, Ed25519PublicKey) or (
-        key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) != spki
-    ):
-        raise ValueError("a log's key is an Ed25519 key")
+    """Return the Ed25519 key of a canonical DER SubjectPublicKeyInfo. Raises ValueError."""
+    key: Ed25519PublicKey = _load(spki, Ed25519PublicKey, "a log's key is an Ed25519 key")
     return key
 
 
 def load_ml_dsa(spki: bytes) -> MLDSA44PublicKey:
-    """Return the ML-DSA-44 key of a SubjectPublicKeyInfo in its one DER spelling (RFC 9881).
+    """Return the ML-DSA-44 key of such an SPKI (RFC 9881). Raises ValueError."""
+    wrong = "a log's second key is an ML-DSA-44 key"
+    key: MLDSA44PublicKey = _load(spki, MLDSA44PublicKey, wrong)
+    return key
 
-    Raises:
-        ValueError: It is none.
-    """
+
+def _load(spki: bytes, kind: type[Any], wrong: str) -> Any:  # mypy: the classes are abstract
     try:
         key = load_der_public_key(spki)
     except (ValueError, UnsupportedAlgorithm):
-        raise ValueError("a log's second key is an ML-DSA-44 key") from None
-    if not isinstance(key, MLDSA44PublicKey) or (
+        raise ValueError(wrong) from None
+    if not isinstance(key, kind) or (
         key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) != spki
     ):
-        raise ValueError("a log's second key is an ML-DSA-44 key")
+        raise ValueError(wrong)
     return key
 
 

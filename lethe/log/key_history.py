@@ -1,4 +1,4 @@
-"""Which keys of a role there were, as the entries of a log say."""
+"""The keys of a role according to the entries of a log."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -9,7 +9,7 @@ from lethe.errors import LetheError
 from lethe.log.key_changes import ANNOUNCED, ISSUER, ROTATED, KeyChange, load_p256
 from lethe.records import dataclass
 
-# A change of a key and the index of its entry.
+# (change of a key, index of its entry)
 Change = tuple[int, KeyChange]
 
 
@@ -23,10 +23,10 @@ class KeyHistoryError(LetheError):
 
 @dataclass(frozen=True, slots=True)
 class KeySpan:
-    """A key of one role, SubjectPublicKeyInfo in DER, and where in the log it may sign.
+    """A key of one role, SubjectPublicKeyInfo in DER, and the range of entries it may sign.
 
-    start: the first entry. end: the first entry that it may not sign any more, as another
-    replaced it. revoked: the entry that revokes it, with its reason.
+    start: the first entry. end: the first entry that it may not sign any more because another
+    key replaced it. revoked: the entry that revokes it, with its reason.
     """
 
     keyid: str
@@ -38,12 +38,12 @@ class KeySpan:
 
     @property
     def key(self) -> EllipticCurvePublicKey:
-        """The key itself, of an issuer."""
+        """The parsed key of an issuer."""
         return load_p256(self.spki)
 
     @property
     def ends(self) -> int | None:
-        """The first entry that it may not sign, for whichever reason."""
+        """The first entry that it may not sign, by replacement or revocation."""
         return min((one for one in (self.end, self.revoked) if one is not None), default=None)
 
 
@@ -52,10 +52,8 @@ def replay(
 ) -> tuple[KeySpan, ...]:
     """Return the keys of a role that a log's entries name, oldest first.
 
-    first: name and bytes of the key before any entry names one.
-
-    Raises:
-        KeyHistoryError: The entries contradict each other.
+    first: name and bytes of the key in use before the first entry about keys. Raises
+    KeyHistoryError: the entries contradict each other.
     """
     keys: list[KeySpan] = []
     for index, change in changes:

@@ -1,8 +1,8 @@
 """The keys of one log: each signs checkpoints from the tree that announces it on.
 
-A log announces its next key by an entry under the old one, and signs with both until it revokes
-the old one by another entry. A checkpoint over that entry no longer counts under the old key.
-Its second key, ML-DSA-44, has a chain of its own of the same form.
+A log announces its next key by an entry under the old one, and signs with both until another
+entry revokes the old one. A checkpoint over the revoking entry no longer counts under the old
+key. The log's second keys, ML-DSA-44, form a separate chain of the same form.
 """
 
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -25,10 +25,9 @@ class LogKey:
     reason: str | None = None
 
     def check_size(self, size: int) -> None:
-        """Return if it may sign a tree of this size.
+        """Check that the key may sign a tree of this size.
 
-        Raises:
-            NoteError: It was not announced yet, or was revoked.
+        Raises NoteError: it was not announced yet, or was revoked.
         """
         if self.start and size <= self.start:
             raise NoteError(
@@ -54,7 +53,7 @@ class LogKeys:
 
     @classmethod
     def of(cls, *verifiers: NoteVerifier, kind: bytes = ED25519) -> "LogKeys":
-        """Return keys of which nobody knows from when to when they sign."""
+        """Return keys whose periods of validity are unknown: they count as always valid."""
         return cls(tuple(map(LogKey, verifiers)), kind)
 
     @property
@@ -64,14 +63,15 @@ class LogKeys:
 
     @property
     def verifiers(self) -> list[NoteVerifier]:
-        """The keys alone."""
+        """The keys without their ranges."""
         return [one.verifier for one in self.keys]
 
     def open(self, note: str) -> tuple[Checkpoint, LogKey]:
-        """Return the checkpoint of a note, and the oldest key that signed it and might.
+        """Return the checkpoint of a note, and the oldest valid key that signed it.
 
         Raises:
-            NoteError: No key of the log signed it, or none that might, or a line is wrong.
+            NoteError: No key of the log that was valid at this size signed it, or a line is
+                wrong.
             CheckpointError: The signed text is not a checkpoint, or of another origin.
         """
         if any(one.kind != self.kind for one in self.verifiers):
@@ -94,10 +94,10 @@ class LogKeys:
 
 
 def spki_of_log(key: NoteVerifier) -> bytes:
-    """Return a key as log entries name it: SubjectPublicKeyInfo in DER."""
+    """Return a key as in log entries: SubjectPublicKeyInfo in DER."""
     return key.key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
 def log_keys(given: NoteVerifier | LogKeys, kind: bytes = ED25519) -> LogKeys:
-    """Return keys as they are, or the only one of a log."""
+    """Return LogKeys unchanged, or wrap a single key."""
     return given if isinstance(given, LogKeys) else LogKeys.of(given, kind=kind)

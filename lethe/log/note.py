@@ -45,10 +45,10 @@ class NoteError(LetheError):
 
 @dataclass(frozen=True, slots=True)
 class NoteVerifier:
-    """A public key, the name it signs under and how; (name, key_id) finds it in a note.
+    """A public key with its name and kind; (name, key_id) finds its line in a note.
 
     `kind` is the signature type byte. `key_id` is the first 4 bytes of `log_id`. Raises
-    NoteError if it is not, or if the key is not one of this kind.
+    NoteError if it is not, or if the key does not match the kind.
     """
 
     name: str
@@ -82,10 +82,9 @@ class NoteVerifier:
         return f"{self.name}+{self.key_id.hex()}+{encoded}"
 
     def check(self, text: str, signature: bytes) -> None:
-        """Return if `signature`, without its key id, is this key's over the note's `text`.
+        """Check this key's `signature`, given without its key id, over the note's `text`.
 
-        Raises:
-            InvalidSignature: It is not.
+        Raises InvalidSignature if it does not verify.
         """
         message = text.encode()
         if self.kind != ED25519:
@@ -102,7 +101,7 @@ class NoteVerifier:
 
 @dataclass(frozen=True, slots=True)
 class SignatureLine:
-    """One signature line, as it stands in a note; nothing is proved of it."""
+    """One signature line as it is in a note, unverified."""
 
     name: str
     key_id: bytes
@@ -119,8 +118,8 @@ class OpenedNote:
     """A note that at least one known key signed.
 
     `verified` has the key of each line that was verified, in their order. `unverified` has the
-    lines of keys that are not known. Nothing protects those: whoever hands a note on may add,
-    change and remove them.
+    lines of unknown keys. Those are not protected: anybody who forwards a note may add, change
+    and remove them.
     """
 
     text: str
@@ -129,7 +128,7 @@ class OpenedNote:
 
 
 class NoteKey(Protocol):
-    """An Ed25519 private key: one of `cryptography`, or of a device that keeps it."""
+    """An Ed25519 private key: one of `cryptography`, or one in a hardware device."""
 
     def sign(self, data: bytes) -> bytes:
         """Return the signature over `data`, 64 bytes (RFC 8032)."""
@@ -152,14 +151,13 @@ class NoteSigner:
 
 
 def parse_vkey(text: str) -> NoteVerifier:
-    """Read a verifier key: `name+hex key id+base64(type || public key)`.
+    """Parse a verifier key: `name+hex key id+base64(type || public key)`.
 
-    Raises:
-        NoteError: Malformed, of a type that is not supported, or the key id does not match
-            name and key.
+    Raises NoteError: malformed, of an unsupported type, or the key id does not match name and
+    key.
     """
     name, _, rest = text.partition("+")
-    _, _, encoded = rest.partition("+")  # base64 may hold a plus itself
+    _, _, encoded = rest.partition("+")  # base64 may contain a plus itself
     try:
         data = parse_base64(encoded)
         kind, raw = data[:1], data[1:]
@@ -182,10 +180,9 @@ def parse_vkey(text: str) -> NoteVerifier:
 
 
 def parse_log_vkey(text: str) -> NoteVerifier:
-    """Read the verifier key of a log.
+    """Parse the verifier key of a log.
 
-    Raises:
-        NoteError: As `parse_vkey`, or it is a witness's key: that never signs for a log.
+    Raises NoteError: as `parse_vkey`, or it is a witness's key, which never signs for a log.
     """
     verifier = parse_vkey(text)
     if verifier.kind != ED25519:
@@ -196,8 +193,7 @@ def parse_log_vkey(text: str) -> NoteVerifier:
 def sign_note(text: str, *signers: NoteSigner) -> str:
     """Return `text` with a signature line by each signer.
 
-    Raises:
-        NoteError: `text` cannot be a note's text, or there is no signer.
+    Raises NoteError: `text` cannot be a note's text, or there is no signer.
     """
     _require_text(text)
     if not signers:
@@ -211,14 +207,12 @@ def sign_note(text: str, *signers: NoteSigner) -> str:
 
 
 def read_note(note: str, verifiers: Sequence[NoteVerifier]) -> OpenedNote:
-    """Return a note that at least one of `verifiers` signed, and who else signed it.
+    """Verify a note that at least one of `verifiers` signed.
 
-    Signatures by unknown keys are ignored, as the specification demands: that is how keys
-    are rotated and witnesses added. A known name with another key id is an unknown key, and
-    so is a known key id under another name.
-
-    Raises:
-        NoteError: Malformed, or a known key's signature is wrong, or there is none.
+    Signatures by unknown keys are ignored, as the specification demands: that allows key
+    rotation and new witnesses. A known name with another key id is an unknown key, and so is a
+    known key id under another name. Raises NoteError: malformed, a known key's signature is
+    wrong, or there is none.
     """
     known = {(verifier.name, verifier.key_id): verifier for verifier in verifiers}
     if len(known) != len(verifiers):
@@ -243,16 +237,15 @@ def read_note(note: str, verifiers: Sequence[NoteVerifier]) -> OpenedNote:
 def open_note(note: str, verifiers: Sequence[NoteVerifier]) -> str:
     """Return the text of a note that at least one of `verifiers` signed.
 
-    Raises:
-        NoteError: As `read_note`.
+    Raises NoteError: as `read_note`.
     """
     return read_note(note, verifiers).text
 
 
 def not_verified(lines: Sequence[SignatureLine]) -> str:
-    """Return "; not verified: …" with the first of the lines' names, or nothing for none.
+    """Return "; not verified: …" with the first of the lines' names, or "" for no lines.
 
-    The names are what the note says, so what prints them must make them harmless.
+    The names come from the note: escape them before printing.
     """
     if not lines:
         return ""
@@ -262,15 +255,11 @@ def not_verified(lines: Sequence[SignatureLine]) -> str:
 
 
 def split_note(note: str) -> tuple[str, list[SignatureLine]]:
-    """Return the text and each signature line; proves nothing.
-
-    Raises:
-        NoteError: Malformed.
-    """
+    """Return the text and each signature line, unverified. Raises NoteError if malformed."""
     if len(note) > MAX_NOTE:
         raise NoteError(f"a note has at most {MAX_NOTE} bytes")
     _require_text(note)
-    # The last empty line separates: the text may hold empty lines of its own.
+    # The last empty line is the separator: the text may contain empty lines of its own.
     head, separator, tail = note.rpartition("\n\n")
     lines = tail.split("\n")[:-1]
     if not separator or not lines:

@@ -1,4 +1,4 @@
-"""The root of a log to which entries are added, with one hash for each level."""
+"""The root of a growing log, with one stored hash for each level."""
 
 from collections.abc import Iterator, Sequence
 
@@ -49,7 +49,7 @@ class Peaks:
         return found
 
     def copy(self) -> "Peaks":
-        """Return the same tree, to go on from without changing this one."""
+        """Return a copy that can be extended without changing this tree."""
         other = Peaks()
         other.size, other._peaks = self.size, list(self._peaks)
         return other

@@ -60,7 +60,7 @@ class PolicyGroup:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a file says. `quorum` is the name of a witness or group, "none" for no witness."""
+    """A parsed policy. `quorum` is the name of a witness or group, "none" for no witness."""
 
     logs: tuple[PolicyLog, ...]
     witnesses: tuple[PolicyWitness, ...]
@@ -73,25 +73,24 @@ class Policy:
         return tuple(witness.key for witness in self.witnesses)
 
     def accepts(self, log: NoteVerifier) -> bool:
-        """Return whether the log is one of the policy's; a policy without logs accepts any."""
+        """Return whether the policy lists the log; a policy without logs accepts any."""
         return not self.logs or any(one.key.vkey == log.vkey for one in self.logs)
 
     def is_met(self, signed: Set[str]) -> bool:
-        """Return whether the quorum has cosigned if those with these vkeys have."""
+        """Return whether the quorum is met by the cosignatures of these vkeys."""
         if self.quorum == NONE:
             return True
         done = {one.name for one in self.witnesses if one.key.vkey in signed}
-        for group in self.groups:  # a group names only what stands before it
+        for group in self.groups:  # a group only names members defined before it
             if sum(member in done for member in group.members) >= group.least:
                 done.add(group.name)
         return self.quorum in done
 
 
 def parse_policy(data: bytes) -> Policy:
-    """Read a policy file.
+    """Parse a policy file.
 
-    Raises:
-        PolicyError: Malformed, or a key is not one that a log or a witness signs with.
+    Raises PolicyError: malformed, or a key is not a log's or a witness's.
     """
     if len(data) > MAX_POLICY:
         raise PolicyError(f"a policy has at most {MAX_POLICY} bytes")
@@ -100,7 +99,7 @@ def parse_policy(data: bytes) -> Policy:
     if data and not data.endswith(b"\n"):
         raise PolicyError("the last line of the policy does not end in a newline")
     draft = _Draft()
-    # Octets above 0x7F are opaque: names with them are compared and never interpreted.
+    # Bytes above 0x7F are opaque: names with them are compared, never interpreted.
     for number, line in enumerate(data.decode("utf-8", "surrogateescape").split("\n"), start=1):
         items = [item for item in re.split("[ \t]+", line) if item]
         if items and not items[0].startswith("#"):
@@ -112,7 +111,7 @@ def parse_policy(data: bytes) -> Policy:
 
 
 class _Draft:
-    """What the lines so far have defined."""
+    """The definitions from the lines so far."""
 
     def __init__(self) -> None:
         self._logs: list[PolicyLog] = []

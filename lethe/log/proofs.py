@@ -1,7 +1,7 @@
 """Inclusion and consistency proofs: RFC 6962 sections 2.1.1 and 2.1.2.
 
-Prover and checker walk the same path from the root downwards, so a proof's length follows
-from the two numbers alone, and one of any other length is refused before it is hashed.
+Prover and checker walk the same path from the root downwards, so a proof's length follows from
+the two numbers alone, and a proof of another length is refused before any hashing.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from lethe.log.tree import (
 
 
 class ProofError(LetheError):
-    """A proof that is malformed, of another tree, or asked for a leaf that is not there."""
+    """A proof that is malformed, of another tree, or for a leaf that does not exist."""
 
     slug = "bad-proof"
     title = "Invalid proof"
@@ -28,8 +28,7 @@ class ProofError(LetheError):
 def inclusion_proof(index: int, size: int, read: NodeReader) -> list[bytes]:
     """Return PATH(index, D[size]): the siblings from leaf `index` up to the root.
 
-    Raises:
-        ProofError: There is no leaf `index` in a tree of `size` leaves.
+    Raises ProofError: there is no leaf `index` in a tree of `size` leaves.
     """
     _require_leaf(index, size)
     return [range_root(start, end, read) for start, end, _ in _leaf_path(index, size)]
@@ -38,13 +37,11 @@ def inclusion_proof(index: int, size: int, read: NodeReader) -> list[bytes]:
 def check_inclusion(
     index: int, size: int, leaf: bytes, proof: Sequence[bytes], root: bytes
 ) -> None:
-    """Return if `leaf` (a leaf hash) is leaf `index` of the tree (size, root).
+    """Check that `leaf` (a leaf hash) is leaf `index` of the tree (size, root).
 
-    Take size and root from one checkpoint: only its signature binds them. Where the path
-    has the same shape, as for leaf 5 of 7 and of 8, the root alone fits both sizes.
-
-    Raises:
-        ProofError: It is not, or the proof is malformed in any way.
+    Take size and root from one checkpoint: only its signature binds them. If the path has the
+    same shape in two sizes, as for leaf 5 of 7 and of 8, one root fits both sizes. Raises
+    ProofError: it is not, or the proof is malformed in any way.
     """
     _require_leaf(index, size)
     path = _leaf_path(index, size)
@@ -60,10 +57,9 @@ def check_inclusion(
 
 
 def consistency_proof(old: int, new: int, read: NodeReader) -> list[bytes]:
-    """Return PROOF(old, D[new]): what shows that tree `new` only appended to tree `old`.
+    """Return PROOF(old, D[new]), which shows that tree `new` only appended to tree `old`.
 
-    Raises:
-        ProofError: Not 0 < old <= new. Every tree extends the empty one, without proof.
+    Raises ProofError: not 0 < old <= new. Every tree extends the empty one, without proof.
     """
     _require_growth(old, new)
     start, siblings = _edge_path(old, new)
@@ -74,10 +70,9 @@ def consistency_proof(old: int, new: int, read: NodeReader) -> list[bytes]:
 def check_consistency(
     old: int, new: int, proof: Sequence[bytes], old_root: bytes, new_root: bytes
 ) -> None:
-    """Return if the tree (new, new_root) starts with all leaves of (old, old_root).
+    """Check that the tree (new, new_root) starts with all leaves of (old, old_root).
 
-    Raises:
-        ProofError: It does not, or the proof is malformed, or not 0 < old <= new.
+    Raises ProofError: it does not, or the proof is malformed, or not 0 < old <= new.
     """
     _require_growth(old, new)
     start, siblings = _edge_path(old, new)
@@ -95,11 +90,11 @@ def check_consistency(
 
 
 def subtrees_of_old(old: int, new: int, proof: Sequence[bytes], old_root: bytes) -> list[bytes]:
-    """Return the complete subtrees that the older tree consists of, largest first.
+    """Return the complete subtrees of the older tree, largest first.
 
-    They are in a consistency proof that `check_consistency` accepted, and old < new: then the
-    older tree ends where a left child of the new one ends, which is complete, as is what lies
-    left of that child.
+    The proof must be one that `check_consistency` accepted, with old < new. It contains them:
+    the older tree ends at the end of a left child of the new one, and that child and everything
+    left of it are complete.
     """
     assert 0 < old < new
     start, siblings = _edge_path(old, new)
@@ -112,7 +107,7 @@ def subtrees_of_old(old: int, new: int, proof: Sequence[bytes], old_root: bytes)
     return [*reversed(left), seed]
 
 
-# A sibling on the way up: leaves [start, end), and whether it stands right of the path.
+# A sibling on the way up: leaves [start, end), and whether it is right of the path.
 _Sibling = tuple[int, int, bool]
 
 
@@ -163,7 +158,7 @@ def _require_growth(old: int, new: int) -> None:
 
 
 def _is_size(value: int) -> bool:
-    # A proof read from JSON may carry true, 1.0 or "1" here.
+    # A proof from JSON may contain true, 1.0 or "1" here.
     return type(value) is int and 0 <= value <= MAX_SIZE
 
 

@@ -1,11 +1,11 @@
 """Ranges of a log: entries [start, end), with the proof that none of them is left out.
 
 The proof names two trees, the one before the range and the one at its end. Two consistency
-proofs (RFC 6962 section 2.1.2) lead from the first to the second, and from there to the signed
-head. The first of them also has the complete subtrees left of the range: from these and the
-entries whoever has the entries computes the second tree's root.
+proofs (RFC 6962 section 2.1.2) lead from the first tree to the second, and from there to the
+signed head. The first proof also contains the complete subtrees left of the range: from these
+and the entries, a verifier computes the second tree's root.
 
-A report has no entries and checks the two trees; a listing has them and checks both.
+A report has no entries and checks only the two trees; a listing checks both.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,10 +25,10 @@ from lethe.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RangeProof:
-    """That the trees of `start` and of `end` entries are prefixes of a head.
+    """Proof that the trees of `start` and of `end` entries are prefixes of a head.
 
-    own, onward: consistency proofs from `start` to `end` and from `end` to the head. They are
-    empty where the older of the two trees is.
+    own, onward: consistency proofs from `start` to `end` and from `end` to the head. A proof is
+    empty if its older tree is.
     """
 
     start: int
@@ -42,8 +42,7 @@ class RangeProof:
 def prove_range(start: int, end: int, size: int, read: NodeReader) -> RangeProof:
     """Return the proof of the entries [start, end) in the tree of `size` entries.
 
-    Raises:
-        ProofError: Not 0 <= start <= end <= size.
+    Raises ProofError: not 0 <= start <= end <= size.
     """
     if not 0 <= start <= end <= size:
         raise ProofError("a range needs 0 <= start <= end <= size of the tree")
@@ -58,25 +57,20 @@ def prove_range(start: int, end: int, size: int, read: NodeReader) -> RangeProof
 
 
 def check_trees(proof: RangeProof, size: int, root: bytes) -> None:
-    """Return if both trees of the proof are prefixes of the tree (size, root).
+    """Check that both trees of the proof are prefixes of the tree (size, root).
 
-    Take size and root from one signed checkpoint.
-
-    Raises:
-        ProofError: They are not, or the proof is malformed in any way.
+    Take size and root from one signed checkpoint. Raises ProofError: they are not, or the proof
+    is malformed in any way.
     """
     _check_growth(proof.start, proof.end, proof.own, proof.start_root, proof.end_root)
     _check_growth(proof.end, size, proof.onward, proof.end_root, root)
 
 
 def check_range(proof: RangeProof, leaves: Sequence[bytes], size: int, root: bytes) -> None:
-    """Return if `leaves` (leaf hashes) are all entries [start, end) of the tree (size, root).
+    """Check that `leaves` (leaf hashes) are all entries [start, end) of the tree (size, root).
 
-    Take size and root from one signed checkpoint.
-
-    Raises:
-        ProofError: One is left out, added, changed or in another place, or the proof is
-            malformed in any way.
+    Take size and root from one signed checkpoint. Raises ProofError: one is left out, added,
+    changed or in another place, or the proof is malformed in any way.
     """
     check_trees(proof, size, root)
     start, end = proof.start, proof.end
@@ -102,7 +96,7 @@ def check_range(proof: RangeProof, leaves: Sequence[bytes], size: int, root: byt
 
 
 def range_members(proof: RangeProof, own: str = "range") -> dict[str, Any]:
-    """Return the proof's members in JSON. own: the name of the range's own consistency."""
+    """Return the proof's members in JSON. own: the name of the range's consistency proof."""
     return {
         "start": {"size": proof.start, "root": format_base64(proof.start_root)},
         "end": {"size": proof.end, "root": format_base64(proof.end_root)},
@@ -114,10 +108,9 @@ def range_members(proof: RangeProof, own: str = "range") -> dict[str, Any]:
 
 
 def read_range(members: Mapping[str, Any], own: str = "range") -> RangeProof:
-    """Read what `range_members` returns; further members are not looked at.
+    """Parse the result of `range_members`; other members are ignored.
 
-    Raises:
-        ProofError: A member is missing or of another type.
+    Raises ProofError: a member is missing or of another type.
     """
     try:
         (start, start_root), (end, end_root) = (

@@ -1,7 +1,7 @@
 """Numbers and bytes as text, with exactly one accepted spelling for each value.
 
-A signed text that can be respelled without breaking its signature gives one statement two
-hashes. Each parser therefore formats what it read and refuses any other input.
+If a signed text could be respelled without breaking its signature, one statement would have two
+hashes. So each parser formats its result and refuses input that differs.
 """
 
 import base64
@@ -14,9 +14,9 @@ def format_base64(data: bytes) -> str:
 
 
 def parse_base64(text: str) -> bytes:
-    """Read standard base64. Raises ValueError for what `format_base64` does not make.
+    """Parse standard base64. Raises ValueError for other spellings than `format_base64`'s.
 
-    Python's own decoder takes non-zero padding bits: "QQ==" and "QR==" are both b"A".
+    Python's own decoder accepts non-zero padding bits: "QQ==" and "QR==" are both b"A".
     """
     try:
         data = base64.b64decode(text, validate=True)
@@ -28,9 +28,9 @@ def parse_base64(text: str) -> bytes:
 
 
 def parse_decimal(text: str, limit: int) -> int:
-    """Read a decimal below `limit`. Raises ValueError for signs, spaces, leading zeros.
+    """Parse a decimal below `limit`. Raises ValueError for signs, spaces, leading zeros.
 
-    int() also takes "+1", " 1", "1_0" and the digits of other scripts.
+    int() also accepts "+1", " 1", "1_0" and the digits of other scripts.
     """
     if not text or len(text) > len(str(limit)):  # int() takes quadratic time
         raise ValueError("not a decimal number in range")

@@ -17,7 +17,7 @@ MAX_BUNDLE = TILE_WIDTH * (2 + MAX_ENTRY)  # bytes; no file of a log is larger
 
 
 class TileError(LetheError):
-    """A path, tile or bundle of another format, or a tile that the tree does not have."""
+    """A path, tile or bundle in another format, or a tile that is not in the tree."""
 
     slug = "bad-tile"
     title = "Not a tile of this log"
@@ -43,7 +43,7 @@ class TileRef:
         digits = str(self.index)
         groups = f"{digits:0>{-(-len(digits) // 3) * 3}}"
         parts = [groups[i : i + 3] for i in range(0, len(groups), 3)]
-        # 1234067 -> x001/x234/067: a directory never has the name of a file
+        # 1234067 -> x001/x234/067: no directory has the name of a file
         number = "/".join([f"x{part}" for part in parts[:-1]] + parts[-1:])
         suffix = "" if self.width == TILE_WIDTH else f".p/{self.width}"
         return f"tile/{name}/{number}{suffix}"
@@ -68,10 +68,9 @@ def entries_path(index: int, width: int = TILE_WIDTH) -> str:
 
 
 def parse_tile_path(path: str) -> TileRef:
-    """Read a path that `tile_path` or `entries_path` made.
+    """Parse a path made by `tile_path` or `entries_path`.
 
-    Raises:
-        TileError: Any other spelling, so that a file has one address and no way around it.
+    Raises TileError for any other spelling, so that each file has a single address.
     """
     match = _PATH.fullmatch(path)
     if match is None:
@@ -87,12 +86,12 @@ def parse_tile_path(path: str) -> TileRef:
 
 
 def tile_width(level: int, index: int, size: int) -> int:
-    """Return how many hashes the tile has in a tree of `size` leaves; 0: there is none."""
+    """Return how many hashes the tile has in a tree of `size` leaves; 0 if there is none."""
     return max(0, min(TILE_WIDTH, (size >> TILE_HEIGHT * level) - index * TILE_WIDTH))
 
 
 def tile_level(level: int, size: int, first: int = 0) -> Iterator[TileRef]:
-    """Yield each tile of one level in a tree of `size` leaves, by index from `first` on."""
+    """Yield the tiles of one level in a tree of `size` leaves, from index `first` on."""
     for index in count(first):
         width = tile_width(level, index, size)
         if not width:
@@ -101,21 +100,16 @@ def tile_level(level: int, size: int, first: int = 0) -> Iterator[TileRef]:
 
 
 def split_tile(data: bytes) -> list[bytes]:
-    """Return the hashes of a tile.
-
-    Raises:
-        TileError: Not 1 to 256 whole hashes.
-    """
+    """Return the hashes of a tile. Raises TileError unless it is 1 to 256 whole hashes."""
     if len(data) % HASH_SIZE or not HASH_SIZE <= len(data) <= TILE_WIDTH * HASH_SIZE:
         raise TileError("a tile is 1 to 256 whole hashes of 32 bytes")
     return [data[i : i + HASH_SIZE] for i in range(0, len(data), HASH_SIZE)]
 
 
 def encode_bundle(entries: Sequence[bytes]) -> bytes:
-    """Return entries as big-endian uint16 length || bytes, one after another.
+    """Return entries as big-endian uint16 length || bytes, concatenated.
 
-    Raises:
-        TileError: Not 1 to 256 entries of at most 65,535 bytes.
+    Raises TileError unless there are 1 to 256 entries of at most 65,535 bytes.
     """
     if not 1 <= len(entries) <= TILE_WIDTH:
         raise TileError("a bundle holds 1 to 256 entries")
@@ -125,11 +119,7 @@ def encode_bundle(entries: Sequence[bytes]) -> bytes:
 
 
 def decode_bundle(data: bytes) -> list[bytes]:
-    """Return the entries of a bundle.
-
-    Raises:
-        TileError: Cut short, or not 1 to 256 entries.
-    """
+    """Return the entries of a bundle. Raises TileError: cut short, or not 1 to 256 entries."""
     entries: list[bytes] = []
     at = 0
     while at < len(data):

@@ -27,12 +27,12 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 
 
 def leaf_hashes(leaves: Iterable[bytes]) -> list[bytes]:
-    """Return the leaf hash of each; for whole sets, where a call for each costs a third."""
+    """Return the leaf hash of each leaf; one call instead of many saves a third of the time."""
     return [sha256(b"\x00" + leaf).digest() for leaf in leaves]
 
 
 def node_hashes(row: Sequence[bytes]) -> list[bytes]:
-    """Return the node hash of each pair of a row from the left; an odd last one has none."""
+    """Return the hash of each pair of a row, from the left; an odd last node is skipped."""
     pairs = zip(row[::2], row[1::2], strict=False)
     return [sha256(b"\x01" + left + right).digest() for left, right in pairs]
 
@@ -48,7 +48,7 @@ def root_of(leaf_hashes: Sequence[bytes]) -> bytes:
         return EMPTY_ROOT
     row = list(leaf_hashes)
     while len(row) > 1:
-        # An odd last node rises unhashed: the RFC's split puts it alone on the right.
+        # An odd last node moves up unhashed: the RFC's split leaves it alone on the right.
         row = node_hashes(row) + (row[-1:] if len(row) % 2 else [])
     return row[0]
 
@@ -56,8 +56,8 @@ def root_of(leaf_hashes: Sequence[bytes]) -> bytes:
 def range_root(start: int, end: int, read: NodeReader) -> bytes:
     """Return the root over leaves [start, end), one subtree of the RFC's recursion.
 
-    Promises the RFC's hash only if `start` is a multiple of a power of two that is at least
-    `end - start`, as every range that the recursion reaches is.
+    This is the RFC's hash only if `start` is a multiple of a power of two that is at least `end
+    - start`, which holds for every range that the recursion reaches.
     """
     size = end - start
     assert 0 <= start < end <= MAX_SIZE

@@ -1,13 +1,13 @@
-"""Watching a log as an independent monitor: it only grows, and nothing of it changes.
+"""Watching a log as an independent monitor: it may only grow, and no entry may change.
 
 Each look extends a mirror (`lethe.log.follow.mirror_log`). Now and then everything is read
-again, which finds old entries that are served changed or not at all: a look at what is new
+again, which finds old entries that are served changed or not at all: an incremental look
 cannot. A contradiction that the log's key signed is kept in `evidence/` of the mirror.
 """
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -23,8 +23,8 @@ from lethe.log.fetch import (
     MissingFileError,
 )
 from lethe.log.follow import Keys, LogReport, mirror_log
-from lethe.log.log_keys import log_keys
-from lethe.log.note import NoteError
+from lethe.log.log_keys import LogKeys, log_keys
+from lethe.log.note import NoteError, NoteVerifier
 
 EVIDENCE = "evidence"
 Alarm = Literal["fork", "rewind", "missing", "changed", "unreachable"]
@@ -32,21 +32,25 @@ Alarm = Literal["fork", "rewind", "missing", "changed", "unreachable"]
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look at a log came to: a report, or an alarm with its reason.
+    """The result of one look at a log: a report, or an alarm with its reason.
 
-    evidence: the file that keeps the checkpoint which the log's key signed, for an alarm.
+    evidence: for an alarm, the file with the checkpoint that the log's key signed. unsigned: no
+    known key signed the checkpoint. rotated: the log's newest key, if a rotation from the known
+    keys to it was just proven.
     """
 
     report: LogReport | None = None
     alarm: Alarm | None = None
     detail: str = ""
     evidence: Path | None = None
+    unsigned: bool = False
+    rotated: NoteVerifier | None = None
 
 
 def look(fetch: Fetch, verifier: Keys, mirror: Path, *, full: bool = False) -> Look:
-    """Extend the mirror by what is new; full: read everything again.
+    """Extend the mirror by new entries; full: read everything again.
 
-    Never raises for what a log serves: an alarm says what is wrong.
+    Never raises because of what a log serves: an alarm says what is wrong.
     """
     served: list[bytes] = []
 
@@ -61,12 +65,23 @@ def look(fetch: Fetch, verifier: Keys, mirror: Path, *, full: bool = False) -> L
     except LogUnreachableError as error:
         return Look(alarm="unreachable", detail=error.detail)
     except LogError as error:
-        kept = None if not served else _kept(served[-1], verifier, mirror)
-        return Look(alarm=_kind(error), detail=error.detail, evidence=kept)
+        signed = bool(served) and _is_signed(served[-1], verifier)
+        return Look(
+            alarm=_kind(error),
+            detail=error.detail,
+            evidence=_kept(served[-1], mirror) if signed else None,
+            unsigned=bool(served) and not signed,
+        )
 
 
 def watch(
-    fetch: Fetch, verifier: Keys, mirror: Path, *, every: float, full_every: float
+    fetch: Fetch,
+    verifier: Keys,
+    mirror: Path,
+    *,
+    every: float,
+    full_every: float,
+    rotated: Callable[[LogKeys], LogKeys | None] | None = None,
 ) -> Iterator[tuple[Look, float]]:
     """Yield looks for ever, each with the seconds to wait before the next one.
 
@@ -76,11 +91,16 @@ def watch(
         mirror: The directory of the mirror.
         every: Seconds between two looks.
         full_every: Seconds between two looks that read everything. The first one does.
+        rotated: Returns keys that the known ones lead to, None if none is proven. It is asked
+            where no known key signed the checkpoint.
     """
-    since = full_every
+    keys, since = log_keys(verifier), full_every
     while True:
         full = since >= full_every
-        found = look(fetch, verifier, mirror, full=full)
+        found = look(fetch, keys, mirror, full=full)
+        if found.unsigned and rotated is not None and (newer := rotated(keys)) is not None:
+            keys = newer
+            found = replace(look(fetch, keys, mirror, full=full), rotated=keys.verifiers[-1])
         if full and found.alarm != "unreachable":
             since = 0.0
         yield found, every
@@ -96,12 +116,16 @@ def _kind(error: LogError) -> Alarm:
     return next((name for kind, name in kinds if isinstance(error, kind)), "changed")
 
 
-def _kept(note: bytes, verifier: Keys, mirror: Path) -> Path | None:
-    """Keep a checkpoint that the log's key signed: with the mirror's it is the proof."""
+def _is_signed(note: bytes, keys: Keys) -> bool:
     try:
-        log_keys(verifier).open(note.decode())
+        log_keys(keys).open(note.decode())
     except (NoteError, CheckpointError, UnicodeDecodeError):
-        return None
+        return False
+    return True
+
+
+def _kept(note: bytes, mirror: Path) -> Path:
+    """Keep a checkpoint that the log's key signed: with the mirror's it proves the alarm."""
     path = mirror / EVIDENCE / f"checkpoint-{hashlib.sha256(note).hexdigest()[:16]}"
     path.parent.mkdir(exist_ok=True)
     write_durably(path, note)

@@ -1,1 +1,1 @@
-"""Formats of neighbours that need no service to be read or written."""
+"""Third-party formats that can be read or written without a service."""

@@ -1,7 +1,7 @@
 """A CycloneDX 1.6 declaration (ECMA-424) of an erasure, which names the certificate by digest.
 
-It says in another format what the certificate proves: the certificate is its evidence, and
-whoever relies on the declaration verifies that. The same file gives the same bytes.
+It restates the certificate's claim in another format; the certificate is its evidence, and
+users of the declaration should verify it. The same file gives the same bytes.
 """
 
 from hashlib import sha256
@@ -20,7 +20,7 @@ ASSESSOR, REQUIREMENT, CLAIM, EVIDENCE = "assessor", "requirement", "claim", "ce
 
 
 class UnverifiedError(LetheError):
-    """A certificate that does not verify: no declaration is made of it."""
+    """A certificate that does not verify, so no declaration is made of it."""
 
     slug = "certificate-unverified"
     title = "The certificate does not verify"
@@ -30,7 +30,7 @@ class UnverifiedError(LetheError):
 def declaration(file: bytes, statement: Statement, origin: str) -> bytes:
     """Return the declaration of a certificate file, as canonical JSON.
 
-    statement: of the file, once it was verified. origin: the name of the log that has it.
+    statement: of the file, after verification. origin: the name of the log that holds it.
     """
     predicate = statement.predicate
     created = predicate.completed_at.isoformat().replace("+00:00", "Z")

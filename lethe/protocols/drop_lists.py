@@ -39,7 +39,7 @@ _HASH_BYTES = 32
 
 
 class DropError(LetheError):
-    """A file that is no download of DROP; the message names the list and the line."""
+    """A file that is not a DROP download; the message names the list and the line."""
 
     slug = "drop-list"
     title = "Not a list of DROP"
@@ -48,14 +48,14 @@ class DropError(LetheError):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A work item: its id and the digest of somebody's identifier."""
+    """A work item: its id and the digest of a consumer's identifier."""
 
     item: str
     digest: bytes
 
 
 class Lists:
-    """The lists of a ZIP, by their names. `checked` is the one way to them."""
+    """The lists of a ZIP, by name. Create it with `checked`."""
 
     def __init__(self, archive: zipfile.ZipFile, types: Mapping[str, str]) -> None:
         self._archive = archive
@@ -64,17 +64,17 @@ class Lists:
         self.sizes: dict[str, int] = {}  # rows of each list
 
     def rows(self, name: str) -> Iterator[Row]:
-        """Yield the work items of a list, without those that were withdrawn."""
+        """Yield the work items of a list, without the withdrawn ones."""
         found = _rows(self._archive, name, self.types[name])
         return (row for row in found if row.item not in self.removed)
 
 
 @contextmanager
 def checked(path: Path) -> Iterator[Lists]:
-    """Open a download once every row of every list was read and found right.
+    """Open a download, after checking every row of every list.
 
     Raises:
-        DropError: The file, a name, a header or a row is not as DROP writes it.
+        DropError: The file, a name, a header or a row is not in DROP's format.
         OSError: The file cannot be read.
     """
     with path.open("rb") as file, _opened(file) as archive:
@@ -110,12 +110,12 @@ def _opened(file: BinaryIO) -> Iterator[zipfile.ZipFile]:
         zipfile.BadZipFile,
         NotImplementedError,
         EOFError,
-        UnicodeDecodeError,  # a name that says it is UTF-8, and is not
+        UnicodeDecodeError,  # a name that is marked as UTF-8, and is not
         zlib.error,
     ):
         raise DropError(DAMAGED) from None
     except OSError as error:
-        if error.errno != errno.EINVAL:  # a place before the file's beginning
+        if error.errno != errno.EINVAL:  # an offset before the file's start
             raise
         raise DropError(DAMAGED) from None
 
@@ -135,7 +135,7 @@ def _types(archive: zipfile.ZipFile) -> dict[str, str]:
             )
         if member.filename in found:
             raise DropError(f"{member.filename} is in the archive twice")
-        # The others are unpacked in one piece, however large that is.
+        # Other compression methods unpack in one piece, regardless of its size.
         if member.flag_bits & 1 or member.compress_type not in (
             zipfile.ZIP_STORED,
             zipfile.ZIP_DEFLATED,

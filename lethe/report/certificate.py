@@ -4,24 +4,37 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
+from itertools import pairwise
 
 from lethe.catalogue import BOUNDS
-from lethe.certificates.attack_curve import SUFFIX, AttackCurve, parse
+from lethe.certificates.attack_curve import SUFFIX, AttackCurve, Line, parse
 from lethe.certificates.bundle import Bundle, parse_bundle
 from lethe.certificates.escalation import ATTEMPTS, read_escalation, spelled
 from lethe.certificates.statement import CheckPart, Predicate, Statement, parse_statement
 from lethe.certificates.verify import Verdict
-from lethe.report.curve import curve_svg
 from lethe.report.markup import Content, Markup, bullets, document, element, facts, table
 from lethe.words.certificate import in_words, untested
 from lethe.words.texts import Texts
 
+SIZE, LEFT, TOP = 240, 40, 10  # of the square, and the margins left of and above it
+WIDTH, HEIGHT = LEFT + SIZE + 14, TOP + SIZE + 38
+INK, QUIET = "#0b57b0", "#4d5661"
+_BAND = {"class": "band", "fill": INK, "fill-opacity": "0.18"}
+_BEFORE = {"stroke-dasharray": "2 4", "stroke-width": "2"}
+_TEXT = {
+    "class": "axis",
+    "text-anchor": "middle",
+    "font-size": "11",
+    "font-family": "DejaVu Sans, system-ui, sans-serif",
+    "fill": QUIET,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """A certificate file that is made into a document.
+    """A certificate file to render.
 
-    verdict: of its verification, None where nobody verified it. page: the address of the
+    verdict: of its verification, None if it was not verified. page: the address of the
     verification page, or nothing.
     """
 
@@ -33,11 +46,7 @@ class Sheet:
 
     @classmethod
     def of(cls, data: bytes, verdict: Verdict | None = None, page: str = "") -> "Sheet":
-        """Read a certificate file.
-
-        Raises:
-            NotCanonicalError, ShapeError: It is none.
-        """
+        """Parse a certificate file. Raises NotCanonicalError or ShapeError if it is not one."""
         bundle = parse_bundle(data)
         return cls(data, bundle, parse_statement(bundle.payload), verdict, page)
 
@@ -48,7 +57,7 @@ class Sheet:
 
     @property
     def is_good(self) -> bool:
-        """Whether it says PASS, and no verification failed."""
+        """Whether the result is PASS, and no verification failed."""
         verified = self.verdict is None or self.verdict.result == "PASS"
         return verified and self.statement.predicate.result == "PASS"
 
@@ -61,8 +70,8 @@ def style() -> str:
 def certificate_html(sheet: Sheet, texts: Texts, code: Markup | None = None) -> str:
     """Return a whole HTML page.
 
-    code: an image (SVG) of the address of the verification page, if the page is for print and
-    the file goes with it.
+    code: the QR code (SVG) of the verification page's address, for a printed page with the
+    certificate file attached.
     """
     title = texts.of("report", "title")
     body = element(
@@ -187,16 +196,16 @@ def _facts(sheet: Sheet, texts: Texts) -> Mapping[str, Content]:
 
 
 def _parameters(predicate: Predicate) -> Mapping[str, str]:
-    """Return the parameters, each earlier attempt on a line of its own."""
+    """Return the parameters, with each earlier attempt on its own line."""
     own = {name: v for name, v in predicate.method.parameters.items() if name != ATTEMPTS}
     attempts = read_escalation(predicate.method.parameters)
     return own | {f"attempt {n}": spelled(one) for n, one in enumerate(attempts, 1)}
 
 
 def curves(predicate: Predicate) -> list[tuple[str, AttackCurve]]:
-    """Return the ROC curves that a certificate states, by the names of their attacks.
+    """Return the ROC curves that a certificate states, by attack name.
 
-    Those of attempts that did not pass come after its own, with their methods.
+    The curves of failed attempts follow its own, labelled with method and result.
     """
     found = [(one.name, "", one.value) for one in predicate.checks]
     for attempt in read_escalation(predicate.method.parameters):
@@ -213,12 +222,60 @@ def curves(predicate: Predicate) -> list[tuple[str, AttackCurve]]:
 def curve_plots(
     drawn: Sequence[tuple[str, AttackCurve]], texts: Texts
 ) -> list[tuple[str, Markup]]:
-    """Return the plots of curves, by the names of their attacks."""
+    """Return the plots of curves, by attack name."""
     axes = texts.of("report", "false_rate"), texts.of("report", "true_rate")
     return [
         (name, curve_svg(curve, texts.of("report", "curve_of", name=name), *axes))
         for name, curve in drawn
     ]
+
+
+def curve_svg(curve: AttackCurve, title: str, false_rate: str, true_rate: str) -> Markup:
+    """Return a plot: the curve after the erasure with its band, and the one before it.
+
+    title: its text alternative; false_rate, true_rate: names of the axes. Colours are
+    attributes, for PDF and saved files; a page's style sheet may override them by class.
+    """
+    lower, upper = curve.band(curve.after)
+    bottom, right, middle = TOP + SIZE, LEFT + SIZE, TOP + SIZE / 2
+    drawn = [
+        _rectangle(),
+        _line("limit", ((0, 0), (1, 1)), QUIET, **{"stroke-dasharray": "6 4"}),
+        element("polygon", **{**_BAND, "points": _places((*upper, *reversed(lower)))}),
+        _line("before", curve.rates(curve.before), QUIET, **_BEFORE),
+        _line("series", curve.rates(curve.after), INK, **{"stroke-width": "2"}),
+        _text("0", LEFT, bottom + 14),
+        _text("1", right, bottom + 14),
+        _text(false_rate, LEFT + SIZE / 2, bottom + 30),
+        _text("0", LEFT - 8, bottom + 4),
+        _text("1", LEFT - 8, TOP + 8),
+        _text(true_rate, 14, middle, transform=f"rotate(-90 14 {middle:g})"),
+    ]
+    own = {"xmlns": "http://www.w3.org/2000/svg", "viewBox": f"0 0 {WIDTH} {HEIGHT}"}
+    return element(
+        "svg", drawn, **own, **{"class": "curve", "role": "img", "aria-label": title}
+    )
+
+
+def _rectangle() -> Markup:
+    sides = {"x": str(LEFT), "y": str(TOP), "width": str(SIZE), "height": str(SIZE)}
+    return element("rect", class_="frame", fill="none", stroke=QUIET, **sides)
+
+
+def _line(name: str, line: Line, colour: str, **attributes: str) -> Markup:
+    own = {"class": name, "points": _places(line), "fill": "none", "stroke": colour}
+    return element("polyline", **own, **attributes)
+
+
+def _places(line: Line) -> str:
+    """Return points for SVG, without consecutive duplicates."""
+    places = [(round(LEFT + SIZE * x, 1), round(TOP + SIZE * (1 - y), 1)) for x, y in line]
+    kept = [places[0], *(b for a, b in pairwise(places) if a != b)]
+    return " ".join(f"{x:g},{y:g}" for x, y in kept)
+
+
+def _text(text: str, x: float, y: float, **attributes: str) -> Markup:
+    return element("text", text, x=f"{x:g}", y=f"{y:g}", **_TEXT, **attributes)
 
 
 def _check_row(check: CheckPart, texts: Texts) -> tuple[Content, ...]:

@@ -1,16 +1,16 @@
-"""HTML from trees of elements: text is escaped where it enters, so no caller can forget it."""
+"""HTML from trees of elements: text is escaped on entry, so callers cannot forget it."""
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
 
 
 class Markup(str):
-    """Text that is HTML already; templates with the protocol `__html__` do not escape it."""
+    """Text that is already HTML: templates with the protocol `__html__` do not escape it."""
 
     __slots__ = ()
 
     def __html__(self) -> str:
-        """Return itself, as markupsafe and Jinja ask for it."""
+        """Return itself, the protocol of markupsafe and Jinja."""
         return str(self)
 
 
@@ -18,7 +18,7 @@ Content = str | Markup | Sequence["Content"]
 
 
 def plain(text: str) -> str:
-    """Replace what a reader would not see: a file may try to repaint the page around it."""
+    """Replace invisible characters: a file could use them to alter the surrounding page."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
@@ -54,7 +54,7 @@ def bullets(lines: Iterable[Content]) -> Markup:
 def table(
     heads: Sequence[str], rows: Iterable[Sequence[Content]], caption: str, kind: str = "plain"
 ) -> Markup:
-    """Return a table whose first column has the heads of its rows; `kind` is its class."""
+    """Return a table whose first column has row headers; `kind` is its CSS class."""
     head = element("tr", [element("th", name, scope="col") for name in heads])
     body = [
         element(
@@ -69,7 +69,7 @@ def table(
 
 
 def document(title: str, language: str, style: str, body: Content) -> str:
-    """Return a whole page; `style` is CSS that nobody outside wrote."""
+    """Return a whole page; `style` must be trusted CSS."""
     head = [
         Markup('<meta charset="utf-8">'),
         Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),

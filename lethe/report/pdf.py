@@ -1,6 +1,6 @@
 """Documents as PDF/A-3b (ISO 19005-3) with their source attached, by WeasyPrint.
 
-The extra `pdf` installs it. It loads nothing: no image, font or style sheet from outside.
+The extra `pdf` installs it. No image, font or style sheet is loaded from outside.
 """
 
 import os
@@ -32,10 +32,8 @@ class PdfMissingError(LetheError):
 def certificate_pdf(sheet: Sheet, texts: Texts) -> bytes:
     """Return the certificate as PDF/A-3b with the certificate file attached.
 
-    The same file in the same language and release gives the same bytes.
-
-    Raises:
-        PdfMissingError: What it takes is not installed.
+    The same file in the same language and release gives the same bytes. Raises PdfMissingError
+    if a required package is not installed.
     """
     code = Markup() if not sheet.page else qr_code(sheet.page)
     page = certificate_html(sheet, texts, code)
@@ -45,8 +43,7 @@ def certificate_pdf(sheet: Sheet, texts: Texts) -> bytes:
 def qr_code(address: str) -> Markup:
     """Return the QR code of an address as SVG.
 
-    Raises:
-        PdfMissingError: segno is not installed.
+    Raises PdfMissingError if segno is not installed.
     """
     try:
         import segno
@@ -61,11 +58,9 @@ def qr_code(address: str) -> Markup:
 def pdf(page: str, attached: dict[str, bytes], day: datetime) -> bytes:
     """Return an HTML page as PDF/A-3b.
 
-    attached: files that the document is a rendering of, by their names. day: the time that the
-    document and its attachments bear.
-
-    Raises:
-        PdfMissingError: WeasyPrint, or Pango that it loads, is not installed.
+    attached: the source files of the document, by name. day: the time stamp of the document and
+    its attachments. Raises PdfMissingError: WeasyPrint, or Pango that it loads, is not
+    installed.
     """
     weasyprint = load_weasyprint()
     nothing = weasyprint.urls.URLFetcher(allowed_protocols=())
@@ -95,9 +90,9 @@ def pdf(page: str, attached: dict[str, bytes], day: datetime) -> bytes:
 
 @contextmanager
 def _fixed_font_time() -> Iterator[None]:
-    """Have embedded fonts bear a fixed time: fontTools takes it from this variable alone.
+    """Set a fixed time for embedded fonts: fontTools reads it only from this variable.
 
-    Without the system's HarfBuzz-Subset, it makes the subsets and dates them by the clock.
+    Without the system's HarfBuzz-Subset, fontTools makes the subsets and would use the clock.
     """
     with _FONT_TIME:
         before = os.environ.get("SOURCE_DATE_EPOCH")
@@ -112,13 +107,11 @@ def _fixed_font_time() -> Iterator[None]:
 
 
 def load_weasyprint() -> Any:
-    """Import WeasyPrint and leave Pillow as it was.
+    """Import WeasyPrint and restore Pillow's settings.
 
-    WeasyPrint has Pillow accept truncated images in the whole process: what is missing of a
-    damaged training image would be learned as black pixels.
-
-    Raises:
-        PdfMissingError: WeasyPrint, or Pango that it loads, is not installed.
+    WeasyPrint makes Pillow accept truncated images in the whole process: the missing part of a
+    damaged training image would be learned as black pixels. Raises PdfMissingError: WeasyPrint,
+    or Pango that it loads, is not installed.
     """
     try:
         from PIL import ImageFile

@@ -1,7 +1,7 @@
-"""Requests of a period, counted from entries of the log, and proofs that none is left out.
+"""Requests of a period, counted from log entries, with proofs that no entry is left out.
 
-Entries have days and pseudonyms, so the counts need no table. Whoever has the log's key checks
-the range with three proofs; whoever reads the log counts again.
+Entries have days and pseudonyms, so the counts need no table. The log's key is enough to check
+the range with three proofs; a reader of the log can recount.
 """
 
 import csv
@@ -14,14 +14,14 @@ from typing import Any
 
 from lethe import canonical
 from lethe.errors import LetheError
-from lethe.log.checkpoint import open_checkpoint
 from lethe.log.entries import ERASURE_EVENT, Leaf, parse_leaf
+from lethe.log.log_keys import LogKeys, log_keys
 from lethe.log.note import NoteVerifier
 from lethe.log.ranges import RangeProof, check_trees, range_members, read_range
 from lethe.log.tree import leaf_hashes, root_of
 
 RECEIVED, CERTIFIED = "request.received", "request.certified"
-# Figures by the event that they count; those that end a request are the first four.
+# Each figure counts one event; the first four events end a request.
 COUNTED: Mapping[str, str] = {
     "certified": CERTIFIED,
     "failed": "request.failed",
@@ -35,11 +35,11 @@ ENDS = frozenset(list(COUNTED.values())[:4])
 MAX_REPORT = 1 << 20  # bytes
 KIND = "erasure-period-report"
 OPEN = "open"  # the figure of requests that had not ended
-OWN = "period"  # the range's own consistency, in a report
+OWN = "period"  # name of the range's consistency proof in a report
 
 
 class PeriodError(LetheError):
-    """A report of a period whose proofs or figures do not hold."""
+    """A report of a period whose proofs or figures do not verify."""
 
     slug = "period-report-invalid"
     title = "The report of the period does not hold"
@@ -48,10 +48,10 @@ class PeriodError(LetheError):
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What entries say of a period. start, end: its entries are [start, end) of the log.
+    """Counts of a period. start, end: its entries are [start, end) of the log.
 
-    figures: numbers by their names. days: from receipt to certificate, ascending, of each
-    request certified in the period.
+    figures: numbers by name. days: from receipt to certificate, ascending, of each request
+    certified in the period.
     """
 
     start: int
@@ -63,8 +63,8 @@ class Counted:
 def count(leaves: Sequence[Leaf], first: date, last: date) -> Counted:
     """Count the requests of the days from `first` to `last`, both included.
 
-    leaves: all entries of a log from its first on. The period's range is from the first entry
-    of its days to the last, whatever the days of those between.
+    leaves: all entries of a log. The period's range is from the first entry of these days to
+    the last, whatever the days of the entries between them.
     """
     inside = [
         index
@@ -73,7 +73,7 @@ def count(leaves: Sequence[Leaf], first: date, last: date) -> Counted:
     ]
     if inside:
         start, end = inside[0], inside[-1] + 1
-        # A certificate has no day; the entry that says so comes after it.
+        # A certificate has no day; the following event of the request has one.
         while start and leaves[start - 1].day is None:
             start -= 1
     else:
@@ -113,7 +113,7 @@ def build(
 ) -> bytes:
     """Return the report (RFC 8785).
 
-    methods, checks: rows counted from certificates. log: proofs, as `log_part` returns them.
+    methods, checks: rows counted from certificates. log: the result of `log_part`.
     """
     days = counted.days
     return canonical.encode(
@@ -142,13 +142,14 @@ def log_part(origin: str, proof: RangeProof, note: str) -> dict[str, Any]:
     return {"origin": origin, **range_members(proof, OWN), "checkpoint": note}
 
 
-def check(data: bytes, verifier: NoteVerifier, entries: Sequence[bytes] | None = None) -> Any:
-    """Return a report (JSON value) whose range is one of the log that `verifier` signs.
+def check(
+    data: bytes, verifier: NoteVerifier | LogKeys, entries: Sequence[bytes] | None = None
+) -> Any:
+    """Return a report (JSON value) after checking its range against the log of `verifier`.
 
-    entries: all of the log's, which the caller verified; then the figures are counted again.
-
-    Raises:
-        PeriodError, LetheError: A proof or a figure does not hold; the message says which.
+    entries: all entries of the log, verified by the caller; if given, the figures are
+    recounted. Raises PeriodError or LetheError; the message names the proof or figure that does
+    not verify.
     """
     if len(data) > MAX_REPORT:
         raise PeriodError(f"a report has at most {MAX_REPORT} bytes")
@@ -167,7 +168,7 @@ def check(data: bytes, verifier: NoteVerifier, entries: Sequence[bytes] | None =
         raise PeriodError("the report has a figure that is none of a period, or no number")
     if not isinstance(note, str):
         raise PeriodError("the report has no checkpoint")
-    head = open_checkpoint(note, verifier)
+    head, _ = log_keys(verifier).open(note)
     if head.origin != origin:
         raise PeriodError("the report names another log than its checkpoint")
     check_trees(proof, head.size, head.root)
@@ -213,7 +214,7 @@ def rows(report: Any) -> list[tuple[str, str, str, str]]:
 
 
 def as_csv(report: Any) -> str:
-    """Return the report's numbers as CSV (RFC 4180), its proofs left out."""
+    """Return the report's numbers as CSV (RFC 4180), without its proofs."""
     written = io.StringIO()
     writer = csv.writer(written)
     writer.writerow(("section", "name", "detail", "value"))

@@ -16,7 +16,7 @@ ORDER = (
 
 
 def period_html(report: Any, texts: Texts) -> str:
-    """Return the page of a report as `lethe.report.period` builds it."""
+    """Return the page of a report from `lethe.report.period.build`."""
 
     def of(name: str, /, **values: object) -> str:
         return texts.of("period", name, **values)
@@ -73,8 +73,7 @@ def _log_part(log: Any, texts: Texts) -> Content:
 def period_pdf(data: bytes, texts: Texts) -> bytes:
     """Return a report as PDF/A-3b with its JSON attached.
 
-    Raises:
-        PdfMissingError: What it takes is not installed.
+    Raises PdfMissingError if a required package is not installed.
     """
     report = canonical.decode(data)
     last = date.fromisoformat(report["last"])

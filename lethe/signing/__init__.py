@@ -1,1 +1,1 @@
-"""Request keys and RFC 9421 request signatures. Knows nothing of what is being asked."""
+"""Request keys and RFC 9421 request signatures, independent of the content of requests."""

@@ -1,4 +1,4 @@
-"""Content-Digest (RFC 9530): what ties the body to a signature that covers only headers."""
+"""Content-Digest (RFC 9530): binds the body to a signature that covers only headers."""
 
 import base64
 import hashlib
@@ -18,26 +18,23 @@ def format_content_digest(body: bytes) -> str:
 
 
 def check_content_digest(value: str, body: bytes) -> None:
-    """Accept `body` only if every digest that can be computed here is its digest.
+    """Accept `body` only if it matches every digest whose algorithm is supported.
 
-    Raises:
-        DigestMismatchError: As `ContentDigest` and its `check`.
+    Raises DigestMismatchError: as `ContentDigest` and its `check`.
     """
     if value == f"sha-256=:{base64.b64encode(hashlib.sha256(body).digest()).decode()}:":
-        return  # as our clients spell it: no need to parse what can only be this
+        return  # the spelling of Lethe's clients needs no parsing
     digest = ContentDigest(value)
     digest.update(body)
     digest.check()
 
 
 class ContentDigest:
-    """The field's value, and the digests of a body as far as it has arrived.
+    """The field's value, and the digests of the part of the body that has arrived.
 
-    Digests by other algorithms are ignored (RFC 9530 section 2), but one of SHA-256 and
-    SHA-512 must be there, or the field would vouch for nothing.
-
-    Raises:
-        DigestMismatchError: The field is malformed or vouches for nothing.
+    Digests by other algorithms are ignored (RFC 9530 section 2), but at least one of SHA-256
+    and SHA-512 is required, or the body would be unprotected. Raises DigestMismatchError: the
+    field is malformed or has neither.
     """
 
     def __init__(self, value: str) -> None:
@@ -54,10 +51,9 @@ class ContentDigest:
             found.update(data)
 
     def check(self) -> None:
-        """Accept the body, now that all of it was given.
+        """Accept the body once all of it was given.
 
-        Raises:
-            DigestMismatchError: A digest is of another body.
+        Raises DigestMismatchError: a digest does not match.
         """
         for name, wanted in self._wanted.items():
             if not hmac.compare_digest(wanted, self._found[name].digest()):
@@ -69,7 +65,7 @@ class ContentDigest:
 
 def _parse(value: str) -> dict[str, bytes]:
     def refuse_duplicate(name: str, context: str) -> None:
-        # The last would win silently (RFC 9651 section 4.2.2), and two readers disagree.
+        # A parser would silently take the last (RFC 9651 section 4.2.2); others may differ.
         raise ValueError("duplicate")
 
     try:

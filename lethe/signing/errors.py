@@ -1,4 +1,4 @@
-"""All that can be wrong with a key or a signed request, each as its own problem."""
+"""Every defect of a key or signed request, each as its own problem."""
 
 from typing import ClassVar
 
@@ -74,7 +74,7 @@ class SignatureInvalidError(SignatureError):
 
 
 class DigestMismatchError(SignatureError):
-    """Content-Digest does not vouch for the body that arrived."""
+    """The arrived body does not match Content-Digest."""
 
     slug = "digest-mismatch"
     title = "The body does not match its digest"

@@ -1,7 +1,7 @@
-"""The Signature-Input and Signature fields (RFC 9421 section 4), read without trust.
+"""Strict parsing of the Signature-Input and Signature fields (RFC 9421 section 4).
 
-The library reads them again when it checks the signature, by the same grammar. This
-reading comes first because it says what is wrong, which the library's one error does not.
+The library parses them again, by the same grammar, when it verifies the signature. This parser
+runs first because its errors say what is wrong; the library has only one error.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from lethe.signing.errors import (
 )
 
 TAG = "lethe-erasure"
-MAX_FIELD = 8192  # characters; a signature needs about 400, a hostile one costs us parsing
+MAX_FIELD = 8192  # characters; a signature needs about 400; limits parsing of hostile input
 KEYID_LENGTH = (1, 128)  # characters; the column that stores it is as wide
 NONCE_LENGTH = (16, 128)  # 16 characters of base64 are 96 bits: no collision by chance
 SIGNATURE_BYTES = 64  # Ed25519 (RFC 8032) and raw r || s of P-256 (RFC 9421 section 3.3.4)
@@ -27,10 +27,11 @@ REQUIRED = ("created", "expires", "nonce", "keyid")
 
 @dataclass(frozen=True, slots=True)
 class SignatureFields:
-    """What one signature says about itself; true only once it has been verified.
+    """The claims of one signature, untrusted until it is verified.
 
-    bare: names covered whole; wrapped: names covered with a parameter such as `;key`.
-    created and expires are seconds since the epoch. alg is None if the sender left it out.
+    bare: names of components covered whole; wrapped: names covered with a parameter such as
+    `;key`. created and expires are seconds since the epoch. alg is None if the sender left it
+    out.
     """
 
     bare: frozenset[str]
@@ -51,15 +52,15 @@ def field_lines(headers: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def parse_fields(lines: Mapping[str, list[str]]) -> SignatureFields:
-    """Return the one signature that carries our tag.
+    """Return the one signature with Lethe's tag.
 
-    Signatures with other tags may stand beside it: a proxy may add its own.
+    Signatures with other tags are ignored: a proxy may add its own.
 
     Raises:
         SignatureMissingError: No field, or no signature with the tag.
         SignatureIncompleteError: A parameter is missing.
-        SignatureMalformedError: The fields break the grammar or our limits, or more than
-            one signature carries the tag, so that it is not said who signs.
+        SignatureMalformedError: The fields break the grammar or our limits, or several
+            signatures carry the tag, so the signer is ambiguous.
     """
     inputs = _dictionary("signature-input", lines)
     signatures = _dictionary("signature", lines)
@@ -89,8 +90,7 @@ def parse_fields(lines: Mapping[str, list[str]]) -> SignatureFields:
 def check_visible(name: str, value: object, length: tuple[int, int]) -> str:
     """Return `value` if it is a string of visible ASCII within `length`.
 
-    Raises:
-        SignatureMalformedError: It is not.
+    Raises SignatureMalformedError otherwise.
     """
     low, high = length
     # isinstance also excludes an sf token: RFC 9421 section 2.3 wants strings here.
@@ -107,7 +107,7 @@ def check_visible(name: str, value: object, length: tuple[int, int]) -> str:
 
 def _dictionary(name: str, lines: Mapping[str, list[str]]) -> dict[str, Any]:
     def refuse_duplicate(key: str, context: str) -> None:
-        # The last would win silently (RFC 9651 section 4.2): not even for a parameter.
+        # A parser would silently take the last (RFC 9651 section 4.2), for parameters too.
         raise ValueError("duplicate")
 
     value = ", ".join(lines.get(name, ()))

@@ -1,9 +1,9 @@
 """Sign and verify HTTP requests: RFC 9421 with RFC 9530 digests, in Lethe's profile.
 
 The profile: a signature tagged `lethe-erasure` covers method, target URI and, if there is a
-body, content type and digest; it lives at most ten minutes and carries a nonce. Checking
-that (keyid, nonce) is fresh and that the key may do what is asked is the service's, which
-alone remembers; this module knows no state and no clock.
+body, content type and digest; it is valid for at most ten minutes and carries a nonce. The
+service must check that (keyid, nonce) is fresh and that the key is authorised; this module has
+no state and no clock.
 """
 
 import secrets
@@ -45,7 +45,7 @@ from lethe.signing.plain import parse_plain
 
 LABEL = "lethe"
 CLOCK_SKEW = timedelta(seconds=5)
-MAX_WINDOW = timedelta(minutes=10)  # the longest life of a signature
+MAX_WINDOW = timedelta(minutes=10)  # maximum validity of a signature
 DEFAULT_LIFETIME = timedelta(minutes=5)
 COVERED_ALWAYS = ("@method", "@target-uri")
 COVERED_WITH_BODY = ("content-type", "content-digest")
@@ -59,7 +59,7 @@ Resolve = Callable[[str], tuple[PublicKey, Algorithm] | None]
 
 @dataclass(frozen=True, slots=True)
 class SignedBy:
-    """Who signed, and which components. Remember the nonce until expires + CLOCK_SKEW."""
+    """The signer and the covered components. Remember the nonce until expires + CLOCK_SKEW."""
 
     keyid: str
     nonce: str
@@ -70,7 +70,7 @@ class SignedBy:
 
 @dataclass
 class _Message:
-    """The attributes by which the library knows a request."""
+    """A request with the attributes that the library reads."""
 
     method: str
     url: str
@@ -98,7 +98,7 @@ def sign_request(
 
     url is the absolute URL as it will be requested. With a body, headers must hold
     Content-Type; a Content-Digest among them must be replaced by the one returned. An
-    Idempotency-Key is covered too, so that nobody on the way can turn the request into a
+    Idempotency-Key is covered too, so that an intermediary cannot turn the request into a
     repetition of another.
 
     Raises:
@@ -165,19 +165,17 @@ def verify_request(
     *,
     now: datetime,
 ) -> SignedBy:
-    """Return who signed this request, or say why nobody did.
+    """Verify the signature of a request and return its signer.
 
     target_uri is the absolute URL as the client saw it: behind a proxy it must be rebuilt.
     headers.items() should yield repeated fields separately, as Starlette's does. resolve
-    returns the key of a keyid, or None if unknown; what it raises is not caught.
+    returns the key of a keyid, or None if unknown; its exceptions are not caught.
 
-    Whatever the headers hold, nothing but SignatureError is raised.
-
-    Raises:
-        SignatureError: One of its subclasses, in the order of the steps in the code.
+    No headers can cause an exception other than SignatureError. Raises SignatureError: one of
+    its subclasses, in the order of the steps in the code.
     """
     signed = verify_head(method, target_uri, headers, resolve, now=now, has_body=bool(body))
-    # Last: before the signature is checked the digest is anybody's.
+    # Last: until the signature is verified, anybody may have written the digest.
     check_body(headers, body)
     return signed
 
@@ -191,13 +189,11 @@ def verify_head(
     now: datetime,
     has_body: bool,
 ) -> SignedBy:
-    """Do what `verify_request` does but for the body, which may not have been read yet.
+    """Verify a request as `verify_request` does, but without its body, which may come later.
 
     has_body says whether one is announced: its type and digest must then be covered. The
-    request is the signer's only once `check_body` has accepted what arrives.
-
-    Raises:
-        SignatureError: As `verify_request`, without DigestMismatchError.
+    request is authentic only once `check_body` has accepted the body. Raises
+    SignatureError: as `verify_request`, without DigestMismatchError.
     """
     assert now.tzinfo is not None
     lines = field_lines(headers)
@@ -226,9 +222,9 @@ def verify_head(
 
 
 class ArrivingBody:
-    """A body that is given as it arrives, of a request whose head was verified.
+    """The body, given as it arrives, of a request whose head was verified.
 
-    It is the signer's only once `check` has returned. Raises DigestMismatchError as
+    It is authentic only once `check` has returned. Raises DigestMismatchError as
     `ContentDigest`.
     """
 
@@ -237,24 +233,24 @@ class ArrivingBody:
         self._digest = None if lines is None else ContentDigest(", ".join(lines))
 
     def update(self, data: bytes) -> None:
-        """Take the next bytes. Raises SignatureIncompleteError: no digest covers them."""
+        """Take the next bytes. Raises SignatureIncompleteError if no digest covers them."""
         if self._digest is not None:
             self._digest.update(data)
         elif data:
             raise SignatureIncompleteError("the signature does not cover content-digest")
 
     def check(self) -> None:
-        """Accept the whole body. Raises DigestMismatchError: it is another one."""
+        """Accept the whole body. Raises DigestMismatchError if it does not match."""
         if self._digest is not None:
             self._digest.check()
 
 
 def check_body(headers: Mapping[str, str], body: bytes) -> None:
-    """Accept `body` if it is the one whose digest a verified head covers.
+    """Accept `body` if it matches the digest that a verified head covers.
 
     Raises:
         SignatureIncompleteError: There is a body and no Content-Digest.
-        DigestMismatchError: Content-Digest is malformed, or of another body.
+        DigestMismatchError: Content-Digest is malformed or does not match the body.
     """
     lines = field_lines(headers)
     if "content-digest" in lines:
@@ -267,7 +263,7 @@ def _check_coverage(
     fields: SignatureFields, lines: Mapping[str, list[str]], has_body: bool
 ) -> None:
     required = COVERED_ALWAYS + (COVERED_WITH_BODY if has_body else ())
-    # Only whole fields count: `"content-digest";key="sha-256"` would leave the rest open.
+    # Only whole fields count: `"content-digest";key="sha-256"` leaves other digests unsigned.
     if missing := [name for name in required if name not in fields.bare]:
         raise SignatureIncompleteError(f"the signature does not cover {', '.join(missing)}")
     if len(lines.get("content-type", ())) > 1:
@@ -302,7 +298,7 @@ class _Verifier(HTTPMessageVerifier):
     def validate_created_and_expires(  # type: ignore[no-untyped-def]
         self, sig_input, max_age=None
     ) -> None:
-        """Do nothing: the library reads the wall clock, _check_window was told the time."""
+        """Do nothing: the library reads the wall clock; _check_window uses the given time."""
 
 
 def _check_signature(

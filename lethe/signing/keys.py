@@ -1,4 +1,4 @@
-"""The two kinds of key that sign requests, in PEM. Others are refused by their name."""
+"""The two kinds of key that sign requests, in PEM; other kinds are refused by name."""
 
 from hashlib import sha256
 from typing import Literal, Protocol
@@ -32,7 +32,7 @@ PublicKey = Ed25519PublicKey | EllipticCurvePublicKey
 
 
 class P256Key(Protocol):
-    """A P-256 private key: one of `cryptography`, or of a device that keeps it."""
+    """A P-256 private key: one of `cryptography`, or one in a hardware device."""
 
     def sign(self, data: bytes, signature_algorithm: EllipticCurveSignatureAlgorithm) -> bytes:
         """Return the signature over `data`, in DER."""
@@ -52,10 +52,9 @@ def generate_key(algorithm: Algorithm = "ed25519") -> PrivateKey:
 
 
 def algorithm_of(key: object) -> Algorithm:
-    """Return the one algorithm that a key signs with.
+    """Return the algorithm that a key signs with.
 
-    Raises:
-        KeyFormatError: The key is of another kind or curve; the message names it.
+    Raises KeyFormatError: the key is of another kind or curve; the message names it.
     """
     match key:
         case Ed25519PrivateKey() | Ed25519PublicKey():
@@ -73,8 +72,7 @@ def algorithm_of(key: object) -> Algorithm:
 def load_private_key(pem: bytes) -> PrivateKey:
     """Parse an unencrypted private key.
 
-    Raises:
-        KeyFormatError: Not PEM, encrypted, or a kind other than the two.
+    Raises KeyFormatError: not PEM, encrypted, or a kind other than the two.
     """
     try:
         key = load_pem_private_key(pem, password=None)
@@ -82,7 +80,7 @@ def load_private_key(pem: bytes) -> PrivateKey:
         raise KeyFormatError(
             "the private key is encrypted: decrypt it first, `openssl pkey -in FILE`"
         ) from None
-    except (ValueError, UnsupportedAlgorithm, InternalError):  # the last of an odd length
+    except (ValueError, UnsupportedAlgorithm, InternalError):  # InternalError: an odd length
         raise KeyFormatError(f"the text is not a private key in PEM: {REMEDY}") from None
     algorithm_of(key)
     assert isinstance(key, PrivateKey)
@@ -92,8 +90,7 @@ def load_private_key(pem: bytes) -> PrivateKey:
 def load_public_key(pem: bytes) -> PublicKey:
     """Parse a public key (PEM, SubjectPublicKeyInfo).
 
-    Raises:
-        KeyFormatError: Not such a PEM, a private key, or a kind other than the two.
+    Raises KeyFormatError: not such a PEM, a private key, or a kind other than the two.
     """
     if b"PRIVATE KEY" in pem:
         raise KeyFormatError(
@@ -110,12 +107,12 @@ def load_public_key(pem: bytes) -> PublicKey:
 
 
 def public_of(key: PrivateKey | PublicKey) -> PublicKey:
-    """Return the public half of a key; of a public key, itself."""
+    """Return the public half of a private key; a public key is returned as it is."""
     return key if isinstance(key, PublicKey) else key.public_key()
 
 
 def private_pem(key: PrivateKey) -> str:
-    """Return unencrypted PKCS #8 PEM: let only its owner read the file that holds it."""
+    """Return unencrypted PKCS #8 PEM; the caller must restrict the file to its owner."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
@@ -127,8 +124,9 @@ def public_pem(key: PrivateKey | PublicKey) -> str:
 def fingerprint(key: PrivateKey | PublicKey) -> str:
     """Return 16 hexadecimal digits of SHA-256(SubjectPublicKeyInfo), the default keyid.
 
-    It names a key and does not authenticate one: 64 bits can be matched on purpose, which
-    gains nothing here because the service keeps the first key registered under a keyid.
+    It identifies a key but does not authenticate it: a 64-bit collision can be constructed.
+    That gains an attacker nothing here, because the service keeps the first key registered
+    under a keyid.
     """
     spki = public_of(key).public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return sha256(spki).hexdigest()[:16]

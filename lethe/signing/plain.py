@@ -1,9 +1,9 @@
-"""Signatures in the one spelling that Lethe's own clients send, read without a general parser.
+"""A fast parser for signatures in exactly the spelling of Lethe's own clients.
 
-The library parses both fields twice more and resolves components that nobody covers: a
-millisecond for each request. What is read here is only what leaves no room for a second
-reading. Everything else, and every signature that does not verify, is for the general way,
-which alone refuses and says why.
+The library parses both fields twice more and resolves components that are not covered, which
+costs a millisecond per request. This parser accepts only input with a single possible reading.
+Everything else, and every signature that does not verify, is left to the general parser, which
+alone refuses and gives the reason.
 """
 
 import base64
@@ -28,7 +28,7 @@ _INPUT = re.compile(
 )
 _SIGNATURE = re.compile(r"(?P<label>[a-z][a-z0-9]{0,31})=:(?P<base64>[A-Za-z0-9+/]{86}==):")
 _METHOD = re.compile(r"[A-Z]{1,16}")
-# No user, query, fragment, escape or empty path, whose form in the base is a matter of rules.
+# No user, query, fragment, escape or empty path: normalising those needs rules.
 _TARGET = re.compile(
     r"https?://[a-z0-9]+(?:[.-][a-z0-9]+)*(?::[1-9][0-9]{0,4})?/[A-Za-z0-9/_.~-]*"
 )
@@ -37,7 +37,7 @@ _VALUE = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 
 @dataclass(frozen=True, slots=True)
 class PlainSignature:
-    """A signature that was read, and the parameters in the spelling that was signed."""
+    """A parsed signature, with its parameters in the spelling that was signed."""
 
     fields: SignatureFields
     signature: bytes
@@ -61,10 +61,10 @@ class PlainSignature:
 
 
 def parse_plain(lines: Mapping[str, list[str]]) -> PlainSignature | None:
-    """Return the request's only signature if it is spelt as `sign_request` spells it.
+    """Parse the request's only signature if it is spelled as `sign_request` spells it.
 
-    lines: values by the lowercase names of their fields. None means that
-    `lethe.signing.fields.parse_fields` must read them, and not that they are wrong.
+    lines: values by the lowercase names of their fields. None does not mean that they are
+    invalid, only that `lethe.signing.fields.parse_fields` must parse them.
     """
     inputs, signatures = lines.get("signature-input", ()), lines.get("signature", ())
     if len(inputs) != 1 or len(signatures) != 1:

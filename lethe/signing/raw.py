@@ -1,4 +1,4 @@
-"""Signatures over bytes, in the spelling of RFC 9421 and of WebCrypto: 64 bytes."""
+"""Signatures over bytes, in the encoding of RFC 9421 and of WebCrypto: 64 bytes."""
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
@@ -8,14 +8,13 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from lethe.signing.errors import SignatureInvalidError
 from lethe.signing.keys import PublicKey
 
-SIZE = 64  # bytes, of either algorithm
+SIZE = 64  # bytes, for both algorithms
 
 
 def check_raw(key: PublicKey, signature: bytes, data: bytes) -> None:
-    """Return if `key` signed `data`: Ed25519, or ECDSA P-256 with SHA-256 as r and s.
+    """Check a signature by `key` over `data`: Ed25519, or ECDSA P-256 with SHA-256 (r || s).
 
-    Raises:
-        SignatureInvalidError: It did not.
+    Raises SignatureInvalidError if it does not verify.
     """
     refused = SignatureInvalidError("the key did not sign this: sign it again")
     if len(signature) != SIZE:

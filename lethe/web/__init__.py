@@ -1,1 +1,1 @@
-"""The verifier in JavaScript and the page that runs it: files, and where they are."""
+"""The verifier in JavaScript and the page that runs it."""

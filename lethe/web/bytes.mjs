@@ -24,7 +24,7 @@ export function equal(left, right) {
   return true;
 }
 
-// As `bytes` of Python are compared: the first difference decides, then the length.
+// The order of Python's `bytes`: the first difference decides, then the length.
 export function compare(left, right) {
   const shared = Math.min(left.length, right.length);
   for (let at = 0; at < shared; at += 1) {
@@ -82,15 +82,15 @@ export function isUnicode(text) {
 }
 
 // --- SHA-256 (FIPS 180-4) ---------------------------------------------------------------
-// Synchronous, because a removal of many records has a hundred thousand short messages, and
-// present where WebCrypto is not: pages over plain HTTP have none.
+// Synchronous, because a removal of many records has a hundred thousand short messages; and
+// independent of WebCrypto, which pages over plain HTTP do not have.
 
 const PRIMES = [];
 for (let candidate = 2; PRIMES.length < 64; candidate += 1) {
   if (PRIMES.every((prime) => candidate % prime)) PRIMES.push(candidate);
 }
 
-// The first 32 bits of the fractional part of the root, by integers: no rounding is trusted.
+// The first 32 bits of the fractional part of the root, in integers, to avoid rounding.
 function fraction(value, degree) {
   const power = BigInt(degree);
   const scaled = BigInt(value) << (32n * power);
@@ -159,7 +159,7 @@ export function sha256(...parts) {
   return digest;
 }
 
-// The same by WebCrypto where there is one: for files of hundreds of megabytes.
+// SHA-256 by WebCrypto if available: for files of hundreds of megabytes.
 export async function sha256OfFile(data) {
   const subtle = globalThis.crypto?.subtle;
   return subtle ? new Uint8Array(await subtle.digest("SHA-256", data)) : sha256(data);

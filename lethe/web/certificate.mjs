@@ -47,7 +47,7 @@ export function parseBundle(bytes) {
   const read = bundle(parse(bytes));
   const [entry] = read.verificationMaterial.tlogEntries;
   const [signature] = read.dsseEnvelope.signatures;
-  // Nothing signs the outer index and the hint: each must repeat what a proof covers.
+  // The outer index and the hint are not signed: each must equal its signed counterpart.
   if (entry.logIndex !== entry.inclusionProof.logIndex) {
     throw shapeError("must be the same in both places", "logIndex");
   }
@@ -58,7 +58,7 @@ export function parseBundle(bytes) {
   return { keyid: signature.keyid, payload, signature: signature.sig, entry };
 }
 
-// DSSE's pre-authentication encoding: what the signature is over.
+// DSSE's pre-authentication encoding: the signed bytes.
 export function signedBytes(payload) {
   return concat(
     utf8(`DSSEv1 ${PAYLOAD_TYPE.length} ${PAYLOAD_TYPE} ${payload.length} `), payload,
@@ -148,7 +148,7 @@ function needConsistent({ subject, predicate }) {
   if (!subjects.includes(after)) {
     throw shapeError("must include the model version after the erasure", "subject");
   }
-  // The same digest on both sides is legal: a record of zeros leaves the head as it was.
+  // Equal digests are legal: erasing a record of zeros leaves the head unchanged.
   if (before !== after && subjects.includes(before)) {
     throw shapeError("must not include the model before the erasure", "subject");
   }
@@ -208,7 +208,7 @@ function problemOf({ result, reason, checks }) {
     : null;
 }
 
-// The attempts before the certified one; throws where they are of another form.
+// The attempts before the certified one; throws if they are malformed.
 export function readEscalation(parameters) {
   const told = parameters.get(ATTEMPTS);
   if (told === undefined) return [];

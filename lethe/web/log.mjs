@@ -29,7 +29,7 @@ function splitPoint(size) {
   return 1n << BigInt((size - 1n).toString(2).length - 1);
 }
 
-// Whether each sibling of a leaf stands right of the path, lowest first.
+// Whether each sibling of a leaf is right of the path, lowest first.
 function leafPath(index, size) {
   const sides = [];
   let [start, end] = [0n, size];
@@ -71,7 +71,7 @@ export function checkInclusion(index, size, leaf, proof, root) {
 }
 
 // The path from the older tree's last node to the root, lowest first: where that node starts,
-// and whether each sibling stands right of the path.
+// and whether each sibling is right of the path.
 function edgePath(old, size) {
   const sides = [];
   let [start, end] = [0n, size];
@@ -117,8 +117,8 @@ function checkGrowth(old, size, proof, before, after) {
   checkConsistency(old, size, proof, before, after);
 }
 
-// The complete subtrees of the older tree, which a checked consistency proof has, largest
-// first, as [level, hash]; 0 < old < size.
+// The complete subtrees of the older tree from a checked consistency proof, largest first, as
+// [level, hash]; 0 < old < size.
 function subtreesOf(old, size, proof, oldRoot) {
   const [start, sides] = edgePath(old, size);
   const seeded = start !== 0n ? 1 : 0;
@@ -133,7 +133,7 @@ function subtreesOf(old, size, proof, oldRoot) {
   return nodes.map((node, at) => [levels[at], node]);
 }
 
-// `leaves` (hashes) are all entries of the range in the tree (size, root), none left out.
+// Checks that `leaves` (hashes) are all entries of the range in the tree (size, root).
 // range: {start, end, startRoot, endRoot, own, onward}; sizes are BigInt.
 export function checkRange(range, leaves, size, root) {
   const { start, end, startRoot, endRoot, own, onward } = range;
@@ -168,7 +168,7 @@ export function checkRange(range, leaves, size, root) {
 
 // --- keys -------------------------------------------------------------------------------
 
-// What Python's str.isspace() is true of: \s of JavaScript differs in U+0085 and U+FEFF.
+// The characters of Python's str.isspace(): \s of JavaScript differs in U+0085 and U+FEFF.
 const SPACE = /[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]/;
 
 function needName(name) {
@@ -188,7 +188,7 @@ function keyOf(name, kind, raw) {
 // A verifier key `name+hex key id+base64(type || key)`: {name, kind, raw, logId, keyId}.
 export function parseVkey(line) {
   const [name, ...rest] = line.split("+");
-  const data = fromBase64(rest.slice(1).join("+")); // base64 may hold a plus itself
+  const data = fromBase64(rest.slice(1).join("+")); // base64 may contain a plus itself
   if (data === null || KEY_SIZES[data[0]] !== data.length - 1) {
     throw new Refused(
       "a verifier key is name+key id+base64 of an Ed25519 key, or of a witness's " +
@@ -240,7 +240,7 @@ function parseLine(line) {
 
 function splitNote(note) {
   needText(note);
-  const at = note.lastIndexOf("\n\n"); // the text may hold empty lines of its own
+  const at = note.lastIndexOf("\n\n"); // the text may contain empty lines of its own
   const lines = at < 0 ? [] : note.slice(at + 2).split("\n").slice(0, -1);
   if (!lines.length) throw new Refused("a note is text, a blank line and signature lines");
   if (lines.length > MAX_SIGNATURES) {
@@ -249,7 +249,7 @@ function splitNote(note) {
   return [`${note.slice(0, at)}\n`, lines.map(parseLine)];
 }
 
-// What a cosigner of type 0x06 signs (C2SP tlog-cosignature), null where it is no checkpoint.
+// The message of a cosigner of type 0x06 (C2SP tlog-cosignature), null if it is no checkpoint.
 function subtreeMessage(name, time, body) {
   const [origin, size, root] = [...body.split("\n"), "", ""];
   const end = decimal(size, LIMIT);

@@ -37,7 +37,7 @@ function textOf(path) {
   return new TextDecoder("utf-8", { fatal: true }).decode(readFileSync(path));
 }
 
-// What a terminal would act on is replaced: a file may try to repaint its own verdict.
+// Replaces characters that a terminal would interpret: a file may fake its own verdict.
 function plain(text) {
   return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, "\ufffd");
 }

@@ -1,6 +1,6 @@
 // ML-DSA-44 (FIPS 204): verification of a signature with an empty context.
 //
-// Witnesses sign with it, and neither browsers nor Node.js offer it everywhere yet. Only public
+// Witnesses sign with it, and not all browsers and Node.js versions offer it yet. Only public
 // values are handled, so nothing here has to run in constant time.
 
 import { concat, equal } from "./bytes.mjs";
@@ -39,7 +39,7 @@ function roundConstants() {
   return constants;
 }
 
-// Where each lane goes in ρ and π, from lane 1 on: [target, rotation].
+// The target of each lane in ρ and π, from lane 1 on: [target, rotation].
 function walk() {
   const steps = [];
   let [x, y] = [1, 0];
@@ -200,7 +200,7 @@ function challenge(seed) {
   return polynomial;
 }
 
-// The positions of ones in each polynomial, null where they are not in their one spelling.
+// The positions of ones in each polynomial, null unless they are in canonical form.
 function hints(bytes) {
   const found = [];
   let index = 0;

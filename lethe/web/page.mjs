@@ -8,7 +8,7 @@ import { Refused, Unsupported, readKeys, verify } from "./verify.mjs";
 
 const element = (id) => document.getElementById(id);
 let language = navigator.languages.map((one) => one.slice(0, 2)).find((one) => one in TEXTS) ?? "en";
-let shown = null; // what draws the answer again in another language
+let shown = null; // redraws the answer in another language
 
 function say(name) {
   return TEXTS[language].page[name];
@@ -18,7 +18,7 @@ function filled(text, values) {
   return text.replace(/\{(\w+)\}/g, (place, name) => values[name] ?? place);
 }
 
-// Text only is ever put into the page: what a file says is never markup.
+// Only text is put into the page: a file's content is never markup.
 function make(tag, text, attributes = {}) {
   const made = document.createElement(tag);
   if (text !== null) made.textContent = text;
@@ -34,7 +34,7 @@ function translate() {
   }
 }
 
-// What would repaint the page around it: a name in a file may try.
+// Replaces invisible characters: a file's name could use them to alter the page.
 function plain(text) {
   return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, "\ufffd");
 }
@@ -118,10 +118,10 @@ async function answer() {
   if (bundle === null) return () => showProblem("no_bundle");
   let keys;
   try {
-    // A text area has no carriage returns, and what is pasted may end in spaces.
+    // A text area drops carriage returns, and pasted text may end in spaces.
     const [logKey, root, policy] = ["log-key", "trust-root", "policy"].map((id) => element(id).value.trim());
     const [trustRoot, policyFile] = [root, policy && `${policy}\n`].map((text) => text ? new TextEncoder().encode(text) : null);
-    // Beside a trust root the log's key may be left out: then the file itself is trusted.
+    // With a trust root the log's key may be left out: then the file itself is trusted.
     const known = trustRoot !== null && !logKey ? null : logKey;
     keys = await readKeys(known, element("issuer-key").value, [], policyFile, null, trustRoot);
   } catch (error) {
@@ -138,7 +138,7 @@ async function run() {
   try {
     shown = await answer();
   } catch (error) {
-    // Whatever happens, the answer is never the one of the file before.
+    // Whatever happens, never leave the answer for the previous file.
     shown = () => showProblem("cannot", error instanceof Unsupported ? error.message : String(error));
   }
   shown();
@@ -150,7 +150,7 @@ element("form").addEventListener("submit", (event) => {
   run();
 });
 for (const name of ["dragover", "dragleave", "drop"]) {
-  // Of the whole window: a file that misses the field must not replace the page.
+  // On the whole window: a file dropped beside the field must not replace the page.
   window.addEventListener(name, (event) => {
     event.preventDefault();
     element("drop").classList.toggle("over", name === "dragover");

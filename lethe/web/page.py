@@ -1,8 +1,8 @@
-"""The verification page: as files that a service serves, or as one file for a disk.
+"""The verification page: as files that a service serves, or as one local file.
 
-Neither may open a connection: the policy says so, so that a browser enforces that nothing is
-uploaded. The page on a disk has its script inline, since browsers import no modules from there,
-and is allowed by the script's digest.
+Neither may open a connection: their Content-Security-Policy makes the browser enforce that
+nothing is uploaded. The local page has its script inline, since browsers import no modules from
+a file:// page; the policy allows the script by its digest.
 """
 
 import html
@@ -14,7 +14,7 @@ from importlib.resources import files
 
 from lethe.words.texts import LANGUAGES, texts
 
-# In the order in which the one file has them: each imports only what stands before it.
+# In the order of the single file: each imports only modules before it.
 MODULES = (
     "bytes.mjs",
     "shape.mjs",
@@ -41,11 +41,7 @@ _REEXPORT = re.compile(r"^export \{[^}]*\} from \"\./[\w.]+\";\n", re.MULTILINE)
 
 
 def asset(name: str) -> str:
-    """Return a module or the style sheet.
-
-    Raises:
-        KeyError: There is no such file.
-    """
+    """Return a module or the style sheet. Raises KeyError if there is no such file."""
     if name == "texts.mjs":
         sections = ("page", "certificate")
         found = {
@@ -68,7 +64,7 @@ def served(log_vkey: str, issuer_pem: str, base: str, trust_root: str = "") -> s
 
 
 def alone(log_vkey: str = "", issuer_pem: str = "") -> str:
-    """Return the page as one file that works from a disk, without a network."""
+    """Return the page as one file that works locally, without a network."""
     script = "".join(_inlined(asset(name)) for name in MODULES)
     style = asset(STYLE)
     policy = _POLICY.format(script=_digest(script), style=_digest(style))

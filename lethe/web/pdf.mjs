@@ -1,8 +1,8 @@
-// The certificate file inside the PDF that Lethe makes of it (PDF/A-3: an embedded file).
+// Extracts the certificate file embedded in Lethe's PDF (PDF/A-3).
 
 import { utf8 } from "./bytes.mjs";
 
-const MOST = 1 << 21; // bytes; above what any certificate has
+const MOST = 1 << 21; // bytes; no certificate is larger
 
 export function isPdf(bytes) {
   return String.fromCharCode(...bytes.subarray(0, 5)) === "%PDF-";
@@ -18,7 +18,7 @@ function find(bytes, word, from) {
   return -1;
 }
 
-// The bytes of a zlib stream, null where they are none or too many.
+// The content of a zlib stream, null if it is invalid or too large.
 async function inflated(bytes) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   const reader = stream.getReader();
@@ -31,14 +31,14 @@ async function inflated(bytes) {
       parts.push(part.value);
     }
   } catch {
-    // What follows the stream's end is no part of it: an end of line stands there.
+    // What follows the stream is not part of it, such as an end of line.
   }
   const joined = new Uint8Array(await new Blob(parts).arrayBuffer());
   return joined.length ? joined : null;
 }
 
-// The first embedded file that is JSON, null if there is none. It proves nothing: the steps
-// of the verification look at what is returned as at any other file.
+// The first embedded file that is JSON, null if there is none. It is not trusted: the steps of
+// the verification check it like any other file.
 export async function bundleInPdf(bytes) {
   let at = find(bytes, "/EmbeddedFile", 0);
   while (at >= 0) {

@@ -8,7 +8,7 @@ const MAX_POLICY = 1 << 20; // bytes
 const MAX_DEFINED = 1000; // logs, witnesses and groups
 const NONE = "none";
 
-// One character for each octet: names are compared, and never interpreted.
+// One character for each byte: names are compared, never interpreted.
 const octets = (data) => Array.from(data, (byte) => String.fromCharCode(byte)).join("");
 
 function policyKey(name, kinds, wanted) {
@@ -109,7 +109,7 @@ export function parsePolicy(data) {
   return draft;
 }
 
-// Whether the quorum signed, if the witnesses with these keys did.
+// Whether the quorum is met by the witnesses with these keys.
 export function isMet({ witnesses, groups, quorum }, signed) {
   if (quorum === NONE) return true;
   const done = new Set(witnesses.filter((one) => signed.includes(one.key)).map((one) => one.name));

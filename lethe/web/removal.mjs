@@ -1,4 +1,4 @@
-// Retained sets: exactly the erased records left, and nothing else (docs/certificate.md).
+// Retained sets: exactly the erased records were removed (docs/certificate.md).
 
 import { compare, concat, equal, sha256, uint, utf8 } from "./bytes.mjs";
 import { leafHash, nodeHash } from "./log.mjs";
@@ -39,7 +39,7 @@ function isRight(commitment, bit) {
   return ((commitment[bit >> 3] >> (7 - (bit & 7))) & 1) === 1;
 }
 
-// The states {root, count} of the set that a path is of, and of that set without its leaf.
+// The states {root, count} of a path's set, and of that set without its leaf.
 function follow(commitment, { content, steps }) {
   let count = 1n;
   let before = retainedLeaf(commitment, content);
@@ -76,7 +76,7 @@ function leave(record, state) {
   return after;
 }
 
-// Throws Refused unless `removal` shows that exactly the scope's records left the set.
+// Throws Refused unless `removal` proves that exactly the scope's records were removed.
 export function checkRemoval(removal, before, after, scope) {
   if (!sameState(removal.before, before) || !sameState(removal.after, after)) {
     throw new Refused("the proofs are of other retained sets than the certificate's");
@@ -89,7 +89,7 @@ export function checkRemoval(removal, before, after, scope) {
   if (commitments.some((one, at) => at > 0 && compare(commitments[at - 1], one) >= 0)) {
     throw new Refused("the records must ascend by commitment and none may repeat");
   }
-  // One person's record under two salts would hide a second record that stayed.
+  // One record under two salts would hide a second record that was not removed.
   if (new Set(removal.records.map((one) => one.record)).size !== commitments.length) {
     throw new Refused("a record is listed twice under different salts");
   }

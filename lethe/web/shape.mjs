@@ -1,12 +1,12 @@
 // JSON documents: RFC 8785 canonical form, and the exact members that a format has.
 //
-// A shape is a function that takes a JSON value and returns what it spells; it throws where
-// the value is anything else. Numbers of the formats are decimal strings (read as BigInt).
+// A shape is a function that takes a JSON value and returns its parsed form; it throws if the
+// value is anything else. Numbers of the formats are decimal strings (parsed as BigInt).
 
 import { decimal, equal, fromBase64, isUnicode, utf8 } from "./bytes.mjs";
 
-// What a verification refuses. The message names places by the format's own names and repeats
-// nothing that the document holds.
+// A failed verification. The message names places by the format's own names and repeats nothing
+// that the document holds.
 export class Refused extends Error {}
 
 class ShapeError extends Refused {
@@ -185,7 +185,7 @@ export function mapping(shape) {
   };
 }
 
-// shapes: of the members that must be there. absent: of those that are left out where empty.
+// shapes: of the required members. absent: of those that are left out if empty.
 export function members(shapes, absent = {}) {
   const required = Object.keys(shapes);
   const all = { ...shapes, ...absent };
@@ -195,7 +195,7 @@ export function members(shapes, absent = {}) {
     if (!own.every((name) => names.includes(name)) || !required.every((name) => own.includes(name))) {
       throw shapeError(`must be an object with exactly ${names.join(", ")}`);
     }
-    // In this order and not the document's: of two mistakes both verifiers name the same one.
+    // In this order, not the document's: with two errors both verifiers report the same one.
     const there = names.filter((name) => own.includes(name));
     return Object.fromEntries(there.map((name) => [name, within(name, all[name], value[name])]));
   };

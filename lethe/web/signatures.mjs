@@ -3,7 +3,7 @@
 import { concat, equal, fromBase64 } from "./bytes.mjs";
 import { Refused } from "./shape.mjs";
 
-// This browser lacks what a verification needs. It is no verdict of the certificate.
+// The browser lacks a required algorithm. This is not a verdict on the certificate.
 export class Unsupported extends Error {}
 
 function subtle() {
@@ -25,12 +25,12 @@ export async function verifyEd25519(raw, signature, message) {
       throw new Unsupported("This browser cannot check Ed25519 signatures: use a newer one.");
     }
     if (error instanceof Unsupported) throw error;
-    return false; // no point of the curve
+    return false; // not a point of the curve
   }
   return subtle().verify({ name: "Ed25519" }, key, signature, message);
 }
 
-// SubjectPublicKeyInfo of a P-256 key (RFC 5480) up to its point, which is not compressed.
+// SubjectPublicKeyInfo of a P-256 key (RFC 5480) before its uncompressed point.
 const SPKI = Uint8Array.from([
   0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08,
   0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00, 0x04,
@@ -61,7 +61,7 @@ export async function readIssuer(pem) {
   return der;
 }
 
-// Whether bytes are the SPKI (DER) of a P-256 key in its one spelling.
+// Whether bytes are the canonical SPKI (DER) of a P-256 key.
 export async function isP256(der) {
   const fits = der.length === 91 && equal(der.subarray(0, SPKI.length), SPKI);
   return fits && (await importP256(der)) !== null;
@@ -73,7 +73,7 @@ async function importP256(spki) {
     return await subtle().importKey("spki", spki, algorithm, false, ["verify"]);
   } catch (error) {
     if (error instanceof Unsupported) throw error;
-    return null; // no point of the curve
+    return null; // not a point of the curve
   }
 }
 

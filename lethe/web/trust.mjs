@@ -1,7 +1,7 @@
-// The trust root: each key of log and issuer, with the entries that it may sign.
+// The trust root: each key of log and issuer, with the range of entries that it may sign.
 //
-// As trust_root.py and issuers.py of lethe/certificates, and key_history.py and log_keys.py of
-// lethe/log: a rule that changes there changes here.
+// Mirrors trust_root.py and issuers.py of lethe/certificates, and key_history.py and
+// log_keys.py of lethe/log: change both together.
 
 import { concat, equal, sha256, toBase64, utf8 } from "./bytes.mjs";
 import {
@@ -43,7 +43,7 @@ const trustRootFile = members({
   signature: text,
 }, { mlDsaKeys: nonempty(chain) });
 
-// --- log entries on keys ----------------------------------------------------------------
+// --- log entries about keys ---------------------------------------------------------------
 
 const common = { at: moment, role: one("issuer", "log", "log-mldsa"), keyid: text, publicKey: blob };
 const KEY_EVENTS = {
@@ -73,12 +73,12 @@ async function parseKeyLeaf(leaf) {
   return change;
 }
 
-// SubjectPublicKeyInfo of an Ed25519 key (RFC 8410) up to its 32 bytes.
+// SubjectPublicKeyInfo of an Ed25519 key (RFC 8410) before its 32 bytes.
 const ED25519_SPKI = Uint8Array.from(
   [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00],
 );
 
-// The same of an ML-DSA-44 key (RFC 9881), up to its 1312 bytes.
+// SubjectPublicKeyInfo of an ML-DSA-44 key (RFC 9881) before its 1312 bytes.
 const ML_DSA_44_SPKI = Uint8Array.from([
   0x30, 0x82, 0x05, 0x32, 0x30, 0x0b, 0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x03,
   0x11, 0x03, 0x82, 0x05, 0x21, 0x00,
@@ -93,7 +93,7 @@ function isOfLog(key, role) {
   return key.length === spki.length + size && equal(key.subarray(0, spki.length), spki);
 }
 
-// The keys of a role that entries name, oldest first; `first` is the one before any of them.
+// The keys of a role in the entries, oldest first; `first` is the one before any of them.
 function replay(changes, first, role) {
   const keys = [];
   for (const { index, change } of changes) {
@@ -146,7 +146,7 @@ function isRevokedAsListed({ revoked, reason }, part) {
   return revoked === (part.revoked?.logIndex ?? null) && reason === (part.revoked?.reason ?? null);
 }
 
-// The checkpoint of a note, and the oldest of a log's keys that signed it and might.
+// The checkpoint of a note, and the oldest valid key of the log that signed it.
 export async function openLogged(note, logs) {
   const { body, verified } = await readNote(note, logs.map((one) => one.key));
   const checkpoint = parseCheckpoint(body);
@@ -170,13 +170,13 @@ function sizeProblem({ key, start, revoked }, size) {
     `${size} entries`;
 }
 
-// The keys of the log of a role, each led to by the one before.
+// The log's keys of a role, each announced under the previous one.
 async function chainOf(parts, role, { entries }, changes) {
   const { kind, spki, what } = ROLES[role];
   const listed = parts.map((part) => ({ part, key: parseVkey(part.vkey) }));
   const wrong = new Refused(`its ${what} keys are not those that its log entries name`);
   if (listed.some(({ key }) => key.kind !== kind)) throw wrong;
-  // A second key that no entry names is one that the log's Ed25519 key alone vouches for.
+  // Without an entry, only the log's Ed25519 key vouches for a second key.
   if (role === "log-mldsa" && !changes.some(({ change }) => change.role === role)) throw wrong;
   const spkiOf = (key) => concat(spki, key.raw);
   const first = { keyid: listed[0].key.keyId, publicKey: spkiOf(listed[0].key) };
@@ -202,16 +202,16 @@ async function chainOf(parts, role, { entries }, changes) {
   return logs;
 }
 
-// The keys from the known one on, which led to them; all where none is known.
+// The known key and the keys that it led to; all if none is known.
 function chainFrom(keys, knownId, what) {
   const from = knownId === null ? 0 : keys.findIndex(({ key }) => equal(key.logId, knownId));
   if (from < 0) throw new Refused(`the trust root is of another log than the given ${what}`);
   return keys.slice(from);
 }
 
-// {logs, second, issuers: {keys, size, root}, madeAt} of a trust root (Uint8Array) that its log signed.
-// knownLogId: of a key of the log that is known; only what it signed, or led to, is believed.
-// knownMlDsa: a second key of the log that is known, as `parseVkey` returns it.
+// {logs, second, issuers: {keys, size, root}, madeAt} of a trust root (Uint8Array) that its log
+// signed. knownLogId: of a trusted key of the log; only what it signed, or led to, is trusted.
+// knownMlDsa: a trusted second key of the log, as `parseVkey` returns it.
 export async function parseTrustRoot(bytes, knownLogId = null, knownMlDsa = null) {
   if (bytes.length > MAX_TRUST_ROOT) {
     throw new Refused(`a trust root has at most ${MAX_TRUST_ROOT} bytes`);
@@ -264,7 +264,7 @@ export async function parseTrustRoot(bytes, knownLogId = null, knownMlDsa = null
   return { logs, second, issuers: { keys, size, root }, madeAt: file.madeAt };
 }
 
-// --- what a certificate's place in the log says of its key ------------------------------
+// --- whether a certificate's key may sign at its position in the log ----------------------
 
 export function namedIssuer({ keys }, spki) {
   const found = keys.find((key) => equal(key.spki, spki));
@@ -274,7 +274,7 @@ export function namedIssuer({ keys }, spki) {
   return found;
 }
 
-// Why a key may have signed entry `index`, in words; throws Refused where it may not.
+// Why a key may have signed entry `index`, in words; throws Refused if it may not.
 export function checkIssuer(issuers, spki, index) {
   const found = namedIssuer(issuers, spki);
   const { keyid, start, end, revoked, reason } = found;

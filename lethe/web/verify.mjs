@@ -108,7 +108,7 @@ const STEPS = [
     return `Ed25519 and ML-DSA-44 by ${log.name}, size ${signed.size}${found}`;
   }],
   ["witness policy", async ({ parsed: { entry }, logs, second, witnesses, threshold, policy }) => {
-    // Refuses a wrong line of a witness, whether it is required or not.
+    // Refuses a witness's invalid line, whether it is required or not.
     const note = entry.inclusionProof.checkpoint.envelope;
     const own = [...logs, ...(second ?? [])].map(({ key }) => key);
     const opened = await readNote(note, [...own, ...witnesses]);
@@ -182,10 +182,10 @@ const STEPS = [
 export const STEP_NAMES = STEPS.map(([name]) => name);
 
 // The keys of a verification from the operator's files: texts of log.vkey, issuer.pem and of
-// witnesses' vkeys; or, in place of those, the bytes of a witness policy; and of the log's
-// ML-DSA-44 vkey, if its signature is required. In place of log.vkey and issuer.pem (null) the
+// witnesses' vkeys, or instead of those the bytes of a witness policy; and of the log's
+// ML-DSA-44 vkey, if its signature is required. Instead of log.vkey and issuer.pem (null) the
 // bytes of a trust root may be given; a log.vkey beside it must be that log's. Throws Refused
-// where a text does not hold the key it should, or the bytes are no policy or trust root.
+// if a text does not hold the expected key, or the bytes are not a policy or trust root.
 export async function readKeys(
   logVkey, issuerPem, witnessVkeys = [], policyFile = null, mlDsaVkey = null, trustRoot = null,
 ) {

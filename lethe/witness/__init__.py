@@ -1,1 +1,1 @@
-"""Witnesses of logs (C2SP tlog-witness): what is sent, a witness, and how one is asked."""
+"""Witnesses of logs (C2SP tlog-witness): the protocol, a witness, and its client."""

@@ -1,7 +1,8 @@
-"""Asking a witness for cosignatures, as a log does (C2SP tlog-witness).
+"""Requesting cosignatures from a witness, as a log does (C2SP tlog-witness).
 
-A witness is a remote machine of somebody else: it may be down, slow, endless or lie. Whatever
-it does, the caller gets lines that verify or an error that says which of these it was.
+A witness is a remote machine of another operator: it may be down, be slow, answer without end,
+or lie. In each case the caller gets lines that verify, or an error that says which of these
+happened.
 """
 
 import time
@@ -26,8 +27,8 @@ from lethe.witness.protocol import (
 TIMEOUT_S = 5.0  # for each connect, read and write
 WHOLE_S = 15.0  # for the body of an answer
 MAX_ANSWER = 64 * 1024  # bytes; ten ML-DSA-44 lines have 33,000
-SKEW_S = 300.0  # a cosignature's time may be this far from the clock here
-PATIENCE = 3  # calls in one asking: others may have the witness go on meanwhile
+SKEW_S = 300.0  # maximum difference of a cosignature's time from the local clock
+PATIENCE = 3  # calls per request: concurrent ones may advance the witness meanwhile
 
 Prove = Callable[[int, int], Sequence[bytes]]  # (old size, new size) -> consistency proof
 
@@ -40,39 +41,39 @@ class WitnessFailureError(LetheError):
 
 
 class DownError(WitnessFailureError):
-    """It does not answer, or not in time, or answers with a server's error."""
+    """No answer, not in time, or a server error."""
 
     slug = "down"
 
 
 class LyingError(WitnessFailureError):
-    """It answers what no honest witness answers: a wrong signature, time, size or status."""
+    """An answer that no honest witness gives: a wrong signature, time, size or status."""
 
     slug = "lying"
 
 
 class RefusingError(WitnessFailureError):
-    """It does not know this log or its key."""
+    """The witness does not know this log or its key."""
 
     slug = "refusing"
 
 
 class ContradictingError(WitnessFailureError):
-    """It says that it cosigned what this log does not extend. `members["size"]`: of what."""
+    """The witness cosigned a tree, of `members["size"]`, that this log does not extend."""
 
     slug = "contradicting"
 
 
 @dataclass(frozen=True, slots=True)
 class Cosigned:
-    """The lines of known keys over the checkpoint that was sent, and these keys."""
+    """The verified lines of known keys over the sent checkpoint, and these keys."""
 
     lines: tuple[SignatureLine, ...]
     vkeys: tuple[str, ...]
 
 
 class Asker:
-    """Asks the witness below one URL, whose keys are known; remembers its last size."""
+    """Client of the witness below one URL, whose keys are known; remembers its last size."""
 
     def __init__(
         self, url: str, keys: Sequence[NoteVerifier], clock: Callable[[], float] = time.time
@@ -91,8 +92,7 @@ class Asker:
     def cosign(self, note: str, checkpoint: Checkpoint, prove: Prove) -> Cosigned:
         """Return the witness's lines over a checkpoint's note.
 
-        Raises:
-            WitnessFailureError: There are none; see the classes.
+        Raises WitnessFailureError if there are none; see the classes.
         """
         for _ in range(PATIENCE):
             if self._size > checkpoint.size:
@@ -129,7 +129,7 @@ class Asker:
     def last(self, log: NoteVerifier | LogKeys) -> str | None:
         """Return the note of the checkpoint that the witness holds, if `log` signed it.
 
-        What the log signed proves what the witness says. Never raises for what it answers.
+        The log's signature proves the witness's claim. Never raises because of the answer.
         """
         try:
             status, body = self._call("GET", f"{origin_hash(log.name)}/checkpoint", None)

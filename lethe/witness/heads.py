@@ -1,10 +1,10 @@
-"""What a witness remembers of each log, in files that are durable before it signs.
+"""A witness's state for each log, in files that are durable before it signs.
 
 heads/<SHA-256 of origin>.json     size, root and time of the last head, to be signed
-heads/<SHA-256 of origin>.note     the last checkpoint with the lines it was answered with
+heads/<SHA-256 of origin>.note     the last checkpoint with the cosignature lines of the answer
 evidence/<SHA-256 of origin>-<…>   requests that the log signed and that contradict the head
 
-A kill between head and answer leaves a head that nobody has a cosignature of: the log asks
+A crash between head and answer leaves a head without a delivered cosignature: the log asks
 again and gets one. It never leaves an answer without its head.
 """
 
@@ -21,11 +21,11 @@ from lethe.log.spelling import format_base64, parse_base64
 from lethe.log.tree import HASH_SIZE, MAX_SIZE
 from lethe.records import dataclass
 
-MOST_EVIDENCE = 16  # requests kept of one log: one proves enough
+MOST_EVIDENCE = 16  # requests kept per log: one is proof enough
 
 
 class StateError(LetheError):
-    """The witness's memory is missing, damaged or in use by another process."""
+    """The witness's state is missing, damaged or in use by another process."""
 
     slug = "witness-state"
     title = "The witness may not sign"
@@ -43,7 +43,7 @@ class Head:
 
 
 class Heads:
-    """The heads below one directory, which one process at a time may use."""
+    """The heads below one directory, which only one process at a time may use."""
 
     def __init__(self, directory: Path) -> None:
         self._heads, self._evidence = directory / "heads", directory / "evidence"
@@ -69,14 +69,13 @@ class Heads:
         (directory / "evidence").mkdir(mode=0o700)
 
     def close(self) -> None:
-        """Let another process use the directory."""
+        """Release the directory for other processes."""
         os.close(self._lock)
 
     def read(self, origin: str) -> Head | None:
         """Return the last head, None if the log is new.
 
-        Raises:
-            StateError: The file is damaged.
+        Raises StateError if the file is damaged.
         """
         path = self._path(origin, "json")
         try:
@@ -89,11 +88,11 @@ class Heads:
             ) from None
 
     def write(self, head: Head) -> None:
-        """Remember a head; it is durable when this returns, and may then be signed."""
+        """Store a head; it is durable when this returns, and may then be signed."""
         write_durably(self._path(head.origin, "json"), _format(head))
 
     def answered(self, origin: str, note: str) -> None:
-        """Keep the note of the last head with the lines that were answered."""
+        """Store the note of the last head with the answered lines."""
         write_durably(self._path(origin, "note"), note.encode(), mode=0o644)
 
     def note(self, origin_hash: str) -> bytes | None:
@@ -104,7 +103,7 @@ class Heads:
             return None
 
     def keep(self, origin: str, request: bytes) -> None:
-        """Keep a request that the log signed, as evidence; the same one is kept once."""
+        """Store a request that the log signed, as evidence; duplicates are stored once."""
         prefix = origin_hash(origin)
         kept = list(self._evidence.glob(f"{prefix}-*"))
         path = self._evidence / f"{prefix}-{sha256(request).hexdigest()[:16]}"
@@ -116,7 +115,7 @@ class Heads:
 
 
 def origin_hash(origin: str) -> str:
-    """Return SHA-256 of an origin in hex, by which a witness serves its last checkpoint."""
+    """Return SHA-256 of an origin in hex, the key under which its checkpoint is served."""
     return sha256(origin.encode()).hexdigest()
 
 

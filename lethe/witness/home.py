@@ -1,4 +1,4 @@
-"""A witness's directory: its keys, the logs that it knows, and what it remembers.
+"""A witness's directory: its keys, its list of logs, and its state.
 
 witness.key        Ed25519, cosigns with type 0x04        witness.vkey
 witness-mldsa.key  ML-DSA-44, cosigns with type 0x06      witness-mldsa.vkey
@@ -33,7 +33,7 @@ KEYS: Mapping[str, type[Ed25519PrivateKey | MLDSA44PrivateKey]] = {
 
 
 def create(directory: Path, name: str, logs: Sequence[NoteVerifier]) -> tuple[Cosigner, ...]:
-    """Make a witness: two keys, the list of its logs, and an empty memory.
+    """Create a witness: two keys, the list of its logs, and an empty state.
 
     Raises:
         HomeError: The directory exists and is not empty.
@@ -41,7 +41,7 @@ def create(directory: Path, name: str, logs: Sequence[NoteVerifier]) -> tuple[Co
         OSError: The directory cannot be written.
     """
     cosigners = tuple(Cosigner(name, kind.generate()) for kind in KEYS.values())
-    vkeys = [one.verifier.vkey for one in cosigners]  # checks the name before anything is made
+    vkeys = [one.verifier.vkey for one in cosigners]  # checks the name before files are written
     if len(name.encode()) > 255:
         raise NoteError("a cosigner's name has at most 255 bytes")
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -57,11 +57,11 @@ def create(directory: Path, name: str, logs: Sequence[NoteVerifier]) -> tuple[Co
 
 
 def load(directory: Path) -> Witness:
-    """Open a witness for `serve`; no other process can until it is closed.
+    """Open a witness for `serve`, exclusively until it is closed.
 
     Raises:
         HomeError: A key or the list of logs is missing or malformed.
-        StateError: Its memory is missing, or another process uses it.
+        StateError: Its state is missing, or another process uses it.
     """
     cosigners = [_cosigner(directory, stem) for stem in KEYS]
     return Witness(cosigners, LogList(directory).keys, Heads(directory))

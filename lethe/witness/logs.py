@@ -1,8 +1,8 @@
-"""The logs that a witness knows: a file of their vkeys, one a line, read anew when it changes.
+"""The logs that a witness knows: a file with one vkey per line, reread when it changes.
 
-A log announces each of its keys under the one before, and its trust root proves that. So a
-witness that knows one key of a log is led to the next by the log itself, in the overlap and
-after it, and drops those that the log has revoked.
+A log announces each of its keys under the previous one, and its trust root proves that. So a
+witness that knows one key of a log learns the next from the log itself, during and after the
+overlap, and drops the keys that the log has revoked.
 """
 
 import logging
@@ -32,7 +32,7 @@ class HomeError(LetheError):
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """What a trust root changed: vkeys of one log that were added, and that were removed."""
+    """The effect of a trust root: vkeys of one log that were added, and that were removed."""
 
     origin: str
     added: tuple[str, ...]
@@ -40,19 +40,19 @@ class Followed:
 
 
 class LogList:
-    """The keys in a witness's file, for any number of threads."""
+    """The keys in a witness's file; thread-safe."""
 
     def __init__(self, directory: Path) -> None:
-        """Read it. Raises HomeError where it is missing or malformed."""
+        """Read the file. Raises HomeError if it is missing or malformed."""
         self._path = directory / LOGS
         self._lock = threading.Lock()
         self._seen = self._state()
         self._keys = _keys(self._path)
 
     def keys(self, origin: str) -> Sequence[NoteVerifier]:
-        """Return the keys of a log, none of one that the file does not have.
+        """Return the keys of a log, empty if it is not in the file.
 
-        A file that cannot be read changes nothing: the keys before stay, and it is logged.
+        If the file cannot be read, the previous keys stay, and the error is logged.
         """
         with self._lock:
             if (state := self._state()) != self._seen:
@@ -77,11 +77,11 @@ def write(directory: Path, logs: Sequence[NoteVerifier]) -> None:
 
 
 def follow(directory: Path, lead: Callable[[NoteVerifier | None], LogKeys]) -> Followed:
-    """Add the keys that a log was led to since, and remove those that it revoked.
+    """Add the keys that a log's trust root proves, and remove those that it revokes.
 
-    lead: returns a log's keys as its trust root proves them to whoever knows this one, or as it
-    names them. Only what the last key of the log in the file proves changes anything: whoever
-    has an older one, which may be revoked soon, adds and removes none. Other logs' lines stay.
+    lead: returns the log's keys as the trust root proves them to a holder of the given key, or
+    as it lists them for None. Only the last key of the log in the file may change anything: an
+    older key, which may be revoked soon, is not enough. Other logs' lines stay.
 
     Raises:
         HomeError: The file is missing or malformed, has no key of this log, or none would stay.
@@ -112,9 +112,9 @@ def follow(directory: Path, lead: Callable[[NoteVerifier | None], LogKeys]) -> F
 def _led(
     listed: Sequence[NoteVerifier], lead: Callable[[NoteVerifier | None], LogKeys]
 ) -> tuple[set[str], list[str]]:
-    """Return vkeys that the log revoked, and those that the last listed one leads to.
+    """Return the revoked vkeys, and the new ones that the last listed key leads to.
 
-    Just after a rotation the older key alone has signed the trust root: it changes nothing.
+    Just after a rotation only the older key has signed the trust root: that changes nothing.
     """
     refused: LetheError | None = None
     for key in reversed(listed):

@@ -27,7 +27,7 @@ class RequestError(LetheError):
 
 @dataclass(frozen=True, slots=True)
 class AddCheckpoint:
-    """What a log sends: the witness's last size, the proof from there, and the signed note."""
+    """A log's request: the witness's last size, the proof from there, and the signed note."""
 
     old: int
     proof: tuple[bytes, ...]
@@ -41,10 +41,9 @@ def format_add_checkpoint(request: AddCheckpoint) -> bytes:
 
 
 def parse_add_checkpoint(body: bytes) -> AddCheckpoint:
-    """Read a body; proves nothing about the note or the proof.
+    """Parse a body; note and proof are not verified.
 
-    Raises:
-        RequestError: Malformed, or not as `format_add_checkpoint` spells it.
+    Raises RequestError: malformed, or not in the spelling of `format_add_checkpoint`.
     """
     try:
         text = body.decode()
@@ -72,11 +71,7 @@ def format_size(size: int) -> bytes:
 
 
 def parse_size(body: bytes) -> int:
-    """Read the body of an answer 409.
-
-    Raises:
-        RequestError: It is not a tree size.
-    """
+    """Parse the body of an answer 409. Raises RequestError: it is not a tree size."""
     try:
         line = body.decode("ascii")
         if not line.endswith("\n"):

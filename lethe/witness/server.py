@@ -19,16 +19,16 @@ from lethe.witness.witness import OldSizeError, Witness
 
 log = logging.getLogger(__name__)
 
-IDLE_S = 10.0  # longest wait for bytes of a request
-LINGER_S = 1.0  # longest wait for the next bytes of a body that is not wanted
-CONNECTION_S = 60.0  # longest connection, whatever it sends
+IDLE_S = 10.0  # maximum wait for bytes of a request
+LINGER_S = 1.0  # maximum wait for the next bytes of a discarded body
+CONNECTION_S = 60.0  # maximum duration of a connection
 MOST_CONNECTIONS = 64
 TEXT = "text/plain; charset=utf-8"
 _CHECKPOINT = re.compile(r"/([0-9a-f]{64})/checkpoint")
 
 
 class Server(ThreadingHTTPServer):
-    """Listens at once; `serve_forever` answers. No address of a client is logged."""
+    """Listens at once; `serve_forever` answers. Client addresses are never logged."""
 
     daemon_threads = True
     request_queue_size = MOST_CONNECTIONS
@@ -39,7 +39,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(address, Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread of its own, or hang up where too many are at work."""
+        """Answer in a new thread, or hang up if too many are busy."""
         if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
             return
@@ -61,7 +61,7 @@ class Server(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Name an error without its text, which may hold what was sent."""
+        """Log an error by name, without its text, which may hold received data."""
         log.warning("a connection of the witness ended with an error")
 
 
@@ -111,15 +111,15 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(200, note)
 
     def _refuse_unread(self, status: int, body: bytes) -> None:
-        """Answer without the body of the request, and end the connection.
+        """Answer without reading the body of the request, and end the connection.
 
-        Saying `close` keeps the client from sending its next request into it; and what
-        still comes is taken, because a socket closed with bytes unread is reset, which
-        may cost the client the answer (RFC 9112, section 9.6).
+        `Connection: close` keeps the client from sending its next request into it. The rest of
+        the body is still drained, because a socket closed with unread bytes is reset, which may
+        cost the client the answer (RFC 9112, section 9.6).
         """
         self.close_connection = True
         self._answer(status, body)
-        with suppress(OSError):  # the client is silent, or gone
+        with suppress(OSError):  # the client is silent or gone
             self.connection.shutdown(SHUT_WR)
             self.connection.settimeout(LINGER_S)
             while self.rfile.read1():
@@ -135,11 +135,11 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log no call: it would name the client's address."""
+        """Log nothing: the line would contain the client's address."""
 
 
 def _hang_up(connection: socket) -> None:
     try:
         connection.shutdown(SHUT_RDWR)
     except OSError:
-        return  # it has ended already
+        return  # already closed

@@ -1,6 +1,6 @@
-"""A witness: it cosigns what extends all that it cosigned before (C2SP tlog-witness).
+"""A witness: it cosigns a checkpoint if it extends every earlier one (C2SP tlog-witness).
 
-Its word is worth what it remembers: `lethe.witness.heads`.
+Its state is in `lethe.witness.heads`.
 """
 
 import logging
@@ -34,7 +34,7 @@ class UnknownLogError(WitnessError):
 
 
 class NotTheLogError(WitnessError):
-    """No key of the log signed, or a line of one is wrong."""
+    """No key of the log signed, or a log key's line is invalid."""
 
     slug, status = "not-signed-by-the-log", 403
 
@@ -50,7 +50,7 @@ class OldSizeError(WitnessError):
 
 
 class InconsistentError(WitnessError):
-    """The log signed a tree of which it did not prove that it extends the last head."""
+    """The log signed a tree without proof that it extends the last head."""
 
     slug, status = "inconsistent", 422
 
@@ -62,7 +62,7 @@ class ClockError(WitnessError):
 
 
 class Witness:
-    """Cosigns checkpoints of logs that it knows, with each of `cosigners`."""
+    """Cosigns checkpoints of known logs, with each of `cosigners`."""
 
     def __init__(
         self,
@@ -71,10 +71,10 @@ class Witness:
         heads: Heads,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Cosign for the logs of which `keys` returns keys, by origin."""
+        """Cosign for the logs whose keys `keys` returns, by origin."""
         self._cosigners, self.heads, self._clock = cosigners, heads, clock
         self._keys = keys
-        # One request at a time: an old size is compared and the new one written as one step.
+        # One request at a time: comparing the old size and writing the new one must be atomic.
         self._lock = threading.Lock()
 
     def add_checkpoint(self, body: bytes) -> str:
@@ -124,7 +124,7 @@ class Witness:
             if request.old == size:
                 _check_proof(size, root, request.proof, checkpoint)
         except InconsistentError:
-            # The log signed it: whoever holds both can show that it forked.
+            # The log signed it, so both checkpoints together prove the fork.
             log.error("a log signed what does not extend its last head; the request is kept")
             self.heads.keep(checkpoint.origin, body)
             if request.old == size:

@@ -1,1 +1,1 @@
-"""What people read of certificates and reports, in English, German and French."""
+"""Texts for people about certificates and reports, in English, German and French."""

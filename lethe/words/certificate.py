@@ -1,7 +1,7 @@
-"""What a certificate comes to, in sentences, and what it does not say.
+"""The result of a certificate in sentences, and what it does not cover.
 
-The sentences say what the statement says and never more: nothing of the model unless the
-result is PASS, and of rows that the verifier did not see, that it did not.
+The sentences never say more than the statement: nothing about the model unless the result is
+PASS, and for rows that the verifier did not see, that it did not see them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from lethe.words.texts import Texts
 
 
 def in_words(predicate: Predicate, texts: Texts) -> str:
-    """Return what a certificate comes to, in plain sentences on one line."""
+    """Return a certificate's result, in plain sentences on one line."""
     number, model = predicate.scope.records, predicate.model.ref
     records = texts.count("certificate", "records", number)
     what = texts.of("certificate", predicate.scope.level, records=records)
@@ -33,13 +33,13 @@ def in_words(predicate: Predicate, texts: Texts) -> str:
 
 
 def finding(predicate: Predicate, texts: Texts) -> str:
-    """Return what the verifier found of the published model."""
+    """Return what the verifier found about the published model."""
     parameters = predicate.method.parameters
     unseen = parameters.get("data", "rows") != "rows"
     name = "refitted" if is_refitted(predicate) else str(predicate.guarantee.class_)
     kept = "unseen" if unseen else "seen"
     own = texts.sections["certificate"]
-    # German has another case after a preposition.
+    # German uses another case after a preposition.
     dative = own.get(f"{kept}_dative", own[kept])
     found = [texts.of("certificate", name, kept=own[kept], kept_dative=dative)]
     missing = parameters.get("retrain.missing", "0")
@@ -51,17 +51,17 @@ def finding(predicate: Predicate, texts: Texts) -> str:
 
 
 def is_refitted(predicate: Predicate) -> bool:
-    """Return whether the verifier fitted the model again, and compared it byte for byte."""
+    """Return whether the verifier refitted the model and compared it byte for byte."""
     return predicate.guarantee.class_ == "exact" and any(
         check.name == "re-execution" for check in predicate.checks
     )
 
 
 def untested(predicate: Predicate, texts: Texts) -> Iterator[str]:
-    """Yield what was not tested, a line each.
+    """Yield what was not tested, one line each.
 
-    A passed check is about what it looked at. Each line names something that a reader could
-    take for tested and that was not. What no certificate of any class can show comes last.
+    A passed check covers only its own subject. Each line names something that a reader could
+    believe to be tested and that was not; what no certificate of any class can show comes last.
     """
     claim = predicate.guarantee.class_
     for check in predicate.checks:
@@ -107,7 +107,7 @@ def _of_samples(predicate: Predicate, texts: Texts) -> Iterator[str]:
 
 
 def not_run(check: CheckPart) -> str | None:
-    """Return why a check was not run, None where it was."""
+    """Return why a check was not run, None if it was."""
     for begins in ("not run: ", "not measured: "):
         if check.value.startswith(begins):
             return check.value.removeprefix(begins)

@@ -5,7 +5,7 @@ from lethe.words.texts import Language, texts
 
 
 def reason_in(language: Language, regulation: str, logged: str) -> str | None:
-    """Return a logged reason in a language; None for one that is no code's."""
+    """Return a logged reason in a language; None if it is not that of a code."""
     for known in (REFUSALS, EXTENSIONS, PAUSES):
         for code, words in known[regulation].items():
             if words == logged:
@@ -19,7 +19,7 @@ def reason_of(language: Language, regulation: str, code: str) -> str:
 
 
 def remedies_in(language: Language, regulation: str, logged: str) -> str | None:
-    """Return a logged notice of remedies in a language; None for other words."""
+    """Return a logged notice of remedies in a language; None for unknown words."""
     return remedies_of(language, regulation) if logged == COMPLAINT[regulation] else None
 
 

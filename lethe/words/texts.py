@@ -1,4 +1,4 @@
-"""The texts of one language, from TOML files that have the same names in each."""
+"""The texts of one language, from TOML files with the same names in each language."""
 
 import tomllib
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ class Texts:
     """The texts of one language by section and name."""
 
     def __init__(self, language: Language, package: str = "lethe.words") -> None:
-        """Read them from the files of a package."""
+        """Load the texts from the files of a package."""
         self.language = language
         source = files(package) / f"{language}.toml"
         self.sections: Mapping[str, Mapping[str, Any]] = tomllib.loads(
@@ -22,12 +22,12 @@ class Texts:
         )
 
     def of(self, section: str, name: str, /, **values: object) -> str:
-        """Return a text with its places filled."""
+        """Return a text with its placeholders filled."""
         text: str = self.sections[section][name]
         return text.format(**values)
 
     def count(self, section: str, name: str, number: int, /, **values: object) -> str:
-        """Return a text that differs for one and for several; its place `n` is the number."""
+        """Return a text in its singular or plural form; its placeholder `n` is the number."""
         one, several = self.sections[section][name]
         text: str = one if number == 1 else several
         return text.format(n=number, **values)
@@ -40,9 +40,10 @@ def texts(language: Language) -> Texts:
 
 
 def accepted(header: str | None) -> Language:
-    """Return the first language of an Accept-Language header that there are texts in.
+    """Return the first language of an Accept-Language header that has texts.
 
-    RFC 9110 section 12.5.4; the order of equal weights is that of the header. Default: English.
+    RFC 9110 section 12.5.4; languages of equal weight are taken in the header's order. Default:
+    English.
     """
     wanted: list[tuple[float, Language]] = []
     for part in (header or "").split(","):

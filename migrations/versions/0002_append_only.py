@@ -3,9 +3,9 @@
 Revision ID: 0002
 Revises: 0001
 
-They stop mistakes and injected SQL, not an owner of the database, who can drop them: that
-is what checkpoints held by others are for. On PostgreSQL, `lethe migrate --grant ROLE` also
-gives the service a role that has no privilege to change these tables at all.
+They stop mistakes and injected SQL, not the database's owner, who can drop them; checkpoints
+held by others protect against the owner. On PostgreSQL, `lethe migrate --grant ROLE` also lets
+the service run as a role without privileges to change these tables.
 """
 
 from alembic import op
@@ -56,7 +56,7 @@ def _refuse_on_postgresql() -> None:
             f"CREATE TRIGGER {table}_append_only BEFORE UPDATE OR DELETE OR TRUNCATE "
             f"ON {table} FOR EACH STATEMENT EXECUTE FUNCTION lethe_refuse_change()"
         )
-        # ALWAYS: also where session_replication_role = replica silences ordinary triggers.
+        # ALWAYS: session_replication_role = replica disables ordinary triggers.
         op.execute(f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {table}_append_only")
 
 

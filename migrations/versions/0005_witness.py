@@ -3,8 +3,8 @@
 Revision ID: 0005
 Revises: 0004
 
-`witnessed_checkpoints` decides which checkpoint a certificate carries for ever: it is
-append-only, as the log is.
+`witnessed_checkpoints` decides which checkpoint a certificate carries forever, so it is
+append-only, like the log.
 """
 
 import sqlalchemy as sa

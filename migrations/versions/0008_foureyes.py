@@ -3,9 +3,9 @@
 Revision ID: 0008
 Revises: 0007
 
-`key_events` opens the log's entries about keys, and is append-only as these are. Codes from
-before are deleted: the log could not say who issued them. Keys from before have no registration
-in the log: register them again.
+`key_events` opens the log's entries about keys, and is append-only like them. Earlier codes are
+deleted, since the log does not know who issued them. Earlier keys have no registration in the
+log: register them again.
 """
 
 import sqlalchemy as sa
@@ -75,7 +75,7 @@ def downgrade() -> None:
     else:
         op.execute(f"DROP TRIGGER {TABLE}_append_only ON {TABLE}")
     op.drop_table(TABLE)
-    # No batch: it would drop the table, which requests refer to.
+    # No batch: it would drop the table, to which requests refer.
     for name in NEW:
         op.drop_column("requester_keys", name)
     op.drop_column("intake_proofs", "issued_by")

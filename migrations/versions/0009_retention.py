@@ -3,7 +3,7 @@
 Revision ID: 0009
 Revises: 0008
 
-What an earlier version destroyed is in no entry of the log. Its requests are listed by nothing,
+Items that an earlier version destroyed are in no log entry. Their requests are listed nowhere,
 and `lethe log fsck` counts them as before (`app.reconcile.fsck.retention`).
 """
 

@@ -3,7 +3,7 @@
 Revision ID: 0010
 Revises: 0009
 
-Of identities from before it is unknown; they are as those that came with their rows.
+For earlier identities the importer is unknown; they count as having come with their rows.
 """
 
 import sqlalchemy as sa

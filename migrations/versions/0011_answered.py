@@ -3,9 +3,9 @@
 Revision ID: 0011
 Revises: 0010
 
-Triggers store it, in the transaction that ends a request or takes it up again: many parts of
-the service and its workers change the state of a request, some for many at once. Those that
-concern one case take turns, because each appends to the log.
+Triggers store it, in the transaction that ends or reopens a request, because many parts of the
+service and its workers change requests' states, some many at once. Changes that concern one
+case are serialised, because each appends to the log.
 """
 
 import sqlalchemy as sa
@@ -21,7 +21,7 @@ STORE = (
     "UPDATE cases SET answered = NOT EXISTS (SELECT 1 FROM erasure_requests "  # noqa: S608
     f"WHERE case_ref = cases.ref AND state NOT IN {ENDED})"
 )
-# Requests may be stored before their case or after it.
+# Requests may be stored before or after their case.
 TRIGGERS = {
     "cases_answered_begins": ("INSERT ON cases", "", "NEW.ref"),
     "cases_answered_asked": (

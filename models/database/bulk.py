@@ -1,7 +1,7 @@
-"""Statements over many rows at once, written by hand and compiled once.
+"""Handwritten statements over many rows at once, compiled once.
 
-For transactions that hold the log's lock, which all others wait for. SQLAlchemy's statements
-cost more to build and to read than the database takes to run them, and each is a round trip.
+For transactions that hold the log's lock, for which all others wait. SQLAlchemy's statements
+cost more to build and read than the database takes to run them, and each is a round trip.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,9 +18,9 @@ from sqlmodel import SQLModel
 
 from models.database.sealed import SealedName
 
-ROWS = "{rows}"  # in a statement's text: where its rows stand, as the relation `given`
-BLOCK = 5000  # rows in one statement: as many are in memory as Python objects
-CACHE_KIB, USUAL_CACHE_KIB = 65_536, 2000  # of SQLite's pages; the latter is its own default
+ROWS = "{rows}"  # placeholder in a statement's text for its rows, the relation `given`
+BLOCK = 5000  # rows in one statement, held in memory as Python objects
+CACHE_KIB, USUAL_CACHE_KIB = 65_536, 2000  # SQLite's page cache; the latter is its default
 _ALL = f"SELECT * FROM {ROWS} WHERE true"  # noqa: S608
 Rows = list[list[tuple[Any, ...]]]  # of each statement
 _Key = tuple[str, tuple[tuple[str, TypeEngine[Any]], ...]]
@@ -28,9 +28,9 @@ _Key = tuple[str, tuple[tuple[str, TypeEngine[Any]], ...]]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement in the driver's own spelling; it runs once for each of `values`.
+    """A statement in the driver's syntax; it runs once for each of `values`.
 
-    returns: how many rows it must return, None where any number is right.
+    returns: the number of rows it must return, None if any number is allowed.
     """
 
     text: str
@@ -47,8 +47,8 @@ def over(
 ) -> Statement:
     """Return a statement whose relation `given` has `rows`, with columns named as `types`.
 
-    On PostgreSQL the rows are arrays, so that the text does not depend on how many there are
-    and the server plans it once. On SQLite the statement runs once for each row.
+    On PostgreSQL the rows are arrays, so that the text does not depend on their number and the
+    server plans it once. On SQLite the statement runs once per row.
     """
     return _over(dialect, text, types, list(zip(*rows, strict=True)), returns)
 
@@ -60,7 +60,7 @@ def _over(
     given: Sequence[Sequence[Any]],
     returns: int | None = None,
 ) -> Statement:
-    """Return a statement as `over`, of columns in place of rows."""
+    """As `over`, with columns instead of rows."""
     compiled, binders = _compiled(dialect, text, types)
     columns = [bind(column) for bind, column in zip(binders, given, strict=True)]
     if dialect.name == "sqlite":
@@ -73,10 +73,10 @@ def _over(
 def insert(
     dialect: Dialect, model: type[SQLModel], rows: Sequence[Mapping[str, Any]]
 ) -> Statement:
-    """Return the insertion of rows that have the same columns.
+    """Return the statement that inserts rows with the same columns.
 
-    Columns that are left out become what the database has as their default, mostly NULL; the
-    defaults of the model are for the caller (`defaults`).
+    Omitted columns get the database's default, mostly NULL; the caller must supply the model's
+    defaults (`defaults`).
     """
     text, kinds = _insertion(_table(model), tuple(rows[0]))
     return over(dialect, text, kinds, [tuple(row.values()) for row in rows])
@@ -88,13 +88,13 @@ def insert_blocks(
     names: Sequence[str],
     blocks: Iterable[Sequence[Sequence[Any]]],
 ) -> None:
-    """Insert blocks of rows, one of them in memory at a time. Raises DBAPIError.
+    """Insert blocks of rows, with one block in memory at a time. Raises DBAPIError.
 
-    blocks: of each the columns that `names` names, of about BLOCK rows; columns as `insert`.
+    blocks: each has the columns `names`, of about BLOCK rows. Omitted columns as in `insert`.
     """
     text, kinds = _insertion(_table(model), tuple(names))
     if small := connection.dialect.name == "sqlite":
-        # Pages of an index that random values go to would be written each time one is evicted.
+        # Random values dirty many index pages, and each eviction of one would be a write.
         connection.exec_driver_sql(f"PRAGMA cache_size=-{CACHE_KIB}")
     try:
         for block in blocks:
@@ -105,7 +105,7 @@ def insert_blocks(
 
 
 def types(model: type[SQLModel], **columns: str) -> dict[str, TypeEngine[Any]]:
-    """Return the types of a model's columns, by the names that they have in `given`."""
+    """Return the types of a model's columns by their names in `given`."""
     return {name: _table(model).c[column].type for name, column in columns.items()}
 
 
@@ -115,19 +115,19 @@ def _table(model: type[SQLModel]) -> Table:
 
 
 def defaults(model: type[SQLModel]) -> dict[str, Any]:
-    """Return the constants that a model's columns default to."""
+    """Return the constant defaults of a model's columns."""
     given = {name: field.get_default() for name, field in model.model_fields.items()}
     return {name: value for name, value in given.items() if isinstance(value, int | str)}
 
 
 def run(connection: Connection, *statements: Statement) -> Rows:
-    """Run statements in their order and return the rows of each, as they are stored.
+    """Run statements in order and return the rows of each, as stored.
 
-    On PostgreSQL in one message, so an error is that of the first one that fails.
+    PostgreSQL gets them in one message, so an error is that of the first failing statement.
 
     Raises:
         DBAPIError: As from SQLAlchemy.
-        RuntimeError: A statement returned another number of rows than it must.
+        RuntimeError: A statement returned the wrong number of rows.
     """
     with _driver(connection) as driver:
         if connection.dialect.name == "sqlite":
@@ -143,14 +143,13 @@ def run(connection: Connection, *statements: Statement) -> Rows:
 
 
 def commit(connection: Connection, *statements: Statement) -> None:
-    """Run statements in their order, and commit on PostgreSQL; all of it is one message.
+    """Run statements in order, and on PostgreSQL commit too, in one message.
 
-    The caller commits afterwards: that does it on SQLite, and tells SQLAlchemy on both.
+    The caller must commit afterwards: this commits on SQLite, and informs SQLAlchemy on both.
 
     Raises:
-        DBAPIError: As from SQLAlchemy. If the connection was lost, it may be committed.
-        RuntimeError: A statement returned another number of rows than it must; nothing is
-            committed.
+        DBAPIError: As from SQLAlchemy. After a lost connection, it may be committed.
+        RuntimeError: A statement returned the wrong number of rows; nothing is committed.
     """
     if connection.dialect.name == "sqlite":
         run(connection, *statements)
@@ -165,7 +164,7 @@ def commit(connection: Connection, *statements: Statement) -> None:
 
 
 def _counted(one: Statement) -> tuple[str, Sequence[Any]]:
-    """Return a statement that fails in the server if it returns another number of rows."""
+    """Return a statement that fails in the server if it returns the wrong number of rows."""
     values = one.values[0]
     if one.returns is None:
         return one.text, values
@@ -175,13 +174,13 @@ def _counted(one: Statement) -> tuple[str, Sequence[Any]]:
 
 
 def _other_rows() -> RuntimeError:
-    # Whoever runs these holds the log's lock, and has read the rows under it.
+    # Should not happen: callers hold the log's lock and have read the rows under it.
     return RuntimeError("other rows than were read were there: nothing is committed")
 
 
 @contextmanager
 def _driver(connection: Connection) -> Iterator[Any]:
-    """The driver's connection; its errors leave as SQLAlchemy raises them."""
+    """The driver's connection; its errors are wrapped as SQLAlchemy does."""
     try:
         yield connection.connection.driver_connection
     except connection.dialect.loaded_dbapi.Error as error:
@@ -196,7 +195,7 @@ def _run_on_sqlite(driver: Any, one: Statement) -> list[tuple[Any, ...]]:
 
 
 def _wrapped(connection: Connection, error: Exception) -> BaseException:
-    """Return what SQLAlchemy would raise, and have it forget a connection that is gone."""
+    """Return the error that SQLAlchemy would raise, after invalidating a lost connection."""
     dialect = connection.dialect
     gone = dialect.is_disconnect(error, connection.connection.driver_connection, None)  # type: ignore[arg-type]
     if gone:
@@ -225,14 +224,14 @@ def _compiled(
         relation = _relation(dialect, types)
         binders = [_binder(dialect, kind) for kind in types.values()]
         if dialect.name == "sqlite":
-            # Of one row, and without a table for what is selected: half the time.
+            # VALUES for the one row avoids a temporary table: half the time.
             text = text.replace(_ALL, f"VALUES ({', '.join('?' for _ in types)})")
         found = of_dialect[key] = text.replace(ROWS, relation), binders
     return found
 
 
 def _binder(dialect: Dialect, kind: TypeEngine[Any]) -> _Binder:
-    """Return what makes of a column's values those that the driver takes."""
+    """Return the conversion of a column's values to the driver's values."""
     if isinstance(kind, SealedName):
         return lambda values: kind.bind_all(values, dialect)
     # Both drivers take bytes as they are; SQLAlchemy would wrap each in a memoryview.
@@ -246,7 +245,7 @@ def _relation(dialect: Dialect, types: Mapping[str, TypeEngine[Any]]) -> str:
     names = [dialect.identifier_preparer.quote(name) for name in types]
     if dialect.name == "sqlite":
         return f"(SELECT {', '.join(f'? AS {name}' for name in names)}) AS given"
-    # Without its length: a cast would cut what is too long, and a column refuses it.
+    # Without the length: a cast would truncate values that the column must refuse.
     kinds = [dialect.type_compiler_instance.process(kind) for kind in types.values()]
     arrays = ", ".join(
         f"${place}::{kind.partition('(')[0]}[]" for place, kind in enumerate(kinds, 1)

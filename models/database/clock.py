@@ -1,7 +1,7 @@
 """One clock for all processes: the database's.
 
-A lease that a worker takes until its own clock's noon is nobody's until another's noon. What is
-compared between machines (leases, cool-downs, deadlines) is read here and not from the machine.
+Machines' clocks differ, so a lease timed by one machine would end too early or late for
+another. Times compared between machines (leases, cooling-off, deadlines) use this clock.
 """
 
 from datetime import UTC, datetime
@@ -13,9 +13,9 @@ from models.database.types import utcnow
 
 
 def clock(at: Session | Connection) -> datetime:
-    """Return the database's present time, aware, in UTC; on SQLite this machine's.
+    """Return the database's current time, aware, in UTC; on SQLite this machine's.
 
-    Not the time at which the transaction began: it may have waited for the log's lock since.
+    Not the transaction's start time: the transaction may have waited for the log's lock.
     """
     connection = at.connection() if isinstance(at, Session) else at
     if connection.dialect.name != "postgresql":

@@ -1,8 +1,8 @@
-"""Several statements in one message to PostgreSQL, each prepared once for a connection.
+"""Several statements in one message to PostgreSQL, each prepared once per connection.
 
-psycopg's own pipeline gives the interpreter away some thirty times for the statements of one
-transaction and waits to get it back while other threads compute. Here that is once for each
-message. What arrives is read by psycopg's loaders.
+psycopg's own pipeline releases the GIL about thirty times for the statements of one
+transaction, and waits to get it back while other threads compute. Here that happens once per
+message. psycopg's loaders read the results.
 """
 
 import select
@@ -17,10 +17,10 @@ from psycopg import errors
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 
-CountError = errors.DivisionByZero  # what `models.database.bulk.commit` has a wrong count raise
+CountError = errors.DivisionByZero  # raised for a wrong count in `models.database.bulk.commit`
 Parameters = Sequence[bytes | None]
 
-# Server-side names of statements, by their text. They outlive a transaction that fails.
+# Server-side names of prepared statements, by text. They survive failed transactions.
 _prepared: WeakKeyDictionary[Any, dict[str, bytes]] = WeakKeyDictionary()
 
 
@@ -30,17 +30,17 @@ def run(
     *,
     commit: bool = False,
 ) -> list[list[tuple[Any, ...]]]:
-    """Run statements in their order, then COMMIT if asked to; return the rows of each.
+    """Run statements in order, then COMMIT if `commit` is set; return the rows of each.
 
-    A transaction is begun if none is open. After a statement that fails nothing runs, COMMIT
-    least of all.
+    Begins a transaction if none is open. After a failed statement nothing runs, not even
+    COMMIT.
 
     Raises:
-        psycopg.Error: That of the first statement that failed, or the connection is gone.
+        psycopg.Error: The error of the first failed statement, or the connection is lost.
     """
     connection = driver.pgconn
     known = _prepared.setdefault(driver, {})
-    sent: list[str | None] = []  # the text that an answer is the preparation of
+    sent: list[str | None] = []  # by answer: the text that it prepared, None for other answers
     with _pipeline(driver):
         if not driver.autocommit and connection.transaction_status == TransactionStatus.IDLE:
             connection.send_query_params(_begin(driver), None)
@@ -71,11 +71,11 @@ def run(
 
 
 def array(values: Sequence[Any]) -> bytes:
-    """Return the literal of a PostgreSQL array (its manual, 8.15.6).
+    """Return the literal of a PostgreSQL array (PostgreSQL manual, 8.15.6).
 
     Raises:
-        psycopg.DataError: A text holds a NUL, which PostgreSQL stores nowhere.
-        psycopg.ProgrammingError: psycopg knows no type for a value.
+        psycopg.DataError: A text contains NUL, which PostgreSQL cannot store.
+        psycopg.ProgrammingError: psycopg has no type for a value.
     """
     text = "{" + ",".join(map(_element, values)) + "}"
     if "\0" in text:
@@ -84,7 +84,7 @@ def array(values: Sequence[Any]) -> bytes:
 
 
 def _element(value: Any) -> str:
-    if isinstance(value, psycopg.Binary):  # SQLAlchemy marks what goes into a column of bytes
+    if isinstance(value, psycopg.Binary):  # SQLAlchemy wraps the values of bytes columns
         value = bytes(value.obj)
     kind = type(value)
     if kind is bytes:
@@ -98,7 +98,7 @@ def _element(value: Any) -> str:
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'
-    if isinstance(value, date):  # or a datetime, which is one
+    if isinstance(value, date):  # includes datetime
         return f'"{value.isoformat()}"'
     return _element(bytes(_dumped(value)).decode())
 
@@ -118,7 +118,7 @@ def _begin(driver: "psycopg.Connection[Any]") -> bytes:
 
 @contextmanager
 def _pipeline(driver: "psycopg.Connection[Any]") -> Iterator[None]:
-    """Pipeline mode. A connection that was left in the middle of it is closed."""
+    """Pipeline mode. On an error, the connection is closed."""
     try:
         driver.pgconn.enter_pipeline_mode()
         yield
@@ -132,12 +132,12 @@ def _receive(connection: Any) -> list[Any]:
     """Return the answers up to the end of the pipeline."""
     ready = select.poll()
     ready.register(connection.socket, select.POLLIN | select.POLLOUT)
-    while connection.flush():  # the server may have to be read before it reads on
+    while connection.flush():  # the server may stop reading until its output is consumed
         ready.poll()
         connection.consume_input()
     ready.modify(connection.socket, select.POLLIN)
     answers: list[Any] = []
-    ended = False  # the answer before
+    ended = False  # whether the previous result ended
     while True:
         while connection.is_busy():
             ready.poll()

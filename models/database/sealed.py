@@ -1,8 +1,8 @@
-"""Columns that name people: the database holds ciphertext or a keyed tag, the rows clear text.
+"""Sealed columns: the database holds ciphertext or a keyed tag, row objects the clear text.
 
-A copy of the database alone, a backup, a replica or a page that was not yet overwritten, shows
-no name, no scope and no opening of the log. Whoever opens an engine registers what seals with
-`seal_columns`; without it these columns can neither be read nor written.
+A copy of the database alone, such as a backup, a replica or an old page, shows no name, scope
+or opening of the log. `seal_columns` registers an engine's sealer; without one these columns
+can neither be read nor written.
 """
 
 import json
@@ -18,30 +18,30 @@ TAG_SIZE = 64  # characters of a tag
 
 
 class Sealer(Protocol):
-    """What the columns need of the master key. `place` is the table and column."""
+    """The operations that columns need. `aad` is the table and column."""
 
     def seal(self, plaintext: bytes, aad: bytes) -> bytes:
-        """Return `plaintext` sealed, each time anew."""
+        """Return `plaintext` sealed with a new nonce."""
 
     def open(self, blob: bytes, aad: bytes) -> bytes:
-        """Return what `seal` sealed."""
+        """Return the plaintext that `seal` sealed."""
 
     def seal_name(self, plaintext: bytes, aad: bytes) -> bytes:
         """Return `plaintext` sealed; equal plaintexts give equal bytes."""
 
     def open_name(self, blob: bytes, aad: bytes) -> bytes:
-        """Return what `seal_name` sealed."""
+        """Return the plaintext that `seal_name` sealed."""
 
     def tag(self, purpose: str, value: str) -> str:
         """Return a keyed one-way tag of `value`: TAG_SIZE hexadecimal digits."""
 
 
 class UnsealedError(RuntimeError):
-    """A sealed column was used on an engine that has no key for it."""
+    """A sealed column was used on an engine without a sealer."""
 
 
 class Tag(str):
-    """A tag as it is stored. Binding it again does not tag it again."""
+    """A tag as stored. Binding it does not tag it again."""
 
     __slots__ = ()
 
@@ -60,7 +60,7 @@ def can_open(engine: Engine) -> bool:
 
 
 def as_stored(found: Table) -> TableClause:
-    """Return a table whose columns read and take what is stored: no key is needed for it."""
+    """Return a table whose columns read and write stored values, without a key."""
     return table(found.name, *(column(one.name, _stored(one.type)) for one in found.columns))
 
 
@@ -71,7 +71,7 @@ def _stored(kind: Any) -> Any:
 
 
 def sealer_of(dialect: Dialect) -> Sealer | None:
-    """Return what was registered for the engine of `dialect`, or None."""
+    """Return the sealer registered for the engine of `dialect`, or None."""
     return _sealers.get(dialect)
 
 
@@ -84,12 +84,12 @@ def _sealer(dialect: Dialect) -> Sealer:
 
 
 def _blob(value: Any) -> bytes:
-    """Return stored bytes; SQLite also stores text in a column of bytes, which never opens."""
+    """Return stored bytes; text, which SQLite allows in a column of bytes, becomes empty."""
     return b"" if isinstance(value, str) else bytes(value)
 
 
 class Sealed(TypeDecorator[Any]):
-    """Ciphertext under AES-256-GCM. `place` is bound to it: in another column it fails."""
+    """Ciphertext under AES-256-GCM, bound to `place`: it does not open in another column."""
 
     impl = LargeBinary
     cache_ok = True
@@ -111,11 +111,11 @@ class Sealed(TypeDecorator[Any]):
         return self.decode(_sealer(dialect).open(_blob(value), self.place.encode()))
 
     def encode(self, value: Any) -> bytes:
-        """Return a value as the bytes that are sealed."""
+        """Return the bytes to seal for a value."""
         return bytes(value)
 
     def decode(self, data: bytes) -> Any:
-        """Return the value of which `encode` made the bytes."""
+        """Return the value that `encode` encoded."""
         return data
 
 
@@ -131,30 +131,30 @@ class SealedJSON(Sealed):
     cache_ok = True
 
     def encode(self, value: Any) -> bytes:
-        """As JSON."""
+        """Return JSON."""
         return json.dumps(value).encode()
 
     def decode(self, data: bytes) -> Any:
-        """From JSON."""
+        """Parse JSON."""
         return json.loads(data)
 
 
 class SealedText(Sealed):
-    """Sealed text. It cannot be searched: a `Tagged` column beside it can."""
+    """Sealed text. It cannot be searched; a `Tagged` column beside it can."""
 
     cache_ok = True
 
     def encode(self, value: Any) -> bytes:
-        """As UTF-8."""
+        """Return UTF-8."""
         return str(value).encode()
 
     def decode(self, data: bytes) -> Any:
-        """From UTF-8."""
+        """Decode UTF-8."""
         return data.decode()
 
 
 class SealedName(SealedText):
-    """Text under AES-256-SIV (RFC 5297): sealed, unique and found by equality, not ordered."""
+    """Text under AES-256-SIV (RFC 5297): can be unique and found by equality, not ordered."""
 
     cache_ok = True
 
@@ -163,7 +163,7 @@ class SealedName(SealedText):
         return self.bind_all([value], dialect)[0]
 
     def bind_all(self, values: Iterable[Any], dialect: Dialect) -> list[bytes | None]:
-        """Seal many; each by itself takes three times as long."""
+        """Seal many values; one at a time takes three times as long."""
         sealer, place = _sealer(dialect), self.place.encode()
         return [
             None if one is None else sealer.seal_name(self.encode(one), place) for one in values
@@ -177,14 +177,14 @@ class SealedName(SealedText):
 
 
 def tag_of(dialect: Dialect, purpose: str, value: str) -> Tag:
-    """Return a tag as a `Tagged` column of this purpose stores it, of a value or a tag."""
+    """Return a value's tag as a `Tagged` column of this purpose stores it; tags unchanged."""
     return value if isinstance(value, Tag) else Tag(_sealer(dialect).tag(purpose, value))
 
 
 class Tagged(TypeDecorator[str]):
-    """A one-way tag of a text, HMAC-SHA256: it answers "is it this one" and gives nothing back.
+    """A one-way tag of a text (HMAC-SHA256), which can be compared but not reversed.
 
-    Columns of one `purpose` compare; those of two do not.
+    Tags of columns with the same `purpose` are comparable, others are not.
     """
 
     impl = String
@@ -195,9 +195,9 @@ class Tagged(TypeDecorator[str]):
         self.purpose = purpose
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        """Tag."""
+        """Tag a value; tags stay as they are."""
         return None if value is None else tag_of(dialect, self.purpose, value)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Tag | None:
-        """Mark what is a tag already."""
+        """Return the stored tag as a `Tag`."""
         return None if value is None else Tag(value)

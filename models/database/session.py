@@ -1,14 +1,14 @@
-"""Engines, and what a transaction means on each database.
+"""Engines, and the semantics of transactions on each database.
 
-A plain transaction on `make_engine(...)` is a writer. On SQLite it holds the one write lock
-from its first statement (BEGIN IMMEDIATE): a transaction that read first and wrote later
-could otherwise fail with SQLITE_BUSY_SNAPSHOT, which no timeout cures. So open it late and
-close it soon, and never wait for another writer inside it. Whoever only reads uses
-`reading(engine)`: a snapshot that blocks nobody and that the database refuses to write in.
+A plain transaction on `make_engine(...)` is a writer. On SQLite it holds the single write lock
+from its first statement (BEGIN IMMEDIATE): a transaction that reads first and writes later
+could otherwise fail with SQLITE_BUSY_SNAPSHOT, which no timeout cures. So open it late, close
+it soon, and never wait for another writer inside it. For reads use `reading(engine)`: a
+snapshot that blocks no other transaction and cannot write.
 
-Every wait for another writer has an end. On PostgreSQL a writer whose process stands still is
-ended by the server, so that a frozen process does not keep the log's lock; its own next
-statement fails. On SQLite nobody can end it: the others give up after WAIT_S.
+Every wait for another writer is bounded. On PostgreSQL the server ends a stalled writer, so
+that a frozen process does not keep the log's lock; its next statement fails. SQLite cannot end
+a stalled writer: the others give up after WAIT_S.
 """
 
 import os
@@ -32,22 +32,22 @@ from sqlalchemy.orm.util import identity_key
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlmodel import Session, SQLModel, select
 
-# A writer waits this long for its turn, less than a client for its answer (30 s); transactions
-# here take milliseconds.
+# A writer's wait for its turn: less than a client's timeout (30 s). Transactions take
+# milliseconds.
 WAIT_S = 15.0
 CONNECT_S = 5  # for a server's answer to a new connection
-# More than the 40 threads that serve requests, each of which holds one connection at most
-# while it holds anything: a writer never waits for readers who wait for it.
+# More than the 40 threads that serve requests, each of which holds at most one connection: a
+# writer never waits for a connection held by readers that wait for the writer.
 CONNECTIONS_KEPT, CONNECTIONS_MORE = 10, 50
 READ_ONLY = "lethe_read_only"  # execution option of SQLite connections
-USED = "lethe_used"  # of a pooled connection: when it was given back, by the monotonic clock
-FRESH_S = 1.0  # a connection given back since then is taken for open
+USED = "lethe_used"  # of a pooled connection: when it was returned, by the monotonic clock
+FRESH_S = 1.0  # a connection returned this recently is assumed to be open
 UNSYNCED = "lethe_unsynced"  # execution option: commits are not synced to the disk
-UNBOUNDED = "lethe_unbounded"  # execution option: whoever begins sets the bounds, with its lock
-STALL = "lethe_stall"  # execution option: seconds that a writer may stand still
+UNBOUNDED = "lethe_unbounded"  # execution option: the caller sets the bounds with its lock
+STALL = "lethe_stall"  # execution option: seconds that a writer may stall
 
-# Per connection. secure_delete zeroes deleted content, or a shredded key could be read from
-# a free page; FULL makes a commit in WAL mode durable, NORMAL would lose the last ones.
+# Per connection. secure_delete zeroes deleted content; otherwise a shredded key could be read
+# from a free page. FULL makes commits in WAL mode durable; NORMAL could lose the last ones.
 _PRAGMAS = ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
 
 
@@ -60,32 +60,30 @@ _BOUNDS = (
 
 
 class UnsupportedDatabaseError(ValueError):
-    """A database URL of another kind than SQLite in a file, or PostgreSQL."""
+    """The database URL is neither a SQLite file nor PostgreSQL."""
 
 
 def make_engine(url: str, stall_s: int | None = None) -> Engine:
     """Return the engine for `url`; transactions on it are writers (see above).
 
-    stall_s: on PostgreSQL the server ends a writer that neither commits nor asks for anything
-    for so many seconds, and any statement of it that takes longer; None for no limit, as
-    migrations need it. Readers have none.
+    stall_s: on PostgreSQL the server ends a writer that is idle in its transaction for this
+    many seconds, and any of its statements that takes longer; None for no limit, for
+    migrations. Readers have no limit.
 
-    Raises:
-        UnsupportedDatabaseError: Neither a SQLite file nor PostgreSQL.
+    Raises UnsupportedDatabaseError: neither a SQLite file nor PostgreSQL.
     """
     parsed = make_url(url)
     pool: dict[str, Any] = {
         "pool_size": CONNECTIONS_KEPT,
         "max_overflow": CONNECTIONS_MORE,
-        "hide_parameters": True,  # a row's values must not reach a log inside an error's text
+        "hide_parameters": True,  # error texts, which may be logged, must not have row values
     }
     match parsed.get_backend_name():
         case "sqlite":
             return _sqlite_engine(parsed, pool)
         case "postgresql":
-            # Of its own accord psycopg prepares what is asked often, and deallocates all
-            # statements of the connection after a rollback: those of `models.database.pipeline`
-            # too.
+            # By default psycopg prepares frequent statements, and after a rollback deallocates
+            # all of the connection's statements, including those of `models.database.pipeline`.
             known: dict[str, Any] = {"prepare_threshold": None}
             if "connect_timeout" not in parsed.query:
                 known["connect_timeout"] = CONNECT_S
@@ -124,14 +122,14 @@ def reading(engine: Engine) -> Engine:
 
 
 def unbounded(engine: Engine) -> Engine:
-    """Return an engine on the same pool for who sets `bounds` in the first message it sends."""
+    """Return an engine on the same pool whose users set `bounds` in their first message."""
     return engine.execution_options(**{UNBOUNDED: True})
 
 
 def bounds(connection: Connection) -> str | None:
-    """Return the statement that bounds how long a writer waits and stands still, if any does.
+    """Return the statement that limits a writer's waits and stalls, None without a limit.
 
-    For its transaction only, so that a pooler between may share the connection.
+    It is limited to the transaction, so that a connection pooler may share the connection.
     """
     stall_s = connection.get_execution_options().get(STALL)
     if stall_s is None:
@@ -140,22 +138,22 @@ def bounds(connection: Connection) -> str | None:
 
 
 def unsynced(engine: Engine) -> Engine:
-    """Return an engine on the same pool for what need not survive a power cut by itself.
+    """Return an engine on the same pool for commits that need not survive a power cut.
 
-    Its commits survive the end of the process. They reach the disk with the next commit of
-    the other writers, or before: both databases write one log ahead, in order.
+    Its commits survive the end of the process. They reach the disk at the latest with the next
+    commit of another writer, since both databases write one ordered write-ahead log.
     """
     return engine.execution_options(**{UNSYNCED: True})
 
 
 def unavailable(error: BaseException) -> bool:
-    """Return whether an error says that the database is away, busy or full, and may pass."""
-    # SQLite's one class of errors has also what never passes: a table that is missing.
+    """Return whether an error is transient: the database is unreachable, busy or full."""
+    # SQLite uses the same class for permanent errors, such as a missing table.
     if getattr(getattr(error, "orig", None), "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR:
         return False
     if isinstance(error, OperationalError | InterfaceError | PoolTimeoutError):
         return True
-    # What the server says to who stood still: SQLSTATE 25P03 and its kin are of other classes.
+    # Errors of ended stalled writers, SQLSTATE 25P03 and others, have other classes.
     state = getattr(getattr(error, "orig", None), "sqlstate", None)
     return isinstance(error, DBAPIError) and (error.connection_invalidated or state in _ENDED)
 
@@ -174,12 +172,12 @@ def _note_use(_connection: Any, record: ConnectionPoolEntry) -> None:
 
 
 def _ping(connection: Any, record: ConnectionPoolEntry, _proxy: Any) -> None:
-    """Notice a restarted server when a connection is taken, not in a request.
+    """Detect a restarted server at checkout, not in a request.
 
-    A connection that was used a moment ago is not asked: under load each would be, each time.
-    Raises DisconnectionError, after which the pool opens another.
+    A recently used connection is not tested, since under load that would be every checkout.
+    Raises DisconnectionError, after which the pool opens another connection.
     """
-    import psycopg  # PostgreSQL alone has this listener, and has imported it
+    import psycopg  # only PostgreSQL has this listener, and has imported it
 
     used = record.info.get(USED)
     if used is None or time.monotonic() - used < FRESH_S:
@@ -195,10 +193,11 @@ def _ping(connection: Any, record: ConnectionPoolEntry, _proxy: Any) -> None:
 def _end_pipeline(
     _connection: Connection, cursor: Any, _text: str, _values: Any, _context: Any, many: bool
 ) -> None:
-    """After many rows, ask for something: only then does the server's idle timer run.
+    """Send a query after executemany, to start the server's idle timer.
 
-    psycopg sends them as a pipeline and flushes it. PostgreSQL stops the timer at that message
-    and starts it with its answer to a query: who froze in between would keep the log's lock.
+    psycopg sends the rows as a pipeline and flushes it. PostgreSQL stops the timer at that
+    message and restarts it only with its answer to a query: a process that froze in between
+    would keep the log's lock.
     """
     if many:
         cursor.connection.execute("")
@@ -207,8 +206,8 @@ def _end_pipeline(
 def _sqlite_engine(url: URL, pool: dict[str, Any]) -> Engine:
     if url.database in (None, "", ":memory:"):
         raise UnsupportedDatabaseError("SQLite must be a file: a log in memory is no log")
-    with suppress(OSError):  # it is there, or SQLite says what is wrong with the place
-        # Journal and shared memory are made with the rights of the file.
+    with suppress(OSError):  # the file exists, or SQLite will report the problem
+        # SQLite creates journal and shared memory with the file's permissions.
         os.close(os.open(str(url.database), os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     engine = create_engine(url, connect_args={"timeout": WAIT_S}, **pool)
     event.listen(engine, "connect", _prepare)
@@ -218,7 +217,7 @@ def _sqlite_engine(url: URL, pool: dict[str, Any]) -> Engine:
 
 def _prepare(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
     assert isinstance(connection, sqlite3.Connection)
-    # Python's driver would begin late, not before a SELECT or SAVEPOINT: `_begin` does it.
+    # `_begin` begins transactions: Python's driver would not do so before SELECT or SAVEPOINT.
     connection.isolation_level = None
     _use_wal(connection)
     for pragma in _PRAGMAS:
@@ -226,7 +225,7 @@ def _prepare(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Switch the file to WAL. SQLite does not wait its busy timeout for this, so we do."""
+    """Switch the file to WAL. SQLite's busy timeout does not apply to this, so retry here."""
     deadline = time.monotonic() + WAIT_S
     while True:
         try:
@@ -262,10 +261,10 @@ def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
 def read_by_id(
     session: Session, kind: type[Row], ids: Sequence[str] | Sequence[int]
 ) -> list[Row]:
-    """Return the rows with these primary keys, in no order, by few queries.
+    """Return the rows with these primary keys, unordered, with few queries.
 
-    The session keeps them: `session.get` of each needs no query, until they are expired. What
-    it holds already is not read again.
+    The session keeps them, so `session.get` needs no query until they expire. Rows that it
+    already holds are not read again.
     """
     key = inspect(kind).primary_key[0]
     held = {one: session.identity_map.get(identity_key(kind, one)) for one in {*ids}}
@@ -273,5 +272,5 @@ def read_by_id(
     known = {one for one, row in held.items() if row is not None and not inspect(row).expired}
     for chunk in chunks([one for one in held if one not in known]):
         found += session.exec(select(kind).where(key.in_(chunk)))
-    session.info.setdefault("read", []).append(found)  # it forgets what nobody holds
+    session.info.setdefault("read", []).append(found)  # the session's own references are weak
     return found

@@ -1,4 +1,4 @@
-"""Column types that mean the same on SQLite and PostgreSQL."""
+"""Column types with the same meaning on SQLite and PostgreSQL."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -7,7 +7,7 @@ from sqlalchemy import BigInteger, DateTime, Dialect, Integer, MetaData
 from sqlalchemy.types import TypeDecorator
 from sqlmodel import SQLModel
 
-# Every constraint has a name, or a later migration could not drop it on SQLite.
+# Name every constraint, so that a later migration can drop it on SQLite.
 SQLModel.metadata.naming_convention = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
     "uq": "uq_%(table_name)s_%(column_0_N_name)s",
@@ -16,11 +16,11 @@ SQLModel.metadata.naming_convention = {
     "pk": "pk_%(table_name)s",
 }
 METADATA: MetaData = SQLModel.metadata
-# Nothing validates a table's rows, so pydantic's validators of them would be built for nothing.
+# Table rows are never validated, so do not build pydantic's validators for them.
 SQLModel.model_config["defer_build"] = True
 
-# A number of log entries. On SQLite only a column declared INTEGER is the row's own key; any
-# other primary key costs a second tree for every entry.
+# A log index or size. On SQLite only a column declared INTEGER can be the rowid; any other
+# primary key needs a second B-tree.
 LogNumber = BigInteger().with_variant(Integer(), "sqlite")
 
 
@@ -31,7 +31,7 @@ class UTCDateTime(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Refuse a naive time: nobody could say later which zone it meant."""
+        """Refuse a naive time, whose zone would be unknown later."""
         if value is None:
             return None
         if value.tzinfo is None:

@@ -1,6 +1,7 @@
 """The fault campaign finds nothing in the product, and finds what is broken on purpose."""
 
 import json
+import re
 import subprocess
 import sys
 from functools import cache
@@ -95,3 +96,14 @@ def test_each_site_gets_each_mode_before_any_gets_one_twice() -> None:
 )
 def test_where_something_becomes_durable_is_known(place: str) -> None:
     assert place in {file for file, *_ in places()}
+
+
+def test_the_page_has_the_figures_of_the_whole_campaign() -> None:
+    halves = json.loads((ROOT / "docs/benchmarks/faults.json").read_text())
+    page = (ROOT / "docs/benchmarks/faults.md").read_text()
+    for name in (
+        "injected", *KINDS, "not_reached_again", "sites", "places_reached", "seconds",
+    ):  # fmt: skip
+        first, second = (half[name] for half in halves)
+        assert re.search(rf"(?m)^{name} +{first} +{second}$", page), name
+    assert sum(len(half["findings"]) for half in halves) == 2

@@ -33,7 +33,7 @@ def test_no_parser_raises_anything_but_its_refusal(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads(report.read_text())
-    assert len(results) > 50
+    assert len(results) > 90
     assert {one["runs"] for one in results} == {300}
 
 
@@ -151,7 +151,7 @@ def test_what_grew_is_not_kept(tmp_path: Path) -> None:
         return bytes(rng.choice((2, engine.KEPT_BYTES + 1)))
 
     target = Target("grown", read, lambda: [b"1"], (KeyError, ValueError), (grow,))
-    assert engine.fuzz(target, 50, corpus=tmp_path).ways == 2
+    assert engine.fuzz(target, 50, corpus=tmp_path, keep=True).ways == 2
     assert [path.read_bytes() for path in (tmp_path / "grown").iterdir()] == [bytes(2)]
 
 
@@ -171,3 +171,32 @@ def test_mutations_repeat_and_differ(mutator: object) -> None:
         made = [mutator(random.Random(seed), data, [data]) for seed in range(60)]  # type: ignore[operator]
         assert made == [mutator(random.Random(seed), data, [data]) for seed in range(60)]  # type: ignore[operator]
         assert len(set(made)) > 5
+
+
+def test_a_campaign_keeps_one_input_of_each_way(tmp_path: Path) -> None:
+    def picky(data: bytes) -> object:
+        value = json.loads(data)["a"]
+        if value != 1:
+            raise KeyError(value)
+        return value
+
+    refusals = (KeyError, ValueError, TypeError, RecursionError)
+    target = Target("planted", picky, lambda: [b'{"a":1}'], refusals, (as_json, plain))
+    folder = tmp_path / "planted"
+    engine.fuzz(target, 400, corpus=tmp_path)
+    assert not folder.exists()  # only a campaign writes
+    ways = engine.fuzz(target, 400, corpus=tmp_path, keep=True).ways
+    first = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert len(first) == ways
+    (folder / "again").write_bytes(max(first.values(), key=len) + b" " * 9)
+    assert engine.fuzz(target, 0, corpus=tmp_path).ways == ways  # all are tried anew
+    engine.fuzz(target, 0, corpus=tmp_path, keep=True)
+    assert len(list(folder.iterdir())) == ways
+
+
+def test_an_input_of_the_corpus_that_is_no_longer_refused_is_found(tmp_path: Path) -> None:
+    (tmp_path / "planted").mkdir()
+    (tmp_path / "planted" / "old").write_bytes(b"[]")
+    target = Target("planted", careless, lambda: [b'{"a":1}'], (KeyError,))
+    found = engine.fuzz(target, 0, corpus=tmp_path)
+    assert [where.split()[0] for where in found.crashes] == ["TypeError"]

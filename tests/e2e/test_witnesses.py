@@ -141,6 +141,7 @@ def test_witness_and_verifier_of_others_accept_log_and_certificate(
     with (
         witness(registered, tmp_path / "honest") as ((first, second), url),
         serving(serve, rb"(http://127\.0\.0\.1:[0-9]+|127\.0\.0\.1:[1-9][0-9]*)") as others,
+        witness(registered, tmp_path / "away") as ((down, _), _),
         witness(registered, tmp_path / "false") as ((liar, _), _),
         lying(two_lines) as lies,
     ):
@@ -149,6 +150,7 @@ def test_witness_and_verifier_of_others_accept_log_and_certificate(
             "lethe": (first, url),
             "pq": (second, url),
             "aics": (other, by_others),
+            "down": (down, nowhere()),
             "liar": (liar, lies),
         }
         quorum = policy(tmp_path / "q", "group q all lethe pq aics\nquorum q", **given)
@@ -162,7 +164,7 @@ def test_witness_and_verifier_of_others_accept_log_and_certificate(
             file.write_bytes(erase(registered, requester, "r2"))
         passed = verify(registered, file, quorum)
         assert passed["result"] == "PASS", passed
-        assert passed["detail"] == "3 of 4 witnesses of the policy signed, its quorum"
+        assert passed["detail"] == "3 of 5 witnesses of the policy signed, its quorum"
 
         # Their verifier: the certificate's checkpoint, its entry in the tiles, their quorum.
         entry = json.loads(file.read_bytes())["verificationMaterial"]["tlogEntries"][0]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.docs.markdown import REPOSITORY
 
-# Stands for the environment's python: says what it was asked, fails at one of the steps.
+# Stands in for the environment's python: prints its arguments, fails at one of the steps.
 PYTHON = """#!/bin/sh
 echo "$@"
 case "$*" in {fails}) exit 3 ;; esac

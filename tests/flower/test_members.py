@@ -1,4 +1,4 @@
-"""Who answers where: one node a client, pinned nodes are held to their clients."""
+"""Which client is at which node: one node per client, pinned nodes answer as their client."""
 
 from dataclasses import replace
 from pathlib import Path

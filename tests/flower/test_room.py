@@ -1,4 +1,4 @@
-"""The room: what may import Flower, what it is installed with, what is sent to the nodes."""
+"""The package: what may import Flower, what it is installed with, what the nodes receive."""
 
 import ast
 import re
@@ -72,5 +72,5 @@ def test_the_components_exist() -> None:
 
 
 def test_no_client_can_be_named_in_the_stored_configuration() -> None:
-    """`flwr run` stores and lists it: only paths of the SuperLink's machine stand there."""
+    """`flwr run` stores and lists it: it has only paths on the SuperLink's machine."""
     assert APP["tool"]["flwr"]["app"]["config"] == {"job": "", "out": ""}

@@ -1,4 +1,4 @@
-"""A job over nodes leaves a model and notes; unlearning is that of one process, by the bits."""
+"""A job over nodes writes a model and notes; unlearning equals that of one process."""
 
 import json
 from dataclasses import replace
@@ -113,7 +113,7 @@ def test_retraining_does_not_ask_those_who_leave(trained: Path) -> None:
     nodes = Nodes(write(trained.parent))
     run(forget(trained, "retrain"), nodes, trained.parent / "unlearned")
     assert not [asked for kind, asked in nodes.asked if kind == "train" and BERT in asked]
-    # Its checkpoints are pinned to the rows that stay, and to no others.
+    # Its checkpoints are pinned to the retained rows, and to no others.
     pinned = notes_in(trained.parent / "unlearned")["notes"]["retrain.data"]
     assert pinned == meet(nodes, 3, wait=0).digest(without=frozenset([GONE]))
 

@@ -1,4 +1,4 @@
-"""The database itself refuses to change the log. Tried with SQL, as a stranger would."""
+"""The database itself refuses changes of the log, tried with plain SQL."""
 
 import re
 import uuid
@@ -88,7 +88,7 @@ def _run(engine: Engine, statement: str) -> None:
 
 
 def test_without_the_triggers_the_same_sql_changes_the_log(log: Ledger) -> None:
-    """So it is the triggers that refuse, and fsck that notices an owner who dropped them."""
+    """So the triggers refuse, and fsck detects an owner who dropped them."""
     tamper(log.engine, CHANGES["delete-entry"])
     assert not fsck(log).ok
 

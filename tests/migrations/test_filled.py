@@ -1,4 +1,4 @@
-"""A database that was filled under an earlier schema is upgraded, and the service goes on."""
+"""A database filled under an earlier schema is upgraded, and the service continues."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,9 +22,9 @@ from tests.installation import Installation, install
 from tests.workers.jobs.test_cases import opened
 from tests.workers.jobs.test_people import ANN, named
 
-KEYS_LOGGED = "0008"  # what opens the log's entries about keys goes with its table
+KEYS_LOGGED = "0008"  # its downgrade drops the openings of the log's entries about keys
 BEFORE_ANSWERED = "0010"
-FIRST = "0002"  # tables, and what lets nobody change the log: no database was begun without
+FIRST = "0002"  # tables and append-only triggers: no database was ever created without both
 REVISIONS = sorted(
     path.name.partition("_")[0]
     for path in (Path(migrations.__file__).parent / "versions").glob("0*.py")
@@ -47,7 +47,7 @@ def columns(engine: Engine) -> Columns:
 
 
 def rows(engine: Engine, wanted: Columns) -> Rows:
-    """Return what these columns have, as it is stored."""
+    """Return the stored values of these columns."""
     stored = MetaData()
     stored.reflect(engine)
     with engine.connect() as connection:
@@ -75,7 +75,7 @@ def filled(
 
 @pytest.mark.parametrize("revision", [one for one in REVISIONS if one >= FIRST])
 def test_a_filled_database_is_upgraded(filled: Installation, revision: str) -> None:
-    """What the schema of a revision can hold stays, row by row."""
+    """Everything that a revision's schema can hold is kept, row by row."""
     engine = filled.services.engine
     with engine.begin() as connection:
         script = ScriptDirectory.from_config(alembic_config(connection))

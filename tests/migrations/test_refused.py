@@ -1,4 +1,4 @@
-"""An upgrade that cannot carry what a database holds changes nothing and says why."""
+"""An upgrade that cannot migrate a database's rows changes nothing and says why."""
 
 import pytest
 from alembic import command
@@ -34,7 +34,7 @@ def test_what_is_in_the_way_is_named_and_nothing_is_changed(earlier: Engine) -> 
     assert rows(earlier, columns(earlier)) == before
     with earlier.begin() as connection:
         current = connection.execute(text("SELECT version_num FROM alembic_version"))
-        assert current.scalar_one() == "0007"  # what came before 0009 was undone too
+        assert current.scalar_one() == "0007"  # the revisions before 0009 were rolled back too
         connection.execute(text("DROP TABLE legal_holds"))
     upgrade(earlier)
     with earlier.connect() as connection:

@@ -1,4 +1,4 @@
-"""The migrated schema is the one the models describe, on both databases, however it is made."""
+"""The migrated schema equals that of the models, on both databases, however it is made."""
 
 import subprocess
 import sys
@@ -47,7 +47,7 @@ def test_head_is_the_last_revision_and_there_is_one(engine: Engine) -> None:
 
 
 def test_every_constraint_has_a_name(engine: Engine) -> None:
-    """On SQLite a later revision can only drop what is named."""
+    """On SQLite a later revision can only drop named constraints."""
     inspector = inspect(engine)
     for table in METADATA.tables:
         constraints = [

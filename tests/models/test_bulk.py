@@ -1,4 +1,4 @@
-"""Statements written by hand: as many rows as were meant, and errors as from SQLAlchemy."""
+"""Handwritten statements: the right number of rows, and errors as from SQLAlchemy."""
 
 import time
 from datetime import UTC, datetime
@@ -64,7 +64,7 @@ def test_rows_are_inserted_in_blocks_and_all_of_them_or_none(engine: Engine) -> 
 
 
 def test_what_was_prepared_outlives_a_rollback(postgres_url: str) -> None:
-    """psycopg deallocates all statements of a connection, once it prepared one of its own."""
+    """psycopg deallocates all statements of a connection once it has prepared its own."""
     engine = make_engine(postgres_url)
     with engine.connect() as connection:
         prepared = Statement("SELECT 1"), Statement("SELECT 2")

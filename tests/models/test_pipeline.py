@@ -1,4 +1,4 @@
-"""Messages of several statements to PostgreSQL: all of it, in order, or nothing."""
+"""Messages of several statements to PostgreSQL: all run, in order, or none."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -55,13 +55,13 @@ def test_after_a_statement_that_fails_nothing_is_committed(engine: Engine, place
     with engine.connect() as connection, pytest.raises((DBAPIError, RuntimeError)):
         bulk.commit(connection, *statements)
     assert stored(engine) == []
-    with engine.connect() as connection:  # and the connection is as good as before
+    with engine.connect() as connection:  # and the connection still works
         bulk.commit(connection, insertion(engine, "c"))
     assert stored(engine) == ["c"]
 
 
 def test_a_count_that_is_wrong_is_not_committed(engine: Engine) -> None:
-    """As when a batch was judged by rows that changed before it was written."""
+    """For example, if rows changed between the check of a batch and its writing."""
     with engine.begin() as connection:
         bulk.run(connection, insertion(engine, "a", "b"))
     text = "DELETE FROM used_nonces WHERE nonce > 'a' RETURNING nonce"
@@ -78,7 +78,7 @@ def test_an_error_is_that_of_the_first_that_failed(engine: Engine) -> None:
     twice = insertion(engine, "a"), insertion(engine, "a"), Statement("SELECT nothing")
     with engine.connect() as connection, pytest.raises(IntegrityError):
         bulk.commit(connection, *twice)
-    with engine.connect() as connection:  # what was prepared before it failed is not lost
+    with engine.connect() as connection:  # statements prepared before the failure are kept
         bulk.commit(connection, insertion(engine, "a"))
     assert stored(engine) == ["a"]
 

@@ -198,7 +198,7 @@ def test_a_file_that_cannot_be_opened_is_an_error_at_once(tmp_path: Path) -> Non
 
 
 def test_a_writer_that_stands_still_after_many_rows_is_ended(postgres_url: str) -> None:
-    """psycopg sends many rows as a pipeline, after which the server's idle timer stood still."""
+    """psycopg sends many rows as a pipeline, which stops the server's idle timer."""
     engine = make_engine(postgres_url, stall_s=1)
     held = insert(UsedNonce)
     rows = [{"keyid": "k", "nonce": str(n), "expires_at": datetime.now(UTC)} for n in range(3)]

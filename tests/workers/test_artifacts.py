@@ -1,4 +1,4 @@
-"""Model files: one spelling each, readable by the safetensors library itself."""
+"""Model files: one encoding each, readable by the safetensors library itself."""
 
 import json
 from collections.abc import Callable
@@ -177,7 +177,7 @@ def test_a_flipped_bit_is_another_head_or_none(position: int, bit: int) -> None:
         head, config = decode_head(bytes(data))
     except ArtifactError:
         return
-    # What still parses is a file of its own, and never the same head.
+    # Bytes that still parse are a file of their own, never the same head.
     assert encode_head(head, config) == bytes(data)
     assert (head.tobytes(), config) != (HEAD.tobytes(), CONFIG)
 

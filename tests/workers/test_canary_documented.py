@@ -1,4 +1,4 @@
-"""The canary of docs/federated.md: its registration is taken, and its rows count as planted."""
+"""The canary of docs/federated.md: its registration is accepted, its rows count as planted."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What the catalogue names is implemented, and nothing else is offered."""
+"""Everything that the catalogue names is implemented, and nothing else is offered."""
 
 import ast
 from pathlib import Path
@@ -41,7 +41,7 @@ WORKERS = Path(__file__).parents[2] / "workers"
 
 
 def literals() -> set[str]:
-    """Return the texts that the files of judge and families have, outside of docstrings."""
+    """Return the strings in the files of judge and families, except docstrings."""
     found = set()
     for room in ("judge", "families"):
         for path in (WORKERS / room).rglob("*.py"):
@@ -91,7 +91,7 @@ def test_a_name_that_no_check_has_is_unknown() -> None:
 
 
 def test_what_is_rechecked_without_scores_is_in_the_catalogue() -> None:
-    counted = "retained-set"  # whose counts are compared, and no more
+    counted = "retained-set"  # only its counts are compared
     assert {name for name, spec in CHECKS.items() if spec.rechecked} == REPEATED.keys() - {
         counted
     }

@@ -1,4 +1,4 @@
-"""Tasks keep what a driver quotes out of the log, and a job's quick stages need one message."""
+"""Tasks keep drivers' messages out of the log, and a job's quick stages need one message."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -71,7 +71,7 @@ def test_the_stage_after_a_long_one_waits_for_its_turn(
     celery_app.run_stages(one_at_a_time.services, job_id, "execute")
     assert stages(one_at_a_time) == ["verify"]
     assert list(one_at_a_time.dispatcher.nudges) == [(job_id, "verify")]
-    assert not one_at_a_time.dispatcher.last  # what was executed does not wait for new ones
+    assert not one_at_a_time.dispatcher.last  # executed requests do not wait for new ones
 
 
 def test_a_worker_keeps_its_lease_from_stage_to_stage(
@@ -101,7 +101,7 @@ def test_a_worker_keeps_its_lease_from_stage_to_stage(
 def test_a_lone_erasure_takes_11_commits_and_at_most_140_statements(
     one_at_a_time: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The figures of docs/benchmarks/service.md; what begins a transaction is not counted."""
+    """The figures of docs/benchmarks/service.md; starting a transaction is not counted."""
     monkeypatch.setattr(celery_app, "SOON_S", 3600)
     engine, counts = one_at_a_time.services.engine, Counter[str]()
 
@@ -112,7 +112,7 @@ def test_a_lone_erasure_takes_11_commits_and_at_most_140_statements(
         counts["commits"] += 1
 
     submit(one_at_a_time, "r1")
-    one_at_a_time.recover()  # what a process does only once
+    one_at_a_time.recover()  # once per process
     (*_, job_id) = submit(one_at_a_time, "r2")
     event.listen(engine, "before_cursor_execute", note)
     event.listen(engine, "commit", commit)

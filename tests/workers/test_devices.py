@@ -1,4 +1,4 @@
-"""Which device a process computes on, and that it says so where it cannot have it."""
+"""The device of a process, and the warning if the requested one is unavailable."""
 
 import ctypes
 import logging

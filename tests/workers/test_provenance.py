@@ -1,4 +1,4 @@
-"""The code digest covers what it says: any file changed, added or renamed changes it."""
+"""The code digest covers its files: changing, adding or renaming any of them changes it."""
 
 import shutil
 from pathlib import Path
@@ -33,5 +33,5 @@ def test_a_change_anywhere_it_covers_shows(tree: Path) -> None:
     (tree / "arrays.py").write_text("#")
     seen.add(digest())
     assert len(seen) == 5
-    (tree / "judge/policy" / "document.py").write_text("#")  # not among the rooms asked for
+    (tree / "judge/policy" / "document.py").write_text("#")  # not among the requested packages
     assert digest() in seen

@@ -1,7 +1,8 @@
 """The recipes of docs/development.md: a method, a check and a log event are two files each.
 
-Each is added to a copy of the source, as its catalogue line and its own file. Then everything
-that offers or runs such a thing must know it.
+Each is added to a copy of the source, as its catalogue line and its own file; so are a family of
+models and a resource of the API, with the lines that their recipes name. Then everything
+that offers or runs such additions must know them.
 """
 
 import os
@@ -52,6 +53,123 @@ def plant(tx, model):
     record_model_event(tx, model, "model.planted", {"head": "ab" * 32})
 ''',
 }
+# A family's and a resource's lines: file, what they follow, and the line.
+ENTRIES = (
+    ("lethe/catalogue.py", '"sums", "vectors"', ', "planted-family"'),
+    (
+        "lethe/catalogue.py",
+        '        "sums": _REFITTED,\n',
+        '        "planted-family": _REFITTED,\n',
+    ),
+    (
+        "workers/families/base.py",
+        "Mapping[str, str] = MappingProxyType(\n    {\n",
+        '        "planted-family": "workers.families.planted.family",\n',
+    ),
+    (
+        "app/schemas/families/manifests.py",
+        "from app.schemas.families.networks import NewNetwork\n",
+        "from app.schemas.families.planted import NewPlanted\n",
+    ),
+    ("app/schemas/families/manifests.py", "NewModel | ", "NewPlanted | "),
+    (
+        "app/schemas/families/manifests.py",
+        '        "ridge": NewModel,\n',
+        '        "planted-family": NewPlanted,\n',
+    ),
+    ("app/main.py", "from app.api import (\n", "    plants,\n"),
+    ("app/main.py", "ROUTES = (\n", "    plants,\n"),
+    (
+        "app/api/http/openapi.py",
+        "RAISED: dict[str, tuple[Problem, ...]] = {\n",
+        '    "getPlant": _UNKNOWN,\n',
+    ),
+)
+FILES |= {
+    "workers/families/planted/__init__.py": '"""A family of a test."""\n',
+    "workers/families/planted/family.py": '''
+from workers.families.sums.family import SumsFamily
+
+class PlantedFamily(SumsFamily):
+    """Sums under another name."""
+
+FAMILY = PlantedFamily()
+''',
+    "app/schemas/families/planted.py": '''
+from typing import Literal
+from app.schemas.families.sums import NewSums
+
+class NewPlanted(NewSums):
+    """The manifest of a family of a test."""
+    family: Literal["planted-family"]
+''',
+    "app/schemas/plants.py": '''
+from app.schemas.base import Wire
+
+class PlantView(Wire):
+    """A plant, on the wire."""
+    name: str
+''',
+    "app/service/plants.py": '''
+from app.problems import NotFoundError
+from app.schemas.plants import PlantView
+
+def show(name):
+    """Return a plant. Raises NotFoundError."""
+    if name != "oak":
+        raise NotFoundError("there is no such plant")
+    return PlantView(name=name)
+''',
+    "app/api/plants.py": '''
+from fastapi import APIRouter
+from app.api.http.strict import StrictRoute
+from app.schemas.plants import PlantView
+from app.service import plants
+
+router = APIRouter(prefix="/v1/plants", tags=["plants"], route_class=StrictRoute)
+
+@router.get("/{name}", operation_id="getPlant")
+def show(name: str) -> PlantView:
+    """Show a plant."""
+    return plants.show(name)
+''',
+}
+ADDED = """
+import lethe, os
+assert lethe.__file__.startswith(os.getcwd()), lethe.__file__
+
+import json
+from lethe.catalogue import CHECKS_OF
+from workers.families import base
+from app.schemas.families.manifests import MANIFESTS
+
+manifest = {
+    "family": "planted-family", "ref": "m", "columns": 2,
+    "sums": {"estimator": "ridge-regressor"},
+}
+pinned = MANIFESTS["planted-family"].model_validate(manifest).pinned()
+family = base.configured(pinned["config"])
+assert type(family).__name__ == "PlantedFamily", family
+assert family in list(base.every())
+assert "re-execution" in CHECKS_OF["planted-family"]
+
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from app.api import plants
+from app.api.http import problems
+from app.main import described
+
+document = described()
+assert "planted-family" in json.dumps(document["components"]["schemas"]["NewPlanted"])
+assert document["paths"]["/v1/plants/{name}"]["get"]["operationId"] == "getPlant"
+api = FastAPI()
+api.include_router(plants.router)
+problems.install(api)
+http = TestClient(api)
+assert http.get("/v1/plants/oak").json() == {"name": "oak"}
+absent = http.get("/v1/plants/elm")
+assert (absent.status_code, absent.json()["detail"]) == (404, "there is no such plant"), absent
+"""
 CHECKED = """
 import lethe, os
 assert lethe.__file__.startswith(os.getcwd()), lethe.__file__
@@ -88,7 +206,7 @@ assert "planted" in str(schemas["NewNetwork"]["properties"]["method"])
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a copy of the source with the three additions."""
+    """Return a copy of the source with the additions."""
     root = tmp_path_factory.mktemp("recipes")
     for package in PACKAGES:
         shutil.copytree(
@@ -103,7 +221,12 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
         end = text.index("\n)\n", begin)
         text = f"{text[:end]}\n    {line}{text[end:]}"
     catalogue.write_text(text)
+    for name, follows, line in ENTRIES:
+        text = (root / name).read_text()
+        assert follows in text, (name, follows)
+        (root / name).write_text(text.replace(follows, follows + line, 1))
     for name, content in FILES.items():
+        (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text(content)
     return root
 
@@ -124,6 +247,10 @@ def run(source: Path, *arguments: str) -> str:
 
 def test_two_files_each_add_a_method_a_check_and_an_event(source: Path) -> None:
     run(source, "-c", CHECKED)
+
+
+def test_a_family_and_a_resource_are_what_their_recipes_say(source: Path) -> None:
+    run(source, "-c", ADDED)
 
 
 def test_the_page_and_the_command_line_have_them_too(source: Path) -> None:

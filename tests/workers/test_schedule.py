@@ -1,4 +1,4 @@
-"""Sweep and end of retention are sent by the process that leads, and by no other."""
+"""Sweep and end of retention are sent only by the leading process."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from workers.celery_app import app
 
 @pytest.fixture
 def sent(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What two schedules of this installation send."""
+    """The tasks sent by two schedules of this installation."""
     monkeypatch.setenv("LETHE_DATABASE_URL", settings.resolved_database_url)
     monkeypatch.setenv("LETHE_DATA_DIR", str(settings.data_dir))
     names: list[str] = []

@@ -51,7 +51,7 @@ def test_what_cannot_be_written(arrays: dict[str, Any], metadata: dict[str, Any]
 
 
 def test_another_spelling_is_parsed_but_not_decoded() -> None:
-    """The library's own writer: readable, and not the one spelling."""
+    """The library's own writer: readable, but not the canonical encoding."""
     text = json.dumps(METADATA)
     other = safetensors.numpy.save({"b": ARRAYS["b"]}, {"lethe": text})
     arrays, metadata = parse_tensors(other)

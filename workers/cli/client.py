@@ -1,6 +1,6 @@
-"""`lethe client`: what a data holder does whose rows never leave it.
+"""`lethe client`: commands for a data holder that keeps its rows.
 
-Features and statistics are computed here; what travels is a signed message of sums.
+Features and statistics are computed here; only a signed message of sums is sent.
 """
 
 from collections.abc import Iterator, Mapping
@@ -122,7 +122,7 @@ def contribute(
 
 
 def _table_body(data: Path, columns: Mapping[str, Any], manifest: Mapping[str, Any]) -> bytes:
-    """Return the rows of a table as a model's family takes them. Raises RefusedError."""
+    """Return the rows of a table in the format of a model's family. Raises RefusedError."""
     from workers.cli.models import recipe as model_recipe
     from workers.errors import RefusedError
     from workers.registration import recipe, sums
@@ -153,12 +153,12 @@ def _table_body(data: Path, columns: Mapping[str, Any], manifest: Mapping[str, A
         rows = replace(rows, features=rows.features[:, order])
     if manifest["family"] == "sums" and rows.weights is not None:
         rows = replace(rows, weights=sums.rounded(columns["sample_weight"], rows.weights))
-    # Rows that are held out are not contributed: only their identities are sent.
+    # Held-out rows are not contributed: only their identities are sent.
     return recipe.contributed(rows, manifest)
 
 
 def _literal(name: str) -> str:
-    """Return a glob that matches a column's name and no other."""
+    """Return a glob that matches exactly one column name."""
     return "".join(f"[{one}]" if one in "*?[" else one for one in name)
 
 
@@ -215,7 +215,7 @@ def release(
                 )
                 service.answer_release(item["id"], message)
             except (ModelError, ProblemError) as error:
-                # The others still wait: one that cannot be answered must not hold them up.
+                # One that cannot be answered must not hold up the others.
                 failed += 1
                 click.echo(plain(f"{item['id']}  not answered: {error}"), err=True)
             else:

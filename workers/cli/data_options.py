@@ -1,4 +1,4 @@
-"""The options that say what the columns of a table are, and the rows that they open.
+"""The options for the columns of a table, and the rows that they open.
 
 All commands that read rows have them, such as `lethe model register`.
 """
@@ -96,10 +96,9 @@ def table_options(
 
 
 def roles_of(options: Mapping[str, Any]) -> "Roles | None":
-    """Return what the options say of columns, None if they say nothing.
+    """Return the roles of columns named by options, None if there are none.
 
-    Raises:
-        DatasetError: An identity's kind is no kind.
+    Raises DatasetError for an unknown identity kind.
     """
     from lethe.identity import IdentityError, check_kind
     from workers.data.opening import check_installed
@@ -136,7 +135,7 @@ def _share(text: str) -> str | float:
 
 
 def open_rows(data: Path | None, options: Mapping[str, Any]) -> "OpenedData":
-    """Return the rows of DATA or of a query, with a bar on a terminal while they are read.
+    """Return the rows of DATA or of a query; a terminal shows a progress bar.
 
     Raises:
         DatasetError: As `workers.data.opening.open_data` and `workers.sql.query_table`.
@@ -150,7 +149,7 @@ def open_rows(data: Path | None, options: Mapping[str, Any]) -> "OpenedData":
 
 
 def reads_table(data: Path, options: Mapping[str, Any]) -> bool:
-    """Return whether `open_labelled` is to open DATA, or to refuse it beside a query."""
+    """Return whether `open_labelled` opens DATA as a table, or refuses it beside a query."""
     from workers.data.opening import is_table
 
     return is_table(data, roles_of(options)) or options.get("query") is not None
@@ -161,8 +160,8 @@ def open_labelled(
 ) -> "tuple[LabelledTable, tuple[str, ...]]":
     """Return the labelled rows of a table or query, and its columns that no option names.
 
-    changes: what a kind of model makes of `Roles`, such as numbers. A bar on a terminal moves
-    while rows are read.
+    changes: fields of `Roles` that the kind of model sets, such as numbers. A terminal shows a
+    progress bar.
 
     Raises:
         DatasetError: As `workers.data.opening.open_data` and `workers.sql.query_table`.
@@ -192,10 +191,9 @@ def open_labelled(
 
 
 def read_rows(data: Path, options: Mapping[str, Any], *, people: bool = False) -> "LocalRows":
-    """Return a client's own rows; unless --holdout says so, none of a table is left out.
+    """Return a client's own rows; none of a table is left out unless --holdout says so.
 
-    Raises:
-        RefusedError: As `workers.secure_sum.local.load_rows`.
+    Raises RefusedError as `workers.secure_sum.local.load_rows`.
     """
     from workers.secure_sum.local import load_rows
 
@@ -207,12 +205,11 @@ def read_rows(data: Path, options: Mapping[str, Any], *, people: bool = False) -
 
 
 def read_raw(data: Path, options: Mapping[str, Any], text: str | None) -> "Raw":
-    """Return what an extractor reads of DATA, and what is kept beside it.
+    """Return an extractor's input from DATA, and the columns kept beside it.
 
     text: the column of a table that holds texts; None: its features are read.
 
-    Raises:
-        DatasetError: As `workers.data.raw.load_raw` and `workers.data.opening.open_data`.
+    Raises DatasetError as `workers.data.raw.load_raw` and `workers.data.opening.open_data`.
     """
     from workers.data.opening import is_table, read_labelled
     from workers.data.raw import load_raw, raw_of
@@ -222,7 +219,8 @@ def read_raw(data: Path, options: Mapping[str, Any], text: str | None) -> "Raw":
     if text is None and not is_table(data, roles):
         return load_raw(data)
     if roles is not None and roles.holdout is None:
-        roles = replace(roles, holdout="none")  # whoever registers the features draws them
+        # Held-out rows are drawn when the features are registered.
+        roles = replace(roles, holdout="none")
     if roles is not None and text is not None:
         if roles.features:
             raise DatasetError("give --text or --features, not both")
@@ -234,9 +232,9 @@ def read_raw(data: Path, options: Mapping[str, Any], text: str | None) -> "Raw":
 
 @contextmanager
 def reading(label: str) -> Iterator["Progress"]:
-    """Give a function that moves a bar on a terminal, and does nothing elsewhere.
+    """Yield a function that moves a progress bar on a terminal, and does nothing elsewhere.
 
-    The bar is full when as much is done as there is; of an unknown total it only counts.
+    The bar is full when the total is reached; with an unknown total it only counts.
     """
     if not on_terminal():
         yield lambda done, total: None

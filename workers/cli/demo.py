@@ -1,4 +1,4 @@
-"""`lethe demo`: the main job on real data, from an empty directory, in one command."""
+"""`lethe demo`: the complete workflow on real data, from an empty directory, in one command."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import click
 from lethe.catalogue import RIDGE
 
 MASKED = "ridge-masked"  # ridge-exact on a model whose rows stay with ten data holders
-# Of a network: deep, or a head for the methods with noise.
+# Networks: deep, or a head for the methods with noise.
 HEADS = ("certified-newton", "noisy-finetuning")
 NETWORK = ("puf-special", "puf-regular", "hf-kcu", "retrain", *HEADS)
 

@@ -1,4 +1,4 @@
-"""Errors of the mathematics, as the command line shows them."""
+"""Numerical errors, as the command line shows them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,14 +8,14 @@ from workers.errors import ModelError
 
 
 class UnusableError(LetheError):
-    """Data or a configuration that the mathematics refused."""
+    """Data or a configuration that the numerical code refused."""
 
     slug, title, status = "data-refused", "Data refused", 422
 
 
 @contextmanager
 def shown() -> Iterator[None]:
-    """Turn a ModelError into the error that `lethe` prints, cause and remedy."""
+    """Convert a ModelError to the error that `lethe` prints, with cause and remedy."""
     try:
         yield
     except ModelError as error:

@@ -8,7 +8,7 @@ import click
 
 from workers.cli.data_options import DATA, read_raw, table_options
 
-# As in workers.data.extractors.registry, which would load the numerics before they are needed.
+# As in workers.data.extractors.registry, which would load numerical libraries early.
 EXTRACTORS = ("identity", "random-relu", "sentence-transformers", "timm", "torch-module")
 
 

@@ -1,4 +1,4 @@
-"""The options that say where a network's rows are and whose each of them is."""
+"""The options that say where a network's rows are and which client each belongs to."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from workers.data.opening import Progress
     from workers.registration.network_source import Source
 
-# As in workers.registration.network_source, which loads the numerics: too late for --help.
+# As in workers.registration.network_source, which loads numerical libraries: too slow for
+# --help.
 FORMATS = ("npz", "masks", "table")
 PATH = click.Path(exists=True, path_type=Path)
 
@@ -74,7 +75,7 @@ _DATA = (
 
 
 def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a network's rows, in the order in which help shows them."""
+    """Add the options for a network's rows, in the order of --help."""
     for option in reversed(_DATA):
         command = option(command)
     return command
@@ -83,10 +84,9 @@ def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def source_of(
     options: Mapping[str, Any], seed: int, progress: "Progress" = lambda done, total: None
 ) -> "Source":
-    """Return where the rows are by the options' values; clients are dealt and drawn by seed.
+    """Return the source of the rows by the options' values; seed: deals and draws clients.
 
-    Raises:
-        DatasetError: As `roles_of`.
+    Raises DatasetError as `roles_of`.
     """
     from workers.data.owners import Ownership
     from workers.registration.network_source import Source

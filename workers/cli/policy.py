@@ -1,4 +1,4 @@
-"""`lethe policy`: what an approximate erasure must show, written and checked beforehand."""
+"""`lethe policy`: requirements of approximate erasures, written and checked beforehand."""
 
 import json
 from importlib.util import find_spec
@@ -11,7 +11,7 @@ import click
 if TYPE_CHECKING:
     from workers.judge.policy.policy import LadderStep
 
-PARTNERS = 0.75  # of held-out rows, as workers.judge.policy.policy.default reckons
+PARTNERS = 0.75  # of held-out rows, as in workers.judge.policy.policy.default
 
 
 @click.group()
@@ -120,7 +120,7 @@ def _known(method: str) -> None:
 
 
 def _check_step(step: "LadderStep") -> None:
-    """Raise RefusedError unless a step's method is known and, with torch, its settings are."""
+    """Raise RefusedError unless a step's method is known and, with torch, its settings too."""
     _known(step.method)
     if find_spec("torch") is not None:
         from workers.methods.network.registry import make

@@ -1,4 +1,4 @@
-"""A policy in a file, as people keep it."""
+"""A policy in a JSON file of any layout."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def load(file: Path, *, or_model: bool = False) -> "Policy":
     """Return the policy in a file, in whatever layout its JSON has. Raises RefusedError.
 
-    or_model: the file may be what `GET /v1/models/{ref}` answers, which has it in `config`.
+    or_model: the file may be the answer of `GET /v1/models/{ref}`, which has it in `config`.
     """
     from workers.errors import RefusedError
     from workers.judge.policy.document import from_document

@@ -1,4 +1,4 @@
-"""`lethe certificate recheck`: reach a certified verdict again, from files alone."""
+"""`lethe certificate recheck`: recompute a certified verdict from files alone."""
 
 import json
 import sys
@@ -54,7 +54,7 @@ def recheck(
     from workers.judge.recheck.run import recheck as compute
 
     with file.open("rb") as opened:
-        bundle = opened.read(MAX_BUNDLE + 1)  # any more would only be refused later
+        bundle = opened.read(MAX_BUNDLE + 1)  # a larger one would be refused later anyway
     said = parse_statement(parse_bundle(bundle).payload).predicate
     given = RecheckFiles(
         evidence.read_bytes(),
@@ -73,7 +73,7 @@ def recheck(
 
 
 def _scores(path: Path, named: Sequence[tuple[str, str]]) -> bytes:
-    """Read a scores file. Another certificate's would look like a verdict that is not so."""
+    """Read a scores file. Another certificate's would look like a wrong verdict."""
     data = path.read_bytes()
     if sha256(data).hexdigest() not in {digest for _, digest in named}:
         listed = ", ".join(f"{name} {digest}" for name, digest in named) or "no scores file"
@@ -84,7 +84,7 @@ def _scores(path: Path, named: Sequence[tuple[str, str]]) -> bytes:
 
 
 def _registration(file: Path) -> dict[str, Any]:
-    """Return what a service answered of a model. Raises click.UsageError for another file."""
+    """Return a service's answer about a model. Raises click.UsageError for another file."""
     try:
         found = json.loads(file.read_bytes())
     except (ValueError, RecursionError):
@@ -123,5 +123,5 @@ def _print(name: str, found: Recheck) -> None:
 
 
 def _plain(text: str) -> str:
-    """Replace what a terminal would act on: a file may try to repaint its own verdict."""
+    """Replace control characters: a file may try to repaint its own verdict on the terminal."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

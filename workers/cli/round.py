@@ -1,4 +1,4 @@
-"""`lethe round`: open masked rounds as an operator, take part in them as a client."""
+"""`lethe round`: open masked rounds as an operator, join them as a client."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What commands ask of a running service as an operator."""
+"""Operator requests of commands to a running service."""
 
 import re
 import sys
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lethe.client import Client
 
 
-_META = "lethe.decisions"  # of the options, in the context of the command
+_META = "lethe.decisions"  # key of the options in the command's context
 
 
 def connect(url: str) -> "Client":
@@ -51,7 +51,7 @@ def decision_options(command: FC) -> FC:
 
 
 def decided(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a manifest with what the options of the running command say of decisions."""
+    """Return a manifest with the decision options of the running command."""
     return {**manifest, **click.get_current_context().meta.get(_META, {})}
 
 
@@ -68,7 +68,7 @@ def _note(field: str, context: click.Context, _: click.Parameter, value: str | N
 
 
 class Sending:
-    """A bar while a large body is sent; a body that is sent again begins another."""
+    """A progress bar while a large body is sent; a resent body starts a new one."""
 
     def __init__(self) -> None:
         self._bar: Any = None
@@ -85,7 +85,7 @@ class Sending:
 
 
 def _is_made(model: Mapping[str, Any]) -> bool:
-    """Return whether a worker still makes a model: a quarantine without a reason ends so."""
+    """Return whether a model is being made: one to be mended has no `failure`."""
     mended = model["state"] == "quarantined" and model["failure"] is None
     return mended or model["state"] == "registered"
 
@@ -95,7 +95,7 @@ def wait_until_ready(
 ) -> Mapping[str, Any]:
     """Wait for a registered model's first version, or a mended one's next; return the model.
 
-    tell: whether the version is printed.
+    tell: print the version.
     """
     from lethe.client.answers import parse_progress
 

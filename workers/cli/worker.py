@@ -1,4 +1,4 @@
-"""`lethe worker`: a Celery worker, with the schedule beside it if asked."""
+"""`lethe worker`: a Celery worker, with the schedule beside it if requested."""
 
 import gc
 import os
@@ -12,7 +12,8 @@ import click
 if TYPE_CHECKING:
     from app.settings import Settings
 
-DEVICES = ("auto", "cpu", "cuda", "torch-cpu")  # as in app.settings; numerics load later
+# As in app.settings; numerical libraries load later.
+DEVICES = ("auto", "cpu", "cuda", "torch-cpu")
 
 
 @click.command()
@@ -47,7 +48,8 @@ def worker(
     silos: tuple[int, ...],
 ) -> None:
     """Execute, verify and certify requests, configured by the environment (LETHE_*)."""
-    # Imports make half a million objects and no garbage: collecting costs a tenth of the start.
+    # Imports create half a million objects and no garbage: collecting takes a tenth of the
+    # start.
     gc.disable()
     from celery.beat import EmbeddedService
     from celery.signals import setup_logging
@@ -67,9 +69,9 @@ def worker(
     settings = Settings()
     logs.configure(settings)
     traces.configure(settings, "lethe-worker")
-    # Celery adds handlers of its own unless somebody listens to this.
+    # Without a listener on this signal, Celery adds its own handlers.
     setup_logging.connect(lambda **_: None, weak=False)
-    services = runtime.services()  # a missing log or key is named now, not at the first task
+    services = runtime.services()  # a missing log or key is reported now, not at the first task
     _check(services.settings, silos, queues)
     if silos:
         _prepare(silos, services.settings, device)
@@ -77,7 +79,7 @@ def worker(
         runtime.become(silos)
     runtime.serve(queues or (QUEUE,))
     devices.choose("cpu" if silos else device or services.settings.device)
-    gc.freeze()  # they stay for good: no collection looks at them again
+    gc.freeze()  # permanent objects: exempt them from later collections
     gc.enable()
     if settings.worker_metrics and not silos:
         for counted in (STAGES, STAGE_ERRORS):
@@ -86,12 +88,12 @@ def worker(
     if not silos:
         Sender(services, FORMS).start()
     if until_eof:
-        threading.Thread(target=_end_with_parent, daemon=True).start()
+        threading.Thread(target=end_with_parent, daemon=True).start()
     if beat and services.policy is not None:
         Gatherer(services.ledger, services.policy, services.settings).start(election().leads)
     if beat:
-        # A thread, not `celery -B`: its child process would survive a killed worker.
-        # Its own scheduler class is not the configured one: name it, or a file appears here.
+        # A thread, not `celery -B`, whose child process would survive a killed worker. Without
+        # this explicit choice Celery uses its own scheduler class, which writes a file here.
         scheduler = app.conf.beat_scheduler
         EmbeddedService(app, max_interval=1, thread=True, scheduler_cls=scheduler).start()
     # Solo: a fork would inherit BLAS threads, database connections and CUDA contexts.
@@ -133,7 +135,8 @@ def _prepare(silos: tuple[int, ...], settings: "Settings", device: str | None) -
             "silos compute on the processor: leave --device out. To train on a GPU, leave out "
             "--silo and, for all processes, LETHE_SILOS"
         )
-    if device is None and settings.device == "cuda":  # of all processes, so no refusal
+    # The setting applies to all processes, so this one does not refuse.
+    if device is None and settings.device == "cuda":
         click.echo("LETHE_DEVICE is cuda, but silos compute on the processor", err=True)
     if max(silos) >= settings.silos:
         raise click.UsageError(
@@ -141,16 +144,17 @@ def _prepare(silos: tuple[int, ...], settings: "Settings", device: str | None) -
             "ever be sent to this one. Set the same LETHE_SILOS for all processes, or leave "
             "it out"
         )
-    # Now: torch takes seconds to load, which would be the first round's.
+    # Now: loading torch takes seconds, which would delay the first round.
     from workers.silos import keys
 
     for silo in sorted(set(silos)):
         keys.register(settings, silo)
 
 
-def _end_with_parent() -> None:
-    # Not sys.stdin: this thread would hold its lock, and an interpreter that ends and cannot
-    # have it dies with "Fatal Python error: _enter_buffered_busy".
+def end_with_parent() -> None:
+    """End this process when its standard input ends."""
+    # Not sys.stdin: this thread would hold its lock, and an interpreter that cannot acquire it
+    # at exit dies with "Fatal Python error: _enter_buffered_busy".
     while os.read(sys.stdin.fileno(), 1 << 16):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

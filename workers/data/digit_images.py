@@ -1,4 +1,4 @@
-"""scikit-learn's bundled digits as 8 x 8 images: data that is always there."""
+"""scikit-learn's bundled digits as 8 x 8 images: data that is always available."""
 
 import numpy as np
 from sklearn.datasets import load_digits as bundled

@@ -1,4 +1,4 @@
-"""scikit-learn's bundled handwritten digits, dealt to clients: data that is always there.
+"""scikit-learn's bundled handwritten digits, dealt to clients: data that is always available.
 
 1,797 images of 8 x 8 pixels with values 0 to 16 (UCI, Alpaydin and Kaynak 1998).
 """

@@ -1,4 +1,4 @@
-"""Labelled rows that belong to clients: what every reader returns."""
+"""Labelled rows that belong to clients: the result of every reader."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -13,7 +13,8 @@ from workers.data.identities import Column, check_column
 from workers.errors import DatasetError
 
 HELD_OUT = 0.1
-ONE_CLIENT = "all"  # the client of every row of a table that names none
+HELD_OUT_SEED = 0  # of the rows that are held out of a file
+ONE_CLIENT = "all"  # the client of all rows of a table without a client column
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,10 +23,10 @@ class Federation:
 
     is_test (n,) marks held-out rows, which are never trained on: only they may calibrate a
     quantiser or measure accuracy. records (n,) are distinct: a record is its id, not its
-    content. subjects (n,) say whose a row is within its client; None: the client's own.
-    identities: by kind, such as email, one value of a person for each row, "" for none: (n,)
-    strings, or (n, WIDTH) bytes where a door before has hashed them (`lethe.identity`).
-    Raises DatasetError, naming the array, for anything else.
+    content. subjects (n,) name the person within the client; None: the client itself.
+    identities: by kind, such as email, one identity for each row, "" for none: (n,) strings,
+    or (n, WIDTH) bytes if already hashed (`lethe.identity`). Raises DatasetError, naming the
+    array, for anything else.
     """
 
     features: NDArray[np.floating[Any]]
@@ -63,7 +64,7 @@ class Federation:
 
 
 def record_ids(rows: int) -> NDArray[np.str_]:
-    """Return the ids of records that have none of their own: their positions."""
+    """Return ids for records without their own: their positions."""
     return np.array([f"record-{row:07d}" for row in range(rows)])
 
 
@@ -87,7 +88,7 @@ def hold_out(clients: NDArray[Any], seed: int, share: float = HELD_OUT) -> NDArr
 
 
 def share_name(share: float | None) -> str:
-    """Return how rows were chosen of which a share is held out; None: as by default."""
+    """Return a description of how a share was held out; None: the default."""
     if share is None:
         return "a tenth, drawn at random"
     return f"{share:g} of them, drawn at random" if share else "none, as asked for"

@@ -1,4 +1,4 @@
-"""Columns of people's identities: read from files, and hashed before anything is written."""
+"""Identity columns: read from files, and hashed before anything is written."""
 
 import io
 from collections.abc import Iterable, Mapping
@@ -17,15 +17,14 @@ Column = NDArray[np.str_] | NDArray[np.uint8]
 
 
 def names(found: Iterable[str]) -> list[str]:
-    """Return those names of arrays that hold identities, in a fixed order."""
+    """Return the array names that hold identities, sorted."""
     return sorted(name for name in found if name.startswith(COLUMN))
 
 
 def columns(arrays: Mapping[str, Any], rows: int) -> dict[str, Column]:
     """Return each kind's column among a file's arrays; integers as strings.
 
-    Raises:
-        DatasetError: An array is no such column, or its name no kind.
+    Raises DatasetError if an array is no such column, or its name is no kind.
     """
     found: dict[str, Column] = {}
     for name in names(arrays):
@@ -59,8 +58,7 @@ def check_column(kind: str, column: Any, rows: int) -> None:
 def hashed(kind: str, column: Column) -> NDArray[np.uint8]:
     """Return a column's digests (n, WIDTH), as `lethe.identity.pack` writes them.
 
-    Raises:
-        DatasetError: A value is none of its kind; the message has the row and not the value.
+    Raises DatasetError, naming the row but not the value, if a value is invalid for its kind.
     """
     if column.dtype.kind != "U":
         return column.astype(np.uint8, copy=False)
@@ -82,13 +80,10 @@ def to_send(
     records: NDArray[np.str_],
     held_out: NDArray[np.bool_] | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """Return the arrays of digests that an upload takes beside its rows.
+    """Return the digest arrays that an upload takes besides its rows.
 
-    held_out (n,): marks rows whose features are not sent. Their ids and identities are, so that
-    a person who is in no other row gets that answer.
-
-    Raises:
-        DatasetError: As `hashed`.
+    held_out (n,): marks rows whose features are not sent. Their ids and identities are sent,
+    so that a person found only there can be told so. Raises DatasetError as `hashed`.
     """
     if held_out is None:
         held_out = np.zeros(len(records), dtype=np.bool_)
@@ -109,12 +104,10 @@ def rows_to_send(
     owners: Mapping[str, NDArray[np.str_]],
     held_out: NDArray[np.bool_],
 ) -> dict[str, NDArray[Any]]:
-    """Return the arrays of the held-out rows themselves, by which versions are measured.
+    """Return the arrays of the held-out rows, on which versions are measured.
 
-    owners: records, clients and subjects (n,). held_out (n,): marks the rows.
-
-    Raises:
-        DatasetError: There are none.
+    owners: records, clients and subjects (n,). held_out (n,): marks the rows. Raises
+    DatasetError if there are none.
     """
     if not held_out.any():
         raise DatasetError(
@@ -126,9 +119,9 @@ def rows_to_send(
 
 
 def sent_of_held_out(named: bool, *, rows: bool = False) -> str:
-    """Return what is sent of held-out rows.
+    """Return a description of what is sent of held-out rows.
 
-    named: they have identities, see `to_send`. rows: they are sent themselves.
+    named: the rows have identities, see `to_send`. rows: the rows themselves are sent.
     """
     if rows:
         return "they are sent too, sealed: every version is measured on them"
@@ -136,7 +129,7 @@ def sent_of_held_out(named: bool, *, rows: bool = False) -> str:
 
 
 def hashed_npz(path: Path) -> bytes:
-    """Return an .npz as it may leave: the file itself, or with its identities hashed.
+    """Return an .npz that may be sent: the file itself, or with its identities hashed.
 
     Raises:
         DatasetError: The file is no readable .npz, or as `columns` and `hashed`.

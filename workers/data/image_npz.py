@@ -1,7 +1,7 @@
 """Images in one .npz: train_images, train_labels, test_images, test_labels, label_names.
 
-Whose each row is, train_clients, train_subjects and train_identity_KIND say, and the same of
-the test rows. Keras's names x_train, y_train, x_test, y_test are read too.
+The owners of the rows are in train_clients, train_subjects and train_identity_KIND, and the
+same for the test rows. Keras's names x_train, y_train, x_test, y_test are read too.
 """
 
 from pathlib import Path
@@ -71,7 +71,7 @@ _KNOWN = {name for names in _NAMES for name in names} | {"label_names"}
 
 
 def _is_of_people(name: str) -> bool:
-    """Return whether an array says whose rows are, under whatever first word."""
+    """Return whether an array names the owners of rows, whatever its prefix."""
     return name in _OWNERS or COLUMN in name or "subjects" in name
 
 
@@ -128,7 +128,7 @@ def _pair(
             f"{first}: must be (n, height, width) or (n, height, width, c) bytes"
         )
     if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]  # as Keras has CIFAR's
+        labels = labels[:, 0]  # as in Keras's CIFAR
     if labels.dtype.kind not in "iu" or labels.shape != (len(images),):
         raise DatasetError(f"{second}: must be one integer for each image")
     if int(labels.min()) < 0 or int(labels.max()) >= 1 << 20:

@@ -1,4 +1,4 @@
-"""What the readers of images return: arrays as the files have them, checked."""
+"""The result of the image readers: the files' arrays, checked."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,9 +17,9 @@ Pixels = NDArray[np.uint8]
 class LabelledImages:
     """images (n, height, width, channels) uint8; labels (n,) int64 into label_names.
 
-    is_test (n,) marks the rows that the data set holds out. clients (n,) str is whom the
-    rows come from, subjects (n,) str whose they are within a client, where the data set says
-    so. identities: by kind, as `Federation` has them. Raises DatasetError, naming the array.
+    is_test (n,) marks the rows that the data set holds out. clients (n,) str are the rows'
+    sources, subjects (n,) str their persons within a client, if the data set has them.
+    identities: by kind, as in `Federation`. Raises DatasetError, naming the array.
     """
 
     images: Pixels
@@ -48,7 +48,7 @@ class LabelledImages:
 class SegmentedImages:
     """images (n, h, w, c) uint8; masks (n, h, w) int64, a class of each pixel; clients (n,).
 
-    names are the files' (n,), without their folders' roots. Raises DatasetError.
+    names (n,) are the file names, relative to the folder. Raises DatasetError.
     """
 
     images: Pixels
@@ -85,7 +85,7 @@ def _check_labels(labels: Labels, names: tuple[str, ...]) -> None:
 
 
 def numbered(labels: Labels) -> tuple[str, ...]:
-    """Return the names of classes that have none: their numbers, up to the largest label."""
+    """Return names for classes without any: their numbers, up to the largest label."""
     if len(labels) == 0 or labels.min() < 0 or labels.max() >= 1 << 20:
         raise DatasetError("labels: must count from 0")
     return tuple(str(label) for label in range(int(labels.max()) + 1))

@@ -15,7 +15,7 @@ from workers import install
 from workers.data.images import SegmentedImages
 from workers.errors import DatasetError
 
-LARGEST_SIDE = 1 << 13  # pixels; a few bytes of PNG can claim far more
+LARGEST_SIDE = 1 << 13  # pixels; a few bytes of PNG can declare far more
 
 
 def load_masks(
@@ -58,7 +58,7 @@ def _read(path: Path) -> NDArray[np.uint8]:
     from PIL import Image
 
     try:
-        # Other libraries set Pillow to fill in what is missing of a truncated file.
+        # Other libraries configure Pillow to fill in truncated files, so verify first.
         with path.open("rb") as file, Image.open(file, formats=["PNG"]) as image:
             image.verify()
         with path.open("rb") as file, Image.open(file, formats=["PNG"]) as image:

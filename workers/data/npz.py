@@ -14,27 +14,27 @@ from numpy.typing import NDArray
 
 from workers.arrays import UNREADABLE, Labels
 from workers.data import identities
-from workers.data.federation import HELD_OUT, Federation, hold_out, record_ids
+from workers.data.federation import HELD_OUT, HELD_OUT_SEED, Federation, hold_out, record_ids
 from workers.errors import DatasetError
 
 REQUIRED = ("features", "labels", "clients")
 OPTIONAL = ("records", "subjects", "is_test", "label_names")
-MOST_CLASSES = 10_000  # that a service takes; a name is made for each
+MOST_CLASSES = 10_000  # accepted by the service; a name is created for each
 EXACT = 1 << 53  # floats hold every integer up to here
 
 _Array = NDArray[Any]
 
 
 def load_npz(
-    path: Path, seed: int = 0, share: float = HELD_OUT, *, labelled: bool = True
+    path: Path, seed: int = HELD_OUT_SEED, share: float = HELD_OUT, *, labelled: bool = True
 ) -> Federation:
     """Return the federation in a file; without `is_test`, a share is held out by `seed`.
 
-    share 0: no row is held out. Unless labelled, all labels are 0, whatever the file has.
-    Without `records`, a record's id is its position in the file; without `subjects`, a row's
-    subject is its client.
-    Nothing in the file is executed: pickled objects are refused.
-    Raises DatasetError naming the array at fault, or that the file is no .npz.
+    share 0: no row is held out. Unless labelled, all labels are 0, whatever the file
+    contains. Without `records`, a record's id is its position in the file; without
+    `subjects`, a row's subject is its client. Nothing in the file is executed: pickled
+    objects are refused. Raises DatasetError naming the array at fault, or that the file is no
+    .npz.
     """
     try:
         with path.open("rb") as file:
@@ -73,13 +73,13 @@ def load_npz(
 
 
 def names_held_out(path: Path) -> bool:
-    """Return whether a readable file says itself which rows are held out."""
+    """Return whether a readable file itself marks held-out rows."""
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         return "is_test" in archive.files
 
 
 def unused(path: Path) -> tuple[str, ...]:
-    """Return the names of a readable file's arrays that nothing reads: a misspelt one."""
+    """Return the names of a readable file's unused arrays, such as misspelt ones."""
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         known = {*REQUIRED, *OPTIONAL, "extractor", *identities.names(archive.files)}
         return tuple(sorted(set(archive.files) - known))
@@ -104,17 +104,16 @@ def _features(array: _Array) -> NDArray[np.floating[Any]]:
 
 
 def as_floats(name: str, array: _Array) -> NDArray[np.floating[Any]]:
-    """Return numbers as float32 where it holds them all, else as float64.
+    """Return numbers as float32 if it holds them all, otherwise as float64.
 
-    Raises:
-        DatasetError: An integer is above 2**53.
+    Raises DatasetError for an integer above 2**53.
     """
     wide = array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size > 0
     if wide and max(-int(array.min()), int(array.max())) > EXACT:
         raise DatasetError(
             f"{name}: holds an integer above 2**53, which a float cannot hold exactly"
         )
-    # Half floats and bytes fit float32; anything wider would lose digits in it.
+    # Half floats and bytes fit float32; anything wider would lose digits.
     narrow = array.dtype == np.float32 or array.dtype.itemsize <= 2
     return array.astype(np.float32 if narrow else np.float64)
 
@@ -134,7 +133,7 @@ def _ids(name: str, array: _Array, rows: int) -> NDArray[np.str_]:
 
 
 def _checked(name: str, array: NDArray[np.str_]) -> NDArray[np.str_]:
-    """Return texts. Raises DatasetError for one with a number that is no character's."""
+    """Return texts. Raises DatasetError for one with an invalid code point."""
     try:
         array.tolist()
     except (SystemError, ValueError):

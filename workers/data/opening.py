@@ -1,4 +1,4 @@
-"""One door for all files of rows: an .npz, a table, a folder of tables, or a query's result."""
+"""Opens any data source: an .npz, a table, a folder of tables, or a query's result."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What was taken of the data, for a person: names of columns and counts, no value.
+    """A summary of the data read, for a person: column names and counts, no values.
 
-    features, unused: columns of a table, and how many an .npz has. label: its column, empty
-    for an .npz or where rows need none; without classes it holds numbers. unlabelled: rows
-    that were left out. held_out: rows, and by what they were chosen. one_client: no column
-    says whom a row comes from.
+    features, unused: columns of a table, or the number in an .npz. label: its column, empty
+    for an .npz or if rows need none; without classes it holds numbers. unlabelled: the number
+    of rows skipped. held_out, chosen_by: the number of held-out rows and how they were
+    chosen. one_client: no column names clients.
     """
 
     rows: int
@@ -43,7 +43,7 @@ class Taken:
     one_client: bool = False
 
     def lines(self) -> list[str]:
-        """Return what a person is told, a sentence a line."""
+        """Return the summary for a person, one sentence per line."""
         if isinstance(self.features, int):
             features = counted(self.features, "feature")
         else:
@@ -57,9 +57,9 @@ class Taken:
         return [*found, *self.left()]
 
     def left(self) -> list[str]:
-        """Return what of the data no model learns, and whose all of it is, if no column says.
+        """Return which data no model learns, and the client of all rows if none is named.
 
-        A sentence a line.
+        One sentence per line.
         """
         found = []
         if self.one_client:
@@ -74,7 +74,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenedData:
-    """Rows as a federation, the extractor that an .npz names, and what was taken."""
+    """Rows as a federation, the extractor that an .npz names, and the summary."""
 
     federation: Federation
     extractor: Described | None
@@ -85,30 +85,28 @@ def open_data(
     path: Path,
     roles: "Roles | None" = None,
     *,
-    seed: int = 0,
     progress: Progress = lambda done, total: None,
 ) -> OpenedData:
     """Return the rows of an .npz, or of a table whose columns have these roles.
 
-    Raises:
-        DatasetError: The file is unreadable or too large, or a column is unknown or holds what
-            its role does not allow.
+    Raises DatasetError if the file is unreadable or too large, or a column is unknown or
+    holds values that its role does not allow.
     """
     if not is_table(path, roles):
-        return _open_npz(path, roles, seed)
-    found, unused = read_labelled(path, roles, seed=seed, progress=progress)
+        return _open_npz(path, roles)
+    found, unused = read_labelled(path, roles, progress=progress)
     return opened(found, unused)
 
 
 def named_extractor(path: Path) -> Described | None:
-    """Return the extractor that the features came from, which an .npz may name."""
+    """Return the extractor of the features, if an .npz names it."""
     return None if is_table(path) else load_extractor(path)
 
 
 def is_table(path: Path, roles: "Roles | None" = None) -> bool:
-    """Return whether a path is read as a table, and not as an .npz of known arrays.
+    """Return whether a path is read as a table rather than as an .npz of known arrays.
 
-    It is a folder, does not end in .npz, or its arrays are columns whose `roles` are named.
+    True for a folder, another suffix than .npz, or named `roles`.
     """
     named = roles is not None and bool(roles.option_names())
     return named or path.is_dir() or path.suffix.lower() != NPZ
@@ -118,13 +116,11 @@ def read_labelled(
     path: Path,
     roles: "Roles | None",
     *,
-    seed: int = 0,
     progress: Progress = lambda done, total: None,
 ) -> "tuple[LabelledTable, tuple[str, ...]]":
-    """Return the labelled rows of a table, and the columns of it that no role names.
+    """Return the labelled rows of a table, and its columns without a role.
 
-    Raises:
-        DatasetError: As `open_data`.
+    Raises DatasetError as `open_data`.
     """
     check_installed()
     from workers.data.tables.files import read_table
@@ -139,22 +135,21 @@ def read_labelled(
         return wanted.chosen(found)
 
     table = read_table(path, choose, progress=progress)
-    rows = labelled(table, wanted, seed)
+    rows = labelled(table, wanted)
     return rows, tuple(name for name in names if name not in table.names)
 
 
 def label_table(
-    table: "DataTable", roles: "Roles | None", *, seed: int = 0
+    table: "DataTable", roles: "Roles | None"
 ) -> "tuple[LabelledTable, tuple[str, ...]]":
-    """Return what `read_labelled` does, of a table in memory, such as a query's result.
+    """Return the result of `read_labelled` for a table in memory, such as a query's result.
 
-    Raises:
-        DatasetError: As `open_data`.
+    Raises DatasetError as `open_data`.
     """
     from workers.data.tables.labelled import Roles, labelled
 
     wanted = roles or Roles()
-    rows = labelled(table, wanted, seed)
+    rows = labelled(table, wanted)
     used = set(wanted.chosen(table.names))
     return rows, tuple(name for name in table.names if name not in used)
 
@@ -165,7 +160,7 @@ def opened(rows: "LabelledTable", unused: tuple[str, ...]) -> OpenedData:
 
 
 def taken(rows: "LabelledTable", unused: tuple[str, ...]) -> Taken:
-    """Return what was taken of a table. unused: its columns that no role names."""
+    """Return the summary of a table. unused: its columns without a role."""
     return Taken(
         rows=len(rows.table) + rows.unlabelled,
         label=rows.label,
@@ -180,14 +175,14 @@ def taken(rows: "LabelledTable", unused: tuple[str, ...]) -> Taken:
 
 
 def check_installed() -> None:
-    """Raise DatasetError where pyarrow is missing."""
+    """Raise DatasetError if pyarrow is missing."""
     if find_spec("pyarrow") is None:
         raise DatasetError(f"reading a table needs pyarrow: {install.with_extra('tables')}")
 
 
-def _open_npz(path: Path, roles: "Roles | None", seed: int) -> OpenedData:
+def _open_npz(path: Path, roles: "Roles | None") -> OpenedData:
     share = None if roles is None else roles.npz_share()
-    federation = load_npz(path, seed, *([] if share is None else [share]))
+    federation = load_npz(path) if share is None else load_npz(path, share=share)
     if names_held_out(path):
         if share is not None:
             raise DatasetError("is_test says which rows are held out: leave --holdout out")
@@ -208,6 +203,6 @@ def _open_npz(path: Path, roles: "Roles | None", seed: int) -> OpenedData:
 
 
 def some(names: Sequence[str]) -> str:
-    """Return names for a person, the first of many."""
+    """Return names for a person, shortened if there are many."""
     more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
     return ", ".join(names[:MOST_NAMES]) + more

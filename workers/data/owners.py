@@ -1,4 +1,4 @@
-"""Whose each row is: as the file says, or dealt to as many clients as are asked for."""
+"""The owner of each row: from the file, or dealt to a number of clients."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +12,11 @@ from workers.errors import DatasetError
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """Which rows count, and whose they are.
+    """Which rows to use, and their owners.
 
-    deal: to so many clients, where the file names none; with alpha by Dirichlet over labels,
-    without it at random. at_least, draw: of the clients that a file names, those with so many
-    rows, and of these so many, drawn by the seed.
+    deal: the number of clients to deal rows to, if the file names none; with alpha by a
+    Dirichlet distribution over labels, without it at random. at_least: keep only named
+    clients with this many rows; draw: sample this many of them by the seed.
     """
 
     deal: int | None = None
@@ -26,20 +26,17 @@ class Ownership:
     seed: int = 0
 
 
-AS_NAMED = Ownership()  # whose each row is by the data, all of them
+AS_NAMED = Ownership()  # all rows, with the owners in the data
 
 
 def assign(
     found: NDArray[Any] | None, labels: NDArray[np.integer[Any]], wanted: Ownership
 ) -> tuple[NDArray[np.int64], NDArray[np.str_]]:
-    """Return the numbers (m,) of the rows that count, ascending, and the client (m,) of each.
+    """Return the positions (m,) of the rows to use, ascending, and their clients (m,).
 
-    found (n,): whose each row is, by the file, None if it does not say. labels (n,), or
-    (n, h, w) masks.
-
-    Raises:
-        DatasetError: The file names clients and others were to be dealt, or it names none and
-            nothing was to be dealt, or there are too few of either.
+    found (n,): the owners in the file, None if it names none. labels (n,), or (n, h, w)
+    masks. Raises DatasetError if the file names clients and `deal` is set, if it names none
+    and `deal` is not set, or if there are too few rows or clients.
     """
     if wanted.alpha is not None and wanted.deal is None:
         raise DatasetError("alpha says how rows are dealt: name how many clients with --deal")

@@ -52,10 +52,10 @@ def iid(rows: int, clients: int, seed: int) -> NDArray[np.int64]:
 def natural(
     owners: NDArray[Any], *, at_least: int = 1, clients: int | None = None, seed: int = 0
 ) -> NDArray[np.int64]:
-    """Return the client (n,) of each row by whose it is, or -1 for rows that are left out.
+    """Return the client (n,) of each row by its owner, or -1 for dropped rows.
 
-    Owners with fewer than `at_least` rows are left out; of the others `clients` are drawn
-    by `seed`, None: all stay. Clients are numbered from 0 in the order of their names.
+    Owners with fewer than `at_least` rows are dropped; of the others `clients` are drawn by
+    `seed`, None: all are kept. Clients are numbered from 0 in the order of their names.
     Raises DatasetError if no owner is left, or fewer than `clients`.
     """
     if owners.ndim != 1:
@@ -73,7 +73,7 @@ def natural(
 
 
 def _fill_empty(owner: NDArray[np.int64], clients: int) -> None:
-    """Give each empty client, in order, one row of whoever then has most."""
+    """Give each empty client, in order, one row of the then largest client."""
     sizes = np.bincount(owner, minlength=clients)
     for client in np.flatnonzero(sizes == 0):
         largest = int(sizes.argmax())

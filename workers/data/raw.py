@@ -1,4 +1,4 @@
-"""Any .npz with something an extractor reads, and whatever is to travel beside it.
+"""Any .npz with an extractor's inputs, and the arrays that stay next to them.
 
 inputs or features (n, …) numbers · or texts (n,) strings · or images (n, h, w, 3) uint8
 """
@@ -36,7 +36,7 @@ _Array = NDArray[Any]
 class Raw:
     """inputs (n, …) of one kind; `beside`: the arrays of BESIDE that were in the file.
 
-    Of identities it has digests: what is written beside features must not name anybody.
+    Identities are digests, because a file of features must not name anybody.
     """
 
     inputs: _Array
@@ -79,10 +79,8 @@ def load_raw(path: Path) -> Raw:
 def raw_of(rows: "LabelledTable", text: str | None) -> Raw:
     """Return the labelled rows of a table, as inputs: its features, or one column of texts.
 
-    Held-out rows are marked where they were asked for.
-
-    Raises:
-        DatasetError: As `DataTable.matrix`, or the column holds no texts.
+    Held-out rows are marked if requested. Raises DatasetError as `DataTable.matrix`, or the
+    column holds no texts.
     """
     beside: dict[str, _Array] = {
         "labels": rows.labels,
@@ -101,7 +99,7 @@ def raw_of(rows: "LabelledTable", text: str | None) -> Raw:
 
 
 def load_extractor(path: Path) -> Described | None:
-    """Return the extractor that a file's features came from, None if it names none.
+    """Return the extractor of a file's features, None if it names none.
 
     Raises DatasetError if the file is no .npz, ExtractorError if the name is malformed.
     """

@@ -1,1 +1,1 @@
-"""The demonstration: the main job on real data, from an empty directory."""
+"""The demonstration: the complete workflow on real data, from an empty directory."""

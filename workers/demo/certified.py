@@ -1,4 +1,4 @@
-"""What the demonstration registers for certified removal: a small head and its noise."""
+"""The demonstration's registration for certified removal: a small head and its noise."""
 
 from math import ceil, sqrt
 from pathlib import Path
@@ -10,15 +10,15 @@ from workers.registration.network_source import Source, prepare
 from workers.training.fedavg.noisy import LARGEST
 
 HEADS = METHOD, NOISY = "certified-newton", "noisy-finetuning"
-# With less weight decay the optimum is known less closely and needs more noise to hide that.
+# Less weight decay gives a looser bound of the optimum, which needs more noise to hide.
 WEIGHT_DECAY = 0.01
 NOISE = {"sigma": 0.005, "epsilon": 1.0, "delta": 1e-5, "releases": 4, "tolerance": 0.05}
-HIDDEN = 32  # of the perceptron: 2,410 parameters over 64 features and 10 classes
+HIDDEN = 32  # units of the perceptron: 2,410 parameters over 64 features and 10 classes
 FINETUNING = {"epsilon": 1.0, "delta": 1e-5, "releases": 2, "recovery_rounds": 8}
 
 
 def of_features(data: Path, training: dict[str, Any]) -> NetworkRegistration:
-    """Return the registration of a perceptron over a file's features, as wide as may be.
+    """Return the registration of a perceptron over a file's features, as wide as allowed.
 
     data: as for a ridge head, an .npz or a table. Raises ModelError for other files.
     """

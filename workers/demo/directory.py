@@ -1,7 +1,7 @@
-"""The demonstration's directory: made, recognised, and cleared of what it made before.
+"""The demonstration's directory: created, recognised, and cleared of its earlier files.
 
-`--out` may be mistyped, so nothing is deleted on the strength of a file's name: there must
-be a marker of unique content, and nothing beside it that the demonstration does not make.
+`--out` may be mistyped, so a file's name is not enough to delete it: there must be a marker of
+unique content, and nothing beside it that the demonstration does not create.
 """
 
 import os
@@ -23,9 +23,8 @@ MADE = frozenset({*FOLDERS, SERVICE, SERVICE_LOG, MARKER})
 def check_directory(out: Path, data: Path | None) -> None:
     """Check that `out` may be cleared; changes nothing.
 
-    Raises:
-        DemoError: It holds what the demonstration did not make, or the data file itself, or
-            a service that still runs there.
+    Raises DemoError if it holds other files, or the data file itself, or a service that still
+    runs there.
     """
     if not out.exists():
         return
@@ -43,10 +42,9 @@ def check_directory(out: Path, data: Path | None) -> None:
 
 
 def make_directory(out: Path, data: Path | None) -> None:
-    """Make `out` afresh, deleting what an earlier demonstration made there.
+    """Create `out` afresh, deleting an earlier demonstration's files.
 
-    Raises:
-        DemoError: As for `check_directory`; then nothing was deleted.
+    Raises DemoError as `check_directory`; then nothing was deleted.
     """
     check_directory(out, data)
     for name in sorted(MADE - {MARKER}):  # the marker stays: a crash here can be repeated
@@ -54,7 +52,7 @@ def make_directory(out: Path, data: Path | None) -> None:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
-            path.unlink(missing_ok=True)  # of a link the link alone
+            path.unlink(missing_ok=True)  # a link itself, not its target
     out.mkdir(parents=True, exist_ok=True)
     (out / MARKER).write_bytes(CONTENT)
     for name in FOLDERS:
@@ -64,8 +62,7 @@ def make_directory(out: Path, data: Path | None) -> None:
 def write_private(path: Path, text: str) -> None:
     """Write a new file that only its owner may read, from its first byte on.
 
-    Raises:
-        FileExistsError: There is one already.
+    Raises FileExistsError if there already is one.
     """
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)

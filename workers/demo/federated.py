@@ -1,7 +1,7 @@
-"""`lethe demo-federated`: a deep model forgets one of ten clients, by every method that can.
+"""`lethe demo-federated`: a deep model forgets one of ten clients, by every applicable method.
 
-Measurements, not certificates: whether a model has forgotten is told by comparing it with the
-one retrained without the client, which this demonstration can afford and production cannot.
+Measurements, not certificates: whether a model has forgotten is measured against one retrained
+without the client, which is affordable here but not in production.
 """
 
 import sys
@@ -35,7 +35,7 @@ BAR = 24
 
 
 def table(lines: Sequence[Measured], baseline: Work) -> str:
-    """Return the lines as a table; `baseline` is the retraining that compute is held to."""
+    """Return the lines as a table; `baseline` is the retraining to compare compute with."""
     header = ("model", "test", "forget", "retained", "seconds", "GFLOP", "MB", "compute", "")
     rows: list[tuple[str, ...]] = [header]
     for line in lines:
@@ -67,7 +67,7 @@ def table(lines: Sequence[Measured], baseline: Work) -> str:
 
 
 class Teller:
-    """Progress on stderr: one line that is rewritten, or in a file one line for each phase."""
+    """Progress on stderr: one line that is rewritten, or in a file one line per phase."""
 
     def __init__(self) -> None:
         self._live = sys.stderr.isatty()
@@ -75,7 +75,7 @@ class Teller:
         self._name = ""
 
     def begin(self, name: str) -> Callable[[Tick], None]:
-        """Begin a phase; the result is what hears of its rounds."""
+        """Begin a phase; return the callback for its rounds."""
         self.end()
         self._name, self._started = name, time.perf_counter()
         click.echo(f"{name} …", err=True, nl=not self._live)
@@ -104,7 +104,7 @@ def run(data: Path | None, seed: int, rounds: int) -> None:
     Raises RefusedError or DatasetError for data that cannot be used.
     """
     for method in METHODS:
-        make(method)  # an unknown one is refused now, and not after the training
+        make(method)  # an unknown one is refused now, not after the training
     images = load_digit_images() if data is None else load_image_npz(data)
     local = LocalConfig(epochs=2, batch_size=32, learning_rate=0.05, momentum=0.9)
     config = TrainingConfig(rounds=rounds, seed=seed, local=local)

@@ -1,4 +1,4 @@
-"""A federation of images whose largest client is to go, and how well a model forgot it.
+"""A federation of images whose largest client is erased, and how well a model forgot it.
 
 The benchmark and the demonstration measure by the same means.
 """
@@ -30,14 +30,14 @@ from workers.training.networks.registry import Network, network
 from workers.training.networks.weights import Weights
 
 CLIENTS = 10
-VALIDATION = 3  # every third held-out row guards steps, the others are the test set
-# With a strong skew the client to go holds most of some classes: there is something to forget.
+VALIDATION = 3  # every third held-out row limits steps, the others are the test set
+# With a strong skew the erased client holds most of some classes: there is something to forget.
 ALPHA = 0.1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Federated:
-    """A federation of images, what its model is to be trained by, and who is to go."""
+    """A federation of images, its model's training configuration, and the client to erase."""
 
     network: Network
     clients: dict[str, ClientData]
@@ -48,18 +48,18 @@ class Federated:
 
     @property
     def forget(self) -> ClientData:
-        """The rows of the client that goes."""
+        """The rows of the erased client."""
         return self.clients[self.target]
 
     @property
     def retained(self) -> ClientData:
-        """All rows that stay."""
+        """All retained rows."""
         return joined([self.clients[name] for name in self.clients if name != self.target])
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One model: accuracies on test, forget and retained rows, what it took."""
+    """One model: accuracies on test, forget and retained rows, and its cost."""
 
     name: str
     test: float
@@ -84,7 +84,7 @@ def federate(
     alpha: float = ALPHA,
     rows: int | None = None,
 ) -> Federated:
-    """Deal images over ten clients; the largest is to go. rows: so many at most, by seed.
+    """Deal images over ten clients; the largest is erased. rows: the maximum, drawn by seed.
 
     Raises RefusedError if no row is held out.
     """
@@ -145,7 +145,7 @@ def learn(
 def measure(
     federated: Federated, name: str, weights: Weights, work: Work | None, note: str = ""
 ) -> Measured:
-    """Return how a model does on test, forget and retained rows."""
+    """Return a model's accuracies on test, forget and retained rows."""
     test, forget, retained = (
         evaluate(federated.network, weights, rows, threads=1).accuracy
         for rows in (federated.test, federated.forget, federated.retained)
@@ -161,7 +161,7 @@ def unlearn(
     tell: Callable[[Tick], None] | None = None,
     label: str = "",
 ) -> Measured:
-    """Run one method and measure what it made; a refusal is a line of its own."""
+    """Run one method and measure its result; a refusal becomes a line of its own."""
     label = label or method_id
     try:
         found = make(method_id, settings).run(case, Hooks(tell=tell))

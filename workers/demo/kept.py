@@ -1,8 +1,7 @@
 """The files of a certificate in the demonstration's directory, written in this one place.
 
-They are named after the id inside the certificate. The request's own id would do as well for
-finding them, but it opens the request to whoever reads it (ADR 0003), and certificates are
-shown.
+They are named after the id inside the certificate. The request's own id would identify them
+too, but it gives access to the request (ADR 0003), and certificates are shown to others.
 """
 
 from pathlib import Path
@@ -15,12 +14,12 @@ from lethe.client import Client
 
 
 def certificate_file(out: Path, certificate_id: str) -> Path:
-    """Return where the certificate of this id is."""
+    """Return the path of the certificate with this id."""
     return out / "certificates" / f"{certificate_id}.sigstore.json"
 
 
 def evidence_file(out: Path, certificate_id: str) -> Path:
-    """Return where the evidence of the certificate of this id is."""
+    """Return the path of the evidence of the certificate with this id."""
     return out / "evidence" / f"{certificate_id}.json"
 
 
@@ -34,15 +33,14 @@ def keep_certificate(out: Path, requester: Client, request_id: str) -> str:
 
 
 def answer_file(out: Path) -> Path:
-    """Return where the signed answer to a person's case is."""
+    """Return the path of the signed answer to a person's case."""
     return out / "evidence" / "answer.json"
 
 
 def keep_answer(out: Path, answer: bytes, certificate_id: str) -> None:
     """Write the signed answer to a case whose only part has this certificate.
 
-    Raises:
-        LetheError: The issuer did not sign it, or it names another certificate.
+    Raises LetheError if the issuer did not sign it, or it names another certificate.
     """
     certificate = certificate_file(out, certificate_id).read_bytes()
     check_summary(answer, read_issuer(out / "keys" / "issuer.pem"), [certificate])

@@ -1,4 +1,4 @@
-"""What a demonstration leaves behind, and where."""
+"""The files that a demonstration leaves behind."""
 
 import os
 import sys

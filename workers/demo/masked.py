@@ -1,7 +1,7 @@
 """The data holders of a masked demonstration: each with its own key, rows and secrets.
 
-They share this process and nothing else: what one knows of another came over HTTP, sealed
-to it or masked.
+They share only this process: their messages to each other go over HTTP, encrypted to the
+recipient or masked.
 """
 
 import time
@@ -26,10 +26,11 @@ PAUSE_S = 0.05
 
 
 def gathered(federation: Federation, holders: int) -> Federation:
-    """Return the federation with its clients gathered under so many data holders.
+    """Return the federation with its clients grouped under `holders` data holders.
 
-    Hospitals of one trust, shops of one chain: who belongs where follows from the name. With
-    fewer clients than holders the records are dealt, or there would be nobody to hide among.
+    A holder is like a trust of hospitals or a chain of shops; the client's name determines its
+    holder. With fewer clients than holders the records are dealt: otherwise there would be too
+    few to hide among.
     """
     few = len(set(federation.clients.tolist())) < holders
     owned = (federation.records if few else federation.clients).tolist()
@@ -67,10 +68,9 @@ class DataHolders:
             self._operator.register_key(key, "client", keyid=self._keyids[name], client=name)
 
     def round(self, *, add: bool, say: Callable[[str], None]) -> Document:
-        """Open a round of all and take part in it; returns it as it ended.
+        """Open a round of all holders and take part in it; return it as it ended.
 
-        Raises:
-            DemoError: It failed, or took longer than ROUND_SECONDS.
+        Raises DemoError if it failed, or took longer than ROUND_SECONDS.
         """
         opened = self._operator.open_round(self._model, list(self._keyids.values()))
         round_id = str(opened["id"])

@@ -26,7 +26,7 @@ def accuracy(head: bytes, features: NDArray[np.floating], labels: NDArray[np.int
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What a retraining said of an unlearned head: whether it bears it out, and in words."""
+    """The comparison of an unlearned head with a retraining: outcome and description."""
 
     agrees: bool
     lines: tuple[str, ...]
@@ -41,8 +41,8 @@ def compare(
 ) -> Comparison:
     """Compare the unlearned head with one retrained on the rows that remain.
 
-    An exact head must be the retrained one bit for bit, any other no further from it
-    (Frobenius norm) than the certificate of this version promises.
+    An exact head must equal the retrained one bit for bit, any other must be no further from it
+    (Frobenius norm) than this version's certificate promises.
     """
     digest, distance = _retrain(after, prepared, erased, clients)
     own = sha256(after).hexdigest()

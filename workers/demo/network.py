@@ -1,9 +1,10 @@
 """`lethe demo --method puf-special …`: a network forgets by signed request.
 
-What a verifier cannot show of an approximate method, the service does not certify: it
-escalates to retraining, and the demonstration prints the whole escalation. On digits it always
-does, because a network that hardly memorises gives the attacks nothing to find before
-unlearning. Images of a file are learned by heart: few of them, often, and as many held out.
+The service does not certify an approximate method that its verifier cannot confirm: it
+escalates to retraining, and the demonstration prints the whole escalation. On digits this
+always happens, because a network that hardly memorises gives the attacks nothing to find before
+unlearning. Images of a file are memorised: few of them, over many passes, with as many held
+out.
 """
 
 import shutil
@@ -62,10 +63,10 @@ RECORDS = 5  # of the second request
 
 @dataclass(frozen=True, slots=True)
 class DemoFederation:
-    """How images are dealt and trained on, and how the methods are set.
+    """How images are dealt and trained on, and the settings of the methods.
 
-    rows: so many of the training images at most, drawn by SEED. clients and alpha: of the
-    Dirichlet partition over labels. rounds: unless others are asked for.
+    rows: the maximum number of training images, drawn by SEED. clients and alpha: of the
+    Dirichlet partition over labels. rounds: the default.
     """
 
     rows: int | None
@@ -86,9 +87,9 @@ DIGITS = DemoFederation(
     held_out=0.2,
     settings={name: {"recovery": RECOVERY} for name in APPROXIMATE},
 )
-# Half of the rows are held out: the largest client has 310 pairs and more. Forty passes over
-# few rows are learned by heart, and the step ends where the loss of the rows that go is that
-# of rows never seen.
+# Half of the rows are held out: the largest client has at least 310 pairs. Forty passes over
+# few rows memorise them, and the step ends when the loss of the erased rows is that of unseen
+# rows.
 IMAGES = DemoFederation(
     rows=3000,
     clients=3,
@@ -117,9 +118,9 @@ def run(
 ) -> None:
     """Run the demonstration into `out`.
 
-    rounds: of each training, None: those of DIGITS or IMAGES. There are six trainings with an
-    approximate method that escalates: the model's, a retraining for each request, what repeats
-    each, and one to compare with.
+    rounds: of each training, None: those of DIGITS or IMAGES. An approximate method that
+    escalates needs six trainings: the model's, a retraining for each request, the repetition of
+    each, and one for the comparison.
 
     Raises:
         DemoError: Something did not work; the message says what and where to look.
@@ -144,7 +145,7 @@ def _run(
     out: Path,
     keep_serving: bool,
 ) -> None:
-    """Serve the requests; images: to measure the model on, None for features of a file."""
+    """Serve the requests; images: for measuring the model, None for features of a file."""
     wishes = _wishes(prepared)
     make_directory(out, data)
     local = LocalService(out / "data", out / SERVICE_LOG)
@@ -168,7 +169,7 @@ def _run(
 
 
 def _drawn(images: LabelledImages, rows: int | None) -> LabelledImages:
-    """Return the images with at most so many training rows, in their order."""
+    """Return the images with at most `rows` training rows, in their order."""
     learned = np.flatnonzero(~images.is_test)
     if rows is None or len(learned) <= rows:
         return images
@@ -235,11 +236,11 @@ def _serve(
         write_private(out / "keys" / "requester.pem", private_pem(key))
         click.echo(f"Registering {len(prepared.records)} records, training …")
         operator.register_model(prepared.manifest, prepared.npz)
-        _wait_until_trained(operator)
+        wait_until_trained(operator)
         (out / "models" / "before.safetensors").write_bytes(operator.artifact(MODEL, 1))
         with Client(base_url, "requester", key, log=log) as requester:
             for wish in wishes:
-                outcomes.append(_erase(out, requester, wish))
+                outcomes.append(erase(out, requester, wish))
         version = max(int(str(row["number"])) for row in operator.versions(MODEL))
         (out / "models" / "after.safetensors").write_bytes(operator.artifact(MODEL, version))
     report = mirror_log(fetch_from(f"{base_url}/v1/log"), log, out / "log")
@@ -247,7 +248,8 @@ def _serve(
     return outcomes
 
 
-def _wait_until_trained(operator: Client) -> None:
+def wait_until_trained(operator: Client) -> None:
+    """Wait until the model has a version. Exits if it takes more than TRAIN_SECONDS."""
     deadline = time.monotonic() + TRAIN_SECONDS
     with Waiting("model") as waiting:
         while (model := operator.model(MODEL))["state"] == "registered":
@@ -260,7 +262,8 @@ def _wait_until_trained(operator: Client) -> None:
     click.echo(f"  model: trained after {waiting.seconds:.1f} s")
 
 
-def _erase(out: Path, requester: Client, wish: Wish) -> TableRow:
+def erase(out: Path, requester: Client, wish: Wish) -> TableRow:
+    """Submit one request, wait for its end, and write and verify its certificate."""
     if wish.client is not None:
         receipt = requester.submit_erasure(MODEL, client=wish.client)
     else:
@@ -277,12 +280,12 @@ def _erase(out: Path, requester: Client, wish: Wish) -> TableRow:
         raise DemoError(f"a request ended {status.state}: see service.log")
     kept = keep_certificate(out, requester, receipt.id)
     click.echo(f"  {wish.label}: certified after {seconds:.1f} s")
-    click.echo(f"    {_escalation(status)}")
+    click.echo(f"    {escalation(status)}")
     return TableRow(wish.label, wish.records, wish.client, kept, seconds)
 
 
-def _escalation(status: RequestStatus) -> str:
-    """Return what became of a request: the log's events, which are finer than its states."""
+def escalation(status: RequestStatus) -> str:
+    """Return the history of a request: the log's events, which are finer than its states."""
     events = [event.event.removeprefix("request.") for event in status.history]
     said = f"events of the log: {' → '.join(events)}"
     if "escalated" in events:

@@ -1,4 +1,4 @@
-"""The demonstration's own control of a network: accuracies, and a retraining of its own."""
+"""The demonstration's own control of a network: accuracies, and an independent retraining."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from workers.training.networks.registry import Network, network
 
 @dataclass(frozen=True, slots=True)
 class Accuracies:
-    """Shares of rows that a model file is right about: unseen, and those to be forgotten."""
+    """A model file's accuracies: on unseen rows, and on those to be forgotten."""
 
     test: float
     forget: float
@@ -32,7 +32,7 @@ class Accuracies:
 def accuracies(
     model: bytes, images: LabelledImages, prepared: NetworkRegistration, erased: Collection[str]
 ) -> Accuracies:
-    """Return how a model does on the data set's own test rows and on erased records."""
+    """Return a model's accuracies on the data set's own test rows and on erased records."""
     named, weights = decode_weights(model)
     data = _rows(images, named)
     test = data.only(torch.from_numpy(np.flatnonzero(images.is_test)))
@@ -49,7 +49,7 @@ def retrained_digest(
 ) -> str:
     """Return the SHA-256 of the model that the registered training gives without `erased`.
 
-    It reads the data file, not the service: nothing is shared but the code of training.
+    It reads the data file, not the service: only the code of training is shared.
     """
     manifest = prepared.manifest
     wanted = manifest["network"]
@@ -71,7 +71,7 @@ def retrained_digest(
 
 
 def _rows(images: LabelledImages, named: Network) -> ClientData:
-    """Return all images as the network takes them: flat, where it is a logistic head."""
+    """Return all images as the network takes them: flat for a logistic head."""
     data = image_data(images.images, images.labels)
     if len(named.input_shape) > 1:
         return data

@@ -1,4 +1,4 @@
-"""What the demonstration asks to be erased."""
+"""The erasure requests of the demonstration."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _SIZES = (2, 3, 4, 5, 2, 3)  # records of each further request; with one client,
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """One erasure request to come: records by id, one client, one of its subjects, or a person.
+    """A planned erasure request: records by id, one client, one of its subjects, or a person.
 
     A person's request is a case that the operator opens; requesters sign the others.
     """
@@ -32,10 +32,9 @@ def plan_requests(
 ) -> tuple[list[Wish], list[str]]:
     """Return twenty disjoint wishes and some records that none of them names.
 
-    The client to go is the median one by size, so that it holds something and not everything.
+    The erased client is the median one by size, so that it has some rows but not all.
 
-    Raises:
-        DemoError: There are too few records for that, and one to keep.
+    Raises DemoError if there are too few records for that with one left.
     """
     if not records:
         raise DemoError("the data holds no record to train on: add some")

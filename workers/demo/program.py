@@ -36,14 +36,14 @@ save_file({"mean": mean, "scale": scale, "weights": weights, "bias": bias}, mode
 
 
 def document() -> dict[str, Any]:
-    """Return the program as it is registered, locked to what is installed here."""
+    """Return the program as it is registered, locked to the installed versions."""
     lock = "".join(f"{name}=={metadata.version(name)}\n" for name in NEEDED)
     files = {"train.py": TRAIN, "requirements.lock": lock}
     return {"files": files, "entry": "train.py", "lock": "requirements.lock", "seed": 7}
 
 
 def predict(file: bytes, features: NDArray[np.float64]) -> NDArray[Any]:
-    """Return the places of classes that the program's file predicts."""
+    """Return the class indices that the program's file predicts."""
     read = load(file)
     scores = (features - read["mean"]) / read["scale"] @ read["weights"] + read["bias"]
     found: NDArray[Any] = scores.argmax(axis=1)

@@ -1,7 +1,7 @@
 """`python -m workers.demo.retrain ROWS.npz`: train from scratch, compare with a given head.
 
 ROWS.npz holds features (n, d), labels (n,) and a head (bytes), of which only the configuration
-is trained with. Printed are the SHA-256 of the retrained head's file and the distance of the
+is used for training. It prints the SHA-256 of the retrained head's file and the distance of the
 given head from the solution (Frobenius norm). A retraining shares no state with the service.
 """
 
@@ -15,7 +15,7 @@ from workers.arrays import Rows
 from workers.artifacts import decode_head, encode_head
 from workers.methods.ridge import registry
 
-BLOCK = 97  # rows; unlike any block size of the service
+BLOCK = 97  # rows; different from any block size of the service
 
 
 def main(path: str) -> None:

@@ -40,12 +40,12 @@ from workers.secure_sum.local import parse_rows
 
 MODEL = "demo"
 FIT_SECONDS, REQUEST_SECONDS = 300, 120
-WISHES_A_ROUND = 5  # what one masked round releases together
+WISHES_A_ROUND = 5  # released together by one masked round
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """The service under demonstration, and what it will be asked."""
+    """The service under demonstration, and its registration."""
 
     local: LocalService
     base_url: str
@@ -79,7 +79,7 @@ def run(
 
 
 class Prepared(Protocol):
-    """What is registered: see `workers.registration`."""
+    """A prepared registration: see `workers.registration`."""
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -96,10 +96,10 @@ class Prepared(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Demonstrated:
-    """What a demonstration registers and asks for.
+    """What a demonstration registers and requests.
 
-    together: how many requests are submitted at a time. compare: shows at the end what the
-    models before and after are, and raises DemoError where the latter is not what it must be.
+    together: the number of requests submitted at a time. compare: compares the models before
+    and after at the end, and raises DemoError if the latter is not as it must be.
     """
 
     prepared: Prepared
@@ -159,7 +159,7 @@ def _prepare_data(data: Path | None, method: str, masked: bool) -> RidgeRegistra
     click.echo(f"Their rows stay with {HOLDERS} data holders, who send masked sums")
     federation = gathered(federation, HOLDERS)
     prepared = prepare(federation, extractor, ref=MODEL, method=method, data="masked")
-    # A round may have one erasure to complete, which nothing hides: a federation would wait.
+    # A round may complete a single erasure, which nothing hides: a real federation would wait.
     alone = {"contributors": 1, "rows": 1}
     return replace(prepared, manifest={**prepared.manifest, "masked": alone})
 
@@ -240,7 +240,7 @@ def _erase(
 ) -> Iterator[TableRow]:
     """Submit some wishes and yield them certified; masked ones wait for a common round.
 
-    A person's are the operator's, on their behalf.
+    The operator submits a person's requests, on their behalf.
     """
     asked = [(operator if wish.person else sender, wish) for sender, wish in asked]
     start = time.monotonic()
@@ -262,7 +262,7 @@ def _erase(
 
 
 def _submit(sender: Client, wish: Wish) -> tuple[str, str | None]:
-    """Send a wish; return its request's id and, for a person, the case that it is part of."""
+    """Send a wish; return its request's id and, for a person, the id of the case."""
     if wish.person is not None:
         case = sender.open_case(wish.person, "DEMO-1", checked="the demonstration made it up")
         (part,) = case["parts"]

@@ -1,4 +1,4 @@
-"""A whole service on this machine: made, started and stopped by the demonstration."""
+"""A whole service on this machine: created, started and stopped by the demonstration."""
 
 import json
 import os
@@ -30,15 +30,16 @@ class LocalService:
     """The API and an embedded worker as one child process, on a free port."""
 
     def __init__(self, data_dir: Path, log_file: Path) -> None:
-        self._ready = (data_dir / READY).resolve()  # by its command line it is told again
+        # Its command line identifies the process later.
+        self._ready = (data_dir / READY).resolve()
         self._log_file = log_file
-        # The demonstration touches only its directory, whatever the shell is set up for.
+        # The demonstration touches only its directory, whatever the shell's environment.
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("LETHE_")}
         self.environment = {
             **inherited,
             "LETHE_DATA_DIR": str(data_dir),
             "LETHE_ORIGIN": "localhost/lethe-demo",
-            "LETHE_DECIDE": "at-once",  # nobody reviews here
+            "LETHE_DECIDE": "at-once",  # there is no reviewer here
             "LETHE_ENVIRONMENT": "development",
         }
         self._process: subprocess.Popen[bytes] | None = None
@@ -86,7 +87,7 @@ class LocalService:
         return self._process.pid
 
     def stop(self) -> None:
-        """Stop the service and its worker, if they run: once they have finished their task."""
+        """Stop the service and its worker, if they run, after their current task."""
         if self._process is None or self._process.poll() is not None:
             return
         self._process.terminate()
@@ -97,10 +98,10 @@ class LocalService:
             self.kill()
 
     def kill(self) -> bool:
-        """Kill the service and its worker; returns whether the service still ran.
+        """Kill the service and its worker; return whether the service was still running.
 
-        The whole session: a worker alone would go on to the end of its training. The ledger
-        bears it as it bears a crash.
+        Kills the whole session: a worker alone would finish its training. The ledger survives
+        it as it survives a crash.
         """
         if self._process is None or self._process.poll() is not None:
             return False
@@ -111,18 +112,17 @@ class LocalService:
 
 @contextmanager
 def stopped_on_failure(service: LocalService) -> Iterator[None]:
-    """Kill the service if the block does not end well: it has a session of its own.
+    """Kill the service if the block fails: it has a session of its own.
 
-    Nobody waits for its training any more, which may take hours.
+    Otherwise its training would continue, possibly for hours, for nobody.
 
-    Raises:
-        SystemExit: SIGTERM or SIGHUP came; with 128 and its number, as shells tell it.
+    Raises SystemExit on SIGTERM or SIGHUP, with 128 plus its number, as shells report it.
     """
 
     def end(number: int, _: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    # What nohup ignores stays ignored.
+    # Signals that nohup ignores stay ignored.
     caught = [
         n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN
     ]
@@ -131,7 +131,7 @@ def stopped_on_failure(service: LocalService) -> Iterator[None]:
         yield
     except BaseException:
         if service.kill():
-            with suppress(OSError):  # of a terminal that hung up
+            with suppress(OSError):  # if the terminal hung up
                 click.echo("stopped the demo's service", err=True)
         raise
     finally:

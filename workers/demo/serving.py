@@ -13,16 +13,16 @@ ANSWER_SECONDS = 2.0
 def serving_pid(data_dir: Path) -> int | None:
     """Return the process that serves `data_dir`, None if it ended.
 
-    A process id is given to another program once its process ended, so one that lives is
-    believed only if it was started for this very record. Where the system does not show how
-    (no /proc), the recorded address must take a connection.
+    A process id is reused once its process ended, so a live one is trusted only if it was
+    started for this very record. If the system does not show that (no /proc), the recorded
+    address must accept a connection.
     """
     try:
         ready = json.loads((data_dir / READY).read_bytes())
         pid, base_url = int(ready["pid"]), str(ready["base_url"])
     except (OSError, ValueError, KeyError, TypeError):
-        return None  # none started, or it died while it wrote
-    if pid <= 0:  # would name a group of processes
+        return None  # none started, or it died while writing
+    if pid <= 0:  # would address a group of processes
         return None
     started_for = _arguments(pid)
     if started_for is None:
@@ -44,7 +44,7 @@ def _lives(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # another user's
+    except PermissionError:  # another user's process
         pass
     return True
 

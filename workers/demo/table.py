@@ -1,4 +1,4 @@
-"""Verify each certificate in a process of its own, and the table of what came out."""
+"""Verify each certificate in its own process, and print a table of the results."""
 
 import json
 import subprocess
@@ -16,12 +16,12 @@ from lethe.certificates.statement import parse_statement
 from workers.demo.kept import certificate_file, evidence_file
 
 PROCESSES = 2
-FEW = 5  # of fewer a median says less than the values themselves
+FEW = 5  # with fewer, the values themselves say more than a median
 
 
 @dataclass(slots=True)
 class TableRow:
-    """One request and what became of it; seconds from submission to certificate.
+    """One request and its outcome; seconds from submission to certificate.
 
     id: the certificate's, by which its files are named.
     """
@@ -67,7 +67,7 @@ def _verify(out: Path, certificate_id: str, with_model: bool) -> str:
 
 
 def print_table(outcomes: Sequence[TableRow]) -> None:
-    """Print one line a request."""
+    """Print one line per request."""
     header = ("file", "scope", "method", "guarantee", "checks", "seconds", "offline")
     rows = [
         (

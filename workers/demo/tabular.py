@@ -47,8 +47,8 @@ FOREST = {"trees": 50, "depth": 12, "thresholds": 16, "seed": 0}
 class Kind:
     """How a family is demonstrated; a further one is an entry in KINDS and a choice.
 
-    measure: says of a downloaded file how good it is on held-out rows. guarantee: what each
-    certificate must claim.
+    measure: describes a downloaded file's quality on held-out rows. guarantee: the required
+    claim of each certificate.
     """
 
     prepare: Callable[[RecipeRows], RecipeRegistration]
@@ -61,7 +61,7 @@ class Kind:
 def accuracy(
     predict: Callable[[bytes, RecipeRegistration], NDArray[Any]],
 ) -> Callable[[bytes, RecipeRegistration], str]:
-    """Return a measure of files from what they predict: places of classes."""
+    """Return a measure of files from their predicted class indices."""
 
     def measure(file: bytes, prepared: RecipeRegistration) -> str:
         share = float(np.mean(predict(file, prepared) == prepared.labels))
@@ -175,7 +175,7 @@ def _wishes(federation: Federation, prepared: RecipeRegistration) -> list[Wish]:
 
 
 def _person_of(federation: Federation, record: str) -> Identity | None:
-    """Return an identity of the record's person; None where the data name none."""
+    """Return an identity of the record's person; None if the data name none."""
     place = federation.records.tolist().index(record)
     for kind, column in sorted(federation.identities.items()):
         if column.dtype.kind == "U" and column[place]:
@@ -186,7 +186,7 @@ def _person_of(federation: Federation, record: str) -> Identity | None:
 def _compare(
     out: Path, kind: Kind, prepared: RecipeRegistration, outcomes: list[TableRow]
 ) -> None:
-    """Show that the model after loads and predicts, and how well, beside the one before."""
+    """Show that the model after loads and predicts, and its quality, beside the one before."""
     if not len(prepared.labels):
         raise DemoError("the data hold no row out: there is nothing to measure by")
     for name in ("before", "after"):

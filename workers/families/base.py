@@ -1,7 +1,7 @@
-"""The interface of a kind of model, and the registry of those there are.
+"""The interface of a kind of model, and the registry of all kinds.
 
-The rest of `workers` knows this file alone. A family is a folder with a module `family` that
-holds FAMILY, and one line in FAMILIES.
+The rest of `workers` imports only this file. A family is a folder with a module `family` that
+defines FAMILY, and one line in FAMILIES.
 """
 
 import os
@@ -28,7 +28,7 @@ from workers.jobs.update import ParsedUpload, StoredBlock, Update, UpdateResult
 from workers.judge.base import Report
 from workers.silos.score_task import ScoreTask
 
-if TYPE_CHECKING:  # these load torch, which only some workers have, or numerics
+if TYPE_CHECKING:  # these load torch, which only some workers have, or numerical libraries
     import numpy as np
     from numpy.typing import NDArray
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # these load torch, which only some workers have, or numerics
     from workers.silos.scores import SiloScores
     from workers.training.fedavg.base import ClientData
 
-# By the family that a model is registered with, or by family and where the rows are.
+# Keyed by the family that a model is registered with, or by family and location of the rows.
 FAMILIES: Mapping[str, str] = MappingProxyType(
     {
         "ridge": "workers.families.ridge.family",
@@ -57,16 +57,16 @@ NO_SILOS = "no rows of this kind of model lie with silos"
 
 
 class UnknownFamilyError(LetheError):
-    """This worker knows no such kind of model; a newer one may, so the job waits."""
+    """This worker has no such kind of model; a newer one may, so the job waits."""
 
     slug, title, status = "unknown-family", "This worker knows no such family", 503
 
 
 @dataclass(frozen=True, slots=True)
 class OwnJob:
-    """A kind of job that only one family has: what executes it, and what ends it as failed.
+    """A kind of job that only one family has: its executor, and what ends it as failed.
 
-    fail: of (services, transaction, job, reason), in the transaction that ends the job.
+    fail: called with (services, transaction, job, reason) in the transaction that ends the job.
     """
 
     run: Callable[[JobContext], None]
@@ -75,10 +75,10 @@ class OwnJob:
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """What an index finds, of as many held-out rows as were looked up (`queries`).
+    """What an index finds for held-out rows; queries: how many were looked up.
 
     recall: share of the `neighbours` nearest rows of a query that the index finds. itself:
-    share of its own rows that a search for their vectors finds first.
+    share of its own rows that are the first hit of a search for their vectors.
     """
 
     queries: int
@@ -91,8 +91,8 @@ class Retrieval:
 class AuditedMethod:
     """A method, its settings and the stored rows, as a method audit runs them in memory.
 
-    version: of the method. environment: what equal bits need to agree on. run_pair: computes
-    the pair of a number.
+    version: of the method. environment: what must match for equal bits. run_pair: computes the
+    pair with a given number.
     """
 
     version: str
@@ -103,15 +103,15 @@ class AuditedMethod:
 class Family(Protocol):
     """What a kind of model can do. Nothing is written unless a `Transaction` is given.
 
-    rooms: of `workers`, whose code made a model what it is; judge_rooms: whose code judges it.
-    Their digests stand in the certificate. formats: that a version is exported in, beside its
-    own file. audited: whether a certificate cites the audits of
-    the method. judges_together: whether the requests of one version are judged at once, because
-    all but their own retained set and purge is the same. decidable: whether an operator can
-    decide on what did not pass. own_jobs: by kind, the jobs that only this family has.
-    trains_networks: whether its jobs compute on a GPU where there is one.
+    rooms: packages of `workers` whose code makes a model; judge_rooms: those whose code judges
+    it. Their digests are in the certificate. formats: export formats of a version, besides its
+    own file. audited: whether a certificate cites audits of the method. judges_together:
+    whether the requests of one version are judged together, because they share everything but
+    their own retained set and purge. decidable: whether an operator can decide on a request
+    that did not pass. own_jobs: by kind, the jobs that only this family has. trains_networks:
+    whether its jobs use a GPU if there is one.
 
-    What computes raises RefusedError where it declines, and the message says why.
+    Methods that compute raise RefusedError with the reason if they decline.
     """
 
     rooms: tuple[str, ...]
@@ -124,17 +124,17 @@ class Family(Protocol):
     own_jobs: Mapping[str, OwnJob] = MappingProxyType({})
 
     def check_here(self) -> None:
-        """Raise a LetheError if this worker lacks what the family computes with."""
+        """Raise a LetheError if this worker lacks a library that the family needs."""
         return
 
     def read(self, model: Model, upload: BinaryIO) -> ParsedUpload:
-        """Parse an accepted upload, which need not fit into memory as it was sent.
+        """Parse an accepted upload, which may be larger than memory.
 
         Raises RefusedError if it cannot be learned.
         """
 
     def join(self, model: Model, stored: bytes, fresh: StoredBlock) -> StoredBlock:
-        """Return an owner's stored block with what came since. Raises RefusedError."""
+        """Return an owner's stored block with the fresh rows added. Raises RefusedError."""
 
     def learn(
         self,
@@ -150,75 +150,75 @@ class Family(Protocol):
     ) -> Update:
         """Return the version without the members' records.
 
-        Raises AnswerError where a client must answer anew.
+        Raises AnswerError if a client must answer again.
         """
 
     def refit(self, job: JobContext) -> UpdateResult:
-        """Return the version of the lease's attempt, the last of which makes the model anew."""
+        """Return the version of the lease's attempt; the last one retrains from the rows."""
 
     def next_attempt(
         self, job: JobContext, session: Session, case: ExecutedJob, report: Report
     ) -> NextAttempt | None:
-        """Return what comes after a judgement that was no PASS, None for a person."""
+        """Return the attempt after a judgement that was not PASS; None: a person decides."""
 
     def why_ended(self, result: str, failed: str) -> str:
         """Return why a request that did not pass ends here instead of escalating.
 
-        failed: the checks that did not pass, in words.
+        failed: the checks that did not pass, as text.
         """
         return f"verification {result} also after a refit: {failed}"
 
     def compares(self, claim: str) -> bool:
-        """Return whether a repair with a claim is compared with what was before the update.
+        """Return whether a repair with a claim is compared with the model before the update.
 
-        Where it is not, what was kept of that is destroyed with the repair.
+        If not, the sealed model from before is destroyed with the repair.
         """
 
     def draw_seed(self, job: JobContext, case: ExecutedJob) -> bytes:
-        """Return 32 random bytes for a judgement that nobody knew when the job was executed.
+        """Return 32 random bytes for a judgement, unpredictable when the job was executed.
 
-        A family whose verdict is worth drawing again logs them before they are used.
+        A family whose verdict could improve by drawing again logs them before use.
         """
         return os.urandom(32)
 
     def prepare(
         self, job: JobContext, session: Session, cases: Sequence[ExecutedJob], seed: bytes
     ) -> Judges:
-        """Load what executed jobs of one version left to be judged; the result judges them.
+        """Load the results of executed jobs of one version; the returned function judges them.
 
-        cases: one, unless the family `judges_together`. seed: as `draw_seed` returned it.
+        cases: one, unless the family `judges_together`. seed: as returned by `draw_seed`.
         """
 
     def guarantee(self, plan: Draft) -> Guarantee:
-        """Return what a certificate guarantees, in words. Raises ValueError for no claim."""
+        """Return a certificate's guarantee as text. Raises ValueError for an unknown claim."""
 
     def registered(self, model: Model) -> dict[str, str]:
         """Return the digests of a registration that stand in its certificates, by name."""
 
     def registered_with_rows(self, model: Model) -> bool:
-        """Return whether a model was registered with rows, and has failed if they have.
+        """Return whether a model was registered with rows, so that it fails if they do.
 
-        One that waits for its clients' statistics can wait for other ones.
+        A model that waits for its clients' statistics can wait for others.
         """
         return True
 
     def asks(self, model: Model) -> bool:
-        """Return whether only clients can tell what of a block belongs to some records."""
+        """Return whether only clients know which part of a block belongs to given records."""
         return False
 
     def park(self, job: JobContext) -> bool:
-        """Let an erasure wait that cannot be executed alone; return whether it waits.
+        """Park an erasure that cannot be executed alone; return whether it is parked.
 
-        Raises LeaseLostError where another worker holds the job now.
+        Raises LeaseLostError if another worker holds the job.
         """
         return False
 
     def certified(self, services: Services, tx: Transaction, request_id: str) -> None:
-        """Destroy what was kept to certify a request, which has just been."""
+        """Destroy what was kept to certify a request, which has just been certified."""
         return
 
     def sweep(self, services: Services) -> None:
-        """End what waits for the time alone, in transactions of its own."""
+        """End waits that timed out, each in its own transaction."""
         return
 
     def export(
@@ -226,7 +226,7 @@ class Family(Protocol):
     ) -> bytes:
         """Return a version's file in one of `formats`, for programs without Lethe's code.
 
-        classes, config: as the model is registered. Raises RefusedError.
+        classes, config: of the model's registration. Raises RefusedError.
         """
         raise RefusedError("this kind of model is exported in no other format")
 
@@ -237,10 +237,10 @@ class Family(Protocol):
         file: bytes,
         features: "NDArray[Any]",
     ) -> "NDArray[Any] | None":
-        """Return what a version's file predicts of rows (n, …); None: it is not measured.
+        """Return the predictions of a version's file for rows (n, …); None if not measured.
 
-        Places of classes, of the shape of the labels, or numbers (n,) of a model without
-        classes; (parts, n) of parts that answer apart, with -1 or NaN of one without rows.
+        Class indices in the shape of the labels, or numbers (n,) for a model without classes;
+        (parts, n) for parts that predict separately, with -1 or NaN for one without rows.
         Raises RefusedError.
         """
         return None
@@ -248,14 +248,14 @@ class Family(Protocol):
     def retrieve_held_out(
         self, services: Services, model: Model, file: bytes, features: "NDArray[Any]"
     ) -> Retrieval | None:
-        """Return what an index finds of held-out rows (n, d); None: it is no index.
+        """Return what an index finds for held-out rows (n, d); None if it is not an index.
 
         Raises RefusedError.
         """
         return None
 
     def beside(self, artifact: bytes) -> Mapping[str, bytes]:
-        """Return files that stand beside every export of a version's file, by their suffixes.
+        """Return files that accompany every export of a version's file, by their suffixes.
 
         Raises RefusedError.
         """
@@ -269,14 +269,14 @@ class Family(Protocol):
         client: str,
         positions: "Positions",
     ) -> "ClientData":
-        """Return a client's training rows, as its silo answers a round from them.
+        """Return a client's training rows, as its silo uses them in a round.
 
         positions: which of them, in their order; None: all. Raises RefusedError.
         """
         raise RefusedError(NO_SILOS)
 
     def score(self, services: Services, task: ScoreTask) -> "tuple[SiloScores, int]":
-        """Return what a silo's clients say of two models, and the number of classes.
+        """Return the scores of a silo's clients for two models, and the number of classes.
 
         Raises RefusedError.
         """
@@ -298,10 +298,9 @@ def of(model: Model) -> Family:
 
 
 def configured(config: Mapping[str, Any]) -> Family:
-    """Return the family of a model that is registered so.
+    """Return the family of a model with this configuration.
 
-    Raises:
-        UnknownFamilyError: This worker has none of its name.
+    Raises UnknownFamilyError if this worker has no family of its name.
     """
     name = str(config.get("family", "ridge"))
     path = FAMILIES.get(f"{name}-{config.get('data')}", FAMILIES.get(name))
@@ -324,7 +323,7 @@ def client_rows(
 
 
 def score(services: Services, task: ScoreTask) -> "tuple[SiloScores, int]":
-    """Answer a judge's question for scores, as `Family.score`."""
+    """Answer a judge's request for scores, as `Family.score`."""
     with services.reading() as session:
         kind = of(session.get_one(Model, task.model_id))
     return kind.score(services, task)

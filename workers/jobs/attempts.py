@@ -1,7 +1,7 @@
-"""Attempts: what comes after a judgement that was no PASS, and the log's account of it.
+"""Attempts: the next step after a judgement that was not PASS, and the log's record of it.
 
-The choice is made before the transaction that records the judgement, and stands in it: in the
-log's event, in the job's attempt, and, until the next attempt is done, beside the verdict.
+The next attempt is chosen before the transaction that records the judgement, and is stored in
+it: in the log's event, in the job's attempt, and beside the verdict until that attempt is done.
 """
 
 from collections.abc import Sequence
@@ -31,9 +31,9 @@ from workers.jobs.update import UpdateResult
 
 @dataclass(frozen=True, slots=True)
 class NextAttempt:
-    """The next attempt. skipped: which were left out before it, and why, in words.
+    """The next attempt. skipped: attempts left out before it, with the reasons as text.
 
-    compared: whether its model is compared with what was kept of the one before the update.
+    compared: whether its model is compared with the sealed model from before the update.
     """
 
     attempt: int
@@ -45,9 +45,9 @@ class NextAttempt:
 def escalated(
     result: str, checks: str, attempt: int, method: str, skipped: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return the payload of request.escalated: what was found, and what comes next.
+    """Return the payload of request.escalated: the failed checks, and the next attempt.
 
-    result: the verdict, or NONE where no judgement came of the attempt before.
+    result: the verdict, or NONE if the attempt before was never judged.
     """
     payload: dict[str, Any] = {
         "result": result,
@@ -61,7 +61,7 @@ def escalated(
 def executed(result: UpdateResult, draft: str) -> dict[str, Any]:
     """Return the payload of request.executed: which version, and by which method.
 
-    draft: hex SHA-256 of the draft, which no other request's can take the place of.
+    draft: hex SHA-256 of the draft, so that no other request's draft can replace it.
     """
     digests = {"head": result.encoded.head_digest, "statistics": result.encoded.statistics}
     return {**digests, METHOD: result.name, DRAFT: draft}
@@ -70,10 +70,10 @@ def executed(result: UpdateResult, draft: str) -> dict[str, Any]:
 def escalation_parameters(
     plan: Draft, since: Sequence[AttemptPart], gave_way: str | None = None
 ) -> dict[str, str]:
-    """Return the parameters of a certificate for the attempts before: results and cost.
+    """Return a certificate's parameters about the earlier attempts: results and cost.
 
-    since: the attempt that the draft is of, and those skipped after it. gave_way: what became
-    of the attempt that was begun after them, where no model came of that.
+    since: the attempt that the draft belongs to, and those skipped after it. gave_way: the
+    outcome of an attempt begun after them that produced no model.
     """
     attempts = [*read_escalation(plan.parameters), *since]
     attempts += [] if gave_way is None else [from_line(gave_way)]
@@ -89,13 +89,13 @@ def escalation_parameters(
 def attempts_since(
     services: Services, session: Session, job: Job, plan: Draft
 ) -> tuple[AttemptPart, ...]:
-    """Return the attempt that a job was last executed on, and those skipped after it.
+    """Return the attempt that a job was last executed in, and those skipped after it.
 
     Raises:
-        NotJudgedError: What is stored does not open the log's entries, or the evidence that
-            the log names cannot be read. The message names what, and no person.
-        SealError: The evidence's file is missing or was altered.
-        LetheError: The log itself cannot be read, or is not the one that was signed.
+        NotJudgedError: The stored keys do not open the log's entries, or the evidence that the
+            log names cannot be read. The message names what failed, and no person.
+        SealError: The evidence file is missing or was altered.
+        LetheError: The log itself cannot be read, or does not match its signed checkpoint.
     """
     request = session.get_one(ErasureRequest, job.request_id)
     leaves = request_events(services.ledger, request.ref)
@@ -120,7 +120,7 @@ def attempts_since(
 
 
 def _evidence(services: Services, session: Session, digest: str) -> bytes:
-    """Return the evidence file of a digest, whatever row points at it."""
+    """Return the evidence file with a digest, whichever row points at it."""
     query = select(Artifact.id).where(Artifact.digest == digest, Artifact.kind == "evidence")
     for found in session.exec(query):
         try:

@@ -1,8 +1,8 @@
 """Select the erasure requests that are executed together, and the records of each.
 
-They are taken in the order of the queue, each from the set that those before it left. So the
-certificate of each is as strong as if it had been alone, and their sets form a chain from
-the version before to the version after.
+They are taken in queue order; each starts from the set left by the one before. So each
+certificate is as strong as if its request had been executed alone, and the sets form a chain
+from the version before the update to the version after it.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -28,29 +28,28 @@ from workers.jobs.model.chain import BatchMember, owned_by_subject
 from workers.jobs.model.logged import OTHER_SCOPE, OtherRequestError
 from workers.jobs.releases import ask, dropped_subjects, park
 
-# Each draft names the commitments that the others removed: this bounds what they take.
+# Each draft names the commitments that the other requests removed: this bounds its size.
 MOST_RECORDS = 4096
 
 
 def collect(job: JobContext) -> list[BatchMember]:
     """Take the requests that are executed under this lease; the leased one comes first.
 
-    What waits now goes together, as far as it does not keep the worker from other models
-    (`pace`), unless an operator wants one at a time; until then each can be withdrawn. The last
-    tries go alone: an error that others cause must not fail this one. A request whose records
-    the earlier ones of the update erase is left out, to be refused at its turn.
-    One that needs what only a client knows is parked; if that is the leased one, none is
-    returned.
+    Waiting requests are executed together, up to the limit of `pace`, unless an operator wants
+    them one at a time; until then each can be withdrawn. The last tries go alone: an error
+    caused by another request must not fail this one. A request whose records are all erased by
+    earlier ones of the update is left out, and refused at its own turn. A request that needs a
+    client's answer is parked; if the leased one is parked, the result is empty.
 
     Raises:
-        RefusedError: An earlier request erased all that the leased one asks for.
-        OtherRequestError: The row of the leased one asks for something else than was received.
+        RefusedError: An earlier request erased everything that the leased one names.
+        OtherRequestError: The row of the leased one differs from what was received.
         LeaseLostError: Another worker holds the job now.
     """
     settings = job.services.settings
     together = settings.coalesce or settings.batch_min_requests > 1
     alone = not together or job.lease.tries >= settings.max_tries
-    # Entries are made only of the others, which begin here; the leased one has begun.
+    # Only the other requests get log entries: they begin here; the leased one has begun.
     members = job.services.ledger.transact(
         lambda tx: _take(tx, job, alone), checkpoint=not alone
     )
@@ -66,11 +65,12 @@ def _take(tx: Transaction, leased: JobContext, alone: bool) -> list[BatchMember]
     head = held_job(tx, lease)
     assert head.request_id is not None
     asks = family.of(leased.model).asks(leased.model)
-    # Only where a client is asked for what goes can an operator decide that a block does.
+    # An operator can only decide to drop a block of a model whose clients are asked for rows.
     whole = dropped_subjects(session, head.request_id) if asks else set()
     if whole:
-        # What a person decided to remove as a whole, others may have asked for in part: they
-        # are executed with it, each with its own certificate, or nobody is yet.
+        # A block that an operator decided to drop may hold records of other requests: those are
+        # executed together with this one, each with its own certificate, or none is executed
+        # yet.
         run = [head, *_companions(session, head, whole)]
     else:
         run = [head] if alone else waiting_run(session, head)[: _most(leased)]
@@ -84,19 +84,19 @@ def _take(tx: Transaction, leased: JobContext, alone: bool) -> list[BatchMember]
     taken: set[str] = set()
     for job in run:
         if job.request_id in changed:
-            break  # at its turn it is said why
+            break  # refused with the reason at its own turn
         member = _member(session, lease.model_id, job, claims, taken)
         if member is None:
             if job.id == head.id:
                 break
-            # Its turn is next, and it is refused: it has nothing to wait for.
+            # It is next and will be refused, so it need not wait for its clients.
             _begin(tx, job, session.get_one(ErasureRequest, job.request_id))
             continue
         if members and not whole and len(taken) + len(member.salts) > MOST_RECORDS:
             break
         request = session.get_one(ErasureRequest, member.request_id)
         if asks and dropped_subjects(session, request.id) - whole:
-            break  # it is executed with its own companions, at its turn
+            break  # executed with its own companions, at its turn
         if job.id != head.id:
             member = replace(member, token=_begin(tx, job, request))
         if asks and ask(
@@ -116,9 +116,9 @@ def _take(tx: Transaction, leased: JobContext, alone: bool) -> list[BatchMember]
 
 
 def _most(job: JobContext) -> int:
-    """Return how many requests are executed together at most.
+    """Return the maximum number of requests that are executed together.
 
-    No fewer than wait for one another. A network is trained once for all, however many.
+    At least those that wait for one another. A network is trained once for any number of them.
     """
     if not family.of(job.model).judges_together:
         return MOST_COALESCED
@@ -132,7 +132,7 @@ def _member(
     claims: Mapping[str, Sequence[Claimed]],
     taken: Collection[str],
 ) -> BatchMember | None:
-    """Return a request with what it erases beside what is `taken`, None for nothing."""
+    """Return a request with what it erases besides `taken`, or None if nothing is left."""
     request = session.get_one(ErasureRequest, job.request_id)
     scope = Scope.model_validate(request.scope)
     found = forget_set(session, model_id, scope, request.id, taken, claims)
@@ -150,7 +150,7 @@ def _member(
 
 
 def _companions(session: Session, head: Job, whole: set[int]) -> list[Job]:
-    """Return the other unexecuted erasures that have records in blocks that go as a whole."""
+    """Return the other unexecuted erasures that have records in the blocks to be dropped."""
     claimants = select(Record.claimed_by).where(
         col(Record.subject_id).in_(whole), col(Record.claimed_by).is_not(None)
     )

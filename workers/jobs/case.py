@@ -1,6 +1,6 @@
 """The verifier's input and output: the executed job, the common claims, and the verdict.
 
-It never sees the method; what it must know of the destroyed comes from the sealed draft.
+The verifier never sees the method; facts about destroyed records come from the sealed draft.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,9 +42,9 @@ ELSE = "the request is about something else than what was received"
 
 @dataclass(frozen=True, slots=True)
 class ExecutedJob:
-    """An executed job, its model, and the versions on both sides of what it did.
+    """An executed job, its model, and the versions before and after the update.
 
-    token: that nobody but the holder of the leased job may have changed it under.
+    token: fences the job, so that only the holder of the leased job may have changed it.
     """
 
     job_id: str
@@ -61,8 +61,8 @@ class ExecutedJob:
 class Verdict:
     """A verifier's report, and further measurements for the evidence, as strings.
 
-    scores: the scores file that the report can be computed from again, of samples only.
-    repeated: whether the judge repeated the training that made the version, to judge it.
+    scores: the scores file from which the report can be recomputed; only for reports on
+    samples. repeated: whether the judge repeated the training that made the version.
     """
 
     verifier: str
@@ -73,9 +73,9 @@ class Verdict:
     repeated: bool = False
 
 
-# Runs without a session: a training that is repeated takes minutes.
+# Runs without a session: repeating a training takes minutes.
 Judge = Callable[[], Verdict]
-# Of executed jobs of one version, in their order.
+# Verdicts on the executed jobs of one version, in their order.
 Judges = Callable[[], Sequence[Verdict]]
 
 
@@ -86,14 +86,15 @@ def load(
     first: ExecutedJob | None = None,
     leaves: Sequence[tuple[int, LogLeaf]] | None = None,
 ) -> ExecutedJob:
-    """Load which versions an executed job is about. first: one that may be of the same.
+    """Load the versions that an executed job is about.
 
-    leaves: the log's entries of its request, where the caller has read them.
+    first: a loaded job that may be of the same version. leaves: the log's entries of the
+    request, if the caller has read them.
 
     Raises:
-        OtherDraftError: The log has another execution of its request, or none, or a judgement
-            of this one already: chance passes what it refuted, if it is asked often enough. Or
-            it received another scope than the one that would be judged.
+        OtherDraftError: The log has another execution of the request, or none, or already a
+            judgement of this one: a refuted version would pass by chance if it were judged
+            often enough. Or the received scope differs from the one that would be judged.
     """
     request = session.get_one(ErasureRequest, job.request_id)
     if leaves is None:
@@ -126,9 +127,9 @@ def load(
 def load_others(
     services: Services, session: Session, first: ExecutedJob
 ) -> Iterator[ExecutedJob]:
-    """Yield the jobs behind a loaded one that its update executed too, in their order.
+    """Yield the other jobs that the update of a loaded job executed, in their order.
 
-    It ends at one that cannot be loaded: at its turn it is said why.
+    Stops at the first one that cannot be loaded: it gets the error at its own turn.
     """
     behind = queued_behind(session, first.job_id, "verify")
     leaves = read_stored(services, session, behind)
@@ -145,9 +146,9 @@ def load_others(
 def read_stored(
     services: Services, session: Session, jobs: Sequence[Job]
 ) -> dict[str, list[tuple[int, LogLeaf]]]:
-    """Read what is stored of executed jobs by few queries: the session keeps it.
+    """Prefetch what is stored about executed jobs in few queries: the session caches it.
 
-    Returns the log's entries of the request of each, by its job's id.
+    Returns the log's entries of each job's request, by the job's id.
     """
     ids = [job.request_id for job in jobs if job.request_id is not None]
     requests = {one.id: one for one in read_by_id(session, ErasureRequest, ids)}
@@ -162,9 +163,10 @@ def read_stored(
 
 
 def retained_commitments(session: Session, model: Model, ids: Sequence[str]) -> list[bytes]:
-    """Return the commitments of the records whose ids lie with the rows, in their order.
+    """Return the commitments of the records with these ids, in their order.
 
-    A row without its record, or a record without its row, shows as a root that does not fit.
+    A row without its record, or a record without its row, changes the root, which then does not
+    match.
     """
     query = select(Record.record, Record.salt).where(Record.model_id == model.id)
     salts = {record: bytes(salt) for record, salt in session.exec(query)}
@@ -174,7 +176,7 @@ def retained_commitments(session: Session, model: Model, ids: Sequence[str]) -> 
 
 
 def retained_set_claim(case: ExecutedJob, retained: Sequence[bytes]) -> RetainedSetClaim:
-    """Return the claim that exactly a request's records left, and these stayed."""
+    """Return the claim that exactly a request's records left and `retained` stayed."""
     plan, before, after = case.plan, case.before, case.after
     removal = shape.read(Removal, plan.removal)
     erased = [record.commitment for record in removal.records]
@@ -203,9 +205,9 @@ def retained_set_claim(case: ExecutedJob, retained: Sequence[bytes]) -> Retained
 def purge_claims(
     services: Services, session: Session, cases: Sequence[ExecutedJob], ids: Sequence[str] = ()
 ) -> list[PurgeClaim]:
-    """Return each case's claim that what held its records is gone.
+    """Return each case's claim that the stored data of its records were destroyed.
 
-    ids: of the rows that are left, where the judge does not read them itself.
+    ids: of the retained rows, if the judge does not read them itself.
     """
     artifacts = {one.id for case in cases for one in case.plan.artifacts}
     subjects = list({one.subject_id for case in cases for one in case.plan.blocks})
@@ -226,9 +228,9 @@ def purge_claims(
 
 
 def _probe_owner(session: Session, case: ExecutedJob) -> list[Probe]:
-    """Return a probe for each stored block of the client or subject that was to go.
+    """Return a probe for each stored block of the client or subject to be erased.
 
-    And one for the records: of a masked model there are no blocks.
+    A probe for the records is added, since a masked model has no blocks.
     """
     assert case.model.id is not None
     scope = Scope.model_validate(case.request.scope)
@@ -256,7 +258,8 @@ def _probe(
             readable = False
         probes.append(Probe("artifact", artifact.digest, readable))
     for old in plan.blocks:
-        # Its key is gone if a later generation replaced it; its bytes, if they differ.
+        # If a later generation replaced the block, its key is destroyed; its bytes are gone if
+        # they differ.
         subject = session.get_one(Subject, old.subject_id)
         block = blocks.get(old.subject_id)
         replaced = subject.wrapped_key is None or subject.key_generation > old.generation

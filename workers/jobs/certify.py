@@ -49,7 +49,7 @@ from workers.method_audits.citation import citation
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A certificate that is signed and not yet issued."""
+    """A signed certificate that is not yet issued."""
 
     id: str
     judgement: Passed
@@ -58,14 +58,14 @@ class Signed:
 
 
 def run(services: Services, job_id: str, turn: Turn | None = None) -> None:
-    """Issue the certificate of a verified job, and of those behind it that wait for theirs.
+    """Issue the certificate of a verified job, and of the jobs behind it that wait for theirs.
 
-    The envelope, its leaf, the certificate row and the closing event commit together; the
-    row's primary key is the request, so there is one certificate however often this runs.
-    Where tables and log contradict each other nothing is signed: the model is taken out of
-    service, and the request waits for an operator with the reason. Of those behind it, the
-    first that cannot be signed waits for its own turn. A second try goes alone: what is wrong
-    with one must not keep the others.
+    The envelope, its leaf, the certificate row and the closing event commit together; the row's
+    primary key is the request, so there is one certificate however often this runs. If tables
+    and log contradict each other, nothing is signed: the model is taken out of service, and the
+    request waits for an operator with the reason. Among the jobs behind it, the first that
+    cannot be signed waits for its own turn. A second try goes alone: a fault of one job must
+    not hold up the others.
     """
     with leased(services, job_id, "certify", turn) as lease:
         if lease is None:
@@ -96,7 +96,8 @@ def run(services: Services, job_id: str, turn: Turn | None = None) -> None:
         reached("certify.signed")
 
         def effect(tx: Transaction) -> None:
-            require_unchanged(tx, keys.size)  # or it might be issued after its key's revocation
+            # Otherwise it could be issued after its key was revoked.
+            require_unchanged(tx, keys.size)
             _issue(job, tx, signed, keyid)
             moved = [(one.judgement.job_id, one.judgement.token) for one in signed[1:]]
             advance(tx, lease, "done", moved)
@@ -112,7 +113,7 @@ def run(services: Services, job_id: str, turn: Turn | None = None) -> None:
 
 
 def _issue(job: JobContext, tx: Transaction, signed: Sequence[Signed], keyid: str) -> None:
-    """Store and log certificates, and destroy what was kept to make them."""
+    """Store and log certificates, and destroy the files kept to make them."""
     services = job.services
     ids = [one.judgement.request.id for one in signed]
     requests = {one.id: one for one in read_by_id(tx.session, ErasureRequest, ids)}
@@ -189,7 +190,7 @@ def _statement(
 
 
 def _measured(judgement: Passed) -> dict[str, str]:
-    """Return what the versions do on held-out rows, as they were published and as judged."""
+    """Return what the versions score on held-out rows, as published and as judged."""
     before, after = judgement.before.held_out, judgement.after.held_out
     if before is None and after is None:
         return {}
@@ -202,13 +203,13 @@ def _measured(judgement: Passed) -> dict[str, str]:
 
 
 def _seconds(judgement: Passed) -> dict[str, str]:
-    """Return how long the verifier took, as its evidence says."""
+    """Return the verifier's seconds, from its evidence."""
     details = judgement.evidence.report.details
     return {JUDGED: details[JUDGED]} if JUDGED in details else {}
 
 
 def _cited(services: Services, session: Session, model: Model, plan: Draft) -> dict[str, str]:
-    # Audits run the registered settings; an attempt that differs from them was never audited.
+    # Audits run the registered settings; an attempt with different settings was never audited.
     if not family.of(model).audited or plan.name != plan.method:
         return {}
     return citation(services, session, model, plan.method, plan.method_version, plan.code)

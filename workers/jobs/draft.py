@@ -1,9 +1,9 @@
 """The draft: sealed facts of an execution that verification and certification need.
 
-Execution destroys what the later stages must still speak about: which records went, with
-their salts, and what was shredded. That knowledge lives in one sealed artifact until the
-certificate is issued, and is shredded with it. The log's `request.executed` commits to its
-digest: a job that a table points at the draft of another request finds no draft.
+Execution destroys data that later stages must still describe: which records were erased, with
+their salts, and what was shredded. These facts are kept in one sealed artifact, which is
+shredded when the certificate is issued. The log's `request.executed` commits to its digest: if
+a table points a job at another request's draft, loading fails.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ DRAFT = "draft"  # in the payload of request.executed: hex SHA-256 of the draft
 
 
 class OtherDraftError(RefusedError):
-    """The stored draft is not of the execution that the log has of the request."""
+    """The stored draft does not belong to the execution that the log has for the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,11 @@ class RewrittenBlock:
 class Draft:
     """Facts of one execution. Digests are hex SHA-256; numbers in mappings are strings.
 
-    ref: of the request that was executed, as the log has it.
-    One update may serve several requests, each with its own draft. `removal` is this
-    request's link: the sets before and after its own records went. `earlier` and `later` are
-    the leaves (base64 of all) that the requests before and after it removed, which lead
-    from the version `before_number` to the link and from the link to the version `number`.
+    ref: the log's reference of the executed request. One update may serve several requests,
+    each with its own draft. `removal` is this request's link: the sets before and after the
+    removal of its own records. `earlier` and `later` are the leaves (base64, concatenated) that
+    the requests before and after it removed; they lead from version `before_number` to the link
+    and from the link to version `number`.
     """
 
     ref: str
@@ -79,14 +79,14 @@ class Draft:
     artifacts: list[ShreddedArtifact]
     blocks: list[RewrittenBlock]
     feature_rows: int
-    # Of the process that executed: another, of another version, may certify it weeks later.
+    # Digest of the executing process's code: a newer release may certify it weeks later.
     code: str
     environment: dict[str, str]
-    # Of a masked round: leaves (base64 of all) that it added before its first link.
+    # Of a masked round: leaves (base64, concatenated) that it added before its first link.
     added: str = ""
     round_id: str | None = None
-    # Salted digests (hex) of all rows that the update removed, and, of a ridge head, the
-    # numbers of the versions that they came with.
+    # Salted digests (hex) of all rows that the update removed and, for a ridge head, the
+    # numbers of the versions that learned them.
     rows_gone: list[str] = field(default_factory=list)
     rows_learned: list[int] = field(default_factory=list)
 
@@ -96,7 +96,7 @@ class Draft:
         return self.parameters.get("attempt", self.method)
 
     def gone(self) -> list[RetainedLeaf]:
-        """Return the leaves that the whole update removed, of this request and of others."""
+        """Return the leaves that the whole update removed, for this request and others."""
         removal = shape.read(Removal, self.removal)
         own = [(record.commitment, record.path.content) for record in removal.records]
         return [*read_leaves(self.earlier), *own, *read_leaves(self.later)]
@@ -116,7 +116,7 @@ class Draft:
 
 
 def store(services: Services, session: Session, drafts: Sequence[Draft]) -> list[Artifact]:
-    """Seal drafts; `request.executed` names the digest of each, in the same transaction."""
+    """Seal drafts; `request.executed` names each digest in the same transaction."""
     contents = [canonical.encode(_document(one)) for one in drafts]
     return services.artifacts.put_all(session, DRAFT, contents)
 
@@ -131,7 +131,7 @@ def load(services: Services, session: Session, job: Job) -> Draft:
     """Open the draft that the last execution of a job's request left.
 
     Raises:
-        OtherDraftError: The job names another, or the log has no such execution.
+        OtherDraftError: The job names another draft, or the log has no such execution.
         ShreddedError, SealError: As `ArtifactStore.get`.
     """
     request = session.get_one(ErasureRequest, job.request_id)
@@ -142,7 +142,7 @@ def load(services: Services, session: Session, job: Job) -> Draft:
 def open_events(
     session: Session, request: ErasureRequest, leaves: Sequence[tuple[int, Leaf]]
 ) -> list[Event]:
-    """Return a request's events, opened. Raises OtherDraftError where they do not open."""
+    """Return a request's events, decrypted. Raises OtherDraftError if they do not decrypt."""
     try:
         return opened(session, request, leaves)
     except (CommitmentError, EntryError) as error:
@@ -159,7 +159,7 @@ def load_executed(
     request = session.get_one(ErasureRequest, job.request_id)
     if sha256_hex(data) != logged_digest(events):
         raise OtherDraftError("the draft is not the one that the log has as executed")
-    known = json.loads(data)  # whose bytes the log committed to
+    known = json.loads(data)  # the log committed to these bytes
     if known["ref"] != request.ref:
         raise OtherDraftError("the draft is of another request")
     known["artifacts"] = [ShreddedArtifact(**item) for item in known["artifacts"]]
@@ -174,12 +174,12 @@ def logged_digest(events: Sequence[Event]) -> str | None:
 
 
 def write_leaves(leaves: Sequence[RetainedLeaf]) -> str:
-    """Return leaves of the retained set as a draft holds them: one text, quick to read."""
+    """Encode leaves of the retained set as one text for a draft, which is fast to parse."""
     return format_base64(b"".join(commitment + content for commitment, content in leaves))
 
 
 def read_leaves(text: str) -> list[RetainedLeaf]:
-    """Return the leaves that `write_leaves` wrote."""
+    """Decode the text of `write_leaves`."""
     data = parse_base64(text)
     starts = range(0, len(data), 64)
     return [(data[start : start + 32], data[start + 32 : start + 64]) for start in starts]

@@ -1,24 +1,29 @@
-"""Execute: learn a contribution, or remove the records of erasure requests.
+"""Execute: learn a contribution, remove the records of erasure requests, or mend a model.
 
-Everything is computed before the transaction and committed in one: the new version, the
-retained set, the destroyed keys and the log entries stand or fall together. It is computed by
-the model's row that was compared with the log, and by no other reading of it.
+Everything is computed first and committed in one transaction: the new version, the retained
+set, the destroyed keys and the log entries take effect together or not at all. The computation
+uses only the model row that was compared with the log, never a second read of it.
 """
 
 from dataclasses import replace
 
 from sqlmodel import Session
 
+from app.ledger.journal import record_model_event
 from app.ledger.transaction import Transaction
 from app.reconcile.judgement import is_executed
+from app.reconcile.logged_versions import versions_of
 from app.reconcile.model_events import request_events
+from app.reconcile.vouched import vouched_version
+from app.retained_pages import RetainedSet, leaves
 from app.service.context import Services
 from app.service.queue import MEND
 from app.steps import reached
+from lethe.log.entries import Leaf
 from models import ErasureRequest
 from workers.errors import RefusedError
 from workers.families import base as family
-from workers.jobs import batch, learn, mend, publish, releases, repair
+from workers.jobs import batch, learn, publish, releases, repair
 from workers.jobs.leases import (
     checkpoints,
     endings,
@@ -36,6 +41,15 @@ from workers.jobs.sweep import clean
 from workers.method_audits import numbers as audit_numbers
 
 EXECUTED = "the log has this request as executed already, the database as not begun"
+LOST = (
+    "the stored rows are not those of the last version in the log: restore them from a backup "
+    "and mend the model again, or register the rows that are left as a new model"
+)
+
+UNVOUCHED = (
+    "the last version in the log is of an erasure that has no certificate, so nothing says "
+    "which rows are the right ones: register them as a new model"
+)
 
 
 def run(services: Services, job_id: str, turn: Turn | None = None) -> None:
@@ -51,7 +65,8 @@ def run(services: Services, job_id: str, turn: Turn | None = None) -> None:
                 if lease.kind == "erase" and lease.attempt == 1:
                     executed = _is_executed(job, session)
             if executed:
-                # Its rows are gone and what came of it may be refuted: nothing is tried on it.
+                # Its rows are destroyed and its version may be refuted: do not run the job
+                # again.
                 endings.give_up(job, EXECUTED)
             elif lease.kind == "erase" and lease.attempt > 1:
                 repair.run(job)
@@ -81,7 +96,7 @@ def _begin(job: JobContext) -> None:
     if own is not None:
         own.run(job)
     elif job.lease.kind == MEND:
-        mend.run(job)
+        mend(job)
     elif job.lease.kind != "erase":
         learn.run(job)
     elif not kind.park(job):
@@ -94,15 +109,15 @@ def _is_executed(job: JobContext, session: Session) -> bool:
 
 
 def erase(job: JobContext) -> None:
-    """Remove a request's claimed records from its model, and those of requests like it.
+    """Remove a request's claimed records from its model, together with other waiting requests.
 
-    If the method declines the removal of all together, the leased request goes alone: what
-    is wrong with one of them is not the fault of the others.
+    If the method declines the removal of all of them, the leased request goes alone: a fault of
+    one request must not fail the others.
 
     Raises:
         RefusedError: The method declined; nothing was changed.
-        OtherModelError: The row was changed meanwhile; nothing was changed besides.
-        OtherRequestError: The request's row was; nothing was changed besides.
+        OtherModelError: The model's row was changed meanwhile; no other effect.
+        OtherRequestError: The request's row was changed meanwhile; no other effect.
         LeaseLostError: Another worker holds the job now.
     """
     services, lease = job.services, job.lease
@@ -126,7 +141,7 @@ def erase(job: JobContext) -> None:
 
 
 def _goes_together(job: JobContext) -> bool:
-    """Return whether a person decided to remove a block: what goes with it goes now or not."""
+    """Return whether an operator dropped a block: its requests must be executed together."""
     assert job.lease.request_id is not None
     with job.services.reading() as session:
         return bool(dropped_subjects(session, job.lease.request_id))
@@ -164,3 +179,54 @@ def _execute(job: JobContext, members: list[BatchMember]) -> None:
     services.ledger.transact(effect)
     for job_id, stage in nudges:
         services.dispatcher.nudge(job_id, stage)
+
+
+def mend(job: JobContext) -> None:
+    """Refit a quarantined model from its rows and return it to service.
+
+    The result is not judged, just as a contribution's version is not. So it is made only from
+    the rows of a last version that a certificate or a contribution vouches for, by two logged
+    digests: of the retained set, and of the version's inputs. Any change to a row or a record
+    since then changes one of the digests. A refuted version vouches for nothing: its digests
+    may cover rows that should have been erased.
+
+    A restored database may lack versions that the log has: the next number comes after those.
+
+    Raises:
+        RefusedError: Nothing vouches for the log's last version, or the stored rows are not its
+            rows, or cannot be fitted.
+        OtherModelError: The model's row is not as it was registered.
+        LeaseLostError: Another worker holds the job now.
+    """
+    services, lease, model = job.services, job.lease, job.model
+    last = vouched_version(services.ledger, model.ref)
+    if last is None:
+        raise RefusedError(UNVOUCHED)
+    with services.reading() as session:
+        base = model.current_version
+        retained = RetainedSet.of(leaves(session, lease.model_id))
+    _require_same("retained", retained.root.hex(), last)
+    result = family.of(model).refit(job)
+    _require_same("statistics", result.encoded.statistics, last)
+    measured = held_out.measure(job, result.encoded.head)
+    reached("execute.computed")
+
+    def effect(tx: Transaction) -> None:
+        stored = publish.current(job, tx, base)
+        again = RetainedSet.of(leaves(tx.session, lease.model_id))
+        _require_same("retained", again.root.hex(), last)
+        stored.current_version = len(versions_of(services.ledger, stored))
+        publish.replace_refuted(job, tx, result, retained, [], measured)
+        stored.state, stored.failure = "ready", None
+        record_model_event(tx, stored.ref, "model.released", {})
+        reached("execute.written")
+        tx.session.flush()
+        checkpoints.let_go(job, tx)
+        advance(tx, lease, "done")
+
+    services.ledger.transact(effect)
+
+
+def _require_same(name: str, found: str, logged: Leaf) -> None:
+    if logged.digests.get(name) != found:
+        raise RefusedError(LOST)

@@ -29,8 +29,8 @@ from workers.jobs.model.uploads import ReceivedUpload, open_received
 from workers.jobs.people import identities
 from workers.jobs.update import FreshRecords, Owner, StoredBlock, Update
 
-# A tombstone that only the erasure journal brought back, after a restore, says of nobody whose
-# the record was: it never comes back.
+# A tombstone that only the erasure journal restored, after a restore of the database, does not
+# name the record's owner: that record can never be added back.
 ERASED = (
     "a record id was erased: use new ids. It comes back only to its client, with "
     "add_back=true, and not at all where only the erasure journal knows of it since the "
@@ -46,7 +46,7 @@ def run(job: JobContext) -> None:
     """Fold a contribution into its model's next version.
 
     Raises:
-        RefusedError: The rows cannot be learned, are not those that were received, or the
+        RefusedError: The rows cannot be learned or are not those that were received, or the
             model's row was changed meanwhile; nothing was learned.
         LeaseLostError: Another worker holds the job now.
     """
@@ -59,7 +59,7 @@ def run(job: JobContext) -> None:
 
 
 def _learn(job: JobContext, sent: ReceivedUpload) -> None:
-    import numpy as np  # a worker starts without it
+    import numpy as np  # keeps numpy out of a worker's start
 
     services, lease, model = job.services, job.lease, job.model
     file, add_back = sent.file, sent.add_back
@@ -83,7 +83,7 @@ def _learn(job: JobContext, sent: ReceivedUpload) -> None:
         retained = grown(services.ledger, session, model, before, fresh)
     chain = Chain.grown(fresh, retained)
     head = result.encoded.head
-    # Of models whose clients keep their rows, held-out ones are stored since registration.
+    # If clients keep their rows, held-out rows were already stored at registration.
     first = before is None and model.config["data"] == "rows"
     measured = (
         held_out.of_upload(job, head, rows.uploaded(file))
@@ -132,7 +132,7 @@ def _learn(job: JobContext, sent: ReceivedUpload) -> None:
 def _seal(
     services: Services, session: Session, model: Model, owner: Owner, block: StoredBlock
 ) -> int:
-    """Add to its owner's block, under a new key; return the owner's id."""
+    """Add to the owner's block, under a new key; return the owner's id."""
     assert model.id is not None
     subject = versions.named_subject(session, model.id, owner)
     assert subject.id is not None
@@ -147,10 +147,10 @@ def _seal(
 
 
 def _refuse_claims(file: BinaryIO, records: Iterable[str], measured: VersionFigure) -> None:
-    """Refuse stored held-out rows as rows to learn, and identities of them.
+    """Refuse to learn rows that are stored held-out rows, or identities of them.
 
-    Versions would be measured on what they have learned. A case for a person of whom a client
-    says that a row is would remove it, and it is somebody else's.
+    Otherwise versions would be measured on rows that they learned. And if a client assigned
+    such an identity to a person, that person's case would remove somebody else's row.
     """
     if measured.before is None:
         return
@@ -167,14 +167,14 @@ def _refuse_known(
     tombstone_key: bytes,
     add_back: bool,
 ) -> None:
-    """Refuse what is in the training set, and what was erased and may not come back.
+    """Refuse records in the training set, and erased records that may not come back.
 
-    Both were checked when the rows arrived, but jobs before this one have run since.
+    Both were checked when the rows arrived, but other jobs have run since.
     """
     held = select(Record.id).where(Record.model_id == model_id).limit(1)
     buried = select(Tombstone.tag).where(Tombstone.model_id == model_id).limit(1)
     if session.exec(held).first() is None and session.exec(buried).first() is None:
-        return  # a first contribution: there is nothing to look each of its records up in
+        return  # a first contribution: no lookup per record needed
     known_of = dict(clients)
     for chunk in chunks(list(known_of)):
         known = select(Record.id).where(
@@ -190,7 +190,7 @@ def _refuse_known(
 
 
 def _lift(session: Session, model_id: int, tags: list[bytes]) -> list[bytes]:
-    """Delete the tombstones of records that come back; return the tags of those there were."""
+    """Delete the tombstones of records that come back; return the tags that were found."""
     lifted: list[bytes] = []
     for chunk in chunks(tags):
         stones = session.exec(

@@ -45,7 +45,7 @@ from workers.jobs.model import versions
 from workers.jobs.model.logged import check_logged, registered
 
 RECEIVED, LEARNED = "request.received", "contribution.learned"
-# What reading a file that is another than the tables say raises. None of it passes by itself.
+# Errors of reading a file that differs from what the tables say. Retrying fixes none of them.
 UNREADABLE = (
     *(CertificateError, canonical.NotCanonicalError, CommitmentError, EntryError),
     *(NotStoredError, ShreddedError, NoResultFound),
@@ -54,15 +54,16 @@ UNREADABLE = (
 
 
 class NotJudgedError(RefusedError):
-    """The log has no PASS of what the tables would have certified."""
+    """The log has no PASS of what the tables would certify."""
 
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A judgement that the log has as PASS, and what it was about.
+    """A judgement that the log has as PASS, and its subject.
 
-    token: that nobody but the holder of the leased job may have changed the job under.
-    received: the log's entry that received the request; events: all of the request's, opened.
+    token: fences the job, so that only the holder of the leased job may have changed it.
+    received: the log's entry that received the request; events: all entries of the request,
+    decrypted.
     """
 
     job_id: str
@@ -104,7 +105,7 @@ class LoggedVersions:
         """Return the row of a version, as it was published.
 
         Raises:
-            NotLoggedError: The log says otherwise of it.
+            NotLoggedError: The log has different values for it.
             NotJudgedError: The model is not as it was registered.
         """
         if number not in self._rows:
@@ -120,11 +121,11 @@ class LoggedVersions:
 def passed_all(leased: JobContext, session: Session, jobs: Sequence[Job]) -> Iterator[Passed]:
     """Yield the judgement of each job's request, once the log agrees with all of it.
 
-    The jobs are of the leased one's model, and are read in one snapshot: that of `session`.
+    The jobs are of the leased job's model, and are read in one snapshot: that of `session`.
 
     Raises:
-        RefusedError: The log does not agree. The message names what, and no person.
-        LetheError: The log itself cannot be read, or is not the one that was signed.
+        RefusedError: The log does not agree. The message names the difference, and no person.
+        LetheError: The log itself cannot be read, or does not match its signed checkpoint.
     """
     services = leased.services
     leaves = read_stored(services, session, jobs)
@@ -143,9 +144,9 @@ def passed_all(leased: JobContext, session: Session, jobs: Sequence[Job]) -> Ite
 
 
 def _judged(session: Session, jobs: Sequence[Job]) -> dict[str, tuple[str, int]]:
-    """Return the evidence's id and the version's of each request that has a verdict.
+    """Return the evidence's id and the version's for each request that has a verdict.
 
-    Without the report, whose checks the evidence repeats: to read it costs more than the rest.
+    The report is not loaded: the evidence repeats its checks, and it is the largest column.
     """
     found = {}
     for chunk in chunks([job.request_id for job in jobs if job.request_id is not None]):
@@ -214,11 +215,11 @@ def _check_received(request: ErasureRequest, model: Model, events: Sequence[Even
 
 
 def _check_evidence(evidence: Evidence, removal: Mapping[str, Any], plan: Draft) -> None:
-    """Check that evidence is a PASS of what was executed. removal: the file's, as JSON."""
+    """Check that evidence is a PASS of the executed removal. removal: the file's, as JSON."""
     if evidence.report.result != "PASS":
         raise NotJudgedError("the judgement is no PASS")
     statistics = {"before": plan.statistics_before, "after": plan.statistics_after}
-    # A removal has one spelling, and that of the file was just read.
+    # A removal has one encoding, and the file's was just parsed.
     if (removal, dict(evidence.statistics)) != (plan.removal, statistics):
         raise NotJudgedError("the evidence is of another removal than was executed")
 
@@ -236,9 +237,9 @@ def _check_scope(
     events: Sequence[Event],
     removal: Removal,
 ) -> None:
-    """Check that what was removed is what the request names, and all of it.
+    """Check that the removal covers exactly the records that the request names.
 
-    A client's or subject's rows are found by the verifier: what is left of them fails it.
+    The verifier finds the rows of a client or subject: any that are left fail it.
     """
     for one in removal.records:
         if record_commitment(one.salt, one.record) != one.commitment:
@@ -249,7 +250,7 @@ def _check_scope(
     erased = {one.record for one in removal.records}
     if not erased <= set(named):
         raise NotJudgedError("records were removed that the request does not name")
-    # What another request erased may have been added back since, on a later wish.
+    # A record that another request erased may have been added back since, on a newer consent.
     held = _is_held(session, model, sorted(set(named) - erased))
     if held and not _came_back(services, session, model, events[0].index):
         raise NotJudgedError("records that the request names were not removed")
@@ -280,10 +281,10 @@ def _came_back(services: Services, session: Session, model: Model, since: int) -
 def _check_executed(
     published: Sequence[int], after: ModelVersion, events: Sequence[Event]
 ) -> None:
-    """Check that the request was last executed in this very version, not one like it.
+    """Check that the request was last executed in this very version, not in an equal one.
 
-    published: the log indexes of the model's versions. Both stand in one transaction, the
-    version first. A refit may end with the same bits.
+    published: the log indexes of the model's versions. The version and the execution are logged
+    in one transaction, the version first. A refit may produce identical bits.
     """
     executed = [event for event in events if event.event == EXECUTED]
     digests = {"head": after.head_digest, "statistics": after.statistics_digest}

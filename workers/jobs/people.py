@@ -9,9 +9,9 @@ from models import person
 
 
 def identities(file: BinaryIO) -> Iterator[RecordIdentity]:
-    """Yield each identity of an upload as `app.uploads` packed it; held-out rows have some."""
+    """Yield each identity in an upload packed by `app.uploads`; held-out rows may have some."""
     file.seek(0)
-    import numpy as np  # a worker starts without it
+    import numpy as np  # keeps numpy out of a worker's start
 
     with np.load(file, allow_pickle=False) as arrays:
         for prefix, state in (("", person.LEARNED), (HELD_OUT, person.HELD_OUT)):

@@ -1,8 +1,8 @@
 """Publish a version: bury the erased records, rewrite blocks, withdraw versions, log it.
 
-Whatever kind of model it is, and whether its erasures were executed at their turn or together
-with a round: records are buried, blocks rewritten and earlier versions destroyed here, with the
-version that no longer knows them, in one transaction.
+This is the same for every kind of model, and for erasures executed at their own turn or
+together with a round: records are buried, blocks rewritten and earlier versions destroyed in
+the one transaction that publishes the version without the records.
 """
 
 from collections.abc import Sequence
@@ -43,12 +43,12 @@ from workers.jobs.seconds import earlier_seconds
 from workers.jobs.update import StoredBlock, Update, UpdateResult
 from workers.provenance import code_digest, environment
 
-NOT_MEASURED = VersionFigure()  # of a model that has no held-out rows
-KEPT = ("batch", "data", "dropped")  # parameters that another attempt does not change
+NOT_MEASURED = VersionFigure()  # for a model without held-out rows
+KEPT = ("batch", "data", "dropped")  # parameters that a later attempt does not change
 
 
 class UnapprovedError(RefusedError):
-    """The log lacks an approval that its model asks for. `requests`: ids of those without."""
+    """The log lacks an approval that its model requires. `requests`: ids of those without."""
 
     def __init__(self, requests: Sequence[str]) -> None:
         self.requests = requests
@@ -57,7 +57,7 @@ class UnapprovedError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The version, and ids of artifacts: the drafts in the members' order, what was before."""
+    """The version, and artifact ids: the drafts in the members' order, the model before."""
 
     version: ModelVersion
     drafts: list[str]
@@ -65,10 +65,10 @@ class Published:
 
 
 def current(job: JobContext, tx: Transaction, base: int | None) -> Model:
-    """Return the model's row, if it is still as registered, and of the version computed from.
+    """Return the model's row, if it is still as registered and at the version computed from.
 
-    Two rows without a version that exchange their references are each as one was registered:
-    so the reference must be the one that was computed for.
+    Two rows without versions that swap their references each match a registration: so the
+    reference must be the one that was computed for.
 
     Raises:
         OtherModelError: The row was changed meanwhile; the transaction must roll back.
@@ -94,16 +94,16 @@ def publish(
     shredded: Sequence[ShreddedArtifact] = (),
     measured: VersionFigure = NOT_MEASURED,
 ) -> Published:
-    """Publish an update and hand its members on to the verifier, all but the leased job.
+    """Publish an update and pass its members to the verifier, except the leased job.
 
-    before: None only of a first version, which nobody is erased from. stage: that the members'
-    jobs are at, if it is not the leased job's. shredded: what the caller has destroyed of the
-    model before. measured: the version, on the held-out rows that it leaves.
+    before: None only for a first version, from which nothing is erased. stage: the stage of the
+    members' jobs, if it is not the leased job's. shredded: what the caller already destroyed of
+    the model before. measured: the version's figure, and the held-out rows that remain.
 
     Raises:
         UnapprovedError: The log has no approval of a member.
-        HeldOutChangedError: Those rows were changed meanwhile.
-        LeaseLostError: A record is gone, or a member's job was taken elsewhere.
+        HeldOutChangedError: The held-out rows were changed meanwhile.
+        LeaseLostError: A record is already removed, or another worker took a member's job.
     """
     services, lease = job.services, job.lease
     session, result = tx.session, update.result
@@ -137,7 +137,7 @@ def publish(
     )
     if not members:
         if before is not None:
-            # The head stays until an erasure; the state of a past version serves nothing.
+            # The head is kept until an erasure; the state of a past version has no use.
             versions.shred(services, session, before.state_id)
         reached("execute.written")
         return Published(version, [], None)
@@ -178,7 +178,7 @@ def publish(
     drafts = draft.store(services, session, plans)
     reached("execute.written")
     ids = [stored.id for stored in drafts]
-    # The statements above expired them: read again together, and not one by one.
+    # The statements above expired them: reload them in one query, not one by one.
     requests = {one.id: one for one in read_by_id(session, ErasureRequest, of_members)}
     for member, stored in zip(members, drafts, strict=True):
         request = requests[member.request_id]
@@ -205,7 +205,7 @@ def _erased_before(member: BatchMember) -> dict[str, str]:
 class Refuted:
     """A request that was executed in a refuted version: its job and its draft.
 
-    since: the attempt that the draft is of, and those skipped after it.
+    since: the attempt that the draft belongs to, and those skipped after it.
     """
 
     row: Job
@@ -223,8 +223,8 @@ def replace_refuted(
 ) -> list[Artifact]:
     """Publish the version of a later attempt in place of a refuted one; return the drafts.
 
-    Each request gets a draft of the new version, in the order of `refuted`: the one that it
-    was executed in is destroyed, and so is its draft.
+    Each request gets a draft of the new version, in the order of `refuted`. The refuted version
+    is destroyed, and so are its drafts.
     """
     services, session = job.services, tx.session
     model = session.get_one(Model, job.lease.model_id)
@@ -272,7 +272,7 @@ def _bury(
     dropped: frozenset[str],
     measured: VersionFigure,
 ) -> None:
-    """Take the records out of the training set; their tombstones say by whose request."""
+    """Take the records out of the training set; their tombstones name the erasing request."""
     session, lease = tx.session, job.lease
     key = open_tombstone_key(job.services.root_secret, model)
     owners = {record: member.request_id for member in members for record in member.salts}

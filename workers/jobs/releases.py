@@ -19,7 +19,7 @@ from workers.jobs.leases.stalled import ESCALATION_MARGIN
 
 
 class AnswerError(RefusedError):
-    """A client's answer that its block cannot have held. `release`: id of the question."""
+    """A client's answer that does not fit its block. `release`: id of the question."""
 
     def __init__(self, release: str) -> None:
         self.release = release
@@ -34,10 +34,11 @@ def ask(
     removed: Mapping[int, set[str]],
     whole: Collection[int],
 ) -> bool:
-    """Ask for what is missing to remove these records; return whether anything is.
+    """Ask clients for what is missing to remove these records; return whether anything is.
 
-    A block that goes as a whole needs no answer: by this request alone, with what is `removed`
-    earlier in the same update, or because a person decided it (`whole`, ids of subjects).
+    A block that is removed as a whole needs no answer: because this request alone, with what is
+    `removed` earlier in the same update, covers it, or because an operator decided it (`whole`,
+    ids of subjects).
     """
     missing = False
     for subject, ids in owned.items():
@@ -59,7 +60,8 @@ def ask(
                 escalates_at=request.due_at - ESCALATION_MARGIN,
             )
             tx.session.add(release)
-        elif release.state == "done":  # its records went another way, and there are more now
+        # Its records were erased in another way, and there are more now.
+        elif release.state == "done":
             release.state = "open"
         missing = missing or release.state == "open"
     tx.session.flush()
@@ -75,7 +77,7 @@ def dropped_subjects(session: Session, request_id: str) -> set[int]:
 
 
 def park(tx: Transaction, job: Job, request: ErasureRequest, why: str) -> None:
-    """Let a job wait for its clients; its turn comes again with their answers."""
+    """Make a job wait for its clients; it is queued again when they answer."""
     job.stage, job.tries, job.deaths, job.lease_until = PARKED, 0, 0, None
     request.state, request.reason = "awaiting-client", None
     record_request_event(tx, request, "request.awaiting", {"for": why})
@@ -83,7 +85,7 @@ def park(tx: Transaction, job: Job, request: ErasureRequest, why: str) -> None:
 
 
 def ask_anew(job: JobContext, tx: Transaction, release_id: str) -> None:
-    """Throw away an answer that its block cannot have held; the job waits for another."""
+    """Discard an answer that does not fit its block; the job waits for another."""
     services, lease, session = job.services, job.lease, tx.session
     release = session.get_one(Release, release_id)
     shred_answer(services, session, release)
@@ -98,10 +100,10 @@ def ask_anew(job: JobContext, tx: Transaction, release_id: str) -> None:
 def settle(
     services: Services, tx: Transaction, requests: Sequence[str], subjects: Sequence[int]
 ) -> list[tuple[str, str]]:
-    """Close the questions of executed requests, and those that need no answer any more.
+    """Close the questions of executed requests, and those that no longer need an answer.
 
-    Returns the jobs to nudge. Whoever lost all records to these requests is refused when its
-    turn comes; whoever has all that is left of a block needs nobody's answer for it.
+    Returns the jobs to nudge. A request that lost all its records to these requests is refused
+    at its turn; one that now covers all that is left of a block needs no answer for it.
     """
     session = tx.session
     session.flush()
@@ -129,10 +131,10 @@ def settle(
 
 
 def wake(services: Services) -> None:
-    """Set going what waits for companions in a dropped block that wait for nothing any more.
+    """Resume requests whose companions in a dropped block no longer wait for an answer.
 
-    An answer sets its own request going. Whoever was parked for the sake of that request
-    hears of it here, and also if it was withdrawn or refused.
+    An answer resumes only its own request. A request parked because of that one is resumed
+    here, also if that one was withdrawn or refused.
     """
     with services.reading() as session:
         ready = _ready(session)
@@ -170,7 +172,7 @@ def _wake(tx: Transaction) -> None:
 
 
 def escalate_silence(services: Services) -> None:
-    """Tell the operator, in the log, of clients that have not answered in time."""
+    """Escalate to the operator, in the log, clients that have not answered in time."""
     with services.reading() as session:
         due = _silent(session)
     if due:

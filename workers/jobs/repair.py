@@ -1,9 +1,9 @@
 """Repair: the attempts after a verification that did not pass.
 
 A network's policy may name other methods to try from the model before. Whatever they do, the
-retained rows are still there: the last attempt makes the model anew from them. Each attempt
-shreds the refuted version and is judged like the first. If the last does not pass either, what
-is stored is damaged, and the model is taken out of service for a person to look.
+retained rows are still stored: the last attempt retrains the model from them. Each attempt
+shreds the refuted version and is judged like the first. If the last attempt fails too, the
+stored data are damaged, and the model is taken out of service for an operator to examine.
 """
 
 from collections.abc import Sequence
@@ -31,16 +31,15 @@ from workers.jobs.update import UpdateResult
 
 
 def run(job: JobContext) -> None:
-    """Make the version of the lease's attempt and hand it to the verifier.
+    """Make the version of the lease's attempt and pass it to the verifier.
 
-    Requests that were executed together with this one and are not yet certified are judged
-    by the new version too, and are on its attempt: the one that they were executed in is
-    destroyed with it.
+    Requests executed together with this one and not yet certified move to the same attempt, and
+    the new version is judged for them too: the version that they were executed in is destroyed.
 
     Raises:
-        RefusedError: The rows cannot be fitted, or the log contradicts what is stored of the
+        RefusedError: The rows cannot be fitted, or the log contradicts what is stored about the
             attempt before.
-        OtherModelError: The row was changed meanwhile; nothing was changed besides.
+        OtherModelError: The row was changed meanwhile; no other effect.
         LeaseLostError: Another worker holds the job now.
     """
     services, lease, model = job.services, job.lease, job.model
@@ -63,7 +62,7 @@ def run(job: JobContext) -> None:
         publish.current(job, tx, base)
         refuted = []
         for row, plan in _plans(job, session):
-            # Those who wait left out the attempts that the refuted one left out.
+            # The other requests skip the attempts that the refuted one skipped.
             more = [] if row.request_id == lease.request_id else skipped
             refuted.append(Refuted(row, plan, [*since[row.request_id], *more]))
         drafts = publish.replace_refuted(job, tx, result, retained, refuted, measured)
@@ -90,13 +89,13 @@ def _record_attempt(
     attempt: int,
     skipped: Sequence[AttemptPart] | None,
 ) -> None:
-    """Log what the event of the escalation did not say of a request, or could not say yet.
+    """Log what the escalation event did not say about a request, or could not say yet.
 
-    skipped: by the request that it was executed together with; None if that is itself.
+    skipped: by the request that it was executed together with; None for that request itself.
     """
     if skipped is not None:
         lines = list(map(spelled, skipped))
-        # A method that gave way is named itself, not the retraining that came after it.
+        # A method that fell back is named itself, not the retraining that replaced it.
         method = result.name if result.escalated is None else result.escalated.partition(":")[0]
         payload = escalated("NONE", TOGETHER, attempt, method, lines)
         record_request_event(tx, request, "request.escalated", payload)
@@ -112,7 +111,7 @@ def _record_attempt(
 def _plans(leased: JobContext, session: Session) -> list[tuple[Job, Draft]]:
     """Return the leased job and those that wait to be verified after it, with their drafts.
 
-    These were executed in the version that is refuted now.
+    All were executed in the version that is now refuted.
     """
     job = session.exec(select(Job).where(Job.id == leased.lease.job_id)).one()
     jobs = [job, *queued_behind(session, job.id, "verify")]
@@ -124,8 +123,7 @@ def escalate(
 ) -> None:
     """Send a request that did not pass to the next attempt, or end it and quarantine its model.
 
-    Raises:
-        LeaseLostError: Another worker holds the job now.
+    Raises LeaseLostError if another worker holds the job.
     """
     services, lease, session = job.services, job.lease, tx.session
     request = session.get_one(ErasureRequest, lease.request_id)

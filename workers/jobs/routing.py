@@ -1,7 +1,7 @@
-"""Which queue a job belongs to: one for each kind of processor that there are workers for.
+"""Which queue a job belongs to: one per kind of processor that has workers.
 
-A nudge goes to the default queue, whose workers know the families; whoever sends it need not.
-A worker that takes one for a GPU's worker sends it on, before it takes a lease.
+A nudge goes to the default queue: its sender need not know the families, but its workers do. A
+worker that receives a GPU worker's nudge forwards it, before it takes a lease.
 """
 
 from sqlmodel import Session, select
@@ -13,12 +13,12 @@ from models import Audit, Job, Model
 from workers import runtime
 from workers.families import base as family
 
-# Certifying computes nothing: whoever is free does it.
+# Certifying computes nothing: any worker does it.
 COMPUTING = ("execute", "verify")
 
 
 def sent_on(services: Services, job_id: str, stage: str) -> bool:
-    """Return whether a job's stage is another queue's, and was sent there."""
+    """Forward a job's stage if it belongs to another queue; return whether it did."""
     if stage not in COMPUTING or not _may_send(services):
         return False
     with services.reading() as session:
@@ -28,7 +28,7 @@ def sent_on(services: Services, job_id: str, stage: str) -> bool:
 
 
 def audit_sent_on(services: Services, audit_id: str) -> bool:
-    """Return whether a method audit's pair is another queue's, and was sent there."""
+    """Forward a method audit's pair if it belongs to another queue; return whether it did."""
     if not _may_send(services):
         return False
     with services.reading() as session:

@@ -23,16 +23,16 @@ from workers.jobs.leases.leased import is_given_up
 from workers.method_audits import sweep as audit_sweep
 from workers.silos import table as silo_table
 
-ORPHAN_AGE = timedelta(hours=1)  # a file this old without a row was left by a crash
-NUDGE_AGE = timedelta(seconds=2)  # younger jobs have a nudge of their own on the way
+ORPHAN_AGE = timedelta(hours=1)  # an older file without a row was left by a crash
+NUDGE_AGE = timedelta(seconds=2)  # younger jobs have their own nudge on the way
 
 
 def run(services: Services) -> int:
     """Nudge every job or audit that could run and does not; return how many.
 
     Only the head of each model's queue can run, so only those are nudged, and not while they
-    are held back: this is what wakes them when the wait is over. Whatever was nudged twice
-    finds the lease taken and does nothing.
+    are held back: this wakes them when the wait is over. A second nudge for the same job finds
+    the lease taken and does nothing.
     """
     services.ledger.publish_checkpoint()  # a crash may have left entries without one
     releases.escalate_silence(services)
@@ -70,7 +70,8 @@ def _is_stuck(services: Services, session: Session, job: Job, now: datetime) -> 
     young = job.created_at >= now - NUDGE_AGE
     if held or young or is_held_back(session, services.settings, job, now):
         return False
-    # It is not tried again before it is decided on; who waits behind it is told in time.
+    # A job that was given up is not retried before a decision, but those behind it are
+    # escalated in time.
     return not is_given_up(services, session, job) or stalled.is_due(session, job, now)
 
 
@@ -78,15 +79,15 @@ def _forget_nonces(tx: Transaction) -> None:
     tx.session.connection().execute(delete(UsedNonce).where(col(UsedNonce.expires_at) < tx.now))
 
 
-# Longer than any reader lives, so that at least one scrub comes after the last of them.
+# Longer than any reader lives, so at least one scrub follows the last of them.
 SCRUB_FOR = timedelta(minutes=10)
 
 
 def clean(services: Services) -> None:
-    """Unlink shredded files and rewrite the pages where destroyed keys may still be read.
+    """Unlink shredded files and rewrite the pages where destroyed keys may still be readable.
 
     A crash before this, or a reader that keeps old pages alive, leaves traces of the key:
-    `clean_again`, which the sweep calls, makes sure of it.
+    `clean_again`, called by the sweep, removes them.
     """
     services.artifacts.unlink_shredded(services.engine)
     scrub(services.engine)

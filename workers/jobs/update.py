@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Protocol
 from lethe.certificates.retained import SALT_SIZE, record_commitment
 from lethe.certificates.retained_tree import Leaf
 
-if TYPE_CHECKING:  # a worker starts without it
+if TYPE_CHECKING:  # keeps numpy out of a worker's start
     import numpy as np
     from numpy.typing import NDArray
 
-LEAVES = 5000  # written out as Python objects at a time
+LEAVES = 5000  # held as Python objects at a time
 
 Owner = tuple[str, str]  # client, subject
 
 
 class StoredBlock(Protocol):
-    """What the vault seals of one owner. Only the model's family can read it."""
+    """What the vault seals for one owner. Only the model's family can read it."""
 
     @property
     def records(self) -> list[str]:
-        """The ids of the records in it."""
+        """The ids of its records."""
 
     def encode(self) -> bytes:
         """Return the bytes that the vault seals."""
@@ -31,7 +31,7 @@ class StoredBlock(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParsedUpload:
-    """blocks: what it holds, as it is stored, by owner. saturated: codes that were clipped."""
+    """blocks: the content as it is stored, by owner. saturated: codes that were clipped."""
 
     blocks: Mapping[Owner, StoredBlock]
     saturated: int
@@ -49,10 +49,10 @@ class ParsedUpload:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FreshRecords:
-    """Records that come into a retained set.
+    """New records for a retained set.
 
     salts, commitments and contents (n, 32) uint8 are of `records`, in their order. order (n,)
-    int64: their places by ascending commitment, as the tree takes them.
+    int64: their indices by ascending commitment, as the tree takes them.
     """
 
     records: Sequence[str]
@@ -68,14 +68,14 @@ class FreshRecords:
         salts: "NDArray[np.uint8]",
         contents: "NDArray[np.uint8] | None" = None,
     ) -> "FreshRecords":
-        """Return records under these salts; contents: None where no row of them is stored."""
+        """Return records under these salts; contents is None if no row of them is stored."""
         import numpy as np
 
         each = zip(split(salts), records, strict=True)
         commitments = as_digests(b"".join(record_commitment(*one) for one in each))
         if contents is None:
             contents = np.zeros_like(commitments)
-        # Compared as bytes; zeros at the end, which "S" leaves out, are as many in all.
+        # Compared as bytes. "S" drops trailing zeros, which is harmless at equal lengths.
         order = np.argsort(commitments.view(f"S{SALT_SIZE}").ravel(), kind="stable")
         return cls(records, salts, commitments, contents, order)
 
@@ -106,7 +106,7 @@ def split(rows: "NDArray[np.uint8]") -> list[bytes]:
 class Encoded:
     """A state as the artifacts that a version consists of.
 
-    start: of a network that was trained from its rows, hex SHA-256 of its initial weights.
+    start: for a network trained from its rows, hex SHA-256 of its initial weights.
     """
 
     head: bytes
@@ -122,13 +122,13 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UpdateResult:
-    """The next version of a model: its artifacts, who made them, what is claimed of them.
+    """The next version of a model: its artifacts, its method and its claim.
 
-    parameters and bounds are a certificate's: strings, of no client and no row. escalated:
-    why the method that was asked for gave way to a retraining. secret: what only the verifier
-    may see, sealed until the last certificate and then destroyed. repeated: it is a training
-    that was repeated with the same result. contents (n, 32): the salted digest of each row of a
-    contribution, in the order of its records, where the retained set commits to them.
+    parameters and bounds are a certificate's: strings that name no client and no row.
+    escalated: why the requested method fell back to retraining. secret: what only the verifier
+    may see, sealed until the last certificate and then destroyed. repeated: the training was
+    repeated with the same result. contents (n, 32): the salted digest of each row of a
+    contribution, in the order of its records, if the retained set commits to them.
     """
 
     encoded: Encoded
@@ -152,11 +152,11 @@ class UpdateResult:
 class Update:
     """A version without some records, and what becomes of the blocks that held them.
 
-    rest: what stays of each block, by its subject's id; None if nothing does. dropped: ids
-    of records that go with a block though nobody asked. before: what the verifier compares
-    with, to be sealed until the last certificate; it may hold what is erased. rows_gone: the
-    salted digests of the rows that go; rows_learned: of a ridge head, with which version each
-    of them came. round_id: of the masked round that the removal was part of.
+    rest: what is left of each block, by its subject's id; None if nothing is. dropped: ids of
+    records removed with a block although no request names them. before: what the verifier
+    compares with, sealed until the last certificate; it may hold erased rows. rows_gone: the
+    salted digests of the removed rows; rows_learned: for a ridge head, the version in which
+    each was learned. round_id: of the masked round that the removal was part of.
     """
 
     result: UpdateResult

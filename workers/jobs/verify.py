@@ -1,7 +1,7 @@
 """Verify: load what execution left, have it judged, and record the judgement.
 
 The verifier sees the retained rows, the published artifacts and the claim. It never sees the
-method; what it must know of the destroyed, it gets from the sealed draft.
+method; facts about destroyed records come from the sealed draft.
 """
 
 from collections.abc import Sequence
@@ -50,12 +50,12 @@ class Judged:
 
 
 def run(services: Services, job_id: str, turn: Turn | None = None) -> None:
-    """Judge an executed job; PASS goes on to certification, anything else to an attempt.
+    """Judge an executed job; PASS leads to certification, anything else to another attempt.
 
-    The jobs behind it that the same update executed are judged with it, where the family can.
-    Those that pass before the first that does not go on with it. Of that one the verdict is
-    recorded too: it is not to be judged until it passes. Those after it get another version.
-    A second try goes alone: what is wrong with one must not keep the others.
+    The jobs behind it that the same update executed are judged with it, if the family can. They
+    advance up to the first that does not pass. That one's verdict is recorded too, so that it
+    cannot be judged again until it passes. Those after it get another version. A second try
+    goes alone: a fault of one job must not hold up the others.
     """
     with leased(services, job_id, "verify", turn) as lease:
         if lease is None:
@@ -73,12 +73,13 @@ def run(services: Services, job_id: str, turn: Turn | None = None) -> None:
             return
         job = replace(job, model=case.model)
         kind.check_here()  # before anything of the judgement is in the log
-        # Only now: the digest of what is judged has been in the log since it was executed.
+        # Only now: the digest of the judged version has been in the log since execution.
         seed = kind.draw_seed(job, case)
         with services.reading() as session:
             judge = kind.prepare(job, session, cases, seed)
         verdicts, seconds = timed(judge)
-        figure = held_out.judged(services, case.model, case.after)  # of all: one version
+        # The same for all: they share one version.
+        figure = held_out.judged(services, case.model, case.after)
         verdicts = [
             replace(one, details={**one.details, **figure, JUDGED: seconds}) for one in verdicts
         ]
@@ -108,7 +109,7 @@ def run(services: Services, job_id: str, turn: Turn | None = None) -> None:
 
 
 def _approvals(services: Services, cases: Sequence[ExecutedJob]) -> list[dict[str, str]]:
-    """Return for the evidence which entry of the log approved each request, if one did."""
+    """Return, for the evidence, the log entry that approved each request, if any."""
     leaves = requests_events(services.ledger, [one.request.ref for one in cases])
     found = []
     for case in cases:
@@ -197,18 +198,18 @@ def _record(
     )
     if refuted is None:
         tx.insert(Verification, found.model_dump())
-    else:  # of the attempt before
+    else:  # the previous attempt's verdict
         versions.shred(services, session, refuted.evidence_id)
         found = session.merge(found)
     payload = {
         "result": report.result,
         "evidence": artifact.digest,
         "class": case.plan.claim,
-        # The evidence is destroyed with its attempt; this outlives it.
+        # The evidence is destroyed with its attempt; this digest outlives it.
         CHECKS: checks_digest(report.checks),
     }
     if judged.verdict.scores is not None:
-        # So do the scores: they are all that can say whether an attempt was refuted rightly.
+        # So do the scores: only they can show later whether an attempt was refuted rightly.
         scores = services.artifacts.put(session, SCORES, judged.verdict.scores)
         payload[SCORES] = scores.digest
     record_request_event(tx, request, "request.verified", payload)

@@ -1,12 +1,12 @@
-"""What pairs of unlearned and retrained models say of an algorithm: a lower bound on its ε.
+"""What pairs of unlearned and retrained models show about an algorithm: a lower bound on its ε.
 
 U-LiRA: Hayes et al., "Inexact Unlearning Needs More Careful Evaluations to Avoid a False Sense
-of Privacy" (SaTML 2025), after Carlini et al. (S&P 2022). Half of the pairs fit normal
-densities and a threshold on their ratio, the other half are told apart by them. A method that
+of Privacy" (SaTML 2025), after Carlini et al. (S&P 2022). On one half of the pairs, normal
+densities and a threshold on their ratio are fitted; they classify the other half. A method that
 unlearns with (ε, δ) allows no test with FNR < 1 - δ - e^ε FPR, nor the reverse (Kairouz et al.,
-ICML 2015): the errors seen bound ε from below, as in Jagielski et al. (NeurIPS 2020).
+ICML 2015): the observed errors bound ε from below, as in Jagielski et al. (NeurIPS 2020).
 
-All sums are rounded once, so equal statistics give equal counts wherever they are judged.
+All sums are rounded once, so equal statistics give equal counts on every machine.
 """
 
 from bisect import bisect_right
@@ -20,7 +20,7 @@ from workers.errors import RefusedError
 from workers.judge.inference.intervals import clopper_pearson
 
 ID, VERSION = "u-lira", "1"
-FEWEST = 16  # pairs: of 8 that are told apart without an error, ε of 0.54 can be shown at 95 %
+FEWEST = 16  # pairs: 8 classified without an error show ε of 0.54 at 95 %
 LEAST = 1e-6  # standard deviation: models that agree to the last bit are no evidence
 
 Outcome = Literal["LEAK", "NOTHING-FOUND", "INCONCLUSIVE"]
@@ -30,9 +30,9 @@ Outcome = Literal["LEAK", "NOTHING-FOUND", "INCONCLUSIVE"]
 class Bound:
     """Errors of a test on `trials` models of each world, and what they prove.
 
-    A false positive is a model without the target that is taken for one that had it, a false
-    negative the reverse. Both upper limits hold together at the confidence asked for, so
-    epsilon, the larger of both directions and never below 0, does too. It is a lower bound.
+    A false positive is a model without the target that is classified as having had it, a false
+    negative the reverse. Both upper limits hold jointly at the given confidence, and so does
+    epsilon, the larger of both directions and never below 0. It is a lower bound.
     """
 
     false_positives: int
@@ -45,9 +45,9 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """after: the unlearned against the retrained; before: the control, not yet unlearned.
+    """after: unlearned against retrained models; before: the control, not yet unlearned.
 
-    resolution: ε that as many trials without one error would have shown.
+    resolution: the ε that the same number of trials without any error would have shown.
     """
 
     result: Outcome
@@ -63,11 +63,12 @@ def judge(
     confidence: float,
     delta: float,
 ) -> Finding:
-    """Return what the statistics of n pairs, in their order, say; each (n,) finite.
+    """Return what the statistics of n pairs show; each (n,) finite, in the order of the pairs.
 
-    LEAK: ε is above 0. NOTHING-FOUND: it is not shown to be, by an attack that does find the
-    target before unlearning. INCONCLUSIVE: nor by one that would have found it.
-    Raises RefusedError for fewer than FEWEST pairs, other lengths, or no numbers.
+    LEAK: ε is above 0. NOTHING-FOUND: no such ε is shown, by an attack that does find the
+    target before unlearning. INCONCLUSIVE: none is shown, but the attack could not have found
+    it. Raises RefusedError for fewer than FEWEST pairs, unequal lengths, or values that are not
+    numbers.
     """
     if not FEWEST <= len(before) == len(after) == len(retrained):
         raise RefusedError(f"an audit needs {FEWEST} whole pairs at least: run more")
@@ -86,7 +87,7 @@ def judge(
 def attack(
     inside: Sequence[float], outside: Sequence[float], confidence: float, delta: float
 ) -> Bound:
-    """Fit a test on the first half of each world (n,), bound ε by its errors on the rest."""
+    """Fit a test on the first half of each world (n,); bound ε by its errors on the rest."""
     half = len(inside) // 2
     scored = _Ratio.fit(inside[:half], outside[:half])
     score_in = [scored.of(value) for value in inside]
@@ -104,7 +105,7 @@ def attack(
 def bound(
     false_positives: int, false_negatives: int, trials: int, confidence: float, delta: float
 ) -> Bound:
-    """Return what errors in so many trials of each world prove, jointly at `confidence`."""
+    """Return what errors in `trials` models of each world prove, jointly at `confidence`."""
     # Each upper end alone misses with half of 1 - confidence; the lower ends are not used.
     fpr = clopper_pearson(false_positives, trials, 1 - confidence)[1]
     fnr = clopper_pearson(false_negatives, trials, 1 - confidence)[1]
@@ -114,7 +115,7 @@ def bound(
 
 
 def resolution(trials: int, confidence: float, delta: float) -> float:
-    """Return the ε that so many trials show if not one is told wrongly: none can show more."""
+    """Return the ε that this number of trials shows without any error: the maximum."""
     return bound(0, 0, trials, confidence, delta).epsilon
 
 
@@ -144,10 +145,10 @@ def _normal(values: Sequence[float]) -> tuple[float, float]:
 def _threshold(
     inside: Sequence[float], outside: Sequence[float], confidence: float, delta: float
 ) -> float:
-    """Return the threshold that proves most on these scores; of equal ones, fewest errors.
+    """Return the threshold that proves the most on these scores; of equal ones, fewest errors.
 
-    0 is tried first, the likelihood ratio's own. ε is shown best where one error is rare,
-    which is seldom there (Nasr et al., S&P 2021).
+    0, the likelihood ratio's own threshold, is tried first. A larger ε is shown where one kind
+    of error is rare, which is seldom at 0 (Nasr et al., S&P 2021).
     """
     ins, outs = sorted(inside), sorted(outside)
     between = [(low + high) / 2 for low, high in pairwise(sorted({*ins, *outs}))]

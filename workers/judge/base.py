@@ -1,7 +1,7 @@
-"""What a verifier is given, and what it says.
+"""The input and the output of a verifier.
 
-It reads published artifacts and retained rows, never a solver's memory. Whatever is
-missing, malformed or odd in them fails the check that needed it.
+It reads published artifacts and retained rows, never a solver's memory. Whatever is missing,
+malformed or odd in them fails the check that needed it.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """PASS: every check passed. INCONCLUSIVE: none was refuted, some were not decided."""
+    """PASS: every check passed. INCONCLUSIVE: none was refuted, but some were undecided."""
 
     result: Result
     checks: tuple[CheckPart, ...]
@@ -34,8 +34,8 @@ class UpdateClaim:
     """The rest of an update that served several requests, in any order, and its logged ends.
 
     earlier and later: the commitments that the requests before and after the judged one
-    removed; added: those that a masked round had added before the first of them. The roots
-    and counts are those of the versions before and after the update.
+    removed; added: those that a masked round had added before the first of them. The roots and
+    counts are those of the versions before and after the update.
     """
 
     earlier: Sequence[bytes]
@@ -49,11 +49,11 @@ class UpdateClaim:
 
 @dataclass(frozen=True, slots=True)
 class RetainedSetClaim:
-    """The published roots, and the full lists of 32-byte record commitments behind them.
+    """The published roots, and the full lists of their 32-byte record commitments.
 
-    before and after are sorted as published; erased is in any order. Where `update` is
-    given, they are one link of its chain, and the versions' sets are its ends. The leaves have
-    no content: of a ridge head's rows there is a `ChainClaim` instead.
+    before and after are sorted as published; erased is in any order. If `update` is given, they
+    are one link of its chain, and the versions' sets are its ends. The leaves have no content:
+    rows of a ridge head use `ChainClaim` instead.
     """
 
     before: Sequence[bytes]
@@ -68,7 +68,7 @@ class RetainedSetClaim:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A try to read something that must be gone: what, its digest, whether it was read."""
+    """An attempt to read destroyed data: what, its digest, whether it was readable."""
 
     name: str
     digest: str
@@ -77,7 +77,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class PurgeClaim:
-    """Probes of all that was shredded, and row ids: those erased, those still stored."""
+    """Probes of everything that was shredded, and row ids: those erased, those still stored."""
 
     probes: Sequence[Probe]
     erased_rows: Sequence[str]
@@ -88,11 +88,11 @@ Claim_contra = TypeVar("Claim_contra", contravariant=True)
 
 
 class Verifier(Protocol[Claim_contra]):
-    """A judge of one guarantee class, which has claims of its own."""
+    """A judge of one guarantee class and its kind of claim."""
 
     @property
     def id(self) -> str:
-        """The name certificates carry."""
+        """Its name in certificates."""
 
     @property
     def version(self) -> str:

@@ -1,8 +1,8 @@
 """The bytes of new files, searched for erased vectors and ids.
 
-No format is parsed. Retained vectors, and public ones, are cut out where they lie whole. What
-is left is searched for runs of 16 bytes of an erased vector: cut out first, for a run may lie
-across two retained vectors. A vector that equals a retained one is not an erased one's trace.
+No format is parsed. Complete retained and public vectors are cut out. The rest is searched for
+runs of 16 bytes of an erased vector: the cutting comes first, since a run may span two retained
+vectors. A vector that equals a retained one is not a trace of an erased one.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,21 +18,22 @@ from workers.judge.checks import judged
 
 PROBE = CHECKS["bytes-probe"]
 RUN = 4  # float32 numbers, 16 bytes
-BETWEEN = b"\xff" * 16  # what is put where something was cut out: NaN, which no vector holds
-CHUNK = 1 << 16  # bytes looked through for the next retained vector
-SHORT = 4  # bytes: a shorter id is looked for in id tables alone, in numbers it is chance
-LONG = 8  # bytes: an id that is looked for within lines too
+BETWEEN = b"\xff" * 16  # replaces each cut: NaN, which no vector holds
+CHUNK = 1 << 16  # bytes searched for the next retained vector
+# Bytes: a shorter id is searched in id tables only, in numbers it would match by chance.
+SHORT = 4
+LONG = 8  # bytes: a longer id is searched within lines too
 AT_ONCE = 1000  # erased vectors whose runs are in memory
 Vectors = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeClaim:
-    """What a probe came to. files: that were searched; rows: erased ones looked for.
+    """The result of a probe. files: number searched; rows: number of erased rows searched for.
 
-    found: those of which something was. unlike: of no number but 0, which nothing tells from
-    padding. logged: whether the rows looked for are those that the log's digest has as erased;
-    None where they were not kept.
+    found: rows with a trace. unlike: vectors of zeros only, which cannot be told from padding.
+    logged: whether the rows are those that the log's digest has as erased; None if the erased
+    rows were not kept.
     """
 
     files: int
@@ -44,10 +45,10 @@ class ProbeClaim:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sought:
-    """vectors (n, d) and ids that must not be found, and those that may be.
+    """Vectors (n, d) and ids that must not be found, and those that may be.
 
-    public: vectors that no record is behind, such as centroids. words: of the files' formats;
-    an id that is in them is looked for as a whole line alone.
+    public: vectors that belong to no record, such as centroids. words: of the files' formats;
+    an id among them is searched only as a whole line.
     """
 
     vectors: Vectors
@@ -59,7 +60,7 @@ class Sought:
 
 
 def check_probe(claim: ProbeClaim) -> Judgement:
-    """Judge a probe: what is found refutes; nothing is decided where nothing was looked for."""
+    """Judge a probe: a trace refutes; without a search the check is undecided."""
     value = f"{claim.found} of {claim.rows} found in {claim.files} files"
     if claim.unlike:
         value += f", {claim.unlike} only by id"
@@ -76,9 +77,9 @@ def check_probe(claim: ProbeClaim) -> Judgement:
 def probe(
     files: Mapping[str, bytes], tables: Collection[str], sought: Sought
 ) -> tuple[int, int]:
-    """Return how many sought rows are in some file, and how many vectors tell nothing.
+    """Return how many sought rows have a trace in a file, and how many are unsearchable.
 
-    tables: names of the files that are lists of ids, a line each.
+    tables: names of the files that are lists of ids, one per line.
     """
     found = np.zeros(len(sought.ids), dtype=np.bool_)
     known = _digests(sought.retained) | _digests(sought.public)
@@ -101,7 +102,7 @@ def _digest(data: bytes) -> bytes:
 
 
 def _firsts(vectors: Vectors) -> NDArray[np.uint64]:
-    """Return what vectors begin with: their first 8 bytes, sorted."""
+    """Return the first 8 bytes of the vectors, sorted."""
     first = np.ascontiguousarray(vectors[:, :2].astype("<f4"))
     return np.unique(first.view("<u8").ravel())
 
@@ -109,10 +110,11 @@ def _firsts(vectors: Vectors) -> NDArray[np.uint64]:
 def _uncovered(
     data: bytes, known: Collection[bytes], firsts: NDArray[np.uint64], width: int
 ) -> Iterator[bytes]:
-    """Yield what is left of some bytes without the known vectors of `width` bytes."""
+    """Yield the bytes outside of the known vectors of `width` bytes."""
     begin = at = 0
     while at + width <= len(data):
-        if _digest(data[at : at + width]) in known:  # mostly: one lies after the other
+        # The usual case: one directly follows the other.
+        if _digest(data[at : at + width]) in known:
             if begin < at:
                 yield data[begin:at]
             begin = at = at + width
@@ -124,7 +126,7 @@ def _uncovered(
 
 
 def _places(data: bytes, keys: NDArray[np.uint64]) -> list[int]:
-    """Return the places of sorted 8-byte keys in some bytes, ascending."""
+    """Return the offsets of sorted 8-byte keys in some bytes, ascending."""
     found = []
     for shift in range(min(8, max(0, len(data) - 7))):
         words = np.frombuffer(data, "<u8", count=(len(data) - shift) // 8, offset=shift)
@@ -141,7 +143,7 @@ def _among(words: NDArray[np.uint64], keys: NDArray[np.uint64]) -> NDArray[np.bo
 
 
 def _telling(vectors: Vectors) -> NDArray[np.bool_]:
-    """Return (n, d) which numbers are neither 0 nor subnormal, as small integers are."""
+    """Return (n, d) which numbers are neither 0 nor subnormal, as small integers would be."""
     tell: NDArray[np.bool_] = np.abs(vectors) >= np.finfo(np.float32).tiny
     return tell
 
@@ -149,8 +151,8 @@ def _telling(vectors: Vectors) -> NDArray[np.bool_]:
 def _vectors_in(rest: bytes, vectors: Vectors) -> NDArray[np.bool_]:
     """Return (n,) which vectors, or which runs of them, some bytes hold.
 
-    A run of zeros, or of one number, may be in any file: of a vector that has no other run the
-    whole is looked for.
+    A run of zeros, or of one number, may be in any file: a vector without any other run is
+    searched for as a whole.
     """
     values = np.ascontiguousarray(vectors.astype("<f4", copy=False))
     runs = np.lib.stride_tricks.sliding_window_view(values, RUN, axis=1)

@@ -1,4 +1,4 @@
-"""Judgements by the checks of the catalogue: made, kept from stopping the judge, summed up."""
+"""Judgements by the checks of the catalogue: made, guarded against errors, summed up."""
 
 import struct
 from collections.abc import Callable, Sequence
@@ -11,8 +11,8 @@ from workers.discovery import import_room
 from workers.errors import ModelError
 from workers.judge.base import Judgement, Report, Result
 
-# What evaluating a claim of odd types or sizes raises. A claim is written by the judged,
-# so it must not be able to stop the judge: the check has failed, and says so.
+# Errors of evaluating a claim with odd types or sizes. A claim is written by the judged party,
+# so it must not be able to stop the judge: the check fails, and says so.
 ODD_INPUT = (
     ArithmeticError,
     AttributeError,
@@ -49,13 +49,13 @@ def guarded_all(spec: CheckSpec, run: Callable[[], Sequence[Judgement]]) -> Sequ
     try:
         return run()
     except ODD_INPUT as error:
-        # The type only: a message may quote what the claim contained.
+        # The type only: a message may quote the claim's content.
         value = f"the claim cannot be evaluated: {type(error).__name__}"
         return [judged(spec, value, passed=False)]
 
 
 def numbered(judgements: Sequence[Judgement]) -> list[Judgement]:
-    """Return the judgements with their checks numbered 1, 2, 3 as certificates demand."""
+    """Return the judgements with their checks numbered 1, 2, 3, as certificates require."""
     return [
         replace(judgement, check=replace(judgement.check, number=number))
         for number, judgement in enumerate(judgements, 1)
@@ -63,7 +63,7 @@ def numbered(judgements: Sequence[Judgement]) -> list[Judgement]:
 
 
 def report_of(judgements: Sequence[Judgement]) -> Report:
-    """Return the report: refuted is FAIL, undecided INCONCLUSIVE, and only all passed PASS.
+    """Return the report: FAIL if any is refuted, else INCONCLUSIVE if undecided, else PASS.
 
     The checks are numbered in this order.
     """
@@ -71,7 +71,7 @@ def report_of(judgements: Sequence[Judgement]) -> Report:
 
 
 def result_of(judgements: Sequence[Judgement]) -> Result:
-    """Return what the judgements come to."""
+    """Return the overall result of the judgements."""
     failed = [judgement for judgement in judgements if not judgement.check.passed]
     if not failed:
         return "PASS"
@@ -85,12 +85,12 @@ class CheckRoom(Generic[Function]):
     """The functions that the files of a package register, each for a check by its name."""
 
     def __init__(self, package: str) -> None:
-        """Begin empty; package: the full name of the one that is imported by `functions`."""
+        """Start empty; package: the full name of the package that `functions` imports."""
         self._package = package
         self._found: dict[str, Function] = {}
 
     def check(self, name: str) -> Callable[[Function], Function]:
-        """Register the function below for the check of this name, which must be catalogued."""
+        """Register the decorated function for a catalogued check."""
         assert name in CHECKS, f"no check is called {name}: add it to lethe/catalogue.py"
 
         def register(function: Function) -> Function:
@@ -101,7 +101,7 @@ class CheckRoom(Generic[Function]):
         return register
 
     def functions(self) -> list[tuple[CheckSpec, Function]]:
-        """Return all with their checks, in the catalogue's order, which certificates have."""
+        """Return all functions with their checks, in the order of the catalogue."""
         import_room(self._package)
         return [
             (spec, self._found[name]) for name, spec in CHECKS.items() if name in self._found

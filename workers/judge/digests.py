@@ -1,4 +1,4 @@
-"""Digests that were claimed, against those recomputed."""
+"""Claimed digests compared with recomputed ones."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ MODEL_FILE = CHECKS["model-file"]
 
 
 def check_digests(spec: CheckSpec, claimed: str, found: str) -> Judgement:
-    """Judge two hex SHA-256 digests, of which one was claimed and one recomputed."""
+    """Judge two hex SHA-256 digests, one claimed and one recomputed."""
     if not SHA256.fullmatch(claimed) or not SHA256.fullmatch(found):
         return judged(spec, "a digest is not SHA-256 in lower-case hex", passed=False)
     if claimed != found:
@@ -35,7 +35,7 @@ def _check_pair(spec: CheckSpec, pair: tuple[str, str]) -> Judgement:
 
 
 def check_model_file(published: str, recomputed: str, *, finite: bool = True) -> Judgement:
-    """Judge two hex digests of a model file. finite: no NaN or infinity in it.
+    """Judge two hex digests of a model file. finite: it has no NaN or infinity.
 
     A claim that cannot be evaluated is a failed check: nothing is raised.
     """

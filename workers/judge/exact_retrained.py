@@ -3,10 +3,10 @@
 1 model-file    2 data    3 retained-set    4 purge    5 start    6 re-execution
 7 rows-before
 
-A model that never saw the erased rows is one that is made again, bit for bit, from initial
-weights drawn without data and from the retained rows alone. The run itself is made outside;
-here its ends are compared. All rounds must have been run: whoever forges only the step from
-the old model to one clean round passes a sample of k rounds of n with a chance of 1 - k/n.
+A model never saw the erased rows if it can be reproduced, bit for bit, from initial weights
+drawn without data and from the retained rows alone. The rerun happens elsewhere; here its
+results are compared. All rounds must be rerun: if only the step from the old model to one clean
+round is forged, a sample of k of n rounds passes with probability 1 - k/n.
 """
 
 from dataclasses import dataclass
@@ -22,17 +22,16 @@ DATA, START, RERUN = CHECKS["data"], CHECKS["start"], CHECKS["re-execution"]
 
 @dataclass(frozen=True, slots=True)
 class RetrainedClaim:
-    """A published model that was trained anew on the retained rows. Digests are hex SHA-256.
+    """A published model that was retrained on the retained rows. Digests are hex SHA-256.
 
     file_digest: recomputed from the model file. claimed_data, data: of the training rows, as
-    the training says and as they are stored. claimed_start, start: of the initial weights,
-    as the training says and as the registered seed makes them. reexecuted_digest: of the
-    model that the verifier's own run of the last reexecuted_rounds of all `rounds` ended
-    with; None where the hardware would not repeat it. answers_missing: messages of clients
-    that are claimed not to have come and were left out again; answers_allowed: how many may
-    be. environment_equal: whether that run had the versions and the hardware of the
-    training. rows_before: digests of all rows of the version before, as published, and of
-    those that are stored with those that went.
+    claimed by the training and as stored. claimed_start, start: of the initial weights, as
+    claimed and as generated from the registered seed. reexecuted_digest: of the model from the
+    verifier's own run of the last reexecuted_rounds of all `rounds`; None if the hardware
+    cannot repeat it. answers_missing: client messages claimed to be missing, and left out
+    again; answers_allowed: how many may be. environment_equal: whether that run had the
+    training's library versions and hardware. rows_before: digests of all rows of the version
+    before: as published, and of the stored rows with the removed ones.
     """
 
     retained_set: RetainedSetClaim
@@ -57,7 +56,7 @@ def _few(claim: RetrainedClaim) -> bool:
 
 
 def check_rerun(claim: RetrainedClaim) -> Judgement:
-    """Judge the re-execution: another result on equal hardware refutes, its lack does not."""
+    """Judge the re-execution: another result on equal hardware refutes, none does not."""
     total, again = claim.rounds, claim.reexecuted_rounds
     counts = (total, again, claim.answers_missing, claim.answers_allowed)
     if any(isinstance(count, bool) or not isinstance(count, int) for count in counts):

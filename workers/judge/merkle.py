@@ -1,16 +1,16 @@
-"""The tree of a retained set, computed again from the whole list of its commitments.
+"""The tree of a retained set, recomputed from the whole list of its commitments.
 
     leaf     SHA256(0x00 | TAG | commitment | content)
     inner    SHA256(0x01 | TAG | bit, uint16 | leaves under it, uint64 | left | right)
     empty    SHA256(0x02 | TAG)
 
 An inner node divides its commitments at the first bit in which they differ. Numbers are
-big-endian. It shares no code with who publishes the roots.
+big-endian. This shares no code with the publisher of the roots.
 
-The sets that a claim is about differ in a few records. A subtree that none of them is in has
-the same hash in both, so only the nodes above a record that went are hashed again. Hashes of
-subtrees of up to SMALL leaves are not stored: besides the leaves, 64 bytes each, a tree takes
-about 15 bytes for each leaf. A large set comes in parts, which read their leaves when asked.
+The sets in a claim differ in a few records. A subtree without any of them has the same hash in
+both, so only the nodes above a removed record are rehashed. Hashes of subtrees of up to SMALL
+leaves are not stored: besides the leaves, 64 bytes each, a tree takes about 15 bytes for each
+leaf. A large set comes in parts, which read their leaves on demand.
 """
 
 import struct
@@ -28,9 +28,9 @@ TAG = b"lethe/retained-set/v2\0"
 EMPTY = sha256(b"\x02" + TAG).digest()
 NO_CONTENT = bytes(32)
 LEAF, INNER = b"\x00" + TAG, b"\x01" + TAG
-SMALL = 64  # to hash so many leaves again takes 0.2 ms
-CHUNK = 4096  # leaves written out at a time
-KEY = "S32"  # compared as bytes; zeros at the end, which it leaves out, are as many in all
+SMALL = 64  # hashing this many leaves again takes 0.2 ms
+CHUNK = 4096  # leaves hashed at a time
+KEY = "S32"  # compared as bytes; "S" drops trailing zeros, which is harmless at equal lengths
 _NUMBERS = struct.Struct(">HQ")
 
 NONE: frozenset[int] = frozenset()
@@ -38,13 +38,13 @@ Digests = NDArray[np.uint8]  # (n, 32)
 
 
 class Readable(Protocol):
-    """Leaves in ascending order, of which any may be read."""
+    """Leaves in ascending order, with random access."""
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of leaves."""
 
     def read(self, low: int, high: int) -> tuple[Digests, Digests]:
-        """Return commitments and contents (m, 32) of those from `low` to `high` - 1."""
+        """Return commitments and contents (m, 32) of the leaves from `low` to `high` - 1."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,9 +61,9 @@ class _Arrays:
 
 @dataclass(frozen=True, slots=True)
 class Subtree:
-    """A subtree with the leaves at the places from `low` to `high` - 1 but those in `gone`.
+    """A subtree with the leaves at `low` to `high` - 1 except those in `gone`.
 
-    left and right: None of one with few leaves, which has no hashes below its own.
+    left and right: None for one with few leaves, which stores no hashes below its own.
     """
 
     low: int
@@ -77,7 +77,7 @@ class Subtree:
 
 
 class Tree:
-    """The tree over commitments of 32 bytes in ascending order, none twice.
+    """The tree over distinct commitments of 32 bytes in ascending order.
 
     whole: the subtree of all leaves, None without leaves.
     """
@@ -95,8 +95,8 @@ class Tree:
     def of_parts(cls, parts: Iterable[Readable]) -> "Tree":
         """Return the tree of leaves that come in parts, which are hashed one by one.
 
-        Raises ValueError as for a whole one, and for parts that are divided below a bit that
-        divides one of them.
+        Raises ValueError as `__init__`, and for parts that are divided below a bit that divides
+        one of them.
         """
         tree = cls.__new__(cls)
         tree._begin(parts)
@@ -117,7 +117,10 @@ class Tree:
         return self._count
 
     def places(self, commitments: Collection[bytes]) -> list[int]:
-        """Return where these leaves are, ascending. Raises ValueError where one is not."""
+        """Return the positions of these leaves, ascending.
+
+        Raises ValueError if one is missing.
+        """
         wanted = sorted(set(commitments))
         found: list[int] = []
         for part in self._parts:
@@ -128,9 +131,9 @@ class Tree:
         return found
 
     def without(self, subtree: Subtree | None, places: Sequence[int]) -> Subtree | None:
-        """Return what is left of a subtree without the leaves at some places, ascending.
+        """Return a subtree without the leaves at ascending positions; None if it is empty.
 
-        It costs O(log n) for each of them. Raises ValueError where one was left out before.
+        Takes O(log n) for each of them. Raises ValueError if one was removed before.
         """
         if not places:
             return subtree
@@ -148,7 +151,7 @@ class Tree:
     def root_without(self, commitments: Collection[bytes]) -> bytes:
         """Return the root of the set without some of its leaves.
 
-        Raises ValueError where one is not in the set.
+        Raises ValueError if one is not in the set.
         """
         return root_of(self.without(self.whole, self.places(commitments)))
 
@@ -161,11 +164,11 @@ class Tree:
         if not kept:
             return None
         number = bisect_right(self._parts, subtree.low, key=lambda one: one.low) - 1
-        part = self._parts[number]  # all of it: between parts a subtree has its children
+        part = self._parts[number]  # the whole part: a subtree that spans parts has children
         low, high = subtree.low - part.low, subtree.high - part.low
         hashes = part.leaf_hashes(low, high)
         bits = part.bits[low:high].tolist()
-        open_: list[tuple[int, int, bytes]] = []  # subtrees that lack their right side
+        open_: list[tuple[int, int, bytes]] = []  # subtrees that still lack their right side
         total, node = 0, b""
         for here, after in zip(kept, [*kept[1:], None], strict=True):
             total, node = 1, hashes[here - subtree.low]
@@ -178,10 +181,10 @@ class Tree:
         return Subtree(subtree.low, subtree.high, total, node, gone)
 
     def _hashed(self) -> Subtree | None:
-        """Return the whole tree, from those of its parts."""
+        """Return the whole tree, built from its parts."""
         if not self._parts:
             return None
-        open_: list[tuple[int, Subtree]] = []  # subtrees that lack their right side
+        open_: list[tuple[int, Subtree]] = []  # subtrees that still lack their right side
         for part, after in zip(self._parts, [*self._parts[1:], None], strict=True):
             node = part.hashed()
             bit = -1 if after is None else part.bit_before(after)
@@ -195,9 +198,9 @@ class Tree:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """Leaves that are neighbours in a tree, the first of them at the place `low`.
+    """Neighbouring leaves of a tree, the first of them at the position `low`.
 
-    bits (n - 1,): the first bit in which each leaf differs from the next. last: the last one.
+    bits (n - 1,): the first bit in which each leaf differs from the next. last: the last leaf.
     """
 
     low: int
@@ -214,7 +217,7 @@ class _Part:
         return int(bit)
 
     def places(self, wanted: Sequence[bytes]) -> list[int]:
-        """Return where these leaves, which ascend, are in the tree."""
+        """Return the positions of these ascending leaves in the tree."""
         if not wanted:
             return []
         leaves, _ = self.leaves.read(0, len(self.leaves))
@@ -226,13 +229,13 @@ class _Part:
         return [self.low + place for place in found]
 
     def hashed(self) -> Subtree:
-        """Return its tree; of each subtree with more than SMALL leaves its children.
+        """Return its tree; each subtree with more than SMALL leaves has its children.
 
-        Those that divide at the same bit are apart from each other, so they are hashed
-        together, from the last bit to the first.
+        Nodes that divide at the same bit are disjoint, so they are hashed together, from the
+        last bit to the first.
         """
         size = len(self.leaves)
-        # By the place where a subtree begins: its hash, and where it ends; and the other way.
+        # By a subtree's first position: its hash and its end. By its end: its first position.
         hashes = np.concatenate(
             [table(self.leaf_hashes(low, low + CHUNK)) for low in range(0, size, CHUNK)]
         )
@@ -264,24 +267,24 @@ class _Part:
 
 
 def table(values: Sequence[bytes]) -> Digests:
-    """Return values of 32 bytes as (n, 32). Raises ValueError for another one."""
+    """Return values of 32 bytes as (n, 32). Raises ValueError for other sizes."""
     if {*map(type, values)} - {bytes} or {*map(len, values)} - {32}:
         raise ValueError("a commitment is not 32 bytes")
     return np.frombuffer(b"".join(values), np.uint8).reshape(-1, 32)
 
 
 def root_of(subtree: Subtree | None) -> bytes:
-    """Return the root of a set whose tree this is."""
+    """Return the root of the set with this tree."""
     return EMPTY if subtree is None else subtree.hash
 
 
 def merkle_root(leaves: Sequence[bytes]) -> bytes:
-    """Return the root of the set with these commitments, in ascending order, no contents."""
+    """Return the root of the set with these ascending commitments, without contents."""
     return root_of(Tree(table(leaves), table([NO_CONTENT] * len(leaves))).whole)
 
 
 def _divides(leaves: Digests) -> NDArray[np.int16]:
-    """Return the first bit in which each leaf differs from the next one, which is above it."""
+    """Return the first bit in which each leaf differs from the larger next one."""
     found = np.empty(max(len(leaves) - 1, 0), dtype=np.int16)
     for start in range(0, len(found), CHUNK):
         lower, upper = leaves[start : start + CHUNK], leaves[start + 1 : start + CHUNK + 1]

@@ -3,11 +3,11 @@
 1 model-file    2 data    3 retained-set    4 purge    5 registration    6 re-execution
 7 rows-before    8 untouched-shards, of shards; bytes-probe, of vector indexes
 
-The model was fitted again from the stored rows, outside; here its bytes are compared with the
-published ones. There is no start to compare: a fit begins with nothing. A recipe was retrained
-when it was executed; a forest was updated, and is fitted here for the first time. Of shards
-those are fitted that held the rows, and put together with the others. Where two runs of a
-program differ, 6 is `rerun-difference`: how far the tensors of both are apart.
+The model is refitted from the stored rows elsewhere; here its bytes are compared with the
+published ones. There is no start to compare: a fit has no initial weights. A recipe was
+retrained at execution; a forest was updated, and is fitted for the judge for the first time.
+For shards, those that held the rows are refitted, and combined with the others. If two runs of
+a program differ, 6 is `rerun-difference`: the distance between the tensors of both.
 """
 
 from collections.abc import Mapping
@@ -32,14 +32,14 @@ Tensors = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class RefittedClaim:
-    """A published model that was fitted anew on the retained rows. Digests are hex SHA-256.
+    """A published model that was fitted to the retained rows. Digests are hex SHA-256.
 
-    file_digest: recomputed from the model file. claimed_data, data: of the rows, as the fit
-    says and as they are stored. registration: logged, and of the model as it is.
-    refitted_digest: of the verifier's own fit; environment_equal: whether that had the
-    versions and the hardware of the judged one. rows_before: digests of all rows of the
-    version before, as published, and of those that are stored with those that went. shards:
-    of a model that has some. probe: of the bytes of files that hold rows as they are.
+    file_digest: recomputed from the model file. claimed_data, data: of the rows, as claimed by
+    the fit and as stored. registration: logged, and of the current model. refitted_digest: of
+    the verifier's own fit; environment_equal: whether that had the library versions and
+    hardware of the judged one. rows_before: digests of all rows of the version before: as
+    published, and of the stored rows with the removed ones. shards: for a sharded model. probe:
+    of the bytes of files that contain rows.
     """
 
     retained_set: RetainedSetClaim
@@ -57,7 +57,7 @@ class RefittedClaim:
 
 
 def check_refit(claim: RefittedClaim) -> Judgement:
-    """Judge the repeated fit: other bytes in an equal environment refute, elsewhere not."""
+    """Judge the repeated fit: different bytes refute only in an equal environment."""
     found = claim.refitted_digest
     if not SHA256.fullmatch(found):
         return judged(AGAIN, "a digest is not SHA-256 in lower-case hex", passed=False)
@@ -85,7 +85,7 @@ class RefittedVerifier:
 class RerunClaim:
     """A published model whose training gives another file each time, and the verifier's own.
 
-    published, own: their tensors by name, None of a file that cannot be read. tolerance: as
+    published, own: their tensors by name, None for an unreadable file. tolerance: as
     registered, above 0.
     """
 
@@ -96,7 +96,10 @@ class RerunClaim:
 
 
 def check_difference(claim: RerunClaim) -> Judgement:
-    """Judge how far the verifier's run is from the published one; elsewhere it only may be."""
+    """Judge the distance of the verifier's run from the published one.
+
+    In a different environment, a difference is inconclusive.
+    """
     here = claim.refit.environment_equal is True
     limit = f"at most {claim.tolerance:g}, the registered tolerance"
     if claim.published is None or claim.own is None:
@@ -116,9 +119,9 @@ def check_difference(claim: RerunClaim) -> Judgement:
 
 
 def largest_difference(first: Tensors, second: Tensors) -> float:
-    """Return the largest max|a - b| / max(|a|, |b|) of two tensors of one name, 0 of none.
+    """Return the largest max|a - b| / max(|a|, |b|) of two tensors of one name, 0 for none.
 
-    A difference that is no number, as of NaN or infinity, is infinite.
+    A difference that is not a number, as with NaN or infinity, counts as infinite.
     """
     most = 0.0
     for name, values in first.items():
@@ -139,7 +142,7 @@ def _layout(tensors: Tensors) -> dict[str, tuple[str, tuple[int, ...]]]:
 
 @dataclass(frozen=True, slots=True)
 class RerunVerifier:
-    """Judges a model by the verifier's own run, which gives about the same tensors."""
+    """Judges a model by the verifier's own run, which gives approximately the same tensors."""
 
     id: str
     version: str
@@ -150,7 +153,7 @@ class RerunVerifier:
 
 
 def _report(claim: RefittedClaim, again: Judgement) -> Report:
-    """Return the checks of both classes, again: of the verifier's own fit."""
+    """Return the checks shared by both classes. again: of the verifier's own fit."""
     return report_of(
         [
             check_model_file(claim.published_digest, claim.file_digest),

@@ -42,14 +42,14 @@ _Claim = TypeVar(
 
 @dataclass(frozen=True, slots=True)
 class ClaimVerifier(Generic[_Claim]):
-    """A verifier with the kind of claim that its class has."""
+    """A verifier and the kind of claim of its class."""
 
     kind: type[_Claim]
     verifier: Verifier[_Claim]
 
     @property
     def id(self) -> str:
-        """The name certificates carry."""
+        """Its name in certificates."""
         return self.verifier.id
 
     @property
@@ -67,7 +67,7 @@ class ClaimVerifier(Generic[_Claim]):
 
 @dataclass(frozen=True, slots=True)
 class ByKind:
-    """Verifiers of one class for several kinds of model: the kind of claim says which judges.
+    """Verifiers of one class for several kinds of model, chosen by the kind of claim.
 
     They share a version: a change of either is one of the class.
     """
@@ -76,7 +76,7 @@ class ByKind:
 
     @property
     def id(self) -> str:
-        """The name certificates carry."""
+        """Its name in certificates."""
         return self.members[0].id
 
     @property

@@ -1,9 +1,9 @@
 """The retained set lost exactly the erased records, and what held them cannot be read.
 
 The trees are recomputed from the full lists of commitments, so the published roots, which
-certificates and proofs refer to, are bound to what was really kept. Earlier heads and states,
-and the stored rows themselves, hold a person as much as the model does: someone tried to read
-each of them after the erasure, and the purge has the outcome.
+certificates and proofs refer to, are bound to the records really kept. Earlier heads and
+states, and the stored rows themselves, contain a person's data as much as the model does: after
+the erasure, a probe tried to read each of them, and the purge has the outcome.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ RETAINED_SET, PURGE = CHECKS["retained-set"], CHECKS["purge"]
 
 
 def check_retention(kept: RetainedSetClaim, gone: PurgeClaim) -> list[Judgement]:
-    """Judge both. The rows that are counted are those which the purge found still stored."""
+    """Judge both. The rows counted are those which the purge found still stored."""
     return [
         guarded(RETAINED_SET, lambda: check_retained_set(kept, len(set(gone.retained_rows)))),
         guarded(PURGE, lambda: check_purge(gone)),
@@ -27,7 +27,7 @@ def check_retention(kept: RetainedSetClaim, gone: PurgeClaim) -> list[Judgement]
 
 
 def check_purge(claim: PurgeClaim) -> Judgement:
-    """Judge the probes and the stored row ids. Without a probe nothing is decided."""
+    """Judge the probes and the stored row ids. Without a probe the check is undecided."""
     readable = sum(probe.readable is not False for probe in claim.probes)
     stored = len(set(claim.erased_rows).intersection(claim.retained_rows))
     value = f"{readable} of {len(claim.probes)} readable, {stored} erased rows stored"
@@ -60,14 +60,15 @@ def _problem(claim: RetainedSetClaim, rows: int) -> str | None:
     if erased.difference(claim.before):
         return "an erased record was not in before"
     if [one for one in claim.before if one not in erased] != list(claim.after):
-        return _difference(claim, erased)  # equal, after is as well-formed as before
+        # They are equal, so `after` is as well-formed as `before`.
+        return _difference(claim, erased)
     if (len(claim.before), len(claim.after)) != (claim.before_count, claim.after_count):
         return "a published count is wrong"
     update = claim.update
     malformed = None if update is None else _malformed_update(claim, update)
     if malformed is not None:
         return malformed
-    # Every set of the chain is the one that the round grew to without some of its records.
+    # Every set of the chain is the set that the round grew to without some of its records.
     earlier = () if update is None else update.earlier
     grown = sorted([*claim.before, *earlier])
     without = Tree(table(grown), table([NO_CONTENT] * len(grown))).root_without
@@ -98,7 +99,7 @@ def _malformed(name: str, leaves: Sequence[bytes]) -> str | None:
 
 
 def _difference(claim: RetainedSetClaim, erased: set[bytes]) -> str:
-    """Name why `after` is not what the erasure leaves."""
+    """Return how `after` differs from what the erasure should leave."""
     malformed = _malformed("after", claim.after)
     if malformed is not None:
         return malformed
@@ -108,7 +109,7 @@ def _difference(claim: RetainedSetClaim, erased: set[bytes]) -> str:
 
 
 def _malformed_update(claim: RetainedSetClaim, update: UpdateClaim) -> str | None:
-    """Return what is wrong with the records of the others that the same update removed."""
+    """Return what is wrong with the other requests' records that the same update removed."""
     others = [*update.earlier, *update.later]
     if not _are_commitments(update.added):
         return "a commitment that the round added is not 32 bytes"

@@ -1,9 +1,9 @@
 """The check `untouched-shards`: all shards but the named ones are as they were.
 
-The named ones are fitted again from the stored rows outside, as any model is. Of the others
-nothing is fitted: their files, and the digests of the rows that they were fitted on, must be
-those of the version before, which the log has. What they are was judged when they were fitted
-for an erasure, or learned without a judgement, as the first version of every model is.
+The named ones are refitted from the stored rows elsewhere, as any model is. The others are not
+refitted: their files, and the digests of the rows that they were fitted on, must be those of
+the version before, which the log has. They were judged when they were fitted for an erasure, or
+learned without a judgement, as the first version of every model is.
 """
 
 import hashlib
@@ -21,8 +21,8 @@ UNTOUCHED = CHECKS["untouched-shards"]
 class ShardsClaim:
     """The shards of a version and of the one before: each (file, rows), hex SHA-256.
 
-    named: which the certificate names as fitted again, as they were. files: of the version
-    before as it claims them, which the log's digest of its manifest has to confirm
+    named: those that the certificate names as refitted, as they were before. files: of the
+    version before as claimed, to be confirmed by the log's digest of its manifest
     (`rows-before`); of the judged one recomputed. rows: recomputed for both.
     """
 

@@ -1,7 +1,7 @@
-"""Where scores come from silos: every one of them must have answered.
+"""If scores come from silos, every silo must have answered.
 
-A silo that is silent, or whose answer is not signed with its key, proves nothing, neither
-for the model nor against it. So nothing that needs its rows is shown, and nothing refuted.
+A silent silo, or one whose answer is not signed with its key, proves nothing, neither for the
+model nor against it. So checks that need its rows show nothing and refute nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ SPEC = CHECKS["silos-answered"]
 class SilosClaim:
     """How many silos were asked, how many answers count, and why the others do not: counts.
 
-    keys: of each silo whose answer counts, by its number, hex SHA-256 of the key that signed
+    keys: for each silo whose answer counts, by its number, hex SHA-256 of the key that signed
     it, which the log has.
     """
 
@@ -29,12 +29,12 @@ class SilosClaim:
 
 
 def are_missing(claim: SilosClaim | None) -> bool:
-    """Return whether rows lie with silos whose answers do not count."""
+    """Return whether rows are with silos whose answers do not count."""
     return isinstance(claim, SilosClaim) and not _complete(claim)
 
 
 def check_silos(claim: SilosClaim | None) -> list[Judgement]:
-    """Judge that all answered, where any were asked. Who did not refutes nothing."""
+    """Judge that all silos answered, if any were asked. A missing answer refutes nothing."""
     if claim is None:
         return []
     return [guarded(SPEC, lambda: _check(claim))]
@@ -61,7 +61,7 @@ def withheld(spec: CheckSpec) -> Judgement:
 
 
 def of_some(judgements: Sequence[Judgement]) -> list[Judgement]:
-    """Return judgements that saw some silos' rows: what they refute stands, no more."""
+    """Return judgements based on some silos' rows: only their refutations stand."""
     return [
         judgement
         if not judgement.check.passed

@@ -1,4 +1,4 @@
-"""Which audit of its algorithm a certificate may cite: the newest report that the log has."""
+"""Which audit of its algorithm a certificate may cite: the newest report in the log."""
 
 from sqlmodel import Session, select
 
@@ -24,17 +24,17 @@ def citation(
 ) -> dict[str, str]:
     """Return the parameters on audits of a model's method, none if it was never audited.
 
-    code: the digest of what was executed, as the certificate names it.
+    code: the digest of the executed code, as the certificate names it.
 
-    They count those that the log has, whatever came of them, and name the newest report of
-    that code: what was measured of other code says nothing of this. A report of a leak is
-    cited like any other. Everything is said by log and report, and rows are only
-    counted. Where a row or that report is missing the parameter `audit.missing` says so, and
-    an older report is not cited in its place.
+    The counts are of all audits in the log, whatever their result; the newest report of that
+    code is named, since measurements of other code do not apply. A report of a leak is cited
+    like any other. All facts come from log and report; rows are only counted. If a row or that
+    report is missing, the parameter `audit.missing` says so, and no older report is cited in
+    its place.
 
     Raises what `model_events` raises.
     """
-    # Of what was signed, no more than this snapshot of the tables can have.
+    # Only entries that this snapshot of the tables can have.
     size = min(services.ledger.guard.read().size, read_size(session))
     counts = count(model_events(services.ledger, model.ref, AUDITS), method, size)
     cited, missing = _newest(services, session, (method, version, code), counts)
@@ -50,7 +50,7 @@ def citation(
 def _newest(
     services: Services, session: Session, ran: tuple[str, str, str], counts: Counts
 ) -> tuple[dict[str, str], list[str]]:
-    """Return what is said of the newest report of some code, or why nothing is.
+    """Return the parameters about the newest report of some code, or why there are none.
 
     ran: id and version of the method, and the digest of its code.
     """

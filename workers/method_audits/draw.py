@@ -1,7 +1,7 @@
-"""Who is the target of an audit, and which rows a pair is trained on: by hashes of record ids.
+"""The targets of an audit, and the rows a pair is trained on: drawn by hashes of record ids.
 
-Whoever draws from the same stored records draws the same. A record that is erased leaves the
-ranking and moves no other: the audit goes on without it.
+The same stored records always give the same draw. An erased record drops out of the ranking
+without moving any other: the audit continues without it.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -26,10 +26,10 @@ class StoredRows:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is audited: `targets` records among `rows` others, in each of `pairs` pairs.
+    """The subject of an audit: `targets` records among `rows` others, in each of `pairs` pairs.
 
-    mislabelled: the targets are learned as another class than theirs, which no model guesses
-    from other rows: the hardest that a record can be to forget.
+    mislabelled: the targets are learned with a wrong class, which no model can infer from other
+    rows: the hardest records to forget.
     """
 
     seed: int
@@ -51,9 +51,9 @@ class Drawn:
 
 
 def draw(rows: Mapping[str, StoredRows], plan: Plan, pair: int, classes: int) -> Drawn:
-    """Return the rows of pair number `pair`: the targets of all pairs, other rows of its own.
+    """Return the rows of pair number `pair`: the common targets, and other rows of its own.
 
-    Raises RefusedError where there are too few rows, or none held out.
+    Raises RefusedError if there are too few rows, or none held out.
     """
     trained = {record for own in rows.values() for record in _of(own, held=False)}
     unseen = {record for own in rows.values() for record in _of(own, held=True)}
@@ -107,7 +107,7 @@ def _joined(parts: Mapping[str, ClientData]) -> ClientData:
 def _request(
     rows: Mapping[str, StoredRows], chosen: Collection[str], others: Collection[str]
 ) -> UnlearningRequest:
-    """Return the request for the targets; of a client that has nothing else, for all of it."""
+    """Return the request for the targets; for a client without other rows, for all of it."""
     whole: set[str] = set()
     some: dict[str, tuple[int, ...]] = {}
     for name, own in rows.items():

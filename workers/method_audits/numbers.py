@@ -1,8 +1,8 @@
-"""The numbers of an audit's pairs go with the records that they are of.
+"""The numbers of an audit's pairs are destroyed with the records that they describe.
 
-Three log-odds of one record in each of many models are data of that record, as scores are.
-The report stays: it has counts, a bound, and a digest of the numbers, and speaks of the method.
-An audit that still runs computes its pairs again, of the targets that are left.
+Three log-odds of one record in each of many models are that record's data, as scores are. The
+report is kept: it has counts, a bound, and a digest of the numbers, and describes the method. A
+running audit recomputes its pairs, with the remaining targets.
 """
 
 from collections.abc import Collection
@@ -47,10 +47,10 @@ def of_records(session: Session, model: Model, leaving: Collection[str]) -> list
 
 
 def destroy(session: Session, audits: Collection[str]) -> None:
-    """Destroy the numbers of these audits; whoever computes one now comes too late."""
+    """Destroy the numbers of these audits; a pair computed now cannot be recorded."""
     if not audits:
         return
-    session.flush()  # what expires unwritten is lost
+    session.flush()  # unflushed changes would be lost on expiry
     for audit_id in audits:
         running = session.get_one(Audit, audit_id).state == "running"
         values = AGAIN if running else _NOTHING

@@ -1,8 +1,8 @@
 """One pair of an audit: a model that learned the target and forgot it, one that never saw it.
 
 Both are trained from the same initial weights on the same other rows, with the same seed for
-the order of minibatches. Each world alone is then a fresh draw in each pair, which is all that
-the test needs; and a method that retrains gives both the same model, bit for bit.
+the order of minibatches. Each world alone is then a fresh draw in each pair, as the test
+requires; and a method that retrains gives both the same model, bit for bit.
 """
 
 from collections.abc import Mapping
@@ -34,9 +34,9 @@ THREADS = 1
 class Pair:
     """Mean log-odds log p / (1 - p) of the targets' classes, as they were learned.
 
-    before and after: with the targets in the training, and once they are unlearned;
-    retrained: without them. gave_way: the method found no usable step, and the service would
-    have retrained: after is then what it would have published.
+    before and after: with the targets in the training, and once they are unlearned; retrained:
+    without them. gave_way: the method found no usable step, so that the service would have
+    retrained: after is the model that it would then have published.
     """
 
     before: float
@@ -56,7 +56,7 @@ def run_pair(
 ) -> Pair:
     """Return the statistics of pair number `pair`: equal bits on equal rows and machines.
 
-    Raises RefusedError where the rows are too few or the method cannot be audited on them.
+    Raises RefusedError if the rows are too few or the method cannot be audited on them.
     """
     if network.task != "classification":
         raise RefusedError("only classifiers can be audited: masks have no log-odds here")
@@ -88,7 +88,7 @@ def _trained(
 
 
 def _among(config: TrainingConfig, clients: Mapping[str, ClientData]) -> TrainingConfig:
-    """Return the training for these clients: of fewer than the minimum, all must answer."""
+    """Return the training for these clients: with fewer than the minimum, all must answer."""
     return replace(config, min_clients=min(config.min_clients, len(clients)))
 
 
@@ -100,7 +100,7 @@ def _unlearned(
     weights: Weights,
     device: torch.device | str,
 ) -> Weights | None:
-    """Return the model without the targets, None where the method finds no usable step."""
+    """Return the model without the targets, None if the method finds no usable step."""
     case = local_case(
         network,
         weights,

@@ -1,6 +1,7 @@
-"""Pairs of audits as a queue in the database: taken, renewed, recorded, once each.
+"""Pairs of audits as a queue in the database: taken, renewed, recorded once each.
 
-Audits change no model and are no jobs: they wait for no request, and no request for them.
+Audits change no model and are not jobs: they wait for no request, and no request waits for
+them.
 """
 
 import threading
@@ -19,12 +20,12 @@ from lethe.certificates.audits.counts import FAILED
 from models import Audit, AuditPair, Model
 from models.database.clock import clock
 
-TRIES = 8  # of a worker that finds others faster at one pair after the other
+TRIES = 8  # for a worker that loses one pair after another to faster ones
 
 
 @dataclass(frozen=True, slots=True)
 class LeasedPair:
-    """A held pair. `token` is what its result must be recorded under."""
+    """A held pair. `token` fences the recording of its result."""
 
     audit_id: str
     pair: int
@@ -33,9 +34,9 @@ class LeasedPair:
 
 
 def take(services: Services, audit_id: str) -> LeasedPair | None:
-    """Take the next free pair; None if there is none, or `parallel` are at work.
+    """Take the next free pair; None if there is none, or `parallel` workers are busy.
 
-    Which worker takes which pair makes no difference to what comes out.
+    The result does not depend on which worker takes which pair.
     """
     for _ in range(TRIES):
         with Session(services.engine) as session:
@@ -70,7 +71,7 @@ def idle(session: Session, audit: Audit, now: datetime) -> int:
 
 
 def unfinished(session: Session, audit_id: str) -> int:
-    """Return how many pairs of an audit are not computed."""
+    """Return how many pairs of an audit are not computed yet."""
     query = select(func.count()).where(
         AuditPair.audit_id == audit_id, col(AuditPair.done_at).is_(None)
     )
@@ -78,7 +79,7 @@ def unfinished(session: Session, audit_id: str) -> int:
 
 
 def _places(session: Session, audit: Audit, now: datetime) -> int:
-    """Return how many places of `parallel` are empty."""
+    """Return how many of the `parallel` places are free."""
     held = select(func.count()).where(
         AuditPair.audit_id == audit.id,
         col(AuditPair.done_at).is_(None),
@@ -120,7 +121,7 @@ def renewed(services: Services, taken: LeasedPair) -> Iterator[None]:
 
 
 def record(services: Services, taken: LeasedPair, values: Mapping[str, object]) -> bool:
-    """Store what came out of a pair; False if another worker holds it now."""
+    """Store the result of a pair; False if another worker holds it now."""
     with services.engine.begin() as connection:
         stored = connection.execute(
             update(AuditPair)
@@ -132,9 +133,9 @@ def record(services: Services, taken: LeasedPair, values: Mapping[str, object]) 
 
 
 def put_off(services: Services, taken: LeasedPair, seconds: int, *, counts: bool) -> None:
-    """Let a pair that could not be computed cool down before it is tried again.
+    """Let a pair that could not be computed cool down before its next try.
 
-    counts: whether this try does; what lies with the surroundings is waited out.
+    counts: whether this try counts; environment errors are retried without limit.
     """
     with services.engine.begin() as connection:
         until = clock(connection) + timedelta(seconds=seconds)
@@ -146,7 +147,7 @@ def put_off(services: Services, taken: LeasedPair, seconds: int, *, counts: bool
 
 
 def pin_code(services: Services, audit_id: str, digest: str, version: str) -> bool:
-    """Hold an audit to the code of its first worker; False if this one's is another.
+    """Bind an audit to the code of its first worker; False if this worker's differs.
 
     digest: of trainings and methods. version: of the method.
     """
@@ -161,7 +162,7 @@ def pin_code(services: Services, audit_id: str, digest: str, version: str) -> bo
 
 
 def fail(services: Services, audit_id: str, reason: str) -> None:
-    """End an audit that cannot be finished. The reason is shown and holds no data."""
+    """End an audit that cannot be finished. The reason is shown and contains no data."""
 
     def effect(tx: Transaction) -> None:
         audit = tx.session.get_one(Audit, audit_id)

@@ -1,4 +1,4 @@
-"""The order of records in an audit, by hashes of their ids, and whose turn it may have been."""
+"""The order of records in an audit, by hashes of their ids, and which may have been targets."""
 
 import hashlib
 from bisect import insort
@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable, Sequence
 
 
 def purpose(seed: int) -> str:
-    """Return what the targets of an audit are drawn for."""
+    """Return the purpose of drawing the targets of an audit."""
     return f"audit-target|{seed}"
 
 
 def first(purpose: str, records: Iterable[str], count: int) -> set[str]:
-    """Return the records of the lowest ranks."""
+    """Return the records with the lowest ranks."""
     ranked = sorted(records, key=lambda record: rank_of(purpose, record))
     return set(ranked[:count])
 
@@ -26,12 +26,13 @@ def were_targets(
 ) -> set[str]:
     """Return which of `some` records may have been targets of any pair of an audit.
 
-    trained: all records that are trained on, in the order in which they were stored, these
-    included. A record was a target at most where fewer than `targets` of those stored before
-    it rank before it: they were there whenever it was. Some that never were are returned too.
+    trained: all records that are trained on, in the order in which they were stored, including
+    these. A record can have been a target only if fewer than `targets` of the records stored
+    before it rank before it: those were present whenever it was. The result may include records
+    that never were targets.
     """
     found: set[str] = set()
-    lowest: list[bytes] = []  # the lowest ranks of those before, in their order
+    lowest: list[bytes] = []  # the lowest ranks of earlier records, in order
     for record in trained:
         rank = rank_of(purpose(seed), record)
         if len(lowest) == targets and rank > lowest[-1]:

@@ -34,9 +34,9 @@ JUDGES = ("method_audits", "judge")
 
 
 def issue_if_complete(services: Services, audit_id: str) -> bool:
-    """Report an audit whose pairs are all there, once; return whether this did it.
+    """Report an audit once all its pairs are computed; return whether this call did it.
 
-    An audit whose rows were changed by another than a worker fails instead.
+    An audit whose rows were tampered with fails instead.
     """
     with services.reading() as session:
         audit = session.get(Audit, audit_id)
@@ -62,7 +62,7 @@ def issue_if_complete(services: Services, audit_id: str) -> bool:
             return False  # another worker was faster, or it was stopped
         said = {"report": digest, "code": audit.code_digest or ""}
         if not record_end(services, tx, audit, model, REPORTED, **said):
-            return False  # its row was made to run again
+            return False  # its row was reset to run again
         services.artifacts.put(tx.session, REPORT, file)
         row.state = "reported"
         tx.session.flush()
@@ -72,7 +72,7 @@ def issue_if_complete(services: Services, audit_id: str) -> bool:
 
 
 def judged(audit: Audit, pairs: Sequence[AuditPair]) -> Finding:
-    """Return what the pairs, in their order, prove."""
+    """Return the finding on the pairs, in their order."""
     before, after, retrained = (
         [float.fromhex(str(getattr(pair, name))) for pair in pairs]
         for name in ("before", "after", "retrained")
@@ -88,7 +88,7 @@ def report(
     found: Finding,
     now: datetime,
 ) -> bytes:
-    """Return the payload of a report: the same bytes for the same pairs, whoever asks."""
+    """Return the payload of a report, a function of its arguments."""
     assert audit.code_digest is not None
     assert audit.method_version is not None
     versions = [pair.version or 0 for pair in pairs]

@@ -23,14 +23,14 @@ log = logging.getLogger(__name__)
 
 
 class OtherCodeError(RefusedError):
-    """A worker of another version came to an audit that was begun with other code."""
+    """This worker's code differs from the code that the audit was begun with."""
 
 
 def run(services: Services, audit_id: str) -> None:
-    """Compute the next pair of an audit, or report it once all are there.
+    """Compute the next pair of an audit, or report it once all are computed.
 
-    Each pair that is done sends the next worker on its way. A worker that dies loses the pair
-    it held: its lease runs out, and the sweep has it computed again.
+    Each finished pair nudges the next worker. A worker that dies loses its pair: the lease
+    expires, and the sweep has it computed again.
     """
     taken = audit_queue.take(services, audit_id)
     if taken is None:
@@ -48,7 +48,7 @@ def run(services: Services, audit_id: str) -> None:
         audit_queue.fail(services, audit_id, str(error))
         return
     except Exception as error:
-        # Never its text: it may hold a row's values.
+        # Never the error's text: it may hold a row's values.
         name = type(error).__name__
         log.error("audit %s: %s, tries %s", audit_id, name, taken.tries)
         outside = is_outside(error)

@@ -1,4 +1,4 @@
-"""What keeps audits going: pairs that nobody computes any more, and audits that are due."""
+"""Keeps audits going: abandoned pairs, and audits that are due."""
 
 from datetime import timedelta
 
@@ -18,8 +18,8 @@ ENDED = ("reported", "failed")
 def sweep(services: Services) -> int:
     """Nudge audits that stand still and start those that are due; return how many.
 
-    An audit is nudged once a lease at most: its messages may wait behind other work, and
-    those that come too many find no place and do nothing.
+    An audit is nudged at most once per lease: its messages may wait behind other work, and
+    surplus ones find no free place and do nothing.
     """
     with services.reading() as session:
         now = clock(session)
@@ -29,7 +29,7 @@ def sweep(services: Services) -> int:
         for audit in session.exec(running):
             unfinished = audit_queue.unfinished(session, audit.id)
             missing = audit_queue.idle(session, audit, now)
-            if missing or not unfinished:  # all are there, and whoever was to report is not
+            if missing or not unfinished:  # all are computed, but the report was not issued
                 still[audit.id] = max(1, missing)
         due = [
             *session.exec(
@@ -51,7 +51,7 @@ def sweep(services: Services) -> int:
 
 
 def _start_anew(services: Services, audit_id: str) -> bool:
-    """Start an audit like this one with a seed of its own, and hand the schedule on to it."""
+    """Start an audit like this one with a new seed, and pass the schedule on to it."""
 
     def effect(tx: Transaction) -> tuple[str, int] | None:
         last = tx.session.get_one(Audit, audit_id)

@@ -1,8 +1,8 @@
-"""Before a report is signed: the rows must be what the log says and what workers recorded.
+"""Checks before a report is signed: the rows must match the log and the workers' records.
 
-The audit's own row is held to its start in the log, each pair to its MAC, the model's rows to
-its version. What contradicts them is not judged, or whoever writes the database could sign with
-the issuer's key.
+The audit's own row is compared with its start in the log, each pair with its MAC, the model's
+rows with its version. Contradictions are not judged: otherwise a person with write access to
+the database could obtain the issuer's signature.
 """
 
 from collections.abc import Sequence
@@ -32,10 +32,9 @@ OTHERS = "the audit has other pairs than were started: rows were changed; start 
 def contradiction(
     services: Services, audit: Audit, model: Model, pairs: Sequence[AuditPair]
 ) -> str | None:
-    """Return why no report may be signed of these rows, None where one may.
+    """Return why no report may be signed for these rows, None if one may.
 
-    pairs: in their order. Raises what `model_events` raises, and what keeps rows from being
-    read.
+    pairs: in their order. Raises what `model_events` raises, and errors of reading the rows.
     """
     one = views.logged(services, audit, model.ref)
     if one is None or one.state != RUNNING or problem_with(audit, one):

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from workers.errors import RefusedError
 from workers.registration.recipe import RecipeRegistration, RecipeRows, pack
 
-OWN = ("edges", "missing", "numbers")  # of a forest's file; the rest is of the trees
+# Members for the forest's file; the rest configures the trees.
+OWN = ("edges", "missing", "numbers")
 
 
 def prepare_forest(
@@ -23,12 +24,11 @@ def prepare_forest(
     """Pack the rows that are not held out, with the manifest for them.
 
     options: of the file, see docs/forests.md. public: rows (n, d) that are never erased; their
-    quantiles become the edges of the bins where the options declare none. held_out_bins: the
+    quantiles become the edges of the bins if the options declare none. held_out_bins: the
     held-out rows are packed too, as records of the model: the worker computes the edges from
-    them, and those of the manifest are for features of which none of them has a value.
+    them, and the manifest's edges apply only to features without a value in any of them.
 
-    Raises:
-        RefusedError: The public rows make no bins, or no row is held out to make them.
+    Raises RefusedError if the public rows make no bins, or no row is held out to make them.
     """
     if held_out_bins and not rows.is_test.any():
         raise RefusedError(
@@ -52,16 +52,16 @@ def prepare_forest(
 
 
 def predict(file: bytes, registration: RecipeRegistration) -> NDArray[Any]:
-    """Return what a forest's file predicts of the held-out rows, as `predicted`."""
+    """Return a forest file's predictions for the held-out rows, as `predicted`."""
     manifest = registration.manifest
     step = None if manifest["classes"] else float(manifest["forest"].get("step", 2**-10))
     return predicted(file, registration.features, step)
 
 
 def predicted(file: bytes, features: NDArray[np.float64], step: float | None) -> NDArray[Any]:
-    """Return what a forest's file predicts of rows (n, d): places of classes, or numbers.
+    """Return a forest file's predictions for rows (n, d): class indices, or numbers.
 
-    step: of numbers; None where there are classes. Raises RefusedError for another file.
+    step: of numbers; None if there are classes. Raises RefusedError for another file.
     """
     from lethe.estimators.errors import EstimatorInputError
     from lethe.estimators.forest.published import PublishedForest

@@ -18,19 +18,19 @@ from workers.errors import RefusedError
 from workers.judge.policy.document import to_document
 from workers.judge.policy.policy import Policy, default
 
-PIXELS = "res-unet"  # as app.api.models: the network whose labels are masks
-DENSE = ("logistic", "mlp")  # they take features, not images
+PIXELS = "res-unet"  # as in app.api.models: the network whose labels are masks
+DENSE = ("logistic", "mlp")  # networks that take features, not images
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NetworkOptions:
     """How a network is trained and tested, and what its erasures must show.
 
-    training, settings: as the manifest has them. policy None: the default for the largest
-    client, which may ask for more rows than there are; then approximate erasures escalate to
-    retraining. canary: as the manifest has it, empty for none. shape: of the network, beside
-    what the rows say of it. send_held_out: send the rows that the data hold out, to measure
-    every version on; `held_out` is another share, of the rows that are sent to train on.
+    training, settings: as in the manifest. policy None: the default for the largest client,
+    which may require more rows than there are; then approximate erasures escalate to
+    retraining. canary: as in the manifest, empty for none. shape: of the network, except what
+    the rows determine. send_held_out: send the rows that the data hold out, to measure every
+    version on; `held_out` is another share, of the rows that are sent to train on.
     """
 
     network: str = "simple-cnn"
@@ -48,7 +48,7 @@ class NetworkOptions:
 class NetworkRegistration:
     """A registration: manifest and rows, with the id and the client of each row.
 
-    held_out: how many rows are sent to measure versions on.
+    held_out: the number of rows sent for measuring versions.
     """
 
     manifest: dict[str, Any]
@@ -58,7 +58,7 @@ class NetworkRegistration:
     held_out: int = 0
 
     def summary(self) -> str:
-        """Return what is sent, for a person."""
+        """Return a description of what is sent, for people."""
         sent = f"; {counted(self.held_out, 'held-out row')} sent too, sealed: every version is "
         return counted(len(self.records), "record") + (
             f"{sent}measured on them" if self.held_out else ""
@@ -79,11 +79,10 @@ def prepare_network(
 ) -> NetworkRegistration:
     """Pack the rows that the data set does not hold out, each with its client.
 
-    A record's id is the number of its row in the file. For a head on features the pixels of a
-    row come one after another as float32 in -1…1, as other networks see them.
+    A record's id is the number of its row in the file. For a head on features, a row's pixels
+    are concatenated as float32 in -1…1, as other networks see them.
 
-    Raises:
-        RefusedError: There is not one client for each row, or no row to train on.
+    Raises RefusedError if there is not one client for each row, or no row to train on.
     """
     if clients.shape != images.labels.shape:
         raise RefusedError("clients: must hold exactly one entry for each row")
@@ -110,7 +109,7 @@ def prepare_images(
 ) -> NetworkRegistration:
     """Pack these rows (m,) of images with their clients (m,), as `prepare_network`.
 
-    Of rows that the data set holds out, ids and hashed identities are sent.
+    Of rows that the data set holds out, only ids and hashed identities are sent.
     """
     arrays = {
         "inputs": _inputs(images.images[rows], options.network),
@@ -141,12 +140,12 @@ def prepare_images(
 
 
 def unowned(rows: int) -> NDArray[np.str_]:
-    """Return the client of held-out rows of data that name none."""
+    """Return the placeholder client of held-out rows in data without clients."""
     return np.full(rows, "held-out")
 
 
 def _inputs(images: NDArray[np.uint8], network: str) -> NDArray[Any]:
-    """Return images as planes; for a head on features as float32 in -1…1, one after another."""
+    """Return images as planes; for a head on features as flat float32 in -1…1."""
     planes = _planes(images)
     if network not in DENSE:
         return planes
@@ -167,8 +166,7 @@ def prepare_masks(
 ) -> NetworkRegistration:
     """Pack these rows (m,) of images with their masks and clients (m,); names are the ids.
 
-    Raises:
-        RefusedError: As `pack`, or held-out rows were to be sent: a folder has none.
+    Raises RefusedError as `pack`, or if held-out rows were to be sent: a folder has none.
     """
     if options.send_held_out:
         raise RefusedError(
@@ -200,10 +198,10 @@ def pack(
     ref: str,
     options: NetworkOptions,
 ) -> NetworkRegistration:
-    """Pack arrays that POST /v1/models takes, with the manifest for them.
+    """Pack arrays for POST /v1/models, with the manifest for them.
 
-    Raises:
-        RefusedError: Masks are for another network, or the shape names what the rows say.
+    Raises RefusedError if masks are for another network, or the shape names what rows
+    determine.
     """
     if arrays["labels"].ndim == 3 and options.network != PIXELS:
         raise RefusedError(f"masks are learned by {PIXELS} alone: choose it with --network")

@@ -39,12 +39,12 @@ _UNREADABLE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where rows are, and whose they are.
+    """The location of rows, and how their owners are determined.
 
     form None: masks for a folder with masks, npz for a file of that suffix, else a table.
-    classes: their names in order, for data that have none; empty: those of the data, or
-    numbers. mask_values: the grey of each class, empty for masks whose grey is the class.
-    roles: which columns of a table say what. progress: is told how much of a table is read.
+    classes: their names in order, for data without names; empty: those of the data, or numbers.
+    mask_values: the grey value of each class, empty if the grey value is the class. roles: of a
+    table's columns. progress: called with how much of a table is read.
     """
 
     path: Path
@@ -57,11 +57,10 @@ class Source:
 
 
 def prepare(source: Source, *, ref: str, options: NetworkOptions) -> NetworkRegistration:
-    """Pack the rows of a source that the data do not hold out and whose client counts.
+    """Pack the rows of a source that the data do not hold out and whose client is selected.
 
-    Raises:
-        RefusedError: The data cannot be read, do not say whose each row is while nothing was
-            to be dealt, or do not fit the options. The message names the remedy.
+    Raises RefusedError, naming the remedy, if the data cannot be read, do not name owners while
+    nothing is to be dealt, or do not fit the options.
     """
     form = source.form or _form(source)
     if source.mask_values and form != "masks":
@@ -85,9 +84,8 @@ def prepare(source: Source, *, ref: str, options: NetworkOptions) -> NetworkRegi
 def prepare_rows(source: Source, *, ref: str, options: NetworkOptions) -> NetworkRegistration:
     """Pack an .npz with inputs and labels; clients, records, subjects, label_names, is_test.
 
-    Raises:
-        DatasetError: The file is no such .npz, or as `assign`. What else the arrays must be,
-            the service says.
+    Raises DatasetError if the file is not such an .npz, or as `assign`. The service checks the
+    arrays further.
     """
     try:
         with np.load(source.path, allow_pickle=False) as archive:
@@ -125,7 +123,7 @@ def _pack_rows(
     ref: str,
     options: NetworkOptions,
 ) -> NetworkRegistration:
-    """Pack the rows of the clients that count; `arrays` may lack clients and is_test (n,)."""
+    """Pack the rows of selected clients; `arrays` may lack clients and is_test (n,)."""
     held = arrays.pop("is_test", np.zeros(len(arrays["inputs"]), np.bool_))
     if held.all():
         raise RefusedError("the data hold every row out: there is nothing to train on")
@@ -154,14 +152,14 @@ def _pack_rows(
 
 def _form(source: Source) -> Format:
     folders = (source.path / "images", source.path / "masks")
-    # Masks alone have no names of classes beside them.
+    # A folder with masks only, without names of classes.
     if any(folder.is_dir() for folder in folders) or (source.path.is_dir() and source.classes):
         return "masks"
     return "table" if is_table(source.path, source.roles) else "npz"
 
 
 def _refuse_columns(roles: "Roles | None") -> None:
-    """Raise DatasetError where columns are named for what is read as no table."""
+    """Raise DatasetError if columns are named for data that are not read as a table."""
     if roles is not None and (named := roles.option_names()):
         raise DatasetError(f"only a table has columns to name: omit {', '.join(named)}")
 

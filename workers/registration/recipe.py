@@ -18,11 +18,11 @@ from workers.errors import DatasetError, RefusedError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecipeRows:
-    """features (n, d), NaN where missing; labels (n,) places in `classes`, or numbers.
+    """features (n, d), NaN where missing; labels (n,) indices in `classes`, or numbers.
 
     clients, records and subjects (n,) str; is_test (n,) bool: never fitted on, and sent only
-    if `send_held_out` says so.
-    names: of the features, if they have some. weights (n,): of rows, if a column holds them.
+    with `send_held_out`. names: of the features, if they have some. weights (n,): of rows, if a
+    column holds them.
     """
 
     features: NDArray[Any]
@@ -42,10 +42,10 @@ class RecipeRows:
 class RecipeRegistration:
     """A registration, and the held-out rows to measure the model by.
 
-    features (h, d) and labels (h,) are held out; records, clients and subjects (n,) are
-    fitted on. names_held_out: ids and hashed identities of held-out rows are sent;
-    sends_held_out: so are the rows. bins: so many of the records are held-out rows that make
-    the bins of a forest.
+    features (h, d) and labels (h,) are held out; records, clients and subjects (n,) are fitted
+    on. names_held_out: ids and hashed identities of held-out rows are sent; sends_held_out: so
+    are the rows. bins: the number of records that are held-out rows making the bins of a
+    forest.
     """
 
     manifest: dict[str, Any]
@@ -60,7 +60,7 @@ class RecipeRegistration:
     bins: int = 0
 
     def summary(self) -> str:
-        """Return one sentence for a person: what is sent, and what is held out."""
+        """Return one sentence for people: what is sent, and what is held out."""
         if self.bins:
             held_out = (
                 f"{self.bins:,} of the records are held-out rows, whose quantiles are the bin "
@@ -94,7 +94,7 @@ def rows_of_table(
     features: NDArray[np.floating[Any]] | None = None,
     categories: Mapping[str, Sequence[str]] | None = None,
 ) -> RecipeRows:
-    """Return the rows of a table; features: read otherwise than as numbers or missing.
+    """Return the rows of a table; features: names of columns read as another kind of feature.
 
     categories: of columns of texts, as `DataTable.matrix`.
 
@@ -148,7 +148,7 @@ def prepare_recipe(
 
 
 def columns_of(rows: RecipeRows, categories: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the members of a manifest that say what a row is."""
+    """Return the members of a manifest that describe a row."""
     found: dict[str, Any] = {
         "classes": list(rows.classes),
         "columns": rows.features.shape[1],
@@ -165,9 +165,8 @@ def columns_of(rows: RecipeRows, categories: Mapping[str, Any]) -> dict[str, Any
 def contributed(rows: RecipeRows, manifest: Mapping[str, Any]) -> bytes:
     """Return the .npz of rows that a client adds to a model with this manifest.
 
-    Raises:
-        RefusedError: A label is none of the model's classes, or weights are missing or too
-            many. The message has counts and no value.
+    Raises RefusedError if a label is not one of the model's classes, or weights are missing or
+    unexpected. The message has counts and no value.
     """
     weighted = bool(manifest["weighted"])
     if weighted != (rows.weights is not None):

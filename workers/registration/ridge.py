@@ -1,7 +1,7 @@
 """Pack a federation as the registration of a ridge head for POST /v1/models.
 
-The extractor runs here, beside the data: only features travel. The quantiser's steps come
-from held-out rows alone, which are never trained on and so can never be erased.
+The extractor runs here, beside the data: only features are sent. The quantiser's steps come
+from held-out rows alone, which are never trained on, so no erasure can affect the steps.
 """
 
 import io
@@ -41,7 +41,7 @@ class RidgeRegistration:
     sends_held_out: bool
 
     def summary(self) -> str:
-        """Return what is sent, for a person, and what is not."""
+        """Return a description of what is sent and what is not, for people."""
         return (
             f"{counted(len(self.records), 'record')} of "
             f"{counted(len(set(self.subjects)), 'subject')} and "
@@ -63,11 +63,10 @@ def prepare(
 ) -> RidgeRegistration:
     """Extract features, calibrate the quantiser and pack a registration.
 
-    Where the rows stay with clients (`data` statistics or masked), the manifest is sent, and
-    held-out rows if `send_held_out` says so.
+    If the rows stay with clients (`data` statistics or masked), only the manifest is sent, and
+    held-out rows if `send_held_out` is set.
 
-    Raises:
-        RefusedError: The federation holds no held-out rows, or the features are unusable.
+    Raises RefusedError if the federation has no held-out rows, or the features are unusable.
     """
     held_out = federation.is_test
     if not held_out.any():

@@ -22,11 +22,10 @@ LOCAL = ("files", "numbers")  # members of the description that are not sent as 
 def read_script(path: Path) -> tuple[dict[str, Any], bool]:
     """Return the document of a program, and whether its labels are numbers.
 
-    path: its description, or the folder that has one as script.json. Beside it are the files
-    that it names: the entry, the lock file, `predict`, and those in its list `files`.
+    path: its description, or the folder that has one as script.json. The files that it names
+    are beside it: the entry, the lock file, `predict`, and those in its list `files`.
 
-    Raises:
-        RefusedError: A file is missing or no text: the message names it.
+    Raises RefusedError, naming the file, if one is missing or not text.
     """
     description = path / DESCRIPTION if path.is_dir() else path
     if not description.is_file():
@@ -66,12 +65,12 @@ def prepare_script(
     """Pack the rows that are not held out, with the manifest for them.
 
     document: of `read_script`; its `categories` are registered with the names of the features.
-    weights: of a model that was trained elsewhere; its digest is registered.
+    weights: of a model trained elsewhere; their digest is registered.
     """
     script = dict(document)
     columns = columns_of(rows, script.pop("categories", {}))
     if weights is not None:
         script["weights"] = hashlib.sha256(weights).hexdigest()
     manifest = {"family": "script", "ref": ref, **columns, "script": script}
-    canonical.encode(manifest)  # a text that is no Unicode is found here
+    canonical.encode(manifest)  # finds text that is not valid Unicode
     return pack(rows, manifest)

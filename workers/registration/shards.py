@@ -1,4 +1,4 @@
-"""Pack labelled rows, a recipe and how it is sharded as a registration for POST /v1/models."""
+"""Pack labelled rows, a recipe and sharding options as a registration for POST /v1/models."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,8 +26,8 @@ def prepare_shards(
 def in_shards(prepared: RecipeRegistration, options: Mapping[str, Any]) -> RecipeRegistration:
     """Return the registration of a recipe or script in shards.
 
-    options: count and aggregate. Where no column names the rows' subjects, each record is
-    assigned by itself: else all rows of a client were in one shard.
+    options: count and aggregate. If no column names the rows' subjects, each record is assigned
+    by itself: otherwise all rows of a client would be in one shard.
     """
     by = "record" if prepared.subjects == prepared.clients else "subject"
     manifest = {**prepared.manifest, "family": "shards", "shards": {"by": by, **options}}
@@ -35,10 +35,9 @@ def in_shards(prepared: RecipeRegistration, options: Mapping[str, Any]) -> Recip
 
 
 def predict(file: bytes, registration: RecipeRegistration) -> NDArray[Any]:
-    """Return what a version's file predicts of the held-out rows: (h,), or (shards, h) apart.
+    """Return a version file's predictions for the held-out rows: (h,), or (shards, h) apart.
 
-    Raises:
-        RefusedError: The file is none of shards, or no row is left in it.
+    Raises RefusedError if it is not a file of shards, or has no rows left.
     """
     return ShardedModel.from_bytes(file).predict(registration.features)
 
@@ -46,9 +45,9 @@ def predict(file: bytes, registration: RecipeRegistration) -> NDArray[Any]:
 def predict_unsharded(
     rows: RecipeRows, recipe: Recipe, features: NDArray[np.float64], limits: Limits
 ) -> NDArray[Any]:
-    """Return what the recipe predicts of features (h, d), fitted to all rows at once, here.
+    """Return the recipe's predictions for features (h, d), fitted to all rows at once, here.
 
-    In a process of its own. Raises RefusedError.
+    Runs in a separate process. Raises RefusedError.
     """
     train = ~rows.is_test
     weights = None if rows.weights is None else rows.weights[train]

@@ -18,12 +18,11 @@ def prepare_sums(
 ) -> RecipeRegistration:
     """Pack the rows that are not held out, with the manifest for them.
 
-    options: `estimator` and what else is not the default. weight: the column of weights, which
-    are rounded to multiples of 1/16.
+    options: `estimator` and all other values that differ from the default. weight: the column
+    of weights, which are rounded to multiples of 1/16.
 
-    Raises:
-        DatasetError: A feature or a label is missing, negative or too large for the estimator,
-            or a weight is too large or too small. The message names the column.
+    Raises DatasetError: a feature or a label is missing, negative or too large for the
+    estimator, or a weight is too large or too small. The message names the column.
     """
     _check_features(rows, options)
     if weight is not None and rows.weights is not None:
@@ -40,15 +39,14 @@ def prepare_sums(
 
 
 def predict(file: bytes, registration: RecipeRegistration) -> NDArray[Any]:
-    """Return what a file predicts of the held-out rows, as `predicted`."""
+    """Return a file's predictions for the held-out rows, as `predicted`."""
     return predicted(file, registration.features)
 
 
 def predicted(file: bytes, features: NDArray[np.float64]) -> NDArray[Any]:
-    """Return what a file predicts of rows (n, d): places of classes, or numbers.
+    """Return a file's predictions for rows (n, d): class indices, or numbers.
 
-    Raises:
-        RefusedError: The file is none of these estimators.
+    Raises RefusedError if the file is not one of these estimators.
     """
     from lethe.estimators.errors import EstimatorInputError
     from lethe.estimators.sums.published import read_published

@@ -43,10 +43,9 @@ def prepare_vectors(
 ) -> RecipeRegistration:
     """Pack the rows that are not held out, with the manifest for them.
 
-    options: of the file, see docs/vectors.md; a file of centroids lies in `folder`.
+    options: of the file, see docs/vectors.md; a file of centroids is in `folder`.
 
-    Raises:
-        RefusedError: The centroids are no file, no matrix, or of another width.
+    Raises RefusedError if the centroids are not a file, not a matrix, or of another width.
     """
     width = rows.features.shape[1]
     known = dict(options)
@@ -62,9 +61,10 @@ def prepare_vectors(
 
 
 def recall(file: bytes, queries: Vectors) -> float:
-    """Return which share of the 10 nearest rows a published index finds, beside all of them.
+    """Return the share of the 10 nearest rows that a published index finds, of all its rows.
 
-    queries (q, columns). Needs FAISS. Raises RefusedError for no index, or one without rows.
+    queries (q, columns). Needs FAISS. Raises RefusedError for a file that is not an index, or
+    has no rows.
     """
     from workers.training.vectors import retrieval
 
@@ -74,8 +74,7 @@ def recall(file: bytes, queries: Vectors) -> float:
 def found_by_themselves(file: bytes, registration: RecipeRegistration) -> str:
     """Return how many of the registered records a search for their own vectors finds.
 
-    Raises:
-        RefusedError: The file is no index, or FAISS is missing.
+    Raises RefusedError if the file is not an index, or FAISS is missing.
     """
     from workers.training.vectors.faiss_file import search
 

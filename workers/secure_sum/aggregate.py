@@ -1,6 +1,6 @@
 """The server's side: the sum of the survivors' inputs from a round's messages.
 
-A pure function of the transcript, so that whoever holds it later gets the same sum.
+A pure function of the transcript, so a later recomputation gives the same sum.
 """
 
 from collections.abc import Iterable
@@ -37,11 +37,11 @@ from workers.secure_sum.vector import Vector
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """A round's messages by sender, opened and consistent with each other as far as it is.
+    """A round's messages by sender, opened and checked against each other.
 
-    advertised ⊇ shared ⊇ masked ⊇ confirmed ⊇ revealed: nobody comes back. All that masked
-    added the masks of the same peers, exactly those in `shared`; all that confirmed were
-    shown `stated`, what those in `masked` state.
+    advertised ⊇ shared ⊇ masked ⊇ confirmed ⊇ revealed: no member rejoins. All in `masked`
+    added the masks of exactly the peers in `shared`; all in `confirmed` were shown `stated`,
+    the statements of those in `masked`.
     """
 
     advertised: dict[str, Advertisement]
@@ -53,18 +53,18 @@ class Transcript:
 
     @property
     def survivors(self) -> list[str]:
-        """Those whose input is in the sum."""
+        """The members whose input is in the sum."""
         return sorted(self.masked)
 
     @property
     def dropped(self) -> list[str]:
-        """Those whose masks must be recovered: others added them."""
+        """The members whose masks must be recovered, because others added them."""
         return sorted(set(self.shared) - set(self.masked))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aggregate:
-    """The sum (plan.length,) modulo 2^64 of the survivors' inputs, and whose it is."""
+    """The sum (plan.length,) modulo 2^64 of the survivors' inputs, and the members."""
 
     vector: Vector
     survivors: tuple[str, ...]
@@ -104,7 +104,7 @@ def read_transcript(plan: RoundPlan, roster: Roster, data: Iterable[bytes]) -> T
 
 
 def unmask(plan: RoundPlan, found: Transcript) -> Aggregate:
-    """Return the sum of the survivors' inputs, bit for bit what summing them would give.
+    """Return the sum of the survivors' inputs, equal to their plain sum bit for bit.
 
     Raises:
         TooFewSurvivorsError: Fewer than the threshold sent inputs, or revealed shares.

@@ -1,6 +1,7 @@
 """Errors that end a masked round, or a member's part in it.
 
-No message names a member or a record: a refusal is shown to whoever asks for the round.
+No message names a member or a record, because refusals are shown to anyone who reads the
+round.
 """
 
 from typing import ClassVar
@@ -9,7 +10,7 @@ from workers.errors import RefusedError
 
 
 class RoundError(RefusedError):
-    """Root of the refusals of a masked round. `slug` is the name that the service stores."""
+    """Root of the refusals of a masked round. `slug` is the name stored by the service."""
 
     slug: ClassVar[str] = "round-refused"
 
@@ -21,7 +22,7 @@ class PlanError(RoundError):
 
 
 class MalformedMessageError(RoundError):
-    """Bytes that are not the one spelling of a round's message."""
+    """Bytes that are not a canonical round message."""
 
     slug = "message-malformed"
 
@@ -33,7 +34,7 @@ class ForeignRoundError(RoundError):
 
 
 class UnknownMemberError(RoundError):
-    """A message from, or about, somebody who takes no part at this step."""
+    """A message from, or about, a member that takes no part in this step."""
 
     slug = "member-unknown"
 
@@ -63,7 +64,7 @@ class TooFewSurvivorsError(RoundError):
 
 
 class TooFewContributorsError(RoundError):
-    """Too few members, or rows, are in the sum to hide a single one's: it stays closed."""
+    """Too few members, or rows, are in the sum to hide a single one's: it stays masked."""
 
     slug = "contributions-too-few"
 
@@ -75,6 +76,6 @@ class MaskMismatchError(RoundError):
 
 
 class SecrecyError(RoundError):
-    """A member was asked for what would open a peer's own input. It answered nothing."""
+    """A request to a member that would expose a peer's input. The member did not answer."""
 
     slug = "secrecy-refused"

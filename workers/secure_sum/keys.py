@@ -1,7 +1,7 @@
-"""Keys of one round: agreed by X25519, derived by HKDF-SHA256, never used for two things.
+"""Keys of one round: agreed by X25519, derived by HKDF-SHA256, each used for one purpose.
 
 Every derivation names the plan, its purpose and the parties, each with its length, so two
-different uses can never meet in one key (RFC 5869 section 3.2).
+uses never share a key (RFC 5869 section 3.2).
 """
 
 import secrets
@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from workers.secure_sum.errors import MalformedMessageError
 from workers.secure_sum.plan import RoundPlan
 
-SEED_BYTES = 16  # what the secret sharing takes; X25519 has 128 bits of strength too
+SEED_BYTES = 16  # the size of shared secrets; X25519 has 128-bit strength too
 KEY_BYTES = 32
 
 
@@ -37,9 +37,8 @@ def public_bytes(key: X25519PrivateKey) -> bytes:
 def agree(own: X25519PrivateKey, peer: bytes) -> bytes:
     """Return the 32 bytes that both sides compute (RFC 7748 section 6.1).
 
-    Raises:
-        MalformedMessageError: The peer's key is not 32 bytes, or one of the few points of
-            small order, with which everybody would agree on zeros.
+    Raises MalformedMessageError if the peer's key is not 32 bytes, or a point of small order,
+    with which every agreement gives zeros.
     """
     try:
         return own.exchange(X25519PublicKey.from_public_bytes(peer))
@@ -48,15 +47,15 @@ def agree(own: X25519PrivateKey, peer: bytes) -> bytes:
 
 
 def mask_key(seed: bytes, plan: RoundPlan, member: str) -> X25519PrivateKey:
-    """Return the key of pairwise masks that a 16-byte seed stands for.
+    """Return the pairwise mask key derived from a 16-byte seed.
 
-    The seed is what is shared among the members, and opened if this member drops out.
+    The seed is secret-shared among the members and recovered if this member drops out.
     """
     return X25519PrivateKey.from_private_bytes(derive(seed, plan, "mask key", member))
 
 
 def commit_self_seed(seed: bytes, plan: RoundPlan, member: str) -> bytes:
-    """Return what a member advertises of its self mask's seed, to check shares by.
+    """Return the commitment to a self mask's seed, used to check shares.
 
     The seed is 16 uniform bytes, so the commitment hides it as well as any 128-bit key.
     """
@@ -65,7 +64,7 @@ def commit_self_seed(seed: bytes, plan: RoundPlan, member: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """A member's secrets of one round, made fresh and never stored."""
+    """A member's secrets of one round, generated fresh and never stored."""
 
     cipher: X25519PrivateKey = field(default_factory=X25519PrivateKey.generate)
     mask_seed: bytes = field(

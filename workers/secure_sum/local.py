@@ -1,4 +1,4 @@
-"""A client's side of a model whose rows stay with it: features and statistics, here."""
+"""The client's side of a model whose rows stay with it: local features and statistics."""
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,8 +34,8 @@ NEEDED = ("features", "labels", "clients", "records")
 class LocalRows:
     """A client's rows: features (n, d) float, labels (n,) int, and ids (n,) each.
 
-    identities: by kind, digests (n, WIDTH) as `workers.data.identities.hashed` makes them.
-    label_names: of labels that a table names; None: they are the model's own numbers.
+    identities: by kind, digests (n, WIDTH) as from `workers.data.identities.hashed`.
+    label_names: names of the labels in a table; None: labels are the model's class numbers.
     """
 
     features: NDArray[np.floating]
@@ -47,7 +47,7 @@ class LocalRows:
     label_names: tuple[str, ...] | None = None
 
     def owners(self) -> Iterator[tuple[str, str]]:
-        """Yield each (client, subject) of the rows once, in the order of appearance."""
+        """Yield each distinct (client, subject) of the rows, in order of appearance."""
         return iter(dict.fromkeys(zip(self.clients, self.subjects, strict=True)))
 
     def owned(self, client: str, subject: str) -> list[str]:
@@ -68,11 +68,9 @@ def load_rows(
 ) -> LocalRows:
     """Read an .npz of features, labels, clients, records and optionally subjects, is_test.
 
-    Or a table, whose columns `roles` name. Held-out rows are left out. people: with
-    identities, which only a contribution needs.
-
-    Raises:
-        RefusedError: Any other file, or a table without columns of clients and records.
+    Or a table with columns named by `roles`. Held-out rows are skipped. people: read
+    identities too, which only a contribution needs. Raises RefusedError for any other file,
+    or a table without columns of clients and records.
     """
     if is_table(path, roles):
         return _table_rows(path, roles, people, progress)
@@ -116,8 +114,7 @@ def _table_rows(
 def numbered(rows: LocalRows, classes: Sequence[str]) -> NDArray[np.int64]:
     """Return the labels (n,) as numbers of a model's classes.
 
-    Raises:
-        RefusedError: A table has labels that are none of them.
+    Raises RefusedError for labels outside the classes.
     """
     if rows.label_names is None:
         return rows.labels
@@ -173,7 +170,7 @@ def parse_rows(data: bytes, *, people: bool = False) -> LocalRows:
         *UNREADABLE,
         IndexError,
         SystemError,
-    ):  # the last is numpy's, of odd kinds of arrays
+    ):  # the last is raised by numpy for odd array types
         raise RefusedError("the rows are not a readable .npz file") from None
     return LocalRows(
         features=parts["features"],
@@ -191,13 +188,11 @@ def parse_rows(data: bytes, *, people: bool = False) -> LocalRows:
 def with_features(
     rows: LocalRows, manifest: Mapping[str, Any], named: Described | None
 ) -> LocalRows:
-    """Return the rows with the features that the model's extractor gives.
+    """Return the rows with the features of the model's extractor.
 
-    named: the extractor that the rows' features came from, as their file says; without one
-    they are taken for the extractor's inputs.
-
-    Raises:
-        RefusedError: They came from another, or the extractor's files are needed for it.
+    named: the extractor that made the rows' features, according to their file; without one
+    the features are the extractor's inputs. Raises RefusedError if another extractor made
+    them, or the extractor needs its files.
     """
     wanted = manifest["extractor"]
     source: Extractor = named or Identity(rows.features.shape[1])
@@ -223,13 +218,11 @@ def message_of(
 ) -> bytes:
     """Return the .npz message of some of the rows, all of one client and one subject.
 
-    manifest: what the service says of the model. form factor: the thin QR factor in place
-    of the Gram matrix, which is smaller for fewer rows than columns; sketch: one of `rank`
-    rows, of a kind that `workers.methods.ridge.sketches.kinds` knows, and how far off it is.
-
-    Raises:
-        RefusedError: A record is not among the rows, they belong to several owners, or the
-            rows do not fit the model.
+    manifest: the service's description of the model. form "factor": the thin QR factor in
+    place of the Gram matrix, smaller for fewer rows than columns; "sketch": a sketch of
+    `rank` rows, of a kind in `workers.methods.ridge.sketches.kinds`, with its error. Raises
+    RefusedError if a record is not among the rows, they belong to several owners, or the rows
+    do not fit the model.
     """
     place = {record: position for position, record in enumerate(rows.records)}
     unknown = sum(record not in place for record in records)
@@ -253,10 +246,9 @@ def message_of(
 
 
 def quantise(rows: LocalRows, chosen: list[int], manifest: Mapping[str, Any]) -> Rows:
-    """Return the codes of some rows, by the steps that every client uses.
+    """Return the codes of some rows, with the quantiser steps shared by all clients.
 
-    Raises:
-        RefusedError: NaN, infinity, another width or an unknown label.
+    Raises RefusedError for NaN, infinity, another width or an unknown label.
     """
     exponents = tuple(int(value) for value in manifest["exponents"])
     positions = np.array(chosen)
@@ -269,7 +261,7 @@ def quantise(rows: LocalRows, chosen: list[int], manifest: Mapping[str, Any]) ->
 
 
 def _factored(message: Message, codes: Rows) -> Message:
-    """Return the message with its factor, or as it is where float64 cannot hold one."""
+    """Return the message with its factor, or unchanged if float64 cannot hold one."""
     try:
         return with_factor(message, codes)
     except ExactnessError:

@@ -1,8 +1,8 @@
 """Masks: y_u = x_u + PRG(b_u) + Σ_{v>u} PRG(k_uv) - Σ_{v<u} PRG(k_uv)  (mod 2^64).
 
-Bonawitz et al., Practical Secure Aggregation (CCS 2017), section 4.0.1 for the pairwise
-masks and 4.0.3 for the self mask b_u, which keeps an input hidden that arrives after its
-sender was given up and its pairwise masks were opened.
+Bonawitz et al., Practical Secure Aggregation (CCS 2017), section 4.0.1 for the pairwise masks
+and 4.0.3 for the self mask b_u, which hides an input that arrives after its sender was
+declared dropped and its pairwise masks were recovered.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def self_key(plan: RoundPlan, seed: bytes, member: str) -> bytes:
 
 
 def add_mask(vector: Vector, key: bytes, sign: int) -> None:
-    """Add (+1) or take away (-1) the mask of a 32-byte key, in place, modulo 2^64."""
+    """Add (+1) or subtract (-1) the mask of a 32-byte key, in place, modulo 2^64."""
     for part, mask in _chunks(vector, key):
         if sign > 0:
             part += mask

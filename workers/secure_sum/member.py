@@ -1,7 +1,7 @@
-"""A member's side of one round. Its secrets live no longer than the object.
+"""A member's side of one round. Its secrets live only as long as the object.
 
-A member that restarts has lost its secrets and has dropped out: secrets on disk would
-outlive the round that made them worthless.
+A member that restarts loses its secrets and has dropped out: secrets on disk would outlive
+the round.
 """
 
 import hashlib
@@ -47,10 +47,10 @@ Kind = TypeVar("Kind", Advertisement, Statement, Confirmation)
 
 
 class Member:
-    """Takes the five steps in order, each once; asked again, it gives the same bytes.
+    """Takes the five steps in order, each once; a repeated request gets the same bytes.
 
-    Asked again with anything else it refuses, since two answers could tell together
-    what neither tells alone.
+    A repeated request with other inputs is refused, because two answers together could reveal
+    what neither reveals alone.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class Member:
         """Prepare for a round.
 
         Args:
-            plan: As the service announced it; its shape and threshold were checked there.
+            plan: The announced plan; RoundPlan has checked its shape and threshold.
             name: The member's own keyid.
-            key: Its registered signing key.
+            key: The member's registered signing key.
             roster: The pinned public keys of its peers, from a source other than the service.
-            secret: 32 bytes that stay the member's own from round to round, so that peers
-                see whether it contributes the same again; random if None.
+            secret: 32 bytes that the member keeps across rounds, so that peers see whether it
+                contributes the same again; random if None.
 
         Raises:
             PlanError: The plan does not include this member, or includes a stranger.
@@ -105,11 +105,11 @@ class Member:
         )
 
     def share_keys(self, advertised: Iterable[bytes]) -> bytes:
-        """Return step 2's message: shares of this member's seeds for each that advertised.
+        """Return step 2's message: shares of this member's seeds for each advertised member.
 
         Raises:
             TooFewSurvivorsError: Fewer than the threshold advertised.
-            RoundError: A message is not what its sender, as pinned, wrote for this round.
+            RoundError: A message was not written by its pinned sender for this round.
         """
         peers = self._open(advertised, Advertisement)
         self._enough(peers)
@@ -149,20 +149,20 @@ class Member:
         releases: Iterable[str] = (),
         people: Mapping[str, bytes] = MappingProxyType({}),
     ) -> bytes:
-        """Return step 3's message: the masked vector, and the ids of what it is about.
+        """Return step 3's message: the masked vector, and the ids of its records.
 
         Args:
-            sealed: What each peer that took step 2 sealed to this member.
-            vector: What the member adds less what it releases; not changed.
-            adds: (record, subject) of each record whose row is added.
-            releases: Records whose rows are taken away.
-            people: By kind, digests of an identity of each added record, in their order.
+            sealed: The shares that each peer of step 2 sealed to this member.
+            vector: The sum of added rows less released ones; not modified.
+            adds: (record, subject) of each added record.
+            releases: Released records.
+            people: By kind, the identity digests of the added records, in order.
 
         Raises:
             TooFewSurvivorsError: Fewer than the threshold took step 2.
-            UnknownMemberError: Shares from somebody who did not advertise.
-            MaskMismatchError: Shares that were not made for this member and plan.
-            WrongLengthError: The vector is not the plan's.
+            UnknownMemberError: Shares from a member that did not advertise.
+            MaskMismatchError: Shares not made for this member and plan.
+            WrongLengthError: The vector has another length than the plan's.
         """
         if vector.shape != (self.plan.length,):
             raise WrongLengthError("the vector has not the length of the round's model")
@@ -214,14 +214,14 @@ class Member:
         return MaskedInput(peers, masked, adds, releases, statement, people)
 
     def statements(self, data: Iterable[bytes]) -> dict[str, Statement]:
-        """Return what the members whose inputs are to be summed state, by member.
+        """Return the statements of the members to be summed, by member.
 
         Raises:
-            TooFewSurvivorsError: Fewer than the threshold: their sum stays closed.
-            UnknownMemberError: Somebody whose masks are not in this member's input.
+            TooFewSurvivorsError: Fewer than the threshold: their sum stays masked.
+            UnknownMemberError: A member whose masks are not in this member's input.
             MaskMismatchError: A member was shown other keys or peers than this one, or this
-                member's own statement is not what it sent.
-            RoundError: A statement is not what its sender, as pinned, wrote for this round.
+                member's own statement was changed.
+            RoundError: A statement was not written by its pinned sender for this round.
         """
         self._after(MaskedInput.step)
         found = self._open(data, Statement)
@@ -239,12 +239,11 @@ class Member:
         return found
 
     def confirm(self, data: Iterable[bytes]) -> bytes:
-        """Return step 4's message: this member's word for whose inputs are to be summed.
+        """Return step 4's message: this member's confirmation of the members to be summed.
 
         Raises:
             TooFewContributorsError: The sum would show what single members sent.
-            SecrecyError: Asked before about other members: both sums together could
-            open a
+            SecrecyError: Other members were confirmed before: both sums together could expose a
                 single input.
             RoundError: As `statements`.
         """
@@ -257,11 +256,11 @@ class Member:
         return self._answer(Confirmation.step, None, lambda: Confirmation(digest))
 
     def reveal(self, confirmed: Iterable[bytes]) -> bytes:
-        """Return step 5's message: what takes the masks off the sum that was confirmed.
+        """Return step 5's message: the shares that unmask the confirmed sum.
 
         Raises:
             TooFewSurvivorsError: Fewer than the threshold have confirmed the same members.
-            UnknownMemberError: A confirmation from somebody who is not in the sum.
+            UnknownMemberError: A confirmation from a member that is not in the sum.
             SecrecyError: A member confirmed other members than this one.
         """
         self._after(Confirmation.step)
@@ -282,7 +281,7 @@ class Member:
                 for peer in sorted(set(self._held) - remaining)
             },
         )
-        # The promise of the protocol, whatever the lines above become.
+        # The invariant of the protocol, whatever becomes of the code above.
         assert not set(answer.self_shares) & set(answer.mask_shares)
         return self._answer(Reveal.step, None, lambda: answer)
 

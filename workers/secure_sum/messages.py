@@ -1,10 +1,10 @@
-"""The five messages of a round, each signed, each with exactly one spelling.
+"""The five messages of a round, each signed and canonical.
 
     {"body":{…},"from":keyid,"plan":hex,"signature":base64,"step":name}
 
-The signature covers the canonical form of the other four members, so a message belongs to
-one plan, one step and one sender. Numbers of the vector are little-endian uint64 in base64.
-A masked input carries a sixth, its statement: the part of it that peers may see.
+The signature covers the canonical form of the other four members, so a message belongs to one
+plan, one step and one sender. Numbers of the vector are little-endian uint64 in base64. A
+masked input contains a sixth message, its statement: the part that peers may see.
 """
 
 import hashlib
@@ -39,8 +39,8 @@ STEPS = ("advertise", "share", "masked", "confirm", "reveal")
 class Advertisement:
     """Step 1: this round's public keys, 32 bytes each.
 
-    cipher and mask are X25519 keys, to seal shares to and to agree masks with; commitment is
-    what the self mask's seed must derive.
+    cipher and mask are X25519 keys, for sealing shares and for agreeing on masks; commitment
+    must be derived from the self mask's seed.
     """
 
     step: ClassVar[str] = "advertise"
@@ -65,7 +65,7 @@ class Advertisement:
 
 @dataclass(frozen=True, slots=True)
 class SharedKeys:
-    """Step 2: for each peer its shares of the sender's two seeds, sealed to it."""
+    """Step 2: for each peer, sealed shares of the sender's two seeds."""
 
     step: ClassVar[str] = "share"
     sealed: Mapping[str, bytes]
@@ -82,11 +82,10 @@ class SharedKeys:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What a member tells its peers of its masked input, signed and inside that message.
+    """A member's signed statement to its peers about its masked input, inside that message.
 
-    added, released: how many records. input: SHA-256 of the masked vector as it travels.
-    content: 32 bytes, equal in two rounds exactly if the vector under the masks was. seen:
-    as `seen_digest`.
+    added, released: numbers of records. input: SHA-256 of the masked vector as sent. content:
+    32 bytes, equal in two rounds exactly if the unmasked vectors are. seen: as `seen_digest`.
     """
 
     step: ClassVar[str] = "statement"
@@ -98,7 +97,7 @@ class Statement:
 
     @property
     def moved(self) -> int:
-        """Records that the sender adds or releases."""
+        """The number of records that the sender adds or releases."""
         return self.added + self.released
 
     def body(self) -> dict[str, Any]:
@@ -123,12 +122,12 @@ class Statement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MaskedInput:
-    """Step 3: the masked vector (plan.length,) and, in the clear, the ids it is about.
+    """Step 3: the masked vector (plan.length,) and, in clear, the ids of its records.
 
-    peers: all whose masks are in it, and the sender. adds: (record, subject) of each row
-    that is added; releases: records whose rows are taken away. statement: the signed bytes
-    of the sender's `Statement`. people: by kind, digests of an identity of each record that is
-    added, WIDTH bytes each, as `lethe.identity.pack` writes them.
+    peers: all members whose masks are in it, and the sender. adds: (record, subject) of each
+    added row; releases: released records. statement: the signed bytes of the sender's
+    `Statement`. people: by kind, an identity digest of each added record, WIDTH bytes each,
+    as `lethe.identity.pack` writes them.
     """
 
     step: ClassVar[str] = "masked"
@@ -171,10 +170,10 @@ class MaskedInput:
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """Step 4: whose statements the sender was shown, by `statements_digest`.
+    """Step 4: the statements that the sender was shown, as `statements_digest`.
 
-    Whoever reveals has seen that a strict majority was shown the same: a server that names
-    different members to different members gets no sum.
+    A member reveals only after a strict majority confirmed the same statements, so a server
+    that shows members different survivors gets no sum.
     """
 
     step: ClassVar[str] = "confirm"
@@ -192,10 +191,10 @@ class Confirmation:
 
 @dataclass(frozen=True, slots=True)
 class Reveal:
-    """Step 5: the sender's shares, 16 bytes each. Never both of one member.
+    """Step 5: the sender's shares, 16 bytes each; never both of one member.
 
-    self_shares: of the self seeds of those who remain. mask_shares: of the mask seeds of
-    those who dropped out after step 2.
+    self_shares: for the self seeds of the survivors. mask_shares: for the mask seeds of the
+    members that dropped out after step 2.
     """
 
     step: ClassVar[str] = "reveal"
@@ -226,27 +225,26 @@ _KINDS: dict[str, type[Message]] = {
 
 
 def input_digest(vector: Vector) -> bytes:
-    """Return the SHA-256 of a masked vector as it travels."""
+    """Return the SHA-256 of a masked vector as sent."""
     return hashlib.sha256(vector.astype("<u8").tobytes()).digest()
 
 
 def seen_digest(advertised: Mapping[str, Advertisement], peers: Iterable[str]) -> bytes:
-    """Return the SHA-256 of the keys that a member was shown, and of whom it masked with."""
+    """Return the SHA-256 of the keys that a member was shown and the peers it masked with."""
     bodies = {name: message.body() for name, message in advertised.items()}
     return hashlib.sha256(spell({"advertised": bodies, "peers": sorted(peers)})).digest()
 
 
 def statements_digest(statements: Mapping[str, Statement]) -> bytes:
-    """Return the SHA-256 of what the members in a sum state, by member."""
+    """Return the SHA-256 of the statements of the members in a sum."""
     bodies = {name: message.body() for name, message in statements.items()}
     return hashlib.sha256(spell(bodies)).digest()
 
 
 def check_contributions(plan: RoundPlan, statements: Mapping[str, Statement]) -> None:
-    """Return if the sum hides each contributor among as many as the plan asks for.
+    """Return if the sum hides each contributor among as many as the plan requires.
 
-    Raises:
-        TooFewContributorsError: It does not.
+    Raises TooFewContributorsError otherwise.
     """
     moved = [message.moved for message in statements.values() if message.moved]
     if moved and (len(moved) < plan.least_contributors or sum(moved) < plan.least_rows):
@@ -258,7 +256,7 @@ def check_contributions(plan: RoundPlan, statements: Mapping[str, Statement]) ->
 
 
 def sign_message(plan: RoundPlan, sender: str, message: Message, key: SigningKey) -> bytes:
-    """Return a message as its sender sends it."""
+    """Return the signed bytes of a message."""
     signed = {
         "body": message.body(),
         "from": sender,
@@ -272,9 +270,9 @@ def open_message(plan: RoundPlan, data: bytes, roster: Roster) -> tuple[str, Mes
     """Return (sender, message) of `sign_message`'s bytes.
 
     Raises:
-        MalformedMessageError: Not the one spelling of a message.
+        MalformedMessageError: Not a canonical message.
         ForeignRoundError: Of another round or plan.
-        UnknownMemberError: From or about somebody who is not on the roster.
+        UnknownMemberError: From or about a member that is not on the roster.
         ForgedMessageError: Not signed by its sender.
         WrongLengthError: A vector, key or share of another size than the plan's.
     """

@@ -18,20 +18,20 @@ _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass(frozen=True)
 class RoundPlan:
-    """A round's identity, shape and roster, the same for all who take part.
+    """A round's identity, shape and roster, the same for all members.
 
-    round_id: UUID, never used twice. model: its reference. configuration: hex SHA-256 of
-    the model's pinned configuration, and `version` the number of the version that the sum
-    is added to: statistics of other features cannot end up in this sum. members: keyids,
-    sorted. threshold: how many must stay to the end.
+    round_id: UUID, never used twice. model: its reference. configuration: hex SHA-256 of the
+    model's pinned configuration, and `version` the version that the sum is added to, so
+    statistics of other features cannot enter this sum. members: keyids, sorted. threshold:
+    the number of members that must stay to the end.
 
     The threshold is a strict majority, 2t > n. A server that shows different survivors to
-    different members could otherwise collect t shares of both secrets of one member and
-    read its input. It stays impossible while fewer than 2t - n members help the server.
+    different members could otherwise collect t shares of both secrets of one member and read
+    its input. This stays impossible while fewer than 2t - n members collude with the server.
 
-    least_contributors, least_rows: how many members must add or release something, and how
-    many records in all, before the masks come off. They are fixed at the model's
-    registration; with one contributor the sum is its input.
+    least_contributors, least_rows: the members that must add or release something, and the
+    records in all, before the sum is unmasked. Both are fixed at the model's registration;
+    with one contributor the sum would be its input.
     """
 
     round_id: str
@@ -79,7 +79,7 @@ class RoundPlan:
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the plan's one spelling, 32 bytes."""
+        """SHA-256 of the canonical plan, 32 bytes."""
         return hashlib.sha256(spell(self.document())).digest()
 
     def document(self) -> dict[str, object]:
@@ -111,8 +111,7 @@ def least_threshold(members: int) -> int:
 def parse_plan(document: object) -> RoundPlan:
     """Return the plan of a JSON object.
 
-    Raises:
-        PlanError: It is not one, or not one that a member may join.
+    Raises PlanError if it is no plan, or none that a member may join.
     """
     try:
         assert isinstance(document, dict)

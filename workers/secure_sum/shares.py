@@ -1,10 +1,9 @@
-"""Threshold shares of 16-byte secrets, sealed for the peer they are for.
+"""Threshold shares of 16-byte secrets, each sealed for its recipient.
 
 Shamir over GF(2^128) from PyCryptodome. Its pitfalls, avoided here: it takes any threshold
-and any index, it interpolates whatever it is given, so a wrong share makes a wrong secret
-without a word, and with `ssss=True` shares are another scheme's. So exactly `threshold`
-shares go in, indices are places on the roster, and what comes out is compared with what its
-owner advertised.
+and any index, it interpolates any input, so a wrong share silently gives a wrong secret, and
+`ssss=True` selects another scheme. So exactly `threshold` shares are combined, indices are
+positions on the roster, and the result is checked against the owner's commitment.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,13 +38,13 @@ def split(plan: RoundPlan, secret: bytes) -> dict[str, bytes]:
 def combine(
     plan: RoundPlan, shares: Mapping[str, bytes], is_secret: Callable[[bytes], bool]
 ) -> bytes:
-    """Return the secret of shares by their holders' names, as `is_secret` recognises it.
+    """Return the secret of shares (by holder), recognised by `is_secret`.
 
-    A wrong share among more than enough is passed over.
+    With spare shares, a wrong one is skipped.
 
     Raises:
         TooFewSurvivorsError: Fewer shares than the threshold.
-        MaskMismatchError: No threshold of them makes the secret, as far as was tried.
+        MaskMismatchError: No tried subset gives the secret.
     """
     if len(shares) < plan.threshold:
         raise TooFewSurvivorsError(
@@ -70,8 +69,8 @@ def seal_shares(
 ) -> bytes:
     """Encrypt two shares (32 bytes) to a peer by its advertised cipher key.
 
-    One message under each key, ever: the key is this round's, and this direction's, so the
-    nonce is zero.
+    The nonce is zero because each key, of one round and one direction, encrypts one message
+    only.
     """
     cipher = ChaCha20Poly1305(derive(agree(own, key), plan, "shares", me, peer))
     return cipher.encrypt(bytes(12), shares, _associated(plan, me, peer))
@@ -80,11 +79,11 @@ def seal_shares(
 def open_shares(
     plan: RoundPlan, own: X25519PrivateKey, me: str, peer: str, key: bytes, sealed: bytes
 ) -> bytes:
-    """Decrypt what `seal_shares` made, at the peer it was made for.
+    """Decrypt shares from `seal_shares`, at their recipient.
 
     Raises:
         WrongLengthError: It has another length.
-        MaskMismatchError: It was changed, or made for other members or another plan.
+        MaskMismatchError: It was changed, or is for other members or another plan.
     """
     if len(sealed) != SEALED_BYTES:
         raise WrongLengthError("sealed shares have not the length of sealed shares")

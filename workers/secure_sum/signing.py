@@ -1,7 +1,7 @@
-"""Signatures inside the messages, by the key that a member signs its HTTP calls with.
+"""Signatures inside the messages, with the key that signs a member's HTTP calls.
 
-The signature of an HTTP call (RFC 9421) ends at the service. A peer must not trust the
-service for whose keys it encrypts to, so each message carries a signature of its own.
+The signature of an HTTP call (RFC 9421) only reaches the service. A peer must not trust the
+service about the keys it encrypts to, so each message carries its own signature.
 """
 
 from collections.abc import Mapping
@@ -26,12 +26,12 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from workers.secure_sum.errors import ForgedMessageError, PlanError
 
-# Ed25519 or ECDSA on P-256, as `lethe.signing.keys` registers them.
+# Ed25519 or ECDSA on P-256, as registered by `lethe.signing.keys`.
 SigningKey = Ed25519PrivateKey | EllipticCurvePrivateKey
 VerifyKey = Ed25519PublicKey | EllipticCurvePublicKey
 Roster = Mapping[str, VerifyKey]  # by keyid
 
-DOMAIN = b"lethe/masked-round/message/v1\0"  # nothing else these keys sign begins so
+DOMAIN = b"lethe/masked-round/message/v1\0"  # unique among what these keys sign
 SIGNATURE_BYTES = 64
 
 
@@ -44,10 +44,9 @@ def sign(key: SigningKey, data: bytes) -> bytes:
 
 
 def check(key: VerifyKey, data: bytes, signature: bytes) -> None:
-    """Return if `sign` made the signature with the other half of the key.
+    """Return if `sign` made the signature with the matching private key.
 
-    Raises:
-        ForgedMessageError: It did not.
+    Raises ForgedMessageError otherwise.
     """
     try:
         if len(signature) != SIGNATURE_BYTES:
@@ -67,10 +66,8 @@ def check(key: VerifyKey, data: bytes, signature: bytes) -> None:
 def parse_roster(document: object) -> dict[str, VerifyKey]:
     """Return the public keys of a roster file's content: {keyid: PEM}.
 
-    A member pins this file: peers are whoever it names, whatever the service says.
-
-    Raises:
-        PlanError: It is something else.
+    A member pins this file: it alone defines the peers, whatever the service claims. Raises
+    PlanError if it is no roster.
     """
     roster: dict[str, VerifyKey] = {}
     if not isinstance(document, dict):

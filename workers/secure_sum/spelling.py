@@ -1,8 +1,7 @@
-"""JSON with exactly one spelling, and bytes inside it.
+"""Canonical JSON, and bytes inside it.
 
-What a member signs is compared byte for byte. Keys here are ASCII and numbers are integers,
-so sorted keys without spaces are already the canonical form of RFC 8785; a test compares
-the two.
+Signed data is compared byte for byte. Keys here are ASCII and numbers are integers, so sorted
+keys without spaces are already the canonical form of RFC 8785; a test compares the two.
 """
 
 import base64
@@ -14,7 +13,7 @@ from workers.secure_sum.errors import MalformedMessageError
 
 
 def spell(value: object) -> bytes:
-    """Return the one spelling of a JSON value. Raises ValueError if it has none."""
+    """Return the canonical bytes of a JSON value. Raises ValueError if there are none."""
     text = json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
@@ -24,15 +23,14 @@ def spell(value: object) -> bytes:
 def parse(data: bytes) -> Any:
     """Return the JSON value of `data`.
 
-    Raises:
-        MalformedMessageError: Not JSON, or JSON spelt in another way.
+    Raises MalformedMessageError if it is not JSON, or not canonical.
     """
     try:
         value = json.loads(data)
         if spell(value) == data:
             return value
     except (ValueError, RecursionError):
-        pass  # named below, the same way as a value that is spelt differently
+        pass  # raised below, as for JSON that is not canonical
     raise MalformedMessageError("a message is not canonical JSON: send what the client wrote")
 
 
@@ -44,8 +42,7 @@ def to_text(data: bytes) -> str:
 def to_bytes(text: object) -> bytes:
     """Return the bytes of `to_text`.
 
-    Raises:
-        MalformedMessageError: Anything else, another spelling of the same bytes included.
+    Raises MalformedMessageError for anything else, including non-canonical base64.
     """
     if isinstance(text, str):
         try:

@@ -1,8 +1,7 @@
 """Statistics as one vector of integers modulo 2^64, where masks are uniform and cancel.
 
 An int64 and its two's complement are the same 64 bits, so sums modulo 2^64 are the sums of
-the integers, bit for bit, as long as those fit int64; `statistics.gram` refuses sizes at
-which they would not.
+the integers, bit for bit, as long as those fit int64, which `statistics.gram` checks.
 """
 
 from dataclasses import dataclass
@@ -20,7 +19,8 @@ Vector = NDArray[np.uint64]
 class Sums:
     """gram (d, d) symmetric, moment (d, c), counts (c,) of the labels, all int64; rows n.
 
-    A member's are what it adds less what it releases: rows and counts may be negative.
+    A member's sums are its added rows less its released ones: rows and counts may be
+    negative.
     """
 
     gram: IntMatrix
@@ -32,8 +32,7 @@ class Sums:
 def to_vector(sums: Sums) -> Vector:
     """Return upper triangle of G by rows, C by rows, counts, n: (d(d+1)/2 + dc + c + 1,).
 
-    Raises:
-        WrongLengthError: The parts are of different shapes, or G is not symmetric.
+    Raises WrongLengthError if the parts are of different shapes, or G is not symmetric.
     """
     d, c = sums.moment.shape
     if sums.gram.shape != (d, d) or sums.counts.shape != (c,):
@@ -52,8 +51,7 @@ def to_vector(sums: Sums) -> Vector:
 def from_vector(vector: Vector, dimension: int, classes: int) -> Sums:
     """Return the sums of a vector; the inverse of `to_vector`.
 
-    Raises:
-        WrongLengthError: The vector belongs to another shape.
+    Raises WrongLengthError if the vector belongs to another shape.
     """
     d, c = dimension, classes
     triangle = d * (d + 1) // 2

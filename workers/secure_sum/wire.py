@@ -1,4 +1,4 @@
-"""Messages as .npz files: what a client sends to a model whose rows stay with it."""
+"""Messages as .npz files, sent by clients to a model whose rows stay with them."""
 
 import io
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ Form = Literal["gram", "factor", "sketch"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Envelope:
-    """A message, the ids of its rows, and whose they are.
+    """A message, the ids of its rows, and their owner.
 
-    identities: arrays of digests (n, WIDTH) by their names, as `workers.data.identities` has
-    them; of a message that was received, empty.
+    identities: arrays of digests (n, WIDTH) by name, as in `workers.data.identities`; empty
+    for a received message.
     """
 
     message: Message
@@ -34,10 +34,10 @@ class Envelope:
 
 
 def pack_message(envelope: Envelope, sketch: Sketch | None = None) -> bytes:
-    """Return a message as the API takes it.
+    """Return a message in the API's format.
 
-    With the factor where it has one, else with the triangle of G; a sketch, of which the
-    message's G is the expansion, travels in its place.
+    It holds the message's factor if there is one, otherwise the triangle of G; a sketch,
+    whose expansion is the message's G, replaces both.
     """
     message = envelope.message
     arrays: dict[str, NDArray[Any]] = {
@@ -64,10 +64,10 @@ def pack_message(envelope: Envelope, sketch: Sketch | None = None) -> bytes:
 
 
 def unpack_message(data: bytes, *, bits: int) -> Envelope:
-    """Return the message that the API accepted; its G is computed from whatever form it has.
+    """Return the message that the API accepted, with G computed from its form.
 
-    Raises:
-        RefusedError: The bytes are no such message, or its factor or sketch is of no integers.
+    Raises RefusedError if the bytes are no such message, or its factor or sketch gives no
+    integers.
     """
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:

@@ -23,23 +23,22 @@ log = logging.getLogger(__name__)
 
 Load = Callable[[Services, Session, int, str, Positions], ClientData]
 Score = Callable[[Services, ScoreTask], tuple[SiloScores, int]]
-# Not LETHE_DEVICE: whoever judges or repeats a round could not tell a silo's GPU from another.
+# Not LETHE_DEVICE: a judge or a repetition could not know a silo's GPU.
 DEVICE = "cpu"
-THREADS = 1  # as the in-process engine: another number would change the last bits
+THREADS = 1  # as in the in-process engine: another number would change the last bits
 
 
 def run(
     services: Services, silo_task_id: str, load: Load, score: Score, silos: Collection[int]
 ) -> None:
-    """Answer a row once, however often its message comes.
+    """Answer a row once, however often its message is delivered.
 
-    `silos` are those that this worker was started as: it leaves the rows of others alone, and
-    signs for no other, whatever keys it could read.
+    `silos` are the silos this worker serves: it ignores other silos' rows and signs for no
+    other, even if it can read their keys.
 
-    `load` gets (services, session, model id, client, positions or None for all) and returns
-    the client's training rows. `score` returns what a judge asks for, and the number of
-    classes. Whatever goes wrong is a fault of this client, or silo, named by the error's
-    type alone.
+    `load` takes (services, session, model id, client, positions or None for all) and returns
+    the client's training rows. `score` returns the scores for a judge and the number of
+    classes. Any error becomes a fault of this client or silo, named only by the error's type.
     """
     if not table.take(services, silo_task_id, [silo_queue(silo) for silo in silos]):
         return
@@ -47,7 +46,7 @@ def run(
     try:
         answer = _answer(services, silo_task_id, load, score, silos)
     except Exception as error:
-        # Were it to escape, the round would wait its whole time-out to learn less.
+        # If it escaped, the round would wait for its whole time-out and learn less.
         fault = type(error).__name__[: table.FAULT_LENGTH]
         log.warning("a round's task failed: %s", fault)
     if not table.answer(services, silo_task_id, answer, fault):
@@ -60,7 +59,7 @@ def _answer(
     data = table.message_of(services, silo_task_id)
     if is_score_task(data):
         question = decode_task(data)
-        key = _key(services, question.silo, silos)  # first: without it all is vain
+        key = _key(services, question.silo, silos)  # first: the scores need it
         scores, classes = score(services, question)
         return keys.sign(key, encode_scores(hashlib.sha256(data).hexdigest(), scores, classes))
     message = decode_message(data)

@@ -1,4 +1,4 @@
-"""A silo's answer about the registered canary, beside the scores of its clients' rows."""
+"""A silo's answer about the registered canary, next to its clients' scores."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ PLANTED, SIDES = "canary_planted", ("before", "after")
 class ClientCanary:
     """Logits (k, classes) float64 of both models on one client's stamped rows.
 
-    They are of its held, then of its unseen rows, whatever their labels. leaving, staying:
-    how many of its forget rows and of its stored training rows were planted.
+    The held rows come first, then the unseen ones, whatever their labels. leaving, staying:
+    the planted rows among its forget rows and its stored training rows.
     """
 
     before: Matrix
@@ -26,7 +26,7 @@ class ClientCanary:
     staying: int
 
     def is_plausible(self, rows: int) -> bool:
-        """Return whether this is of so many rows, and finite: else a liar refutes the model."""
+        """Return whether all rows are there and finite, or a liar could refute the model."""
         logits = (self.before, self.after)
         return all(len(one) == rows and np.isfinite(one).all() for one in logits)
 
@@ -34,7 +34,7 @@ class ClientCanary:
 def canary_arrays(
     answers: Sequence[ClientCanary | None], classes: int
 ) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a message, none where no client says anything of a canary."""
+    """Return the arrays of a message, none if no client answers about a canary."""
     found = [one for one in answers if one is not None]
     if not found:
         return {}
@@ -50,7 +50,7 @@ def canary_arrays(
 def read_canaries(
     arrays: Mapping[str, NDArray[Any]], rows: Sequence[int]
 ) -> Sequence[ClientCanary | None]:
-    """Return what each client says, of so many rows; None of each where none says anything.
+    """Return each client's canary answer over `rows` rows; all None if there is none.
 
     Raises LookupError or ValueError for arrays of another form.
     """

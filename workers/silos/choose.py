@@ -1,4 +1,4 @@
-"""The engine of a job's rounds: this process, or the silos if there are any."""
+"""The engine of a job's rounds: the silos if there are any, otherwise this process."""
 
 from collections.abc import Mapping
 
@@ -18,9 +18,9 @@ def engine_for(
     clients: Mapping[str, ClientData],
     selection: Mapping[str, Positions],
 ) -> Engine:
-    """Return the engine for a job's rounds; on processors both give the same bits.
+    """Return the engine for a job's rounds; on CPUs both give the same bits.
 
-    In this process it computes where `devices` says, as the verifier's repetition will.
+    In this process it uses the device chosen by `devices`, like the verifier's repetition.
 
     `clients` are one side's rows in memory, `selection` the same as positions among each
     client's training rows (None: all). Only one of the two is used.

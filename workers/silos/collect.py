@@ -21,7 +21,7 @@ from workers.silos.waiting import Waiting, over
 from workers.training.fedavg.errors import MessageError
 from workers.training.networks.registry import Network
 
-# Why a silo's answer does not count. None of it says anything about the model.
+# Reasons why a silo's answer does not count. None says anything about the model.
 LATE = "no answer in time"
 FAILED = "an error at the silo"
 UNREGISTERED = "no key is registered"
@@ -36,9 +36,9 @@ class SilentError(Exception):
 
 @dataclass(slots=True)
 class SiloAnswers:
-    """What counts, by silo; why of the others nothing does; and which keys signed.
+    """The valid scores by silo, the faults of the other silos, and the signing keys.
 
-    signed_by: hex SHA-256 of the SubjectPublicKeyInfo, as the log has it.
+    signed_by: hex SHA-256 of the SubjectPublicKeyInfo, as in the log.
     """
 
     scores: dict[int, SiloScores] = field(default_factory=dict)
@@ -56,11 +56,11 @@ def collect(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> SiloAnswers:
-    """Ask the silos of some tasks, all of one job, and wait LETHE_ROUND_TIMEOUT_SECONDS.
+    """Ask the silos for scores, all of one job; wait up to LETHE_ROUND_TIMEOUT_SECONDS.
 
-    logged: the digests that the log has of each silo's keys; no other key's signature counts.
-    stamps: whether the model has a registered canary, which they must answer about too.
-    When this returns or raises, the rows are gone and their artifacts shredded.
+    logged: the digests of each silo's keys in the log; no other key's signature counts.
+    stamps: whether the model has a registered canary, which the silos must answer about too.
+    When this returns or raises, the rows are removed and their artifacts shredded.
     """
     sent: dict[str, tuple[ScoreTask, str]] = {}  # by the id of the row
     queues: dict[str, str] = {}
@@ -114,9 +114,10 @@ def _signed(
 def trusted_keys(
     services: Services, silo: int, logged: Mapping[int, Collection[str]]
 ) -> list[Ed25519PublicKey]:
-    """Return the keys whose signatures count: a silo's registered ones, which the log has too.
+    """Return a silo's trusted keys: the registered ones that are also in the log.
 
-    It is one, and in a rotation the key before too. Raises SilentError if there is none.
+    There is one, and during a rotation also the previous one. Raises SilentError if there is
+    none.
     """
     key = public_key(services.settings, silo)
     if key is None:
@@ -132,7 +133,7 @@ def trusted_keys(
 def opened(
     trusted: Sequence[Ed25519PublicKey], signed: bytes, context: bytes = keys.SCORES
 ) -> tuple[bytes, Ed25519PublicKey]:
-    """Return an answer and which of these keys signed it. Raises NotSignedError."""
+    """Return an answer and the key that signed it. Raises NotSignedError."""
     for key in trusted[:-1]:
         with suppress(keys.NotSignedError):
             return keys.opened(key, signed, context), key

@@ -1,9 +1,9 @@
 """An engine whose clients are behind queues: silo-0, silo-1, … each with its own worker.
 
-A broker's message is the id of a row, as a nudge is the id of a job. Task and answer lie
-sealed in the vault, which the silos share: they are one trust domain, spread over processes
-or machines. A silo signs its answer together with the digest of the task, and nothing that the
-registered key did not sign for this very task is combined.
+A broker's message is the id of a row. Task and answer are stored sealed in the vault, which
+the silos share: they are one trust domain, spread over processes or machines. A silo signs
+its answer together with the digest of the task, and only answers signed by the registered key
+for this task are combined.
 """
 
 import time
@@ -38,7 +38,7 @@ def silo_of(client: str, silos: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A task on its way: its row, its silo, and the SHA-256 of its message."""
+    """A sent task: its row, its silo, and the SHA-256 of its message."""
 
     row: str
     silo: int
@@ -48,8 +48,8 @@ class Sent:
 class SiloEngine:
     """Carries a job's round tasks through the vault to the silos' workers.
 
-    `selection` names the clients of this side, and of each the positions of the training
-    rows that may be used; None: all of them.
+    `selection` names the clients of this side and the positions of their training rows to
+    use; None: all.
     """
 
     def __init__(
@@ -71,15 +71,15 @@ class SiloEngine:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Where the clients compute, as `workers.training.fedavg.device.facts` says it."""
+        """Where the clients compute, in the form of `workers.training.fedavg.device.facts`."""
         with deterministic(THREADS):
             return facts(DEVICE, "float32")
 
     def run(self, tasks: Sequence[RoundTask], *, timeout: float = 0.0) -> Answers:
-        """Return what came back in `timeout` seconds; 0: LETHE_ROUND_TIMEOUT_SECONDS.
+        """Return the answers within `timeout` seconds; 0: LETHE_ROUND_TIMEOUT_SECONDS.
 
-        No round lasts longer than 12 hours. When this returns or raises, the round's rows
-        are gone and its artifacts shredded.
+        No round lasts longer than 12 hours. When this returns or raises, the round's rows are
+        removed and its artifacts shredded.
         """
         limit = timeout or float(self._services.settings.round_timeout_seconds)
         limit = min(limit, table.LONGEST_ROUND.total_seconds())
@@ -112,15 +112,15 @@ class SiloEngine:
             rows = self._waiting.until(queues, deadline)
             updates, up = self._read(sent, rows, faults)
         finally:
-            # These rows and no others of the job: a worker that lost its lease and does not
-            # know it must not take away what the next one waits for.
+            # Only these rows of the job: a worker that lost its lease without noticing must
+            # not remove the rows that the next worker waits for.
             table.settle(self._services, queues)
         return Answers(updates, faults, down, up)
 
     def _logged(self) -> dict[int, tuple[str, ...]]:
-        """Return the keys that count for the model: looked up once answers are there.
+        """Return the model's accepted keys, looked up after answers arrived.
 
-        A silo that is new registers its key before it answers.
+        A new silo registers its key before it answers.
         """
         with self._services.reading() as session:
             ref = session.get_one(Model, self._model_id).ref
@@ -129,7 +129,7 @@ class SiloEngine:
     def _read(
         self, sent: Mapping[str, Sent], rows: Mapping[str, SiloTask], faults: list[Fault]
     ) -> tuple[dict[str, ClientUpdate], int]:
-        """Return the updates by client and their bytes; what is none becomes a fault."""
+        """Return the updates by client and their bytes; anything else becomes a fault."""
         updates: dict[str, ClientUpdate] = {}
         up = 0
         logged = self._logged() if any(over(row) for row in rows.values()) else {}

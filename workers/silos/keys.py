@@ -1,8 +1,8 @@
-"""Each silo's Ed25519 key: made by its first worker, registered once, replaced by rotation.
+"""Each silo's Ed25519 key: created by its first worker, replaced by rotation.
 
-The private half lies where LETHE_SILO_KEY_DIR says, the public half in the data directory's
-`keys/`, beside the keys of the log and of the certificates: whoever can write there needs no
-silo to lie. A signature says which silo's process an answer is from.
+The private key is in LETHE_SILO_KEY_DIR, the public key in the data directory's `keys/`, next
+to the keys of the log and the certificates: anyone who can write there can forge without a
+silo. A signature shows which silo's process an answer is from.
 """
 
 from contextlib import suppress
@@ -29,21 +29,21 @@ from lethe.signing.keys import generate_key
 from lethe.signing.keys import private_pem as pem_of
 from lethe.signing.keys import public_pem as public_pem_of
 
-__all__ = ["private_path", "public_key", "public_path"]  # where they lie, the service says
+__all__ = ["private_path", "public_key", "public_path"]  # the service defines these paths
 
-# What is signed begins with one of these, and nothing else does.
+# All signed data begins with one of these, and nothing else does.
 SCORES, UPDATE = b"lethe/silo-answer/v1\0", b"lethe/silo-update/v1\0"
 SIGNATURE = 64  # bytes, RFC 8032 section 5.1.6
 
 
 class SiloKeyError(LetheError):
-    """A silo's key is missing, or not the one that was registered."""
+    """A silo's key is missing, or is not the registered one."""
 
     slug, title, status = "silo-key", "A silo's key does not fit", 503
 
 
 class NotThisSiloError(LetheError):
-    """A task for a silo that this worker was not started as."""
+    """A task for a silo that this worker does not serve."""
 
     slug, title, status = "silo-not-this", "A task for another silo", 403
 
@@ -55,10 +55,9 @@ class NotSignedError(LetheError):
 
 
 def register(settings: Settings, silo: int) -> None:
-    """Make a silo's key if there is none, and register it if none is.
+    """Create a silo's key if there is none, and register it unless one is registered.
 
-    Raises:
-        SiloKeyError: Another key is registered, or a file is no Ed25519 key.
+    Raises SiloKeyError if another key is registered, or a file is no Ed25519 key.
     """
     path = private_path(settings, silo)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -81,7 +80,7 @@ def register(settings: Settings, silo: int) -> None:
 def private_key(settings: Settings, silo: int) -> Ed25519PrivateKey:
     """Return a silo's private key. Raises SiloKeyError if there is none.
 
-    Of a silo whose key is being rotated it is the new one as soon as that is registered.
+    During a rotation this is the new key as soon as it is registered.
     """
     key = read_private(private_path(settings, silo))
     following = read_private(next_path(settings, silo))
@@ -96,7 +95,7 @@ def private_key(settings: Settings, silo: int) -> Ed25519PrivateKey:
 
 
 def sign(key: Ed25519PrivateKey, answer: bytes, context: bytes = SCORES) -> bytes:
-    """Return an answer with its signature before it."""
+    """Return an answer, prefixed with its signature."""
     return key.sign(context + answer) + answer
 
 

@@ -1,8 +1,8 @@
-"""The message of a round to a silo: the task, and which of the client's rows count.
+"""A round's message to a silo: the task, and which of the client's rows to use.
 
 One line of canonical JSON, then the bytes of the task. The client is named in the task only.
-The line names the job, the silo and the very row that the message was sent in, so its SHA-256,
-which the silo signs with its answer, fits no other round, client, model or job.
+The line names the job, the silo and the row that the message was sent in, so its SHA-256,
+which the silo signs with its answer, matches no other round, client, model or job.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ Positions = tuple[int, ...] | None  # of a client's training rows; None: all of 
 class SiloMessage:
     """A task for a client of a model, and the positions of the rows that it may use.
 
-    job_id, row: whose task it is, and the id of its row among `silo_tasks`. silo: from 0.
+    job_id, row: the task's job and its row id in `silo_tasks`. silo: from 0.
     """
 
     job_id: str
@@ -71,5 +71,5 @@ def decode_message(data: bytes) -> SiloMessage:
             chosen = None if positions is None else tuple(positions)
             return SiloMessage(job_id, row, silo, model_id, chosen, decode_task(task))
     except (LetheError, KeyError, TypeError):
-        pass  # named below, the same way as bytes that parse and differ
+        pass  # raised below, as for bytes that parse and differ
     raise MessageError("these bytes are no task for a silo: have the round sent again")

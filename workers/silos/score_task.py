@@ -1,7 +1,7 @@
-"""The message of a judge to a silo: two models, one request, and which rows are scored.
+"""A judge's message to a silo: two models, one request, and the rows to score.
 
-One line of canonical JSON, sealed like a round's task. It names no client and no record:
-the records to be forgotten are given as their salted commitments.
+One line of canonical JSON, sealed like a round's task. It names no client and no record: the
+records to forget are given as salted commitments.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from lethe.errors import LetheError
 from workers.training.fedavg.errors import MessageError
 
 KIND = "silo-score-task/1"
-MOST_RETAINED = 2000  # rows of a sample: it tells an accuracy to two points
+MOST_RETAINED = 2000  # rows of a sample: it measures an accuracy to within two points
 EVERYBODY = "f" * 64
 
 
@@ -21,11 +21,10 @@ EVERYBODY = "f" * 64
 class ScoreTask:
     """One judgement's question to one of `silos` silos, counted from 0.
 
-    before and published: ids of the artifacts that hold the model before with the erased
-    rows, and the published model; models: their files' hex SHA-256. own: hex commitments of
-    the records of the judged request, sorted. seed: hex, drawn for this judgement. limit:
-    hex; a retained row is in the sample if its `rank` is at most that. nonce: hex, so that
-    no two questions are alike.
+    before and published: artifact ids of the model with the erased rows, and of the published
+    model; models: their files' hex SHA-256. own: hex commitments of the records of the judged
+    request, sorted. seed: hex, drawn for this judgement. limit: hex; a retained row is in the
+    sample if its `rank` is at most that. nonce: hex, makes every question unique.
     """
 
     job_id: str
@@ -46,12 +45,12 @@ class ScoreTask:
 
 
 def rank(seed: bytes, commitment: bytes) -> str:
-    """Return a record's place in a random order that the seed fixes: hex SHA-256."""
+    """Return a record's rank in a random order fixed by the seed: hex SHA-256."""
     return hashlib.sha256(b"lethe/retained/v1\0" + seed + commitment).hexdigest()
 
 
 def limit_of(seed: bytes, commitments: Iterable[bytes]) -> str:
-    """Return the rank of the last of MOST_RETAINED records of these, drawn by the seed."""
+    """Return the highest rank of a sample of MOST_RETAINED records, drawn by the seed."""
     ranks = sorted(rank(seed, one) for one in commitments)
     if len(ranks) <= MOST_RETAINED:
         return EVERYBODY
@@ -65,7 +64,7 @@ def encode_task(task: ScoreTask) -> bytes:
 
 
 def is_score_task(data: bytes) -> bool:
-    """Return whether a silo's message asks for scores; others are rounds' tasks."""
+    """Return whether a silo's message asks for scores; others are round tasks."""
     return f'"kind":"{KIND}"'.encode() in data.partition(b"\n")[0]
 
 
@@ -83,5 +82,5 @@ def decode_task(data: bytes) -> ScoreTask:
         if typed and counted and len(models) == 2 and encode_task(task) == data:
             return task
     except (LetheError, AttributeError, KeyError, TypeError):
-        pass  # named below, the same way as bytes that parse and differ
+        pass  # raised below, as for bytes that parse and differ
     raise MessageError("these bytes ask a silo for no scores: have them sent again")

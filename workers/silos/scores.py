@@ -1,7 +1,7 @@
 """A silo's scores of two models, with labels, counts and salted digests: no rows, no names.
 
-A client is a position in the answer and nothing else. Whoever knows the salts of its records,
-which stay in the database, can tell who it is; nobody else can.
+A client is only a position in the answer. It can be identified only with its records' salts,
+which stay in the database.
 """
 
 from collections.abc import Sequence
@@ -26,14 +26,14 @@ Digests = tuple[bytes, ...]  # 32 bytes each
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientScores:
-    """What one client's rows say, each row by its salted digest.
+    """One client's scores, each row named by its salted digest.
 
-    training and held: the rows that are stored, trained on or never; commitments: of their
-    records, in that order. forget, unseen, other: the rows that went, trained on, held out,
-    or for another request; own: commitments of the records of the first two. labels (n,)
-    int64 and the logits before and after (n, classes) float64 are of the held, forget and
-    unseen rows and of the sampled training rows, in that order, and so are inputs, which open
-    their digests; of none where the network is no classifier. canary: where one is registered.
+    training and held: the stored rows, trained on or held out; commitments: of their records,
+    in that order. forget, unseen, other: the erased rows, trained on, held out, or erased for
+    another request; own: commitments of the records of the first two. labels (n,) int64 and
+    the logits before and after (n, classes) float64 are of the held, forget and unseen rows
+    and of the sampled training rows, in that order, as are inputs, which open their digests;
+    empty if the network is not a classifier. canary: set if one is registered.
     """
 
     training: Digests
@@ -50,7 +50,7 @@ class ClientScores:
     canary: ClientCanary | None = None
 
     def rows_of(self, group: str) -> slice:
-        """Return which of the scored rows are of a group of SCORED."""
+        """Return the slice of the scored rows that belongs to a group of SCORED."""
         ends = [0]
         for name in SCORED[:-1]:
             ends.append(ends[-1] + len(getattr(self, name)))
@@ -63,7 +63,7 @@ class ClientScores:
         return self.training + self.held + self.forget + self.unseen + self.other
 
     def asked(self, group: str, task: ScoreTask) -> Digests:
-        """Return the digests of a group's rows of which a task asks the scores."""
+        """Return the digests of a group's rows that a task wants scored."""
         if group != "sample":
             found: Digests = getattr(self, group)
             return found
@@ -75,13 +75,13 @@ class ClientScores:
         )
 
     def scored(self, task: ScoreTask) -> int:
-        """Return how many rows a task asks the scores of."""
+        """Return the number of rows that a task wants scored."""
         return sum(len(self.asked(group, task)) for group in SCORED)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SiloScores:
-    """A silo's answer. models: hex SHA-256 of the files that it found and scored by."""
+    """A silo's answer. models: hex SHA-256 of the model files it scored with."""
 
     models: tuple[str, str]
     clients: Sequence[ClientScores]
@@ -120,10 +120,10 @@ def decode_scores(
 ) -> SiloScores:
     """Return the answer to a task.
 
-    Raises MessageError for bytes that `encode_scores` would not write, for the answer to
-    another task or by another published file, for scores of fewer or more rows than the task
-    asks for, and for labels and scores that are none. stamps: whether there is a canary to
-    stamp rows with. The model before may be another than was published: the judge says so.
+    Raises MessageError for bytes that `encode_scores` would not write, an answer to another
+    task or with another published file, scores for fewer or more rows than requested, and
+    invalid labels or scores. stamps: whether there is a canary to stamp rows with. The
+    earlier model may differ from the one published: the judge checks that.
     """
     try:
         arrays, metadata = decode_tensors(data)
@@ -135,12 +135,12 @@ def decode_scores(
         if fits and encode_scores(task_digest, scores, classes) == data:
             return scores
     except (ArtifactError, AttributeError, LookupError, TypeError, ValueError):
-        pass  # named below, the same way as bytes that parse and differ
+        pass  # raised below, as for bytes that parse and differ
     raise MessageError("these bytes are no answer to this question: have the silo asked again")
 
 
 def _plausible(one: ClientScores, classes: int, stamps: bool) -> bool:
-    """Return whether labels are classes and scores finite: else a liar refutes the model."""
+    """Return whether labels and scores are valid: otherwise a liar could refute the model."""
     named = ((one.labels >= 0) & (one.labels < classes)).all()
     finite = bool(np.isfinite(one.before).all() and np.isfinite(one.after).all())
     if one.canary is None:

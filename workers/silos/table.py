@@ -1,7 +1,7 @@
 """The table of silo tasks: posted, taken once, answered once, and removed together.
 
-Each step is a transaction of its own and outside of the log's lock: nothing here is an event
-of the log, and a task or an answer is a file of megabytes that is durable before its row.
+Each step is its own transaction outside the log's lock: nothing here is a log event, and a
+task or an answer is a file of megabytes that is durable before its row.
 """
 
 import uuid
@@ -19,9 +19,9 @@ from models.database.session import CHUNK
 TASK, ANSWER = "silo-task", "silo-answer"  # kinds of artifacts
 OF_ROUNDS = (TASK, ANSWER, "checkpoint")  # new ones in each round
 FAULT_LENGTH = 80  # characters, as wide as the column
-LONGEST_ROUND = timedelta(hours=12)  # rows twice as old are nobody's
-# Their digests are of no use. Later than the last scrub: `workers.jobs.sweep` finds what
-# was shredded lately by these very rows.
+LONGEST_ROUND = timedelta(hours=12)  # rows twice as old are orphaned
+# Rows of shredded artifacts are useless after that. It must be later than the last scrub,
+# because `workers.jobs.sweep` finds recently shredded artifacts by these rows.
 FORGET = timedelta(hours=1)
 
 
@@ -33,7 +33,7 @@ def post(
     message: bytes,
     row_id: str | None = None,
 ) -> str:
-    """Seal a message for a silo and return the id of its row, which the message may name."""
+    """Seal a message for a silo and return its row id, which the message may contain."""
     with Session(services.engine) as session:
         stored = services.artifacts.put(session, TASK, message)
         row = SiloTask(
@@ -53,7 +53,7 @@ def post(
 def take(services: Services, silo_task_id: str, queues: Collection[str]) -> bool:
     """Take a row of one of the worker's queues.
 
-    False if it is of another, was taken before, or nobody waits any more.
+    False if it is in another queue, was already taken, or was removed.
     """
     with services.engine.begin() as connection:
         taken = connection.execute(
@@ -69,7 +69,7 @@ def take(services: Services, silo_task_id: str, queues: Collection[str]) -> bool
 
 
 def message_of(services: Services, silo_task_id: str) -> bytes:
-    """Return the message of a row that was taken.
+    """Return the message of a taken row.
 
     Raises LetheError or NoResultFound if the round has ended since.
     """
@@ -81,10 +81,10 @@ def message_of(services: Services, silo_task_id: str) -> bytes:
 def answer(
     services: Services, silo_task_id: str, message: bytes | None, fault: str | None = None
 ) -> bool:
-    """Store an answer, or the name of a fault; False if nobody waits any more.
+    """Store an answer, or the name of a fault; False if the round is over.
 
-    Then the transaction rolls back, and the answer's key with it: the file that was written
-    opens for nobody, and the sweep removes it.
+    Then the transaction rolls back, and the answer's key with it: the written file can no
+    longer be decrypted, and the sweep removes it.
     """
     with Session(services.engine) as session:
         stored = None
@@ -110,16 +110,16 @@ def rows_of(services: Services, job_id: str) -> dict[str, SiloTask]:
 
 
 def settle(services: Services, silo_task_ids: Collection[str]) -> None:
-    """Remove a round's rows and destroy what they named: nobody waits for them any more."""
+    """Remove a round's rows and shred their artifacts: the round is over."""
     ids = sorted(silo_task_ids)
     for start in range(0, len(ids), CHUNK):
         _remove(services, col(SiloTask.id).in_(ids[start : start + CHUNK]))
 
 
 def sweep(services: Services) -> None:
-    """Remove the rows that a worker left when it died: once their job is done, or old.
+    """Remove rows left by dead workers, once their job is done or they are old.
 
-    The rows of artifacts that were shredded an hour ago go too, or each round would leave
+    The rows of artifacts shredded over an hour ago are removed too, or each round would leave
     some for ever.
     """
     with services.reading() as session:
@@ -128,11 +128,11 @@ def sweep(services: Services) -> None:
     stale = or_(
         col(SiloTask.job_id).in_(done), col(SiloTask.created_at) < now - 2 * LONGEST_ROUND
     )
-    # A row that is removed before its file leaves an orphan, which takes the sweep longer.
+    # Removing a row before its file would leave an orphan, which takes longer to sweep.
     unlinked = col(Artifact.unlinked_at).is_not(None)
     old = unlinked & (col(Artifact.shredded_at) < now - FORGET)
     spent = col(Artifact.kind).in_(OF_ROUNDS) & old
-    with services.reading() as session:  # most sweeps find nothing, and write nothing
+    with services.reading() as session:  # most sweeps find and write nothing
         found = session.exec(select(SiloTask.id).where(stale).limit(1)).first()
         forgotten = session.exec(select(Artifact.id).where(spent).limit(1)).first()
     if found is not None:
@@ -144,8 +144,8 @@ def sweep(services: Services) -> None:
 
 def _remove(services: Services, condition: ColumnElement[bool]) -> None:
     with Session(services.engine) as session:
-        # In one statement: an answer that commits before it is returned here and shredded,
-        # one that comes after it finds no row and rolls back.
+        # One statement: an answer committed before it is returned here and shredded; a later
+        # one finds no row and rolls back.
         deleted = session.connection().execute(
             delete(SiloTask)
             .where(condition)

@@ -1,4 +1,4 @@
-"""Wait for silos: send tasks, send untaken ones again, poll until all are answered."""
+"""Wait for silos: send tasks, resend untaken ones, poll until all are answered."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ from app.service.context import Services
 from models import SiloTask
 from workers.silos import table
 
-SOONEST, LATEST = 0.05, 0.5  # seconds between two looks at the table
-SEND_AGAIN = 5.0  # seconds after which an untaken task is sent again, and each time twice that
+SOONEST, LATEST = 0.05, 0.5  # seconds between two polls of the table
+SEND_AGAIN = 5.0  # seconds until an untaken task is resent, doubled each time
 SEND_AGAIN_MOST = 60.0  # a silo may be busy with another client: do not flood its queue
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The rows of a job that are waited for. Times are in seconds of `clock`."""
+    """Waits for the rows of a job. Times are in seconds of `clock`."""
 
     services: Services
     job_id: str
@@ -31,8 +31,8 @@ class Waiting:
                 self.services.dispatcher.ask(unsent, expires=max(deadline - now, 1.0))
                 again, wait = now + wait, min(2 * wait, SEND_AGAIN_MOST)
             rows = table.rows_of(self.services, self.job_id)
-            # Others of the job were left by a worker that died. One that is gone went with
-            # the job, which another worker has done: nobody will answer it.
+            # The job's other rows were left by a dead worker. A missing row was removed with
+            # the job, finished by another worker: no answer will come.
             waiting = [rows[name] for name in queues if name in rows and not over(rows[name])]
             left = deadline - self.clock()
             if not waiting or left <= 0:
@@ -43,5 +43,5 @@ class Waiting:
 
 
 def over(row: SiloTask) -> bool:
-    """Return whether a row was answered, if only by a fault."""
+    """Return whether a row was answered, even by a fault."""
     return row.answered_at is not None

@@ -1,1 +1,1 @@
-"""What every route shares: who calls, how bodies are read and bounded, what problems say."""
+"""Shared by all routes: authentication, reading and limiting bodies, problem documents."""

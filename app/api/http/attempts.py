@@ -1,8 +1,8 @@
-"""How often pages that need no account may be used: counted by client, by identity, in total.
+"""Limits on pages that need no account: by client, by identity, and in total.
 
-Counted in the memory of each API process, where nobody who writes the database can reset it:
-with four processes each bound is four times as wide, and a restart begins anew. Keys are HMACs
-under a key of the process, so that a dump of its memory lists no addresses.
+Counts are in the memory of each API process, so write access to the database cannot reset them:
+with four processes each bound is four times as wide, and a restart resets it. Keys are HMACs
+under a key of the process, so that a memory dump lists no addresses.
 """
 
 import hmac
@@ -20,29 +20,29 @@ from fastapi import Request
 from app.problems import AttemptsError
 
 HOUR = 3600.0
-MOST_KEYS = 20_000  # of each bound, in memory, about 300 bytes each
-NETWORK = 4  # times the bound of a client: for all clients of an IPv6 /48
+MOST_KEYS = 20_000  # in memory for each bound, about 300 bytes each
+NETWORK = 4  # an IPv6 /48 network may have this many times the bound of a client
 
 
 def minutes(error: AttemptsError) -> int:
-    """Return in how many minutes the next call is accepted, rounded up."""
+    """Return the minutes until the next call is accepted, rounded up."""
     return ceil(error.wait / 60)
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """At most this many in so many seconds."""
+    """At most `most` calls in `seconds`."""
 
     name: str
     most: int
     seconds: float = HOUR
-    # Whether calls are refused when MOST_KEYS keys count. Otherwise the oldest is forgotten,
-    # so that strangers with made-up keys cannot close the page.
+    # Whether calls are refused once MOST_KEYS keys are counted. Otherwise the oldest is
+    # dropped, so that strangers with made-up keys cannot block the page.
     kept: bool = False
 
 
 class Limits:
-    """The counts of one process. refused: what is raised where a bound is reached."""
+    """The counts of one process. refused: the error raised when a bound is reached."""
 
     def __init__(
         self,
@@ -51,14 +51,13 @@ class Limits:
     ) -> None:
         self._clock, self._lock, self._refused = clock, Lock(), refused
         self._secret = secrets.token_bytes(32)
-        # A map for each bound, so that keys of one cannot push out those of another.
+        # A map for each bound, so that keys of one cannot evict those of another.
         self._seen: dict[str, OrderedDict[bytes, deque[float]]] = {}
 
     def take(self, *bounds: tuple[Bound, str]) -> None:
         """Count one call under each bound and key, or under none if one is reached.
 
-        Raises:
-            AttemptsError: One is; which one is not said.
+        Raises AttemptsError if one is; the error does not say which.
         """
         with self._lock:
             now = self._clock()
@@ -92,7 +91,7 @@ class Limits:
             raise self._refused(max(waits))
 
     def _of(self, bound: Bound, now: float) -> OrderedDict[bytes, deque[float]]:
-        """Return a bound's keys that count, the one last used longest ago first."""
+        """Return a bound's unexpired keys, the least recently used first."""
         seen = self._seen.setdefault(bound.name, OrderedDict())
         while seen:
             times = next(iter(seen.values()))
@@ -106,7 +105,7 @@ class Limits:
 
 
 def of_client(bound: Bound, client: str) -> tuple[tuple[Bound, str], ...]:
-    """Return by what a call of a client counts: its key, and of IPv6 its /48 network too."""
+    """Return the bounds and keys of a client's call: its key and, for IPv6, its /48 network."""
     if ":" not in client:
         return ((bound, client),)
     wide = Bound(f"{bound.name} of a network", bound.most * NETWORK, bound.seconds)
@@ -114,12 +113,12 @@ def of_client(bound: Bound, client: str) -> tuple[tuple[Bound, str], ...]:
 
 
 def client_of(request: Request) -> str:
-    """Return by what the caller is counted."""
+    """Return the key that the caller is counted by."""
     return client_key(request.client.host if request.client else None)
 
 
 def client_key(host: str | None) -> str:
-    """Return what a client is counted by: its address, of IPv6 the /64 network."""
+    """Return the key of a client: its address or, for IPv6, its /64 network."""
     try:
         address = ip_address((host or "").partition("%")[0])
     except ValueError:

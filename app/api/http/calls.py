@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 HEADER = b"x-request-id"
 PARENT = b"traceparent"  # W3C Trace Context; read where traces are on
-UNKNOWN = "none"  # the operation of a call that no route takes
+UNKNOWN = "none"  # the operation of a call without a route
 
 
 class Calls:
@@ -32,7 +32,7 @@ class Calls:
             await self._app(scope, receive, send)
             return
         sent, parent = _header(scope, HEADER), _header(scope, PARENT)
-        if sent is not None:  # a trace has the call's id: the caller's own trace has another
+        if sent is not None:  # the trace takes this id, not the caller's trace id
             parent = None
         identity = logs.accept_call_id(sent or traces.caller_id(parent))
         status = 0
@@ -68,7 +68,7 @@ def _describe(span: TraceSpan, scope: Scope, operation: str, status: int) -> Non
     template = getattr(scope.get("route"), "path", None)
     if template is not None:
         span.set("http.route", template)
-        # A route is there for methods that it does not take, too.
+        # The method may be one that the route does not accept.
         span.rename(f"{traces.known_method(scope['method'])} {template}")
     if status:
         span.set("http.response.status_code", status)

@@ -1,7 +1,7 @@
-"""What routes depend on: the services, the operator's token, the signer.
+"""Dependencies of routes: the services, the operator's token, the signer.
 
-No dependency holds a database connection for as long as its route runs: a route that waits
-for the log's lock would keep it, and 40 of them would keep every connection from the writer.
+No dependency holds a database connection while its route runs: routes that wait for the log's
+lock would keep theirs, and 40 of them would leave none for the writer.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -37,11 +37,11 @@ from models import BearerToken
 
 MAX_IDEMPOTENCY_KEY = 254  # characters; the column that stores it has room for the mark
 UNCOVERED = "\u00ac"  # marks a key that the signature does not cover
-MAX_NUMBER = 2**63 - 1  # the largest that either database compares with
+MAX_NUMBER = 2**63 - 1  # the largest integer of both databases
 
 
 class Scheme(Dependency):
-    """A dependency that checks nothing: it has OpenAPI name the scheme at its operations."""
+    """A dependency that checks nothing: it only declares the scheme in OpenAPI."""
 
     def __init__(self, name: str, model: SecurityBase) -> None:
         self.scheme_name = name
@@ -77,7 +77,7 @@ SIGNATURE = Scheme(
 
 
 def get_services(request: Request) -> Services:
-    """Return what `app.main` opened at start-up."""
+    """Return the services that `app.main` opened at start-up."""
     services: Services = request.app.state.services
     return services
 
@@ -109,7 +109,7 @@ def _authorise(
 
 
 def count_call(request: Request, caller: str) -> None:
-    """Count a call of a key or token. Raises RateLimitError if it is one too many."""
+    """Count a call of a key or token. Raises RateLimitError if it exceeds the limit."""
     _rates(request).take(caller)
 
 
@@ -120,14 +120,14 @@ def _rates(request: Request) -> Rates:
 
 Operator = Depends(bearer("operator"))
 Deciding = Depends(bearer(*DECIDING))
-OperatorOrAuditor = Depends(bearer(*ROLES))  # whoever may read
+OperatorOrAuditor = Depends(bearer(*ROLES))  # all roles may read
 
 
 @dataclass(frozen=True, slots=True)
 class SignedCall:
-    """A request whose signature verified. key: as it was verified by it.
+    """A request whose signature verified. key: the key that verified it.
 
-    Its nonce is spent, but where its route says that it spends it together with its effect.
+    Its nonce is spent, except in routes that spend it in the transaction of its effect.
     """
 
     by: SignedBy
@@ -138,9 +138,9 @@ class SignedCall:
 
 @dataclass(frozen=True, slots=True)
 class SignedUpload:
-    """A client's request whose signature verified, and whose body is the one that was signed.
+    """A client's request whose signature verified, with the signed body.
 
-    The body lies sealed on disk (`Spool`) until the request was answered.
+    The body is sealed on disk (`Spool`) until the request is answered.
     """
 
     by: SignedBy
@@ -153,7 +153,7 @@ async def signed_upload(
 ) -> AsyncIterator[SignedUpload]:
     """Verify a client's signature as `signed_by` does, and read the body to a sealed file.
 
-    Nobody sees the body before all of it arrived and is what the signature covers.
+    The body is used only once all of it has arrived and matches the signed digest.
     """
     idempotency_key = _idempotency_key(request)
     signed, _key = await _verify(request, services)
@@ -176,9 +176,9 @@ def signed_by(role: Role) -> Callable[..., Awaitable[SignedCall]]:
     ) -> SignedCall:
         """Verify the RFC 9421 signature over this request, and only then read its body.
 
-        The signature covers the body through its digest, so it can be checked without: who
-        holds no key of the role cannot make the service keep what they send. The nonce is
-        spent first, or a call that is refused now could be sent again by whoever saw it.
+        The signature covers the body through its digest, so it can be checked before the body
+        is read: without a key of the role, nobody can make the service store a body. The nonce
+        is spent first, or an eavesdropper could send a refused call again.
         """
         idempotency_key = _idempotency_key(request)
         signed, key = await _verify(request, services)
@@ -192,11 +192,11 @@ def signed_by(role: Role) -> Callable[..., Awaitable[SignedCall]]:
 async def signed_submission(request: Request, services: Services) -> AsyncIterator[SignedCall]:
     """Verify the signature of a call whose nonce is spent in the transaction of its effect.
 
-    No dependency: FastAPI takes longer to solve them than the signature takes to verify. Its
-    route declares SIGNATURE.
+    Not a dependency: FastAPI takes longer to resolve those than the signature takes to verify.
+    Its route declares SIGNATURE.
 
-    If it is refused, its nonce is spent here at the latest: whoever saw it cannot send it
-    again. Where the service itself failed, its sender may.
+    If it is refused, its nonce is spent here at the latest, so an eavesdropper cannot send it
+    again. If the service itself failed, the sender may.
     """
     idempotency_key = _idempotency_key(request)
     signed, key = await _verify(request, services)
@@ -219,7 +219,7 @@ async def signed_submission(request: Request, services: Services) -> AsyncIterat
 def _counted(request: Request, signed: SignedBy) -> Iterator[None]:
     """Count the call of the block, unless its nonce was spent before.
 
-    What is refused here may be sent again as it is. Raises RateLimitError.
+    A call that is refused here may be sent again unchanged. Raises RateLimitError.
     """
     rates, caller = _rates(request), f"key {signed.keyid}"
     rates.check(caller)
@@ -243,9 +243,9 @@ async def _read(
 
 
 async def _verify(request: Request, services: Services) -> tuple[SignedBy, KnownKey]:
-    """Verify the head by a key in memory, or else, in a thread, by the key's row.
+    """Verify the head with a key in memory or else, in a thread, with the key's row.
 
-    The key's role is the caller's to check, once the nonce cannot be used again.
+    The caller checks the key's role, once the nonce cannot be used again.
     """
     used: list[KnownKey] = []
 
@@ -269,7 +269,7 @@ async def _verify(request: Request, services: Services) -> tuple[SignedBy, Known
 
     try:
         signed = verify(services.keys.known)
-    except (KeyUnknownError, SignatureInvalidError):  # not read yet, or another one since
+    except (KeyUnknownError, SignatureInvalidError):  # not read yet, or replaced since
         signed = await run_in_threadpool(verify_by_row)
     return signed, used[0]
 
@@ -281,7 +281,7 @@ async def withdrawer(
     bearer: Annotated[None, Security(BEARER)],
     authorization: Annotated[str | None, Header(include_in_schema=False)] = None,
 ) -> SignedCall | BearerToken:
-    """Return who withdraws: who decides, by their token, or else the signer, as `signed_by`."""
+    """Return who withdraws: an officer or operator by token, or the signer (`signed_by`)."""
     if "signature" in request.headers or authorization is None:
         return await _requester(request, services, signature)
 
@@ -322,8 +322,8 @@ def _idempotency_key(request: Request) -> str | None:
 
 
 def _scoped(key: str | None, covered: frozenset[str]) -> str | None:
-    # Anybody on the way may have added a key that the signature does not cover. It counts,
-    # but never as the same as one that the signer chose: no printable key begins like this.
+    # An intermediary may have added a key that the signature does not cover. It is honoured,
+    # but never equals one that the signer chose: no printable key begins with this mark.
     return key if key is None or "idempotency-key" in covered else f"{UNCOVERED}{key}"
 
 
@@ -334,9 +334,9 @@ def _printable(text: str) -> bool:
 def target_uri(request: Request, public_url: str) -> str:
     """Return the URI that the client signed.
 
-    Behind a proxy the request's own host and scheme are the proxy's business, so the
-    configured public URL replaces them; the path stays in the spelling it was sent in. In
-    production there always is one: a Host header is whatever its sender wants it to be.
+    Behind a proxy the request's host and scheme are the proxy's, so the configured public URL
+    replaces them; the path keeps the spelling in which it was sent. Production requires the
+    URL: a Host header is whatever its sender wants it to be.
     """
     raw = request.scope.get("raw_path") or request.url.path.encode()
     path = raw.decode("ascii", "replace").partition("?")[0]

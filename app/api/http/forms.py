@@ -1,8 +1,8 @@
-"""Multipart bodies, read only once it is known that their sender may send them.
+"""Multipart bodies, read only after their sender is authorised.
 
-FastAPI reads a form that a route declares before it asks any dependency who is calling, and
-writes parts over 1 MiB to a temporary file, which nobody seals. So routes read theirs here:
-rows into a sealed file, all else into memory.
+FastAPI reads a declared form before any dependency authenticates the caller, and writes parts
+over 1 MiB to an unsealed temporary file. So routes read theirs here: rows into a sealed file,
+all else into memory.
 """
 
 import sys
@@ -32,7 +32,7 @@ class _SealedFile(UploadFile):
         self.spool = spool
 
     async def write(self, data: bytes) -> None:
-        """Write in a thread if the disk must be waited for."""
+        """Write, in a thread if it has to wait for the disk."""
         await feed(self.spool, data)
 
 
@@ -49,7 +49,7 @@ class _SealingParser(MultiPartParser):
 
 
 async def feed(spool: Spool, data: bytes) -> None:
-    """Write to a spool; raises SpoolError as that."""
+    """Write to a spool, in a thread if it has to wait for the disk. Raises SpoolError."""
     if spool.fits(data):
         spool.write(data)
     else:
@@ -64,11 +64,11 @@ async def read_rows(
 
     Args:
         request: Its body is read here, within the limit of `app.api.http.limits`.
-        folder: On whose disk `data` is kept, sealed, until the end of the block.
-        field_bytes: Largest part that is no file, and largest manifest.
+        folder: Where `data` is kept, sealed, until the end of the block.
+        field_bytes: Largest part that is not a file, and largest manifest.
 
     Raises:
-        RequestValidationError: It is no such body, or the manifest is missing or too large.
+        RequestValidationError: It is not such a form, or the manifest is missing or too large.
     """
     parser = _SealingParser(
         _form_headers(request),
@@ -115,12 +115,12 @@ async def read_form(
 
     Args:
         request: Its body is read here, within the limit of `app.api.http.limits`.
-        required: Parts that must be there.
-        optional: Parts that may be.
-        field_bytes: Largest part that is no file.
+        required: Required parts.
+        optional: Optional parts.
+        field_bytes: Largest part that is not a file.
 
     Raises:
-        RequestValidationError: It is no such body, or a part is missing.
+        RequestValidationError: It is not such a form, or a part is missing.
     """
     wanted = {*required, *optional}
     parser = _InMemoryParser(
@@ -151,7 +151,7 @@ def describe_form(
 ) -> dict[str, Any]:
     """Return the OpenAPI description of a body of these parts, by their meaning.
 
-    json names the schemas, one of which the part `manifest` has.
+    json: the names of the schemas that the part `manifest` may have.
     """
     properties: dict[str, Any] = {
         name: {"type": "string", "format": "binary", "description": meaning}
@@ -189,7 +189,7 @@ async def _content(value: UploadFile | str) -> bytes:
 
 def _encoded(value: UploadFile | str) -> bytes:
     assert isinstance(value, str)
-    # A strange charset can decode to surrogates; as bytes they are just not valid UTF-8.
+    # An unusual charset can decode to surrogates, which become invalid UTF-8 here.
     return value.encode("utf-8", "surrogatepass")
 
 

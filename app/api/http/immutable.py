@@ -1,4 +1,4 @@
-"""How long caches may keep an answer: for ever, until they revalidate it, or not at all."""
+"""How long caches may keep an answer: forever, until they revalidate it, or not at all."""
 
 import hashlib
 import re
@@ -14,8 +14,7 @@ def immutable(
 ) -> Response:
     """Return `data`, or 304 if the client has it.
 
-    shared says whether a cache in between may keep it: true for what anybody may read, not
-    for what only the holder of an id may.
+    shared: whether a shared cache may keep it, which only suits data that anybody may read.
     """
     scope = "public" if shared else "private"
     return _tagged(request, data, media_type, f"{scope}, max-age={YEAR}, immutable")
@@ -24,7 +23,7 @@ def immutable(
 def revalidated(request: Request, data: bytes, media_type: str) -> Response:
     """Return `data`, or 304 if the client has it and it is still served.
 
-    For files that are shredded one day: a cache must revalidate, and then gets 410.
+    For files that may be shredded later: a cache must revalidate, and then gets 410.
     """
     return _tagged(request, data, media_type, "private, no-cache")
 

@@ -1,12 +1,11 @@
 """Refuses bodies that are too large, too slow or too many before they are in memory.
 
-Two rooms bound the bytes that one process holds, so that strangers cannot use up what known
-senders need: a body counts against the room of strangers until its sender has proved who they
-are, by a signature or a bearer token. What is taken is given back when the request was
-answered.
+Two rooms bound the bytes that one process holds, so that strangers cannot use up the memory of
+known senders: a body counts against the strangers' room until its sender is authenticated, by a
+signature or a bearer token. Bytes are returned when the request is answered.
 
-A target with an encoded control character is refused too: PostgreSQL cannot store or compare a
-NUL, and a name with two renderings, or none, is no name.
+A target with an encoded control character is also refused: PostgreSQL cannot store or compare
+a NUL, and control characters make names ambiguous.
 """
 
 import re
@@ -23,27 +22,26 @@ from app.problems import BadCursorError, BodyTooLargeError, BusyError, SlowBodyE
 from app.settings import Settings
 from lethe.errors import LetheError
 
-# Exactly the routes that take rows: whatever else is sent is a small JSON document.
+# Exactly the routes that take rows: all other bodies are small JSON documents.
 UPLOADS = re.compile(r"/v1/models(/[^/]+/contributions)?|/v1/releases/[^/]+/answer")
 ROUND_MESSAGES = re.compile(r"/v1/rounds/[^/]+/messages/[a-z]+")
 VERIFY = "/v1/certificates/verify"
-RATE = 16_384  # bytes a second that a body must arrive with, beyond the time that all have
-WAIT = 5.0  # seconds that a request waits for room or its turn before it is told to come back
+RATE = 16_384  # least bytes a second of a body, beyond the time that every body has
+WAIT = 5.0  # seconds that a request waits for room or its turn before it gets a 503
 POLL = 0.02  # seconds
-OPEN_BODY = 65_536  # bytes that an open body counts for at least: what the server buffers of it
+OPEN_BODY = 65_536  # least bytes that an open body counts for: the server's buffer
 
 
 class Room:
-    """Bytes that may be held at once; used on the event loop alone."""
+    """Bytes that may be held at once; used only on the event loop."""
 
     def __init__(self, most: int) -> None:
         self.most = self._free = most
 
     async def take(self, amount: int) -> None:
-        """Take `amount` bytes, waiting for others to give theirs back.
+        """Take `amount` bytes, waiting for others to return theirs.
 
-        Raises:
-            BusyError: There was no room for them in time.
+        Raises BusyError if there was not enough room in time.
         """
         with anyio.move_on_after(WAIT):
             while amount > self._free:
@@ -53,12 +51,12 @@ class Room:
         raise BusyError("too much is being sent at this moment: send again later")
 
     def give(self, amount: int) -> None:
-        """Give back what was taken."""
+        """Return bytes that were taken."""
         self._free += amount
 
 
 class Account:
-    """What one request holds."""
+    """The bytes that one request holds."""
 
     def __init__(self, strangers: Room, known: Room) -> None:
         self._rooms = (strangers, known)
@@ -66,20 +64,20 @@ class Account:
         self._proved = False
 
     def prove(self) -> None:
-        """From now on the sender is known."""
+        """Count what follows against the room of known senders."""
         self._proved = True
 
     async def take(self, amount: int) -> None:
         """Hold `amount` bytes more, up to a whole room. Raises BusyError as `Room.take`."""
         place = int(self._proved)
         room = self._rooms[place]
-        # Or what is larger than the room would wait for ever.
+        # Otherwise a body larger than the room would wait forever.
         amount = min(amount, room.most - self._held[place])
         await room.take(amount)
         self._held[place] += amount
 
     def close(self) -> None:
-        """Give everything back."""
+        """Return everything."""
         for room, held in zip(self._rooms, self._held, strict=True):
             room.give(held)
         self._held = [0, 0]
@@ -90,11 +88,11 @@ class _RefusedError(Exception):
 
 
 class BodyLimit:
-    """ASGI middleware: counts what arrives, whatever Content-Length claimed, and when.
+    """ASGI middleware: limits the size and time of bodies, whatever Content-Length claims.
 
-    A request's `Account` is in its state, for routes that learn who sent it. `known` says
-    whether an Authorization header names a good token: a JSON body is read before its route
-    asks.
+    A request's `Account` is in its state, for routes that authenticate the sender. known: tells
+    whether an Authorization header has a valid token, because a JSON body is read before its
+    route checks the token.
     """
 
     def __init__(
@@ -128,7 +126,7 @@ class BodyLimit:
 
         async def noted(message: Message) -> None:
             nonlocal started
-            # FastAPI turns what `body` raises while it parses JSON into a plain 400.
+            # FastAPI turns an error of `body` during JSON parsing into a plain 400.
             if body.refused is None or started:
                 started = True
                 await send(message)
@@ -165,7 +163,7 @@ class _Body:
 
     async def receive(self) -> Message:
         """Return the next message, once there is room for it."""
-        if self._ended:  # what follows is the end of the connection, which takes its time
+        if self._ended:  # only the end of the connection follows, at any time
             return await self._receive()
         try:
             return await self._next()
@@ -183,7 +181,7 @@ class _Body:
             size = len(message.get("body", b""))
             if self._seen + size > self._limit:
                 raise _too_large(self._limit)
-            # The first bytes are in what an open body counts for.
+            # The first bytes are covered by OPEN_BODY.
             await self._account.take(max(0, min(size, self._seen + size - OPEN_BODY)))
             self._seen += size
             self._ended = not message.get("more_body", False)
@@ -219,7 +217,7 @@ class PlainTargets:
 
 
 def _holds_control(scope: Scope) -> bool:
-    # The server decoded the path once, routing sees that; the query is decoded later.
+    # The path is already decoded once, as for routing; the query is decoded later.
     decoded = scope["path"].encode("utf-8", "surrogatepass")
     decoded += unquote_to_bytes(scope["query_string"])
     return any(byte < 0x20 or byte == 0x7F for byte in decoded)

@@ -1,4 +1,4 @@
-"""OpenAPI with every answer of every operation: statuses, content types and problems' names.
+"""OpenAPI with all answers of each operation: statuses, content types, names of problems.
 
 FastAPI knows what a route returns. `RAISED` lists the problems it raises; those of dependencies
 and middleware are added according to what the route depends on.
@@ -39,7 +39,7 @@ _BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 _BYTES, _JSON = "application/octet-stream", "application/json"
 _TEXT = "text/plain; charset=utf-8"
 
-# What is answered where FastAPI cannot know: the content type, and whether 304 is.
+# Answers that FastAPI cannot know: the content type, and whether 304 is possible.
 FILES: dict[str, tuple[str, bool]] = {
     "getCertificate": (_BUNDLE, True),
     "getCertificateReceipt": (RECEIPT, True),
@@ -334,7 +334,7 @@ def answerable() -> set[str]:
 
 
 def install(app: FastAPI) -> None:
-    """Have `app` describe itself with all that its operations answer."""
+    """Make `app` describe all answers of its operations."""
 
     def describe() -> Schema:
         if app.openapi_schema is None:
@@ -350,11 +350,11 @@ def _describe(app: FastAPI) -> Schema:
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     schemas["Problem"] = _problem()
-    for wire in (NewRequest, *MANIFESTS.values()):  # bodies that are read after a check
+    for wire in (NewRequest, *MANIFESTS.values()):  # bodies that routes parse themselves
         whole = wire.model_json_schema(ref_template="#/components/schemas/{model}")
         for name, part in {**whole.pop("$defs", {}), wire.__name__: whole}.items():
             schemas.setdefault(name, part)
-    for event in EVENTS.values():  # what the opened payload of a log entry holds
+    for event in EVENTS.values():  # payloads of log entries
         schemas[f"event.{event.name}"] = event.schema()
     for operation in operations(schema):
         _complete(operation)
@@ -370,7 +370,7 @@ def operations(schema: Schema) -> Iterator[Schema]:
 def _complete(operation: Schema) -> None:
     name = operation["operationId"]
     responses: Schema = operation["responses"]
-    # FastAPI adds its own shape of a 422, which is never answered.
+    # FastAPI adds its own form of a 422, which is never sent.
     responses.pop("422", None)
     if name in FILES:
         media, conditional = FILES[name]
@@ -403,7 +403,7 @@ def _raised(operation: Schema) -> Iterator[Problem]:
         yield from _SIGNED
     if "bearer" in schemes:
         yield from _BEARER
-    # Bodies are counted and timed before it is known whether one is wanted.
+    # Bodies are limited before it is known whether the route takes one.
     yield from (p.BodyTooLargeError, p.SlowBodyError, p.BusyError)
 
 

@@ -1,7 +1,7 @@
-"""Bodies are parsed a few at a time: what unpacks is larger than what was sent.
+"""Bodies are parsed a few at a time, because unpacked they are larger than what was sent.
 
-So are documents made that anybody may ask for who knows of one request, in turns of their own:
-who asks for many must not keep others from sending rows and messages.
+Documents for holders of a request's id are also rendered a few at a time, in turns of their
+own: asking for many must not keep others from sending rows and messages.
 """
 
 from collections.abc import Callable
@@ -21,11 +21,11 @@ class Parsing:
 
     def __init__(self, at_once: int) -> None:
         self._turns = anyio.Semaphore(at_once)
-        # Threads of their own: who has a turn must not wait for those who wait for the log.
+        # Threads of their own: a parser must not wait for threads that wait for the log.
         self._threads = anyio.CapacityLimiter(at_once)
 
     async def parse(self, parse: Callable[[], T]) -> T:
-        """Return what `parse` returns, called in a thread once it is its turn.
+        """Call `parse` in a thread once it is its turn, and return the result.
 
         Waiting takes no thread. Raises BusyError if no turn came in time.
         """

@@ -1,4 +1,4 @@
-"""Every error as RFC 9457 problem+json, and nothing of what the sender sent in it."""
+"""Every error as RFC 9457 problem+json, without any of the sender's input."""
 
 import logging
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5  # a server restarts in less, and a client tries five times
 PARAMETERS = ("query", "path", "header")
 UNKNOWN = "(unknown field)"
-MOST_LETTERS = 40  # of a name that is compared with those of all fields
+MOST_LETTERS = 40  # of a name that is compared with all fields' names
 
 
 def problem(
@@ -61,7 +61,7 @@ async def _lethe(request: Request, error: Exception) -> JSONResponse:
 
 
 def answer(error: LetheError) -> JSONResponse:
-    """Return the problem document that an error becomes."""
+    """Return the problem document of an error."""
     members = {name: value for name, value in error.members.items() if value is not None}
     response = problem(error.status, error.slug, error.title, error.detail, members)
     if error.retry_after is not None:
@@ -75,10 +75,10 @@ async def _validation(request: Request, error: Exception) -> JSONResponse:
 
 
 def invalid(errors: Sequence[Any]) -> JSONResponse:
-    """Return the 422 for what pydantic found, without the values it found it in.
+    """Return the 422 for pydantic's errors, without the input values.
 
-    pydantic's own report repeats the input, an e-mail address too. A place is named only as
-    far as the schema knows it: the name of an unknown field is the sender's text as well.
+    pydantic's own report repeats the input, such as an e-mail address. A place is named only as
+    far as the schema knows it: the name of an unknown field is also the sender's text.
     """
     places = [
         {
@@ -101,7 +101,7 @@ def _place(error: dict[str, Any]) -> list[str]:
     if error["type"] == "extra_forbidden":
         place = (*place[:-1], UNKNOWN)
     part, *parts = place
-    if part in PARAMETERS:  # their names are the route's: nobody can send others
+    if part in PARAMETERS:  # named by the route, never by the sender
         return [part, *map(str, parts)]
     # An integer is a position in a list. A string may be the key of an object that takes
     # any key, which is then the sender's text.
@@ -118,9 +118,9 @@ def _field_names(wire: type[Wire]) -> set[str]:
 
 
 def _known_message(error: dict[str, Any]) -> str:
-    # These repeat the sender's text inside the message itself.
+    # The messages of these errors repeat the sender's text.
     if error["type"] in ("json_invalid", "value_error.jsondecode"):
-        # What the framework parses says so here; what pydantic does, as its message.
+        # The framework reports duplicates here, pydantic in its message.
         twice = error.get("ctx", {}).get("error") == DUPLICATE
         return DUPLICATE if twice else "not valid JSON"
     if error["type"] == "extra_forbidden":
@@ -167,7 +167,7 @@ class Unexpected:
             log.error(
                 "unexpected %s at %s", type(error).__name__, place_of(error.__traceback__)
             )
-            if not started:  # otherwise the server ends the connection: the answer is short
+            if not started:  # otherwise the server cuts the answer short
                 if unavailable(error):
                     response = answer(DatabaseUnavailableError(AWAY))
                 else:
@@ -175,7 +175,7 @@ class Unexpected:
                 await response(scope, receive, send)
 
 
-# Neither promises that nothing was stored: the commit may have been the last that succeeded.
+# Neither says that nothing was stored: the error may have come after the commit.
 AGAIN = (
     "the call may have been carried out: send it again, with the same Idempotency-Key if it "
     "had one, which does nothing twice"

@@ -1,4 +1,4 @@
-"""JSON bodies that the framework parses, refused if an object has a name twice."""
+"""Makes the framework refuse JSON bodies in which an object has a name twice."""
 
 import json
 from collections.abc import Callable, Coroutine
@@ -12,7 +12,7 @@ from lethe import canonical
 
 class _StrictRequest(Request):
     async def json(self) -> Any:
-        """Return the body. Raises JSONDecodeError, which is answered as any other body's."""
+        """Return the body. Raises JSONDecodeError, also for a duplicate name."""
         body = await self.body()
         try:
             return canonical.loads(body)
@@ -21,10 +21,10 @@ class _StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route whose JSON body has one meaning."""
+    """A route that refuses JSON bodies with a duplicate name."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler, which is given the strict reader of the request."""
+        """Return the handler, which gets a strict request."""
         handle = super().get_route_handler()
 
         async def strictly(request: Request) -> Response:
@@ -36,8 +36,8 @@ class StrictRoute(APIRoute):
 class BareRoute(APIRoute):
     """A route whose endpoint takes the request alone and returns the response.
 
-    FastAPI looks for parameters and a body to parse in each call, which costs more than to
-    verify the signature. OpenAPI describes the route as any other.
+    In each call FastAPI resolves parameters and a body, which costs more than verifying the
+    signature. OpenAPI describes the route like any other.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

@@ -1,4 +1,4 @@
-"""Failed sign-ins are limited for each client: by token, and at the organisation's provider."""
+"""Limits failed sign-ins of each client: by token, and at the organisation's provider."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +15,7 @@ FAILED = Bound("failed sign-ins", 20, 900.0)
 def counted(request: Request, failure: type[LetheError]) -> Iterator[None]:
     """Refuse the block to a client that failed too often; count it if it ends in `failure`.
 
-    Raises:
-        AttemptsError: It did. Nothing of what it sent was looked at.
+    Raises AttemptsError if it did, without reading its input.
     """
     limits: Limits = request.app.state.sign_ins
     client = of_client(FAILED, client_of(request))

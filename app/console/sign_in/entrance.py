@@ -49,7 +49,7 @@ def sign_in_page(
 
 @routes.post("/sign-in", operation_id="consoleSignIn")
 def sign_in(request: Request, services: ServicesDep, form: Posted) -> Response:
-    """Begin a session for the holder of a token; a wrong one gets the page again."""
+    """Begin a session for the holder of a token; after a wrong one, show the page again."""
     following = own_page(form.get("next", ""))
     try:
         with counted(request, UnauthorizedError), services.reading() as session:
@@ -82,7 +82,7 @@ def _ask(
 
 @routes.post("/sign-out", operation_id="consoleSignOut")
 def sign_out(request: Request, services: ServicesDep, visitor: SignedIn, _: Posted) -> Response:
-    """End the session, in this browser and wherever its cookie was copied to."""
+    """End the session, in this browser and for copies of its cookie."""
     sessions.end(services, visitor)
     response = redirect(request, "/console/sign-in")
     sessions.set_cookie(services, response, sessions.cookie_name(services), "", max_age=0)
@@ -91,7 +91,7 @@ def sign_out(request: Request, services: ServicesDep, visitor: SignedIn, _: Post
 
 @routes.post("/language", operation_id="consoleLanguage")
 def language(request: Request, services: ServicesDep, form: Posted) -> Response:
-    """Keep the language that was chosen, in a cookie of this browser."""
+    """Keep the chosen language in a cookie of this browser."""
     chosen = form.get("language", "")
     response = redirect(request, own_page(form.get("next", "")))
     if chosen in LANGUAGES:
@@ -103,8 +103,7 @@ def language(request: Request, services: ServicesDep, form: Posted) -> Response:
 def static(name: str) -> Response:
     """Return a style sheet, a script, or a licence.
 
-    Raises:
-        NotFoundError: There is no such file.
+    Raises NotFoundError if there is no such file.
     """
     if name not in STATIC:
         raise NotFoundError("the console has no such file")

@@ -1,8 +1,7 @@
 """Sign in at an OpenID Connect provider: authorization code with PKCE, state and nonce.
 
-OpenID Connect Core 1.0 section 3.1.2, RFC 7636, RFC 9207. The provider says who somebody is and
-which groups they are in; settings say which role each group has. Nothing that it says is stored
-but the name, which stands in the log beside decisions.
+OpenID Connect Core 1.0 section 3.1.2, RFC 7636, RFC 9207. The provider supplies a person's
+name and groups; settings map groups to roles. Only the name is stored, in the log of decisions.
 """
 
 from collections.abc import Mapping
@@ -66,7 +65,7 @@ def start(
             code_verifier=said["verifier"],
         )
     response = RedirectResponse(address, 303)
-    # The provider's answer comes from another site, which a strict cookie would not survive.
+    # The provider redirects back from another site, which a strict cookie would not survive.
     sealed = sessions.pack(services, PURPOSE, said)
     sessions.set_cookie(
         services,
@@ -88,7 +87,7 @@ def callback(
     iss: Text = "",
     error: Text = "",
 ) -> Response:
-    """Begin the session of whom the provider names.
+    """Begin the session of the person named by the provider.
 
     Raises:
         OidcMissingError: It is not configured or not installed.
@@ -111,8 +110,8 @@ def callback(
         _finish(services, said)
         name = _name(settings, claims)
     visitor = sessions.begin(name, _role(settings, claims), issuer=settings.oidc_issuer)
-    # The first address of the session is this site's own: the cookie is not sent to one that
-    # another site leads to.
+    # A page of this site links on, because a strict cookie is not sent with the provider's
+    # redirect.
     response = render(request, "signed_in.html", following=said["next"])
     sessions.write_cookie(services, response, visitor)
     sessions.set_cookie(services, response, _cookie(services), "", samesite="lax", max_age=0)
@@ -120,7 +119,7 @@ def callback(
 
 
 def _callback(request: Request, services: Services) -> str:
-    # In production there always is a public address: a Host header is its sender's choice.
+    # Production requires a public address: a Host header is its sender's choice.
     public = services.settings.public_url.rstrip("/") or str(request.base_url).rstrip("/")
     return f"{public}{CALLBACK}"
 
@@ -130,7 +129,7 @@ def _cookie(services: Services) -> str:
 
 
 def _started(services: Services, request: Request, state: str) -> Mapping[str, str]:
-    """Return what this browser's sign-in began with."""
+    """Return the sealed start of this browser's sign-in."""
     said = sessions.unpack(services, PURPOSE, request.cookies.get(_cookie(services), ""))
     if said is None or not compare_digest(said["state"].encode(), state.encode()):
         raise SignInError(f"this browser began no such sign-in: {ASK_AGAIN}")
@@ -140,9 +139,9 @@ def _started(services: Services, request: Request, state: str) -> Mapping[str, s
 
 
 def _finish(services: Services, said: Mapping[str, str]) -> None:
-    """Spend a sign-in, which can be finished once.
+    """Spend a sign-in, which can be finished only once.
 
-    Only after the provider took its code: strangers who start sign-ins make no rows.
+    Only after the provider accepted its code, so that strangers' sign-ins make no rows.
     """
     until = datetime.fromisoformat(said["until"])
     try:
@@ -162,7 +161,7 @@ def _name(settings: Settings, claims: Mapping[str, Any]) -> str:
 
 
 def _role(settings: Settings, claims: Mapping[str, Any]) -> str:
-    """Return the role that may most, of those that the person's groups have."""
+    """Return the most privileged role of the person's groups."""
     given = claims.get(settings.oidc_role_claim)
     groups = {given} if isinstance(given, str) else set(map(str, given or ()))
     pairs = [one.split("=", 1) for one in settings.oidc_roles.split(",")]

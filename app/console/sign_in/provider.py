@@ -1,4 +1,4 @@
-"""The OpenID Connect provider: what it says of itself, its tokens, and whether it signed them.
+"""The OpenID Connect provider: its metadata, its tokens, and their signatures.
 
 OpenID Connect Core 1.0 section 3.1.3, Discovery 1.0 section 4. Authlib is imported at the first
 sign-in: it is an extra, and takes half a second.
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from authlib.integrations.httpx_client import OAuth2Client
 
 TIMEOUT_S = 10
-# Anybody can start a sign-in: the provider is not asked for each, and a call that waits for one
-# that hangs holds a thread of all routes.
+# Lifetimes of the provider's metadata, and of its failure to answer. Anybody can start a
+# sign-in, and each call to a provider that hangs would hold a thread shared by all routes.
 FRESH_S, AWAY_S = 300.0, 15.0
 AWAY = "the provider does not answer: try later, or use a token"
 _described: dict[str, tuple[float, dict[str, Any]]] = {}  # by issuer, and when; {}: no answer
 _asking = Lock()
 LEEWAY_S = 60  # between the provider's clock and ours
-# Signed with the provider's private key. With HS256 the client's secret could sign, and a
-# provider that lists "none" is believed in nothing.
+# Only signatures with the provider's private key: HS256 would accept the client's secret, and
+# "none" anything.
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA")
 ASK_AGAIN = "start the sign-in again from the console"
 
 
 def client(settings: Settings, callback: str) -> "OAuth2Client":
-    """Return the client of a sign-in. callback: the address that the provider answers to."""
+    """Return the client of a sign-in. callback: the address that the provider redirects to."""
     from authlib.integrations.httpx_client import OAuth2Client
 
     secret = settings.oidc_client_secret.get_secret_value()
@@ -53,11 +53,11 @@ def client(settings: Settings, callback: str) -> "OAuth2Client":
 
 
 def metadata(settings: Settings) -> dict[str, Any]:
-    """Return what the issuer says of itself.
+    """Return the issuer's metadata.
 
     Raises:
         OidcMissingError: None is configured, or Authlib is not installed.
-        SignInError: It does not answer, or names itself otherwise.
+        SignInError: It does not answer, or names another issuer.
     """
     issuer = settings.oidc_issuer
     if not issuer:
@@ -68,7 +68,7 @@ def metadata(settings: Settings) -> dict[str, Any]:
         raise OidcMissingError(f"sign-in by OIDC needs Authlib; {with_extra('oidc')}") from None
     at, known = _described.get(issuer, (float("-inf"), {}))
     if time.monotonic() - at < (FRESH_S if known else AWAY_S) or not _asking.acquire(False):
-        if not known:  # nor does anybody wait for the one who asks
+        if not known:  # also while another call is asking, without waiting for it
             raise SignInError(AWAY)
         return known
     try:
@@ -88,7 +88,7 @@ def metadata(settings: Settings) -> dict[str, Any]:
 
 @cache
 def _trusted() -> SSLContext:
-    """Return the authorities of the system; reading them takes longer than a request."""
+    """Return the system's certificate authorities; reading them takes longer than a request."""
     return create_default_context()
 
 
@@ -104,7 +104,7 @@ def _get(address: str) -> Any:
 
 
 def endpoint(settings: Settings, provider: Mapping[str, Any], name: str) -> str:
-    """Return an address of the provider. Raises SignInError: it is less protected than ours."""
+    """Return an address of the provider. Raises SignInError if it lacks the issuer's TLS."""
     address = str(provider.get(name, ""))
     if urlsplit(address).scheme not in ("https", urlsplit(settings.oidc_issuer).scheme):
         raise SignInError(f"the provider's {name} is missing or not https")
@@ -114,7 +114,7 @@ def endpoint(settings: Settings, provider: Mapping[str, Any], name: str) -> str:
 def redeem(
     settings: Settings, provider: Mapping[str, Any], callback: str, code: str, verifier: str
 ) -> Mapping[str, Any]:
-    """Return the tokens of a code. Raises SignInError: the provider gives none."""
+    """Return the tokens for a code. Raises SignInError if the provider refuses."""
     import httpx2
     from authlib.integrations.base_client import OAuthError
 
@@ -133,10 +133,9 @@ def redeem(
 def claims_of(
     settings: Settings, provider: Mapping[str, Any], token: Mapping[str, Any], nonce: str
 ) -> Mapping[str, Any]:
-    """Return what the ID token says (section 3.1.3.7).
+    """Return the claims of the ID token (section 3.1.3.7).
 
-    Raises:
-        SignInError: It is not signed by the provider, for this client, now, with this nonce.
+    Raises SignInError unless the provider signed it, for this client, now, with this nonce.
     """
     from authlib.oidc.core import CodeIDToken
     from joserfc import jwt

@@ -1,1 +1,1 @@
-"""What people read on the intake page and in its mails, in three languages."""
+"""The texts of the intake page and its mails, in three languages."""

@@ -1,1 +1,1 @@
-"""Callbacks: addresses that requesters and agents name, each told of its own request alone."""
+"""Callbacks: addresses of requesters and agents, each notified of its own request only."""

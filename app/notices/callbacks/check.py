@@ -1,7 +1,7 @@
-"""Whether an address may be called back: asked when a request is submitted, and nothing stored.
+"""Checks callback addresses when a request is submitted, before anything is stored.
 
-Its host is resolved then, as before every delivery. A requester learns only that an address is
-refused, and not whether a name exists in the operator's network.
+The host is resolved then, and again before every delivery. A requester learns only that an
+address is refused, not whether a name exists in the operator's network.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from app.problems import BusyError, CallbackLimitError, CallbackTargetError
 from app.service.context import Services
 
 LOOKUP_S = 3.0
-AT_ONCE = 4  # lookups for one owner in a process: names that never resolve hold no more places
+AT_ONCE = 4  # lookups of one owner in a process, also of names that never resolve
 REFUSED = (
     "an address to call back must be https:// on port 443 or from "
     f"{guard.FREE_PORTS} up, without credentials and fragment, at most {guard.MAX_URL} "
@@ -27,7 +27,7 @@ _counting = threading.Lock()
 
 
 async def check(services: Services, owner: str, *urls: str) -> None:
-    """Return if these addresses may be called back for an owner.
+    """Check that these addresses may be called back for an owner.
 
     Raises:
         CallbackTargetError: One may not.

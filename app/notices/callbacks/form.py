@@ -1,7 +1,8 @@
-"""What a callback says: the seam between the outbox and those who word its messages.
+"""The content of callbacks: what the outbox needs from each kind of message.
 
-A kind of callback has a form, which makes headers and body when a delivery is sent. The form of
-requests is here; the protocols above this room have their own (`app.protocols.callbacks`).
+Each kind of callback has a form, which builds headers and body when a delivery is sent. The
+form of requests is here; the protocols above this room have their own
+(`app.protocols.callbacks`).
 """
 
 from collections.abc import Callable, Mapping
@@ -24,12 +25,12 @@ from models import Callback, Delivery, ErasureRequest
 
 
 class OverError(NoNoticeError):
-    """Nothing more will be said: the callback has ended."""
+    """The callback has ended: no further message follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallbackMessage:
-    """What is posted. told: the state that it tells; final: no other one follows."""
+    """The message to post. told: the state it reports; final: no later state follows."""
 
     headers: Mapping[str, str]
     body: bytes
@@ -37,15 +38,15 @@ class CallbackMessage:
     final: bool
 
 
-# Words the messages of a kind of callback, at a time. Raises NoNoticeError if the log does not
-# say so, or not any more, and any LetheError if it cannot be said now.
+# Builds the message of a delivery at a given time. Raises NoNoticeError if the log does not, or
+# no longer, support it, and a LetheError if it cannot be built now.
 Form = Callable[[Services, Callback, Delivery, datetime], CallbackMessage]
 
 
 def of_request(
     services: Services, callback: Callback, delivery: Delivery, now: datetime
 ) -> CallbackMessage:
-    """Return the message of a request's state, as a signed entry of the log has it."""
+    """Return the message of a request's state, read from a signed entry of the log."""
     with services.reading() as session:
         state, at, data = _said(services, session, callback.request, int(delivery.about))
     said = {"type": events.STATE, "timestamp": at, "data": data}

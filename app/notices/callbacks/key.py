@@ -24,7 +24,7 @@ def headers_of(key: EntryKey, message_id: str, now: datetime, body: bytes) -> di
 
 
 def public_key(key: EntryKey) -> str:
-    """Return what receivers verify with, `whpk_…`."""
+    """Return the public key that receivers verify with, `whpk_…`."""
     return shown(_secret(key))
 
 

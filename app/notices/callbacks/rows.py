@@ -1,4 +1,4 @@
-"""The rows of callbacks: read, follow, note what was told, and destroy when it is over."""
+"""The rows of callbacks: find, store, note what was delivered, delete at the end."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ class Follower(NamedTuple):
 
 
 def find(services: Services, session: Session, callback: str) -> Callback:
-    """Return a callback. Raises NotFoundError: there is none that this installation wrote."""
+    """Return a callback. Raises NotFoundError if this installation wrote none of this id."""
     refs = session.exec(select(Callback.ref).where(Callback.id == callback)).all()
     for ref in refs:
         try:
@@ -55,9 +55,7 @@ def page(
     """Return callbacks whose address is stored, oldest first, and the next cursor.
 
     ref: only of this request, by its reference in the log or the id that an agent gave it.
-
-    Raises:
-        BadCursorError: The cursor did not come from this list.
+    Raises BadCursorError if the cursor did not come from this list.
     """
     first = func.min(col(Callback.created_at))
     query = select(Callback.id, first).group_by(col(Callback.id))
@@ -70,7 +68,7 @@ def page(
     with services.reading() as session:
         names = session.exec(query.order_by(first, col(Callback.id)).limit(limit + 1)).all()
         for name, _ in names[:limit]:
-            with suppress(NotFoundError):  # somebody else's row
+            with suppress(NotFoundError):  # a row that was not written here
                 found.append(find(services, session, name))
         more = None
         if len(names) > limit:
@@ -80,7 +78,7 @@ def page(
 
 
 def followers(session: Session, refs: Iterable[str]) -> dict[str, list[Follower]]:
-    """Return the callbacks of requests of the log, by their refs."""
+    """Return the callbacks of requests, by the requests' refs."""
     found: dict[str, list[Follower]] = {}
     for part in chunks(sorted(refs)):
         query = select(Callback.ref, Callback.id, Callback.kind, Callback.owner)
@@ -90,7 +88,7 @@ def followers(session: Session, refs: Iterable[str]) -> dict[str, list[Follower]
 
 
 def last_states(session: Session) -> list[tuple[str, str, int]]:
-    """Return the newest event of each request that is followed: its name, ref and log index."""
+    """Return (event, ref, log index) of the newest event of each request with a callback."""
     newest = (
         select(ErasureRequest.ref, func.max(col(RequestEvent.log_index)))
         .join(RequestEvent, col(RequestEvent.request_id) == col(ErasureRequest.id))
@@ -113,7 +111,7 @@ def last_states(session: Session) -> list[tuple[str, str, int]]:
 
 
 def are_any(session: Session) -> bool:
-    """Return whether anybody is to be called back."""
+    """Return whether there is any callback."""
     return session.exec(select(Callback.id).limit(1)).first() is not None
 
 
@@ -125,12 +123,10 @@ def follow(
     urls: Sequence[str],
     refs: Sequence[str],
 ) -> None:
-    """Store the addresses of an agent's request, and have each told its status now.
+    """Store the callbacks of an agent's request, and queue the current status for each.
 
-    Sent again, what is stored stays as it is.
-
-    Raises:
-        CallbackLimitError: The agent has as many as it may have; none is stored.
+    Idempotent: callbacks that are stored stay as they are. Raises CallbackLimitError, and
+    stores none, if the agent has reached its limit.
     """
     key = entry_key(services)
 
@@ -156,7 +152,7 @@ def follow(
 
 
 def is_overtaken(session: Session, delivery: Delivery) -> bool:
-    """Return whether a later entry of the log is, or was, told to the same address."""
+    """Return whether a later entry of the log waits for, or reached, the same address."""
     others = select(Delivery.about).where(
         col(Delivery.receiver) == delivery.receiver,
         col(Delivery.id) != delivery.id,
@@ -167,7 +163,7 @@ def is_overtaken(session: Session, delivery: Delivery) -> bool:
 
 
 def note(session: Session, callback: str, told: str | None, ended: bool) -> None:
-    """Note what was delivered, and whether no other state will follow."""
+    """Note the state that was delivered, and whether it was the last."""
     values = ({"told": told} if told else {}) | ({"ended": True} if ended else {})
     if values:
         session.connection().execute(
@@ -176,7 +172,7 @@ def note(session: Session, callback: str, told: str | None, ended: bool) -> None
 
 
 def forget_ended(services: Services) -> None:
-    """Destroy the addresses of requests that have ended, once nothing waits to be delivered."""
+    """Delete the callbacks of ended requests for which no delivery waits."""
     waits = exists().where(
         col(Delivery.receiver) == col(Callback.id), col(Delivery.state) == events.WAITING
     )
@@ -188,10 +184,9 @@ def forget_ended(services: Services) -> None:
 
 
 def remove(services: Services, callback: str) -> Callback:
-    """Destroy a callback; what waits for it is dropped. Returns what it was.
+    """Delete a callback and return it; deliveries that wait for it are dropped.
 
-    Raises:
-        NotFoundError: There is none.
+    Raises NotFoundError if there is none.
     """
 
     def effect(session: Session) -> Callback:

@@ -1,8 +1,8 @@
 """Agents of the Data Rights Protocol: a registered key of role `agent`, and a token for it.
 
-The agent's keyid is its agent-id in the directory. Pairing, which is signed, gives it a token;
-a new token replaces the one before. A message has one use: what pairs, exercises or withdraws
-is noted in `used_nonces` until it has expired.
+The agent's keyid is its agent-id in the directory. A signed pairing gives it a token, which
+replaces the previous one. A message can be used once: messages that pair, exercise or withdraw
+are noted in `used_nonces` until they expire.
 """
 
 from datetime import datetime, timedelta
@@ -23,14 +23,13 @@ from models.database.types import utcnow
 
 SCOPE = "drp"
 USED = "this message was used before: sign another"
-KEPT = timedelta(minutes=11)  # a nonce, after its message expired, as those of signed calls
+KEPT = timedelta(minutes=11)  # after a message's expiry, as for nonces of signed calls
 
 
 def key_of(session: Session, agent: str) -> Ed25519PublicKey:
     """Return the key of a registered agent.
 
-    Raises:
-        DrpAgentError: No good key is registered for this agent.
+    Raises DrpAgentError if no valid key is registered for this agent.
     """
     row = believed(session, RequesterKey, agent)
     if row is not None and row.role == "agent" and row.revoked_at is None:
@@ -59,10 +58,9 @@ def agent_of(services: Services, header: str | None) -> tuple[str, Ed25519Public
 
 
 def pair(services: Services, agent: str, digest: str, expires: datetime) -> str:
-    """Return a new token for an agent, once for each message; the one before is revoked.
+    """Return a new token for an agent, once for each message; the previous one is revoked.
 
-    Raises:
-        DrpError: The message was used before, or the agent's name is too long.
+    Raises DrpError if the message was used before, or the agent's name is too long.
     """
 
     def effect(tx: Transaction) -> str:
@@ -73,7 +71,7 @@ def pair(services: Services, agent: str, digest: str, expires: datetime) -> str:
         if living is not None and living.scope == SCOPE:
             revoke_named(tx.session, name)
         made = mint(tx.session, SCOPE, name)
-        if living is None:  # somebody may have removed its row, and put it back later
+        if living is None:  # its row may have been removed, and be restored later
             key_rows(tx.session).end_named(name, before)
         return made
 
@@ -84,18 +82,14 @@ def pair(services: Services, agent: str, digest: str, expires: datetime) -> str:
 
 
 def note_exercise(services: Services, agent: str, digest: str, expires: datetime) -> None:
-    """Note that a message exercises a right; again, it is the same request."""
+    """Note that a message exercises a right; repeated, it is the same request."""
     services.ledger.transact(
         lambda tx: _note(tx.session, agent, digest, expires), checkpoint=False
     )
 
 
 def spend(services: Services, agent: str, digest: str, expires: datetime) -> None:
-    """Note that a message is used.
-
-    Raises:
-        DrpError: It was used before.
-    """
+    """Note that a message is used. Raises DrpError if it was used before."""
     if not services.ledger.transact(
         lambda tx: _note(tx.session, agent, digest, expires), checkpoint=False
     ):

@@ -1,7 +1,7 @@
 """The envelope of the Data Rights Protocol: base64 of an Ed25519 signature and JSON.
 
-The checks have the order that section 3.07 demands: base64, signature, agent-id, business-id,
-issued-at, expires-at. Nothing of the JSON is read before its signature verified.
+The checks are in the order of section 3.07: base64, signature, agent-id, business-id,
+issued-at, expires-at. The JSON is parsed only after its signature verified.
 """
 
 import binascii
@@ -35,7 +35,7 @@ def open_envelope(text: bytes, key: Ed25519PublicKey) -> Envelope:
     """Return the message of an envelope that `key` signed.
 
     Raises:
-        DrpError: Not base64, or what was signed is no JSON object, or has a name twice.
+        DrpError: Not base64, or the signed text is no JSON object or has a name twice.
         DrpAgentError: Signed by another key, or not at all.
     """
     try:
@@ -56,10 +56,10 @@ def open_envelope(text: bytes, key: Ed25519PublicKey) -> Envelope:
 
 
 def check_claims(said: Mapping[str, Any], agent: str, business: str, now: datetime) -> datetime:
-    """Return when a message expires, once it is this agent's, for this business and in time.
+    """Return a message's expiry, if it is this agent's, for this business and in time.
 
     Raises:
-        DrpAgentError: Of another agent, or for another business.
+        DrpAgentError: From another agent, or for another business.
         DrpError: Not issued yet, expired, or for longer than LONGEST.
     """
     if said.get("agent-id") != agent:
@@ -77,10 +77,9 @@ def check_claims(said: Mapping[str, Any], agent: str, business: str, now: dateti
 
 
 def check_pairing(said: Mapping[str, Any]) -> None:
-    """Return if a message that was checked by its claims is for pairing, and nothing else.
+    """Check that a message with valid claims is for pairing, and nothing else.
 
-    Raises:
-        DrpError: It has other members, so it was signed for something else.
+    Raises DrpError if it has other members, so it was signed for something else.
     """
     if not said.keys() <= {*CLAIMS, "drp.version"}:
         raise DrpError("a message that pairs has its claims and drp.version alone")
@@ -89,12 +88,10 @@ def check_pairing(said: Mapping[str, Any]) -> None:
 def check_withdrawal(
     said: Mapping[str, Any], agent: str, business: str, now: datetime
 ) -> datetime | None:
-    """Return when a message that withdraws expires, None if it has no claims.
+    """Return the expiry of a message that withdraws, None if it has no claims.
 
-    Section 2.04 signs a reason alone. A message that has one claim must have them all.
-
-    Raises:
-        DrpError: It exercises a right, or what `check_claims` raises.
+    In section 2.04 only a reason is signed. A message with one claim must have them all.
+    Raises DrpError if it exercises a right, and what `check_claims` raises.
     """
     if "exercise" in said:
         raise DrpError("a message with exercise withdraws nothing")

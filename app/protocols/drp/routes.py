@@ -42,7 +42,7 @@ from lethe.errors import LetheError
 
 
 class DrpRoute(APIRoute):
-    """A route whose errors are DRP's (section 3.06); without a business-id there is none."""
+    """A route whose errors are DRP's (section 3.06); without a business-id it is off."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler."""
@@ -65,7 +65,7 @@ class DrpRoute(APIRoute):
 
 
 def refusal(error: LetheError) -> Response:
-    """Return DRP's error. fatal: sent again, it would be refused again."""
+    """Return DRP's error. fatal: repeating the request would fail again."""
     REFUSED.add(error.slug)
     body: dict[str, Any] = {"code": str(error.status), "message": error.detail}
     if isinstance(error, DrpError):
@@ -116,7 +116,7 @@ def pair(agent_id: str, body: Body, services: ServicesDep) -> Response:
 
 @router.get("/agent/{agent_id}")
 def know(agent_id: str, agent_and_key: Agent, services: ServicesDep) -> Response:
-    """Say that a token is good (section 2.06)."""
+    """Confirm that a token is valid (section 2.06)."""
     agent, _ = agent_and_key
     if agent != agent_id:
         return Response(status_code=403)
@@ -128,7 +128,7 @@ def know(agent_id: str, agent_and_key: Agent, services: ServicesDep) -> Response
 def exercise(body: Body, agent_and_key: Agent, services: ServicesDep) -> Response:
     """Open cases for a person's verified identities (section 2.01).
 
-    The same envelope again is the same request: its id is computed from the envelope's hash.
+    Sending an envelope again repeats the same request: its id is computed from the hash.
     """
     agent, key = agent_and_key
     envelope = open_envelope(body, key)

@@ -1,6 +1,6 @@
-"""What an agent asks for, and the Exercise Status that it gets (sections 2.01, 3.02 to 3.04).
+"""An agent's request, and the Exercise Status as the answer (sections 2.01, 3.02 to 3.04).
 
-`agent-request-id` comes in, and `agent_request_id` goes out.
+It is `agent-request-id` in requests and `agent_request_id` in answers.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ DELETION = "deletion"
 FINAL = ("fulfilled", "revoked", "denied")
 AT_SOURCE = "rows that no model learned are held out at their source, which has to delete them"
 TICKET = "Data Rights Protocol"
-# Of a refusal, by its words in the log: what DRP has for it. Any other is `other`.
+# DRP's reason for a refusal, by the refusal's text in the log. Any other is `other`.
 _DENIALS = {
     REFUSALS["ccpa"]["not-verified"]: "insuf_verification",
     REFUSALS["ccpa"]["unfounded"]: "too_many_requests",
@@ -32,7 +32,7 @@ Document = dict[str, Any]
 
 
 class Exercise(Wire):
-    """A signed Data Rights Exercise request; it may have any other claims of a person."""
+    """A signed Data Rights Exercise request; other claims about the person are ignored."""
 
     model_config = ConfigDict(extra="ignore", populate_by_name=False)
 
@@ -65,7 +65,7 @@ class Exercise(Wire):
 
 
 def denial(wanted: Exercise, people: Sequence[PersonIdentity]) -> tuple[str, str] | None:
-    """Return why a request is denied without a look at the models: DRP's word, and ours."""
+    """Return why a request is denied without searching the models: DRP's reason, and ours."""
     if wanted.exercise != DELETION:
         return "claim_not_covered", "only deletion can be exercised here"
     if wanted.regime not in (None, "ccpa"):
@@ -76,9 +76,9 @@ def denial(wanted: Exercise, people: Sequence[PersonIdentity]) -> tuple[str, str
 
 
 def people_of(wanted: Exercise) -> list[PersonIdentity]:
-    """Return the identities that the agent has verified; others prove nothing of a person.
+    """Return the identities that the agent has verified; others are ignored.
 
-    Values are hashed here, and not kept. One that is none of its kind counts as missing.
+    Values are hashed here, and not kept. An invalid value counts as missing.
     """
     claims = (
         ("email", wanted.email, wanted.email_verified),
@@ -97,7 +97,7 @@ def people_of(wanted: Exercise) -> list[PersonIdentity]:
 
 
 def ticket_of(wanted: Exercise) -> str:
-    """Return the ticket of a request's cases, from which `status_of` has the agent's id."""
+    """Return the ticket of a request's cases, from which `status_of` reads the agent's id."""
     return TICKET if wanted.agent_request_id is None else f"{TICKET}: {wanted.agent_request_id}"
 
 
@@ -126,7 +126,7 @@ def status_of(request: str, views: Sequence[CaseView], ticket: str | None) -> Do
 
 def _state(views: Sequence[CaseView]) -> tuple[str, str | None]:
     found = outcomes(views)
-    if found & {"in progress", "failed"}:  # an operator still has to decide on what failed
+    if found & {"in progress", "failed"}:  # an operator still has to decide on failed requests
         return "in_progress", None
     if "withdrawn" in found:
         return "revoked", None

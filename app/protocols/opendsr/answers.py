@@ -1,4 +1,4 @@
-"""OpenDSR's answers: signed JSON, also of errors."""
+"""OpenDSR's answers: signed JSON, errors included."""
 
 import json
 from collections.abc import Callable, Coroutine, Sequence
@@ -16,7 +16,7 @@ from app.protocols.opendsr.processor import Processor
 from lethe.errors import LetheError
 
 JSON = "application/json"
-# Errors "MUST respond with HTTP status code 400" (section 7.5), but for those of HTTP itself.
+# Errors "MUST respond with HTTP status code 400" (section 7.5), except HTTP's own.
 OF_HTTP = (401, 403, 404)
 
 
@@ -28,7 +28,7 @@ def signed(processor: Processor, status: int, document: dict[str, Any]) -> Respo
 
 
 def refusal(processor: Processor, error: LetheError) -> Response:
-    """Return OpenDSR's error (section 7.6) of an error of ours."""
+    """Return one of our errors as OpenDSR's (section 7.6)."""
     REFUSED.add(error.slug)
     own = error.status in OF_HTTP or error.status >= 500
     status = error.status if own else 400
@@ -42,7 +42,7 @@ def refusal(processor: Processor, error: LetheError) -> Response:
 
 
 def malformed(processor: Processor, errors: Sequence[Any]) -> Response:
-    """Return OpenDSR's error of what pydantic found; it names fields and repeats no value."""
+    """Return pydantic's errors as OpenDSR's; it names fields and repeats no value."""
     found = json.loads(bytes(problems.invalid(errors).body))["errors"]
     named = [("Malformed", f"{one['place']}: {one['problem']}") for one in found]
     return signed(processor, 400, _error(400, named))
@@ -57,7 +57,7 @@ def _error(status: int, named: Sequence[tuple[str, str]]) -> dict[str, Any]:
 
 
 class DsrRoute(APIRoute):
-    """A route whose errors are OpenDSR's; without a configured processor there is none."""
+    """A route whose errors are OpenDSR's; without a configured processor it is off."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler."""

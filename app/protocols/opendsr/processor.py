@@ -26,7 +26,7 @@ MIN_BITS = 2048
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """What answers are signed with. kinds: of identity, by OpenDSR's identity types."""
+    """The signer of answers. kinds: of identity, by OpenDSR's identity types."""
 
     domain: str
     certificate: bytes
@@ -43,11 +43,10 @@ class Processor:
 
 
 def load_processor(settings: Settings) -> Processor | None:
-    """Return the processor that the settings describe, None where OpenDSR is off.
+    """Return the processor that the settings describe, None if OpenDSR is off.
 
-    Raises:
-        SettingsError: Certificate or key is missing, they do not belong together, or the
-            certificate is of another domain.
+    Raises SettingsError if certificate or key is missing, they do not belong together, or the
+    certificate is of another domain.
     """
     if not settings.opendsr_domain:
         return None

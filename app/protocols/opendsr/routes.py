@@ -34,12 +34,12 @@ Agent = Annotated[BearerToken, Depends(bearer("agent"))]
 
 
 async def read_body(request: Request) -> bytes:
-    """Read the body: it is answered in base64 as it came."""
+    """Read the body, which the answer repeats in base64."""
     return await request.body()
 
 
 def get_processor(request: Request) -> Processor:
-    """Return what signs; `DsrRoute` saw that there is one."""
+    """Return the signer of answers; `DsrRoute` checked that there is one."""
     processor: Processor = request.app.state.opendsr
     return processor
 
@@ -50,7 +50,7 @@ ProcessorDep = Annotated[Processor, Depends(get_processor)]
 
 @router.get("/discovery")
 def discover(request: Request, processor: ProcessorDep, services: ServicesDep) -> Response:
-    """Say what is supported (section 6)."""
+    """List what is supported (section 6)."""
     base = services.settings.public_url.rstrip("/") or str(request.base_url).rstrip("/")
     return signed(
         processor,

@@ -1,4 +1,4 @@
-"""The status of a request in OpenDSR's words, in answers and in callbacks."""
+"""The status of a request in OpenDSR's terms, for answers and callbacks."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,10 +13,10 @@ FINAL = ("completed", "cancelled")
 def status_of(views: Sequence[CaseView]) -> str:
     """Return a request's status (section 8).
 
-    Refused is cancelled, as are rows that only their source can delete: no other word is true.
+    Refused is cancelled, as are rows that only their source can delete: no other term fits.
     """
     found = outcomes(views)
-    if found & {"in progress", "failed"}:  # an operator still has to decide on what failed
+    if found & {"in progress", "failed"}:  # an operator still has to decide on failed requests
         return "pending" if is_waiting(views) and "failed" not in found else "in_progress"
     if found & {"refused", "withdrawn"} or is_left_at_source(views):
         return "cancelled"
@@ -24,7 +24,7 @@ def status_of(views: Sequence[CaseView]) -> str:
 
 
 def due_of(views: Sequence[CaseView]) -> datetime:
-    """Return until when the last of the cases is to be completed."""
+    """Return the latest deadline of the cases."""
     return max(view.due_at for view in views)
 
 

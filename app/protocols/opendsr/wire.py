@@ -1,4 +1,4 @@
-"""OpenDSR's request: the identities of 2.0, or the form that 3.0 gives them.
+"""OpenDSR's request, with identities in the form of 2.0 or of 3.0.
 
 2.0: a list of {identity_type, identity_value, identity_format}. 3.0: an object of
 {value, encoding} by identity type. Raw values are hashed here, and not kept.
@@ -37,7 +37,7 @@ class DsrIdentity(Wire):
 
 
 class DsrValue(Wire):
-    """An identity of 3.0, whose type is its name."""
+    """An identity of 3.0; its type is the key in the object."""
 
     value: Value
     encoding: Form
@@ -62,10 +62,9 @@ class NewDsrRequest(Wire):
 
 
 def people_of(wanted: NewDsrRequest, kinds: Mapping[str, str]) -> list[PersonIdentity]:
-    """Return the identities as the service looks them up, each once.
+    """Return the identities for a look-up, each once.
 
-    Raises:
-        OpenDsrError: A type that is not taken, or a value that is none of its type.
+    Raises OpenDsrError if a type is not accepted, or a value is invalid for its type.
     """
     sent = wanted.subject_identities
     if isinstance(sent, list):

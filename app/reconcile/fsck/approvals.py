@@ -1,6 +1,6 @@
-"""fsck of executions: each that had to wait for an officer follows a logged approval.
+"""fsck of executions: each that needed an officer's approval follows a logged approval.
 
-Events are believed here as they are stored: `check_openings` compares each with its leaf.
+This reads events as stored: `check_openings` compares each with its leaf.
 """
 
 from datetime import timedelta
@@ -24,10 +24,10 @@ UNKNOWN = "a request was approved although the log does not say who registered i
 
 
 def check_approvals(session: Session, report: FsckReport, first: int) -> None:
-    """Look at each execution and each approval from the log index `first` on.
+    """Check each execution and each approval from the log index `first` on.
 
-    The model is the one that the receipt names, and its policy the one that the log has it
-    registered with: whoever writes the database can move a request to another model.
+    The model comes from the receipt and its policy from the logged registration, since anyone
+    with write access to the database could move a request to another model.
     """
     policies = _policies(session)
     held = any(policy != ("at-once", 0) for policy in policies.values())
@@ -40,7 +40,7 @@ def check_approvals(session: Session, report: FsckReport, first: int) -> None:
         .execution_options(yield_per=FETCH)
     )
     for event, request in session.exec(query):
-        if not request.event_key:  # the end of retention: nothing opens
+        if not request.event_key:  # retention has ended: no commitment can be opened
             continue
         before = _before(session, event)
         if event.event == APPROVED:
@@ -54,7 +54,7 @@ def check_approvals(session: Session, report: FsckReport, first: int) -> None:
 
 
 def _policies(session: Session) -> dict[str, tuple[str, int]]:
-    """Return what each model was registered with; of a changed row `check_models` tells."""
+    """Return each model's registered policy; `check_models` reports changed rows."""
     found = {}
     for model in session.exec(select(Model).order_by(col(Model.id))).all():
         logged = registration(session, model)

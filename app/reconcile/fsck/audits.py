@@ -1,4 +1,4 @@
-"""fsck of the audits that a certificate counts: counted again from the log that it names."""
+"""fsck of the audits that a certificate counts: it counts them again from the log."""
 
 from collections.abc import Iterator
 
@@ -21,9 +21,10 @@ from lethe.log.entries import MODEL_EVENT, Leaf, parse_leaf
 from lethe.log.spelling import parse_decimal
 from models import ErasureRequest, LogEntry, RequestEvent
 
-# Say the method of what follows; of events that do not, the one before them stays.
+# Events that may name the method of the following executions.
 NAMING = (RECEIVED, ESCALATED)
-# After it a model is made anew or by the same method again, and the log does not say which.
+# After a `retry` decision the model is retrained or made by the same method; the log does not
+# say which.
 RETRAIN = "retrain"
 OLDER = "the certificate cites another audit than the newest of its method and code"
 OTHERWISE = "the log has other audits of this method than the certificate says"
@@ -32,10 +33,9 @@ OTHERWISE = "the log has other audits of this method than the certificate says"
 def citation_problem(session: Session, certified: int, certificate: Predicate) -> str | None:
     """Return what is wrong with the audits on a certificate of log index `certified`.
 
-    The log it counts in must reach beyond the judgement that it certifies: with a smaller
-    one the audits since then would be left out. Which method made the model is said by the
-    request's events, of which the certificate's words are a copy. Raises EntryError for a
-    leaf that is none.
+    The log size that it names must include the certified judgement: a smaller one would leave
+    out audits before it. The method that made the model comes from the request's events; the
+    certificate only copies it. Raises EntryError for an invalid leaf.
     """
     parameters = certificate.method.parameters
     try:
@@ -52,8 +52,8 @@ def citation_problem(session: Session, certified: int, certificate: Predicate) -
         return "the log has no start and report of the audit that the certificate cites"
     judged = _judged(session, certificate.request_ref, certified)
     if COUNT not in parameters:
-        # Audits are of registered settings: no attempt with settings of its own is audited, nor
-        # may it cite.
+        # Audits cover registered settings only: an attempt with its own settings has no audit
+        # to cite.
         audited = cited is not None or attempt == method
         hidden = audited and any(one.index < judged for one in counts.audits)
         return "the certificate does not say how many audits were started" if hidden else None
@@ -80,11 +80,10 @@ def _events(session: Session, ref: str) -> Iterator[tuple[int, Leaf]]:
 
 
 def _attempt(session: Session, certificate: Predicate, certified: int) -> str:
-    """Return the method that made the model, with its settings if they are an attempt's own.
+    """Return the method that made the model, with the attempt's own settings, if any.
 
-    Events are believed as they are stored: `check_openings` compares each with its leaf.
-    Where retention has ended there are none. The certificate's word is taken then, if it is
-    of the method that it names.
+    This reads events as stored: `check_openings` compares each with its leaf. If retention has
+    ended there are none; then the certificate's own attempt counts, if it matches its method.
     """
     query = (
         select(RequestEvent.event, RequestEvent.payload)

@@ -13,7 +13,7 @@ FOREIGN = "callbacks has a row that is not as this installation wrote it: delete
 
 
 def check_callbacks(session: Session, ledger: Ledger, report: FsckReport) -> None:
-    """Compare the id of each row with its content; without entries.key nothing is looked at."""
+    """Compare the id of each row with its content; does nothing without entries.key."""
     if (key := ledger.entry_key) is None:
         return
     names = session.exec(select(Callback.id, Callback.ref).order_by(col(Callback.id))).all()
@@ -22,10 +22,10 @@ def check_callbacks(session: Session, ledger: Ledger, report: FsckReport) -> Non
             row = session.get(Callback, tuple(name))
         except UnsealedError:
             return
-        except (LetheError, ValueError):  # sealed for another place, or no time at all
+        except (LetheError, ValueError):  # sealed for another place, or an invalid time
             report.add("callback", FOREIGN)
             continue
-        if row is None:  # it is over meanwhile
+        if row is None:  # deleted meanwhile
             continue
         if not is_authentic(key, row):
             report.add("callback", FOREIGN)

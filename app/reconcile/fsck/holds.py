@@ -1,4 +1,4 @@
-"""fsck of legal holds: each row opens its entries of the log, and no entry lacks its row."""
+"""fsck of legal holds: each row opens its log entries, and each entry has a row."""
 
 from sqlmodel import Session, col, select
 
@@ -11,13 +11,13 @@ CHECK = "hold"
 
 
 def check_holds(session: Session, report: FsckReport) -> None:
-    """Compare the table with the stored entries, which were compared with the tree."""
+    """Compare the table with the stored entries, which `check_tree` has verified."""
     query = select(LogEntry.index, LogEntry.leaf).where(LogEntry.kind == HOLD_EVENT)
     logged: dict[str, list[tuple[int, Leaf]]] = {}
     for index, data in session.exec(query.order_by(col(LogEntry.index))):
         try:
             leaf = parse_leaf(data)
-        except EntryError:  # `check_tree` names it
+        except EntryError:  # reported by `check_tree`
             continue
         logged.setdefault(str(leaf.ref), []).append((index, leaf))
     rows = {row.id: row for row in session.exec(select(LegalHold))}

@@ -1,4 +1,4 @@
-"""fsck of cases that people opened on the intake page: each began as the log has it."""
+"""fsck of cases opened on the intake page: the log commits to how each began."""
 
 import hmac
 
@@ -12,13 +12,13 @@ from lethe.log.entries import Leaf, parse_leaf
 from models import Case, IntakeProof, LogEntry
 
 CHECK = "intake"
-REQUESTER = "intake"  # who opened such a case; no token has this name
+REQUESTER = "intake"  # the opener of such cases; no token has this name
 UNLOGGED = "how a case of the intake page began is not what the log commits to"
 MISSING = "a case of the intake page has no row of how it began"
 
 
 def check_intake(session: Session, report: FsckReport) -> None:
-    """Compare how each case of the page began with its entry, until its retention has ended."""
+    """Compare each case's record with its log entry, unless its retention has ended."""
     opened = select(Case, IntakeProof).join(
         IntakeProof, col(IntakeProof.case_ref) == col(Case.ref), isouter=True
     )
@@ -33,9 +33,10 @@ def check_intake(session: Session, report: FsckReport) -> None:
 
 
 def issuer_commitment(key: bytes, case: str, issuer: str) -> str:
-    """Return the digest by which `case.intake` commits to who issued the code.
+    """Return the digest by which `case.intake` commits to the code's issuer.
 
-    key: the case's, which is not in the person's receipt: that opens no names of officers.
+    key: the case's key. It is not in the person's receipt, so the receipt does not reveal the
+    officer's name.
     """
     return hmac.digest(key, canonical.encode(["issuer", case, issuer]), "sha256").hex()
 

@@ -1,6 +1,6 @@
-"""fsck of the erasure journal: what it has as erased has a tombstone, and no record is stored.
+"""fsck of the erasure journal: each erased record has a tombstone and is not stored.
 
-It needs the master key, by which the journal is opened, and names models and numbers only.
+Opening the journal takes the master key. Findings have only models and counts.
 """
 
 from sqlalchemy.engine import Engine
@@ -37,10 +37,9 @@ AGAIN = "restore its newest copy"
 def fsck_journal(
     engine: Engine, root_secret: RootSecret, journal: ErasureJournal, report: FsckReport
 ) -> None:
-    """Add where journal, tombstones and the log's contributions differ to a report of `fsck`.
+    """Report differences between the journal, tombstones and the log's contributions.
 
-    It may run beside a working service: what the database's snapshot has was in the journal
-    before.
+    Safe beside a running service: the journal is read after the database's snapshot.
     """
     with Session(reading(engine)) as session, sealed_rows(report, "tombstones"):
         try:
@@ -73,7 +72,7 @@ def fsck_journal(
 
 
 def _check_added_back(session: Session, counted: Erased, report: FsckReport) -> None:
-    """Compare the log's contributions that lifted tombstones with the journal's lines."""
+    """Compare the journal's lines with the logged contributions that lifted tombstones."""
     back: dict[int, set[bytes]] = {}
     for line in counted.lines:
         if line.entry is not None:

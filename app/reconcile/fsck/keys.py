@@ -1,6 +1,6 @@
-"""fsck of keys and tokens: each row is as this installation wrote it, revocations too.
+"""fsck of keys and tokens: this installation wrote each row and its revocation.
 
-A finding names the table and never the row: a keyid may name its holder.
+A finding names the table, never the row: a keyid may identify its holder.
 """
 
 from sqlmodel import Session, col, select
@@ -16,10 +16,9 @@ UNLISTED = "has a revoked row that revoked.list lacks: restore the list's newest
 
 
 def check_keys(session: Session, report: FsckReport) -> None:
-    """Look at each row's MAC, and compare its revocation with the list beside the keys.
+    """Check each row's MAC, and compare its revocation with the list beside the keys.
 
-    Without `entries.key` nothing is looked at, as the report says of MACs; without the master
-    key only tokens are.
+    Does nothing without `entries.key`; checks only tokens without the master key.
     """
     if (rows := known_rows(session)) is None:
         return
@@ -33,7 +32,7 @@ def check_keys(session: Session, report: FsckReport) -> None:
     for identity in session.exec(select(RequesterKey.keyid).order_by(col(RequesterKey.keyid))):
         try:
             _check(session, rows, RequesterKey, identity, "key", report)
-        except UnsealedError:  # the report says that nothing sealed was opened
+        except UnsealedError:  # the report says that sealed data was not checked
             return
 
 
@@ -49,11 +48,11 @@ def _check(
     if row is None or not rows.is_written_here(row):
         report.add(check, f"{table.__tablename__} {FOREIGN}")
     elif not rows.is_believed(row):
-        with Session(session.get_bind()) as now:  # a service at work revokes meanwhile
+        with Session(session.get_bind()) as now:  # the service may have revoked it meanwhile
             again = loaded(now, table, identity)
             if again is None or not rows.is_believed(again):
                 report.add(check, f"{table.__tablename__} {RETURNED}")
-    # Listed first, then stored: what is revoked meanwhile is in the list, read after the row.
+    # A revocation is listed before it is stored, and the list is read after the row.
     elif (
         not isinstance(row, Webhook)
         and row.revoked_at is not None

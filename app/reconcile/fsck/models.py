@@ -1,9 +1,8 @@
-"""fsck of models: versions and heads are those of the log, and records those of the version.
+"""fsck of models: versions and heads match the log, and records match the version.
 
-The retained root is recomputed from the stored commitments in their order, with memory for a
-page of rows, and the pages of its tree are compared with them. Whoever brings a record back,
-takes one out, or changes its id or its salt, changes that root, or a commitment that does not
-open.
+The retained root is recomputed from the ordered commitments, with a page of rows in memory, and
+compared with the stored pages of its tree. Adding or removing a record changes that root;
+changing a record's id or salt makes its commitment fail to open.
 """
 
 from collections.abc import Iterator
@@ -38,7 +37,7 @@ QUARANTINED, RELEASED = "model.quarantined", "model.released"
 def check_models(session: Session, report: FsckReport, first: int) -> None:
     """Compare each model's versions, heads and records with the log.
 
-    first: Versions and records of models without an entry from this index on are not read.
+    first: Versions and records are read only of models with an entry from this index on.
     """
     unknown = (
         select(func.min(LogEntry.index))
@@ -63,7 +62,7 @@ def check_models(session: Session, report: FsckReport, first: int) -> None:
 
 
 def _has_entry(session: Session, model: Model, first: int) -> bool:
-    """Return whether the log has an entry of a model from an index on.
+    """Return whether the log has an entry of a model from index `first` on.
 
     `check_tree` has compared the columns of these entries with their leaves.
     """
@@ -74,9 +73,9 @@ def _has_entry(session: Session, model: Model, first: int) -> bool:
 
 
 def registration(session: Session, model: Model) -> tuple[int, str | None] | None:
-    """Return the last registration of a model before its first version: its index and digest.
+    """Return the index and digest of a model's last registration before its first version.
 
-    None if the log has none, or an entry that `check_tree` has named.
+    None if the log has none, or if the entry is invalid (reported by `check_tree`).
     """
     own = (LogEntry.kind == MODEL_EVENT, LogEntry.ref == model.ref)
     first = session.exec(
@@ -96,7 +95,7 @@ def registration(session: Session, model: Model) -> tuple[int, str | None] | Non
 
 
 def _check_registration(session: Session, model: Model, report: FsckReport) -> None:
-    """The row has what its registration committed to."""
+    """Check that the row matches its registration."""
     if (logged := registration(session, model)) is None:
         return
     index, digest = logged
@@ -106,9 +105,9 @@ def _check_registration(session: Session, model: Model, report: FsckReport) -> N
 
 
 def _check_quarantine(session: Session, model: Model, report: FsckReport) -> None:
-    """A model is out of service if, and only if, the log has it so last.
+    """Check that the model is quarantined exactly if the log says so last.
 
-    Nothing is certified on one that was put back by hand, but rows would be learned.
+    A model released by hand gets no certificates, but it would learn rows.
     """
     last = (
         select(LogEntry.event, LogEntry.index)
@@ -122,7 +121,7 @@ def _check_quarantine(session: Session, model: Model, report: FsckReport) -> Non
 
 
 def _check_versions(session: Session, model: Model, report: FsckReport) -> None:
-    """The nth `model.version` in the log is version n, with the digests that it names."""
+    """Check that the nth `model.version` in the log is version n, with the logged digests."""
     logged = 0
     for index, leaf in _versions(session, str(model.ref)):
         logged += 1
@@ -155,7 +154,7 @@ def _check_versions(session: Session, model: Model, report: FsckReport) -> None:
 
 
 def _check_head(session: Session, model: Model, row: ModelVersion, report: FsckReport) -> None:
-    """The published file is stored until the version is withdrawn, and not after."""
+    """Check that the published file is stored exactly until the version is withdrawn."""
     head = session.get(Artifact, row.head_id)
     if head is None or (head.kind, head.digest) != ("head", row.head_digest):
         report.add("head", "a version points at another file than the log has", row.log_index)
@@ -189,9 +188,9 @@ def _check_records(session: Session, model: Model, report: FsckReport) -> None:
 
 
 def _has_its_pages(session: Session, current: ModelVersion) -> bool:
-    """Return whether the pages are those of the stored records, and no others.
+    """Return whether the stored pages are exactly those of the stored records.
 
-    The records are read once, in the order of the tree's leaves, with a part in memory.
+    The records are read once, in leaf order, with one part of the tree in memory.
     """
     model_id, read = current.model_id, 0
     rows = retained_pages.leaves(session, model_id)
@@ -223,7 +222,7 @@ def _has_its_pages(session: Session, current: ModelVersion) -> bool:
 def _stored(
     session: Session, model: Model, current: ModelVersion, report: FsckReport
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the leaves of a model's records that a tree can have, in ascending order."""
+    """Yield the valid tree leaves of a model's records, in ascending order; report others."""
     last = b""
     query = (
         select(Record.record, Record.salt, Record.commitment, Record.content)
@@ -247,7 +246,7 @@ def _stored(
 
 
 def _check_claims(session: Session, report: FsckReport) -> None:
-    """A record is claimed by an open request of its own model."""
+    """Check that records are claimed only by open requests of their own model."""
     query = (
         select(ErasureRequest.log_index)
         .join(Record, col(Record.claimed_by) == col(ErasureRequest.id))
@@ -264,7 +263,7 @@ def _check_claims(session: Session, report: FsckReport) -> None:
 
 
 def _versions(session: Session, ref: str) -> Iterator[tuple[int, Leaf]]:
-    """Yield (index, leaf) of a model's versions, with a page of entries in memory."""
+    """Yield (index, leaf) of a model's versions, with one page of entries in memory."""
     last = -1
     while True:
         query = (
@@ -281,5 +280,5 @@ def _versions(session: Session, ref: str) -> Iterator[tuple[int, Leaf]]:
             try:
                 yield index, parse_leaf(data)
             except EntryError:
-                continue  # `check_tree` has named it
+                continue  # reported by `check_tree`
         last = page[-1][0]

@@ -1,6 +1,6 @@
-"""fsck of keys against the log: who registered each, what it was bound to, who confirmed it.
+"""fsck of keys against the log: each key's registrant, binding and confirmation.
 
-A finding names the table or a log index and never the key: a keyid may name its holder.
+A finding names the table or a log index, never the key: a keyid may identify its holder.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ OTHERWISE = "requester_keys has a row that the log has registered or confirmed o
 
 
 def check_registrations(session: Session, report: FsckReport) -> None:
-    """Open each entry about a key, and compare the rows of keys with the newest of each."""
+    """Open each entry about a key, and compare each key's row with its newest registration."""
     if (rows := known_rows(session)) is None:
         return
     newest = dict[str, tuple[str, dict[str, Event]]]()  # by keyid: ref, events by name
@@ -48,7 +48,7 @@ def check_registrations(session: Session, report: FsckReport) -> None:
         logged = newest.pop(keyid, None)
         row = loaded(session, RequesterKey, keyid)
         if row is None or not rows.is_written_here(row):
-            continue  # `check_keys` reports it
+            continue  # reported by `check_keys`
         if logged is None:
             report.add(CHECK, UNLOGGED)
         elif not _agrees(row, *logged):
@@ -58,7 +58,7 @@ def check_registrations(session: Session, report: FsckReport) -> None:
 
 
 def _opened(session: Session, report: FsckReport) -> Iterator[KeyEvent]:
-    """Yield what is stored about keys and is what the log commits to."""
+    """Yield the stored key events that open their log entries; report the others."""
     query = (
         select(KeyEvent, LogEntry.leaf)
         .join(LogEntry, col(LogEntry.index) == col(KeyEvent.log_index), isouter=True)
@@ -103,6 +103,6 @@ def _agrees(row: RequesterKey, ref: str, events: dict[str, Event]) -> bool:
     by = said.get("by"), None if confirmed is None else confirmed.payload.get("by")
     if logged != stored or by != (row.registered_by, row.confirmed_by):
         return False
-    # Of a revoked key, client and subject are destroyed, and what opens their digest.
+    # A revoked key's client, subject and salt may be destroyed: the digest cannot be compared.
     destroyed = row.revoked_at is not None and row.salt is None
     return destroyed or binding_digest(row) == said.get("bound")

@@ -1,6 +1,8 @@
-"""fsck of what the log commits to: openings of events, requests and cases, certificates."""
+"""fsck of openings, requests and cases, certificates and the rows behind them."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import asdict
+from typing import Any
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -10,9 +12,8 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import opening
 from app.reconcile.escalation import escalation_problem, scores_problem
-from app.reconcile.findings import FsckReport
+from app.reconcile.findings import FsckReport, is_stored
 from app.reconcile.fsck.audits import citation_problem
-from app.reconcile.fsck.evidence import evidence_problem
 from app.reconcile.judgement import CERTIFIED, DUE, RECEIVED, Event, contradiction
 from app.reconcile.model_events import CLOSED
 from app.reconcile.retention import ended_refs
@@ -20,21 +21,36 @@ from app.schemas.base import format_time
 from lethe import canonical
 from lethe.certificates.bundle import hashedrekord_leaf, spki_of
 from lethe.certificates.dsse import check_envelope
+from lethe.certificates.evidence import ESCALATION_SCORES, SCORES
 from lethe.certificates.issuers import IssuerKeys
 from lethe.certificates.statement import Predicate, parse_statement
 from lethe.errors import LetheError
 from lethe.log.entries import ERASURE_EVENT, HASHEDREKORD, check_commitment, parse_leaf
 from lethe.log.spelling import parse_base64
-from models import Case, Certificate, ErasureRequest, LogEntry, RequestEvent
+from models import (
+    Artifact,
+    Case,
+    Certificate,
+    ErasureRequest,
+    LogEntry,
+    ModelVersion,
+    RequestEvent,
+    Verification,
+)
 
 FETCH = 500  # rows in memory at once
+COLUMNS = "a certificate's columns say otherwise than what was signed"
+EVIDENCE = "the evidence that a certificate names is not stored"
+SCORED = "the scores that a certificate names are not stored"
+UNVERIFIED = "the verification of a certificate is missing"
+OTHERWISE = "the stored verification is another than the certificate's"
 
 
 def check_openings(session: Session, report: FsckReport, first: int) -> dict[str, int]:
     """Open every commitment whose request and key still exist: retention destroys the key.
 
-    first: The log index of the first event that is opened. Returns the requests without a key
-    by their refs, each with the index of its first event that was read.
+    first: The log index of the first event to open. Returns the refs of requests without a
+    key, each with the log index of its first event from there on.
     """
     query = (
         select(RequestEvent, ErasureRequest, LogEntry.leaf)
@@ -46,7 +62,7 @@ def check_openings(session: Session, report: FsckReport, first: int) -> dict[str
     )
     ended = dict[str, int]()
     for event, request, leaf in session.exec(query):
-        if not request.event_key:  # sealed, so that no writer without keys can say it
+        if not request.event_key:  # the column is sealed: a writer without keys cannot fake it
             ended.setdefault(request.ref, event.log_index)
             continue
         problem = _opening_problem(event, request, leaf)
@@ -87,7 +103,10 @@ def _opening_problem(
 
 
 def check_requests(session: Session, report: FsckReport) -> None:
-    """Each request was logged as received, and certified at most once and not in name only."""
+    """Check that each request was logged as received and certified at most once.
+
+    A certified request must have its certificate.
+    """
     unlogged = (
         select(ErasureRequest.log_index)
         .join(
@@ -120,7 +139,10 @@ def check_requests(session: Session, report: FsckReport) -> None:
 
 
 def check_deadlines(session: Session, report: FsckReport) -> None:
-    """Each open request is due when its last event on that says: lists go by its row."""
+    """Check that each open request's row has the deadline of its last event that set one.
+
+    Lists of requests use the row.
+    """
     query = (
         select(RequestEvent, ErasureRequest)
         .join(ErasureRequest, col(ErasureRequest.id) == col(RequestEvent.request_id))
@@ -139,7 +161,10 @@ def check_deadlines(session: Session, report: FsckReport) -> None:
 
 
 def check_answered(session: Session, report: FsckReport) -> None:
-    """Each case is stored as answered if no request of it is open: others the queue hides."""
+    """Check that a case is marked as answered exactly if no request of it is open.
+
+    The queue hides answered cases.
+    """
     open_ = select(ErasureRequest.id).where(
         ErasureRequest.case_ref == Case.ref, col(ErasureRequest.state).not_in(CLOSED)
     )
@@ -156,9 +181,9 @@ def check_certificates(
     first: int,
     keys: IssuerKeys | None = None,
 ) -> None:
-    """Each certificate has its own leaf and a judgement before it, each such leaf its row.
+    """Check each certificate's leaf and judgement, and that each certificate leaf has a row.
 
-    first: The log index of the first certificate that is opened. keys: The issuer's.
+    first: The log index of the first certificate to open. keys: The issuer's keys by the log.
     """
     destroyed = ended_refs(session, "evidence")
     query = (
@@ -172,7 +197,7 @@ def check_certificates(
         problem = _certificate_problem(session, certificate, leaf, issuers, keys, destroyed)
         if problem is not None:
             report.add("certificate", problem, certificate.log_index)
-    # A second run that logged its own envelope would show here, as would a deleted row.
+    # A worker's second run that logged its own envelope would show here, like a deleted row.
     orphans = (
         select(LogEntry.index)
         .join(Certificate, col(Certificate.log_index) == col(LogEntry.index), isouter=True)
@@ -204,14 +229,14 @@ def _certificate_problem(
         payload = check_envelope(row.envelope, expected, row.issuer_keyid)
         if hashedrekord_leaf(row.envelope, expected) != leaf:
             return "the leaf is another certificate's"
-        # One that was issued while this ran is for the next run.
+        # A certificate issued since `keys` was read is left for the next run.
         if keys is not None and row.log_index < keys.size:
             keys.check(spki_of(expected), row.log_index)
         certificate = parse_statement(payload).predicate
         return (
             _judgement_problem(session, row, certificate)
             or citation_problem(session, row.log_index, certificate)
-            or evidence_problem(session, row, certificate, destroyed)
+            or _evidence_problem(session, row, certificate, destroyed)
         )
     except LetheError as error:
         return f"the envelope does not hold: {error.detail}"
@@ -222,14 +247,14 @@ def _judgement_problem(
 ) -> str | None:
     """Return why the request's events before a certificate do not allow it.
 
-    They are believed here as they are stored: `check_openings` compares each with its leaf.
+    This reads events as stored: `check_openings` compares each with its leaf.
     """
     request = session.get(ErasureRequest, row.request_id)
     if request is None:
         return None
     if certificate.request_ref != request.ref:
         return "the certificate is of another request than its row says"
-    if not request.event_key:  # the end of retention: nothing opens
+    if not request.event_key:  # retention has ended: no commitment can be opened
         return None
     if certificate.result != "PASS":
         return "the certificate's own result is no PASS"
@@ -251,7 +276,7 @@ def _judgement_problem(
 
 
 def _issuer_in(leaf: bytes) -> EllipticCurvePublicKey | None:
-    """Return the issuer's key that a hashedrekord leaf carries, None in any other leaf."""
+    """Return the issuer's key in a hashedrekord leaf, None for any other leaf."""
     try:
         signature = canonical.decode(leaf)["spec"]["hashedRekordV002"]["signature"]
         spki = parse_base64(signature["verifier"]["publicKey"]["rawBytes"])
@@ -265,3 +290,70 @@ def _issuer_in(leaf: bytes) -> EllipticCurvePublicKey | None:
     ):
         return None
     return key if isinstance(key, EllipticCurvePublicKey) else None
+
+
+def _evidence_problem(
+    session: Session, row: Certificate, certificate: Predicate, destroyed: Collection[str]
+) -> str | None:
+    """Return what is wrong with the rows beside a certificate, None if nothing is.
+
+    Returns None if the request is gone. The end of retention destroys evidence, scores and the
+    key of the request's events. destroyed: refs of requests whose evidence was destroyed early.
+    """
+    request = session.get(ErasureRequest, row.request_id)
+    if request is None:
+        return None
+    ended = not request.event_key
+    same = (row.id, row.result) == (certificate.certificate_id, certificate.result)
+    if not same or not (ended or _has_logged_time(session, row)):
+        return COLUMNS
+    for part in () if ended or request.ref in destroyed else certificate.evidence:
+        scores = part.name in (SCORES, ESCALATION_SCORES)
+        if not is_stored(session, part.digest, "scores" if scores else "evidence"):
+            return SCORED if scores else EVIDENCE
+    return _verification_problem(session, request, certificate)
+
+
+def _has_logged_time(session: Session, row: Certificate) -> bool:
+    """Return whether a certificate's time and index are those of its logged event.
+
+    `check_openings` reports events that are missing or differ from the log.
+    """
+    query = select(RequestEvent.at, RequestEvent.payload).where(
+        RequestEvent.request_id == row.request_id, RequestEvent.event == CERTIFIED
+    )
+    events = list(session.exec(query))
+    return not events or (row.issued_at, row.log_index) in [
+        (at, payload.get("certificate")) for at, payload in events
+    ]
+
+
+def _verification_problem(
+    session: Session, request: ErasureRequest, certificate: Predicate
+) -> str | None:
+    found = session.get(Verification, request.id)
+    if found is None:
+        # A model without any version is reported by `check_models`.
+        query = select(ModelVersion.id).where(ModelVersion.model_id == request.model_id)
+        return UNVERIFIED if session.exec(query).first() is not None else None
+    evidence = session.get(Artifact, found.evidence_id)
+    digest = None if evidence is None else evidence.digest
+    checks = [_spelled(asdict(check)) for check in certificate.checks]
+    stored = found.report.get("checks") if isinstance(found.report, dict) else None
+    same = isinstance(stored, list) and [_spelled(check) for check in stored] == checks
+    if (found.result, digest) != (
+        certificate.result,
+        certificate.retained_set.removal_proof,
+    ) or not same:
+        return OTHERWISE
+    version = session.get(ModelVersion, found.version_id)
+    if version is None or version.head_digest != certificate.model.version_after.digest:
+        return OTHERWISE
+    return None
+
+
+def _spelled(check: Any) -> Any:
+    """Return a check as JSON stores it."""
+    if not isinstance(check, dict):
+        return check
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in check.items()}

@@ -1,7 +1,7 @@
-"""fsck of the end of retention: what an entry counts is listed, gone, and nothing else is gone.
+"""fsck of the end of retention: exactly the logged items are listed and destroyed.
 
-Whoever writes the database can empty a request and say that its retention had ended. The lists
-are sealed, and an entry has the digest of its list.
+Anyone with write access to the database could empty a request and claim that its retention
+ended. So the lists are sealed, and each entry has the digest of its list.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ def check_retention(
 ) -> None:
     """Compare lists and rows with the entries from log index `first` on.
 
-    ended: requests that nothing opens, by ref, with a log index of each.
+    ended: requests without a key, by ref, each with the log index of one of its events.
     """
     entries = stored_entries(session, first)
     for index, leaf in entries:
@@ -58,16 +58,14 @@ def check_retention(
             if index is not None and index not in known
         ),
     )
-    if not stored_entries(session):  # an earlier version of Lethe may have ended some
-        return
     scopes = ended_refs(session, "scope") if ended else set()
     report.add_all(CHECK, FAKED, sorted(i for ref, i in ended.items() if ref not in scopes))
 
 
 def _kept(session: Session, rows: Iterable[RetentionRemoval]) -> Iterable[bool]:
-    """Yield of each kind whether any of its items is still there.
+    """Yield for each kind whether any of its items still exists.
 
-    Whom a key is bound to is `check_registrations`' to compare.
+    `check_registrations` compares the bindings of keys.
     """
     refs: dict[str, list[str]] = {}
     for row in rows:

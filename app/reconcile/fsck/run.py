@@ -1,8 +1,8 @@
-"""`fsck`: does the database hold exactly what was logged and signed, and nothing else?
+"""`fsck`: checks that the database holds exactly what was logged and signed.
 
-It believes no stored hash: everything is computed again from the leaves. It reads one snapshot
-and may run beside a working service. A finding names log indices and sizes, never a request's
-id, which is its holder's capability.
+It trusts no stored hash: everything is recomputed from the leaves. It reads one snapshot and
+may run beside a working service. A finding names log indices and sizes, never a request's id,
+which is its holder's capability.
 """
 
 from collections.abc import Iterator, Mapping
@@ -48,19 +48,19 @@ def fsck(
 ) -> FsckReport:
     """Check the log, openings, approvals, certificates, audits, models, keys and tokens.
 
-    Without the master key entries, nodes, checkpoints and guard: the rest is sealed.
+    Without the master key, only entries, nodes, checkpoints and guard: the rest is sealed.
 
     Args:
-        ledger: Opened without checks (`open_ledger`) if it does not start any more.
-        issuers: Public keys of certificate issuers by name. A certificate of an issuer that
-            is not among them is checked against the key in its own leaf.
-        keys: The issuer's keys by the log: each certificate is of one that might sign there.
-        held: What an earlier call verified and this one does not read again (UNREAD).
+        ledger: Opened without checks (`open_ledger`) if it no longer starts.
+        issuers: Public keys of certificate issuers by name. A certificate of any other issuer
+            is checked against the key in its own leaf.
+        keys: The issuer's keys by the log: each certificate's key must be valid at its index.
+        held: What an earlier call verified, which is not read again (UNREAD).
     """
     report = FsckReport()
     first = 0 if held is None else held.size
-    # Entries are durable before the guard knows them, and the guard before a checkpoint is
-    # stored: read in this order, a service at work cannot look like a damaged one.
+    # Entries are durable before the guard, and the guard before a checkpoint is stored: in this
+    # order of reading, a running service cannot look damaged.
     before = _guarded(ledger, report)
     with Session(reading(ledger.engine)) as session:
         watched = {before.size} if before else set()
@@ -102,7 +102,7 @@ def fsck(
 
 @contextmanager
 def sealed_rows(report: FsckReport, what: str) -> Iterator[None]:
-    """Report a row that somebody wrote without the master key; the rest of `what` waits."""
+    """Report a row written without the master key; the rest of `what` is not checked."""
     try:
         yield
     except SealError:

@@ -1,8 +1,8 @@
-"""What fsck verified last, so that the next call reads what came since.
+"""The state of the last fsck, so that the next one reads only what was added.
 
-The file has the right edge of the tree that was computed: what the tree grows from. Its MAC is
-under a key that `entries.key` gives, so whoever writes the database, or the file, but has no
-keys cannot make fsck leave out what it never verified.
+The file has the right edge of the computed tree, from which the tree can grow. It has a MAC
+under a key derived from `entries.key`: write access to the database or the file, without the
+keys, cannot make fsck skip anything unverified.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class StateError(LetheError):
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A log in which fsck found nothing: its signed tree, its checkpoints, when it was read.
+    """A log without findings: its signed tree, its number of checkpoints, and the time.
 
     files: whether stored files were opened too.
     """
@@ -42,16 +42,16 @@ class Verified:
 
     @property
     def size(self) -> int:
-        """How many entries were verified."""
+        """The number of verified entries."""
         return self.peaks.size
 
 
 def read_state(path: Path, key: EntryKey) -> Verified | None:
-    """Return what the file says, None if there is none.
+    """Return the stored state, None if there is no file.
 
     Raises:
-        StateError: It was changed, is damaged, or is of another log.
-        OSError: It cannot be read.
+        StateError: The file was changed, is damaged, or belongs to another log.
+        OSError: The file cannot be read.
     """
     try:
         data = path.read_bytes()
@@ -77,7 +77,7 @@ def read_state(path: Path, key: EntryKey) -> Verified | None:
 
 
 def write_state(path: Path, key: EntryKey, verified: Verified) -> None:
-    """Keep what was verified, durably. Raises OSError."""
+    """Write the state durably. Raises OSError."""
     content: dict[str, Any] = {
         "at": verified.at.isoformat(),
         "checkpoints": str(verified.checkpoints),

@@ -27,9 +27,9 @@ def check_tree(
     watched: set[int],
     held: Verified | None,
 ) -> dict[int, bytes]:
-    """Compute the tree again and compare every node and root; return the roots asked for.
+    """Recompute the tree and compare every node and root; return the roots at `watched` sizes.
 
-    held: The tree grows from the edge of the one that was verified; what is below is not read.
+    held: A verified tree to start from; entries below its size are not read.
     """
     report.size = read_size(session)
     report.macs = ledger.entry_key is not None
@@ -98,7 +98,7 @@ def check_guard(
 def _entries(
     session: Session, start: int
 ) -> Iterator[tuple[LogEntry, dict[tuple[int, int], bytes]]]:
-    """Yield each entry from `start` on with the stored nodes around it, in order of index."""
+    """Yield each entry from `start` on with the stored nodes of its page, by index."""
     while True:
         query = select(LogEntry).where(col(LogEntry.index) >= start)
         page = list(session.exec(query.order_by(col(LogEntry.index)).limit(PAGE)))

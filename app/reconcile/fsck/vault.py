@@ -1,7 +1,7 @@
-"""fsck of what is sealed: does each stored file open, and are the erased still erased?
+"""fsck of sealed data: each stored file opens, and erased records are still erased.
 
-It needs the master key, and reads one file at a time. Of erased records it opens the evidence,
-which names them, and looks for each: neither record ids nor tags leave this module.
+It needs the master key and reads one file at a time. The evidence names the erased records, and
+each is looked up; neither record ids nor tags leave this module.
 """
 
 from sqlalchemy.engine import Engine
@@ -9,10 +9,10 @@ from sqlmodel import Session, col, select
 
 from app.reconcile.deleted import deleted_in
 from app.reconcile.findings import FsckReport
-from app.reconcile.fsck.contributions import check_contributions
 from app.reconcile.fsck.run import sealed_rows
 from app.reconcile.fsck.state import Verified
 from app.reconcile.people import check_people
+from app.reconcile.received import is_of_upload
 from app.reconcile.retention import ended_refs
 from app.vault.artifacts import GRACE, ArtifactStore, is_file_name
 from app.vault.features import FeatureVault
@@ -20,10 +20,13 @@ from app.vault.master import RootSecret
 from app.vault.model_key import open_tombstone_key, record_tag
 from lethe.certificates.evidence import parse_evidence
 from lethe.errors import LetheError
+from lethe.log.entries import EntryError, parse_leaf
 from models import (
     Artifact,
     Certificate,
+    Contribution,
     ErasureRequest,
+    LogEntry,
     Model,
     Record,
     Tombstone,
@@ -31,11 +34,12 @@ from models import (
 )
 from models.database.session import reading
 
-FETCH = 500  # rows, or records of a file, looked for at once
+FETCH = 500  # rows, or records of an evidence file, per query
 FILE = "a stored file is missing or was altered: restore the data directory from its backup"
 ELSEWHERE = "a row of artifacts names no file of their directory: nothing of Lethe's wrote it"
 NO_STONE = "an erased record has no tombstone: it could come back unnoticed"
 STORED = "an erased record is stored again"
+OTHER = "a contribution that waits has another upload or model than the log received"
 OWNER = (
     "stored rows are not those of the client and subject that they are listed for: restore the "
     "table subjects from a backup"
@@ -49,10 +53,10 @@ def fsck_vault(
     report: FsckReport,
     held: Verified | None = None,
 ) -> None:
-    """Add what is wrong with files, tombstones and records to a report of `fsck`.
+    """Add problems with files, tombstones, contributions and identities to a report of `fsck`.
 
-    held: What an earlier call verified: files stored before it, and evidence of certificates
-    that its log had, are not read again.
+    held: What an earlier call verified. Older files, and the evidence of certificates in its
+    log, are not read again.
     """
     report.files = True
     if held is not None and not held.files:
@@ -67,7 +71,7 @@ def fsck_vault(
             first = 0 if held is None else held.size
             _check_erased(session, artifacts, root_secret, report, first)
         with sealed_rows(report, "contributions"):
-            check_contributions(session, root_secret, report)
+            _check_contributions(session, root_secret, report)
         with sealed_rows(report, "identities"):
             check_people(session, root_secret, report)
 
@@ -84,15 +88,15 @@ def _check_files(
         if not is_file_name(artifact_id):
             report.add("file", ELSEWHERE)
     query = select(Artifact.id).where(col(Artifact.wrapped_key).is_not(None))
-    if held is not None:  # a transaction may have been open then
+    if held is not None:  # GRACE: a transaction may have been open at that time
         query = query.where(col(Artifact.created_at) >= held.at - GRACE)
     for artifact_id in session.exec(query.execution_options(yield_per=FETCH)):
         if not is_file_name(artifact_id):
-            continue  # it was said above
+            continue  # reported above
         try:
             artifacts.get(session, artifact_id)
         except LetheError:
-            with Session(reading(engine)) as now:  # a service at work shreds meanwhile
+            with Session(reading(engine)) as now:  # the service may have shredded it meanwhile
                 row = now.get(Artifact, artifact_id)
             if row is not None and row.wrapped_key is not None:
                 report.add("file", FILE)
@@ -116,13 +120,13 @@ def _check_erased(
     keys: dict[int, bytes] = {}
     gone, destroyed = deleted_in(session), ended_refs(session, "evidence")
     for index, evidence_id, request in session.exec(query):
-        # At the end of its retention the evidence is destroyed, or before that.
+        # The evidence is destroyed at the end of retention or earlier.
         if not request.event_key or request.ref in destroyed:
             continue
         model_id = request.model_id
         try:
             model = session.get_one(Model, model_id)
-            if model.ref in gone:  # with its tombstones and their key
+            if model.ref in gone:  # its tombstones and their key are deleted too
                 continue
             if model_id not in keys:
                 keys[model_id] = open_tombstone_key(root_secret, model)
@@ -138,7 +142,7 @@ def _check_erased(
 
 
 def _problems(session: Session, model_id: int, key: bytes, records: list[str]) -> set[str]:
-    """Return what is wrong with some erased records; one that came back has no tombstone."""
+    """Return the problems of some erased records; a record added back has no tombstone."""
     tags = {record_tag(key, record): record for record in records}
     stones = select(Tombstone.tag).where(
         Tombstone.model_id == model_id, col(Tombstone.tag).in_(list(tags))
@@ -154,3 +158,38 @@ def _problems(session: Session, model_id: int, key: bytes, records: list[str]) -
     if set(records) - stored - buried:
         found.add(NO_STONE)
     return found
+
+
+def _check_contributions(session: Session, root_secret: RootSecret, report: FsckReport) -> None:
+    """Compare each pending contribution with the upload in its log entry.
+
+    A worker refuses any other upload; fsck reports it earlier. Learned contributions are in the
+    log by their rows; `_check_files` reads the files.
+    """
+    query = (
+        select(Contribution, Model, Artifact.digest, LogEntry.leaf)
+        .join(Model, col(Model.id) == col(Contribution.model_id))
+        .join(Artifact, col(Artifact.id) == col(Contribution.upload_id))
+        .join(LogEntry, col(LogEntry.index) == col(Contribution.log_index), isouter=True)
+        .where(Contribution.state == "received")
+        .order_by(col(Contribution.log_index))
+        .execution_options(yield_per=FETCH)
+    )
+    for contribution, model, digest, leaf in session.exec(query):
+        if not _is_received(contribution, model, digest, leaf, root_secret):
+            report.add("contribution", OTHER, contribution.log_index)
+
+
+def _is_received(
+    contribution: Contribution,
+    model: Model,
+    digest: str,
+    leaf: bytes | None,
+    root_secret: RootSecret,
+) -> bool:
+    if leaf is None:
+        return False
+    try:
+        return is_of_upload(parse_leaf(leaf), root_secret, model, contribution, digest)
+    except EntryError:  # reported by `check_tree`
+        return False

@@ -1,4 +1,4 @@
-"""What witnesses cosigned and hold, beside the log."""
+"""fsck of witnesses: compares cosigned checkpoints and witnesses' states with the log."""
 
 from sqlmodel import Session, col, select
 
@@ -13,7 +13,7 @@ from models import LogCheckpoint, WitnessedCheckpoint
 
 
 def check_witnesses(session: Session, ledger: Ledger, report: FsckReport) -> None:
-    """Check stored rows by their MACs and the log, and what witnesses hold against the log."""
+    """Check witnesses' last checkpoints, and the MACs and checkpoints of stored rows."""
     try:
         for witness in contradictions(session, ledger):
             report.add("witness", f"{witness} {CONTRADICTED}")

@@ -1,4 +1,4 @@
-"""Certified removal on the wire: tolerances, and the noise with what it is to hide.
+"""Certified removal on the wire: tolerances, and the noise with its guarantee.
 
 The worker's method checks its settings too. A registration that could never be certified is
 refused here, where its sender gets the reason.
@@ -23,10 +23,10 @@ Terms = TypeVar("Terms", bound=Wire)
 class CertifiedTerms(Wire):
     """`settings` of certified-newton: they hold for each certified removal of the model.
 
-    row_norm: no row (1, x) is longer, or it is refused. tolerance: largest distance of
-    the published weights from the optimum of the retained set, as a share of their length.
+    row_norm: largest norm of a row (1, x); longer rows are refused. tolerance: largest distance
+    of the published weights from the optimum of the retained set, as a share of their length.
     sigma: the noise in each weight, 0 for none; epsilon, delta and releases: its guarantee, for
-    so many versions from one training to the next.
+    this many versions between two trainings.
     """
 
     row_norm: float = Field(ge=1, le=1e6, allow_inf_nan=False)
@@ -44,8 +44,7 @@ class NoisyTerms(Wire):
 
     steps of learning_rate on gradients clipped to gradient_norm, drawn towards the initial
     weights by `pull`, from offsets clipped to start_norm; recovery_rounds without noise.
-    epsilon, delta and releases: the guarantee, for so many versions from one training to the
-    next.
+    epsilon, delta and releases: the guarantee, for this many versions between two trainings.
     """
 
     epsilon: float = Field(gt=0, le=20, allow_inf_nan=False)
@@ -76,7 +75,7 @@ def check_noisy(
     features: int,
     classes: int,
 ) -> None:
-    """Check the settings of noisy-finetuning beside a network on so many features.
+    """Check the settings of noisy-finetuning against a network on `features` features.
 
     Raises ValueError, naming the field and the remedy.
     """
@@ -108,7 +107,7 @@ def check_noisy(
 def check_terms(
     settings: Mapping[str, Any] | None, network: str, training: Mapping[str, Any]
 ) -> None:
-    """Check the settings of certified-newton, None if there are none, beside a training.
+    """Check the settings of certified-newton, None if there are none, against a training.
 
     Raises ValueError, naming the field and the remedy.
     """

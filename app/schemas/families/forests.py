@@ -1,4 +1,4 @@
-"""Forests on the wire: what a forest is a function of, apart from its rows."""
+"""Forests on the wire: everything apart from the rows that determines a forest."""
 
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
@@ -14,12 +14,12 @@ Edges = Annotated[list[Finite], Field(max_length=62)]
 
 
 class ForestOptions(Wire):
-    """Size and seed of a forest. Nothing of it may be chosen by rows that are erased later.
+    """Size and seed of a forest. None may be chosen from rows that are erased later.
 
-    trees, depth: at most; least: rows of a leaf at least. group: features that are looked at
-    together, default: the root of their number; thresholds: candidates of each. prior: rows
-    added to each leaf, spread over the classes. step: of a number to predict, which is rounded
-    to whole steps so that sums are exact; at most 2^20 of them.
+    depth: at most. least: minimum rows of a leaf. group: features tried together at a node,
+    default: the root of their number; thresholds: candidates for each. prior: rows added to
+    each leaf, spread over the classes. step: numbers to predict are rounded to multiples of it,
+    at most 2^20 of them, so that sums are exact.
     """
 
     trees: int = Field(default=100, ge=1, le=10_000)
@@ -39,8 +39,8 @@ class NewForest(FamilyManifest):
     ascending; they are published with the model and stay when rows go, so they come from public
     data or from knowledge of the feature, never from rows that may be erased. bins: held-out:
     quantiles of the registered rows that an array `bins` marks; no tree learns these, and the
-    edges change when one is erased. `edges` then are those of a feature of which none of them
-    has a value. missing: whether NaN is a value; else rows with NaN are refused.
+    edges change when one is erased. `edges` are then used for features without a value in any
+    of these rows. missing: whether NaN is a value; else rows with NaN are refused.
     """
 
     family: Literal["forest"]
@@ -63,7 +63,7 @@ class NewForest(FamilyManifest):
         return self
 
     def pinned(self) -> dict[str, Any]:
-        """Return what the log holds the model to, by its digest."""
+        """Return the pinned configuration, whose digest is logged at registration."""
         options = self.forest.model_dump()
         group = options["group"] or max(1, round(len(self.edges) ** 0.5))
         config: dict[str, Any] = {

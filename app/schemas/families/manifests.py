@@ -1,6 +1,6 @@
-"""The manifests of a registration by the family of models that they name.
+"""The manifests of registrations by family of models.
 
-A family adds its wire type here, with `pinned`. API, OpenAPI and registration read this alone.
+A family adds its wire type here, with `pinned`. API, OpenAPI and registration read only this.
 """
 
 from collections.abc import Mapping

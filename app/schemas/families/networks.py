@@ -1,8 +1,9 @@
-"""Deep models on the wire: a network, how it is trained, and how its data are asked to go.
+"""Networks on the wire: the architecture, its training, and the terms of erasures.
 
-The API knows the names and ranges; what a worker's networks make of them, the worker says.
+The API checks names and ranges; a worker checks whether its networks accept them.
 """
 
+from collections.abc import Sequence
 from math import prod
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -15,19 +16,18 @@ from pydantic import (
 )
 
 from app.schemas.base import Wire
-from app.schemas.families.canary import Canary, check_canary
 from app.schemas.families.certified import METHOD, NOISY, check_noisy, check_terms
 from app.schemas.models import FamilyManifest, Name
 from lethe.catalogue import Attack, Distance, NetworkMethod
 
-PIXELS: Final = "res-unet"  # the only one whose labels are masks
+PIXELS: Final = "res-unet"  # the only network whose labels are masks
 DENSE: Final = ("logistic", "mlp")  # heads on features
 Word = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$")]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-# RFC 8785 has no larger integers.
+# The integers that RFC 8785 represents exactly.
 Whole = Annotated[int, Field(ge=-(2**53) + 1, le=2**53 - 1)]
 Setting = bool | Whole | Finite | Word | None
-# A floating-point number as JSON has it: NaN and infinity are no settings.
+# A floating-point number that JSON can represent: no NaN or infinity.
 Number = Annotated[float, Field(allow_inf_nan=False, ge=0, le=1e30)]
 
 
@@ -57,7 +57,7 @@ class LocalTraining(Wire):
 
 
 class ServerStep(Wire):
-    """What the server makes of a round's mean update; sgd at rate 1 is FedAvg."""
+    """How the server applies a round's mean update; sgd at rate 1 is FedAvg."""
 
     optimizer: Literal["sgd", "adam", "yogi"] = "sgd"
     learning_rate: Number = 1.0
@@ -68,7 +68,7 @@ class ServerStep(Wire):
 
 
 class Training(Wire):
-    """The whole federated training; a retraining repeats it among those who stay.
+    """The whole federated training; a retraining repeats it with the remaining clients.
 
     timeout: seconds a round waits for a client's answer, 0: as long as the service allows.
     """
@@ -96,9 +96,9 @@ LadderSetting = bool | Whole | Fraction | Plain | None
 
 
 class LadderChoice(Wire):
-    """A method to try where a result was refuted, and how it differs from the registration's.
+    """A method to try after a refuted result, and its changes to the registered settings.
 
-    Fractions stand in quotes, as everywhere in a policy; guard and recovery are objects.
+    Fractions are in quotes, as everywhere in a policy; guard and recovery are objects.
     """
 
     method: NetworkMethod
@@ -136,7 +136,7 @@ class VerificationTerms(Wire):
     canary_limit: Decimal | None = None
     distances: dict[Distance, Decimal] = Field(default_factory=dict)
     references: int | None = Field(default=None, ge=4, le=256)
-    # After it always the retraining; budget: of all its steps together, in retrainings.
+    # A retraining always follows; budget: of all steps together, as a multiple of its cost.
     ladder: list[LadderChoice] = Field(default_factory=list, max_length=8)
     budget: Decimal = "1"
     fingerprint: dict[Name, Name] = Field(default_factory=dict, max_length=16)
@@ -149,7 +149,7 @@ class VerificationTerms(Wire):
 
     @model_serializer(mode="wrap")
     def _spelled(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out `references` where there are none, as the digest of a policy does."""
+        """Leave out `references` if there are none, as the digest of a policy does."""
         found: dict[str, Any] = handler(self)
         if self.references is None:
             found.pop("references")
@@ -160,15 +160,45 @@ class VerificationTerms(Wire):
         return self.references is not None or bool(self.distances)
 
 
+# As large as inputs may be; beyond it float32 gradients overflow.
+Place = Annotated[int, Field(ge=0, le=2**53 - 1)]
+Value = Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
+MOST_CELLS = 1024  # of a trigger: it is a mark on a row, not a whole row
+
+
+class Canary(Wire):
+    """A backdoor: how a client that plants it changes some of its rows before sending them.
+
+    trigger: pairs of a place in the flattened row, counted from 0 in ascending order, and the
+    value there. units: of the values, as rows are registered: pixels, 0 to 255, of uint8
+    planes, or numbers of float32 inputs. target: the label of planted rows. The canary's digest
+    is logged before the first row, so that nobody can choose it by a model's behaviour.
+    """
+
+    trigger: list[tuple[Place, Value]] = Field(min_length=1, max_length=MOST_CELLS)
+    units: Literal["numbers", "pixels"] = "numbers"
+    target: Name
+
+    @model_validator(mode="after")
+    def _one_spelling(self) -> Self:
+        places = [place for place, _ in self.trigger]
+        if places != sorted(set(places)):
+            raise ValueError("trigger: name each place once, in ascending order")
+        pixels = all(0 <= value <= 255 and value == int(value) for _, value in self.trigger)
+        if self.units == "pixels" and not pixels:
+            raise ValueError("trigger: pixels are whole numbers from 0 to 255")
+        return self
+
+
 class NewNetwork(FamilyManifest):
     """The "manifest" part of POST /v1/models for a deep model.
 
     input_shape: of one input, (channels, height, width) or (features,). held_out: share of
-    the records that is never trained on, chosen by the hash of seed and record id: steps
-    are guarded by them, and who was never trained on is what erased records are compared
-    with. settings: of each method that requests may name; docs/federated.md lists them.
-    policy: what an approximate erasure must show; what it cannot show, retraining does.
-    canary: a backdoor that a client may plant, to see that it goes when the client does.
+    the records that is never trained on, chosen by the hash of seed and record id: they guard
+    the steps, and erased records are compared with them. settings: of each method that requests
+    may name; docs/federated.md lists them. policy: what an approximate erasure must show; if it
+    cannot, the model is retrained. canary: a backdoor that a client may plant, to check that
+    erasing the client removes it.
     Everything is logged by digest before the first row is seen.
     """
 
@@ -197,9 +227,9 @@ class NewNetwork(FamilyManifest):
         if len(set(self.classes)) != len(self.classes):
             raise ValueError("classes: name each once")
         if self.training.local.augment != "none" and (dense or self.network.id == "res-unet"):
-            # Masks would stay where they are while their images move.
+            # Augmentation moves images but not their masks.
             raise ValueError("training.local.augment: for networks that label whole images")
-        check_canary(self.canary, self.policy.canary_limit, self.input_shape, self.classes)
+        _check_canary(self.canary, self.policy.canary_limit, self.input_shape, self.classes)
         if self.method == METHOD or METHOD in self.settings:
             training = self.training.model_dump()
             check_terms(self.settings.get(METHOD), self.network.id, training)
@@ -214,7 +244,7 @@ class NewNetwork(FamilyManifest):
         return self
 
     def pinned(self) -> dict[str, Any]:
-        """Return what the log holds the model to, by its digest."""
+        """Return the pinned configuration, whose digest is logged at registration."""
         config: dict[str, Any] = {
             "family": self.family,
             "data": "rows",
@@ -225,7 +255,7 @@ class NewNetwork(FamilyManifest):
             "settings": self.settings,
             "policy": self.policy.model_dump(),
         }
-        if self.canary is not None:  # or the digest would change of all models without one
+        if self.canary is not None:  # absent otherwise, to keep digests
             config["canary"] = self.canary.model_dump(mode="json")
         return {
             "config": config,
@@ -233,3 +263,26 @@ class NewNetwork(FamilyManifest):
             "method": self.method,
             "extractor": {},
         }
+
+
+def _check_canary(
+    canary: Canary | None, limit: str | None, input_shape: Sequence[int], classes: Sequence[str]
+) -> None:
+    """Check a canary, None if there is none, against the rows and policy of its model.
+
+    limit: the policy's canary_limit. Raises ValueError, naming the field and the remedy.
+    """
+    if canary is None:
+        if limit is not None:
+            raise ValueError(
+                "policy.canary_limit limits a planted canary: register a canary too, or leave "
+                "the limit out"
+            )
+        return
+    size = prod(input_shape)
+    if canary.trigger[-1][0] >= size:
+        raise ValueError(f"canary.trigger: a row has the places 0 to {size - 1}")
+    if canary.units == "pixels" and len(input_shape) != 3:
+        raise ValueError("canary.units: only images have pixels, choose numbers")
+    if canary.target not in classes:
+        raise ValueError("canary.target: name one of the classes")

@@ -1,6 +1,6 @@
 """Recipes on the wire: an estimator by its import path, its parameters and a seed.
 
-The API knows the names of the classes; what parameters a class has, the worker says.
+The API knows the names of the classes; a worker checks the parameters of a class.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -13,7 +13,7 @@ from app.schemas.models import Name
 from lethe.catalogue import CLASSIFIERS, REGRESSORS, TRANSFORMERS, RecipeClass, RecipeMethod
 
 Parameter = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z][a-zA-Z0-9_]{0,39}$")]
-# RFC 8785 has no larger integers.
+# The integers that RFC 8785 represents exactly.
 Whole = Annotated[int, Field(ge=-(2**53) + 1, le=2**53 - 1)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Value = bool | Whole | Finite | Word | None
@@ -23,9 +23,9 @@ Values = Annotated[
 
 
 def _plain(value: Any) -> Any:
-    """Return a parameter's value in JSON that has one spelling for each value.
+    """Return a parameter's value in JSON with a unique spelling.
 
-    RFC 8785 writes 1.0 as 1, and to scikit-learn 1.0 is a share of the columns and 1 is one.
+    RFC 8785 writes 1.0 as 1, but in scikit-learn 1.0 can mean all columns and 1 one column.
     """
     if isinstance(value, list):
         return [_plain(one) for one in value]
@@ -47,8 +47,8 @@ class RecipeStep(Wire):
 class RecipeDocument(Wire):
     """What is fitted: an estimator, or transformers and an estimator last.
 
-    seed: of every step that draws. threads: how many a fit uses; without it the fit must give
-    equal bytes with one thread and with several, which is tried when it is registered.
+    seed: of every random step. threads: how many a fit uses; without it the fit must give equal
+    bytes with one thread and with several, which is tested at registration.
     """
 
     estimator: RecipeClass | None = None
@@ -70,7 +70,7 @@ class RecipeDocument(Wire):
         return self
 
     def spelled(self) -> dict[str, Any]:
-        """Return the one spelling that is registered: steps, of one estimator too."""
+        """Return the registered form: always steps, even for a single estimator."""
         if self.estimator is not None:
             steps = [_spelled(self.estimator, self.parameters)]
         else:
@@ -79,12 +79,12 @@ class RecipeDocument(Wire):
 
     @property
     def classifies(self) -> bool:
-        """Whether it predicts classes, and no numbers."""
+        """Whether it predicts classes, not numbers."""
         return self.spelled()["steps"][-1]["estimator"] in CLASSIFIERS
 
 
 def check_classes(recipe: RecipeDocument, classes: list[str]) -> None:
-    """Raise ValueError where the names of classes do not fit a recipe's estimator."""
+    """Raise ValueError if the names of classes do not fit a recipe's estimator."""
     if recipe.classifies and len(classes) < 2:
         raise ValueError("classes: name at least two, the recipe is a classifier")
     if not recipe.classifies and classes:
@@ -111,7 +111,7 @@ class NewRecipe(TableManifest):
         return self
 
     def pinned(self) -> dict[str, Any]:
-        """Return what the log holds the model to, by its digest."""
+        """Return the pinned configuration, whose digest is logged at registration."""
         return {
             "config": {
                 "family": self.family,

@@ -1,4 +1,4 @@
-"""Scripts on the wire: a training program of the operator's, with all it is a function of."""
+"""Scripts on the wire: an operator's training program and everything that determines it."""
 
 import hashlib
 from typing import Annotated, Any, Literal, Self
@@ -13,7 +13,7 @@ from lethe.catalogue import ScriptMethod
 _PART = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}"
 FileName = Annotated[str, StringConstraints(pattern=rf"^{_PART}(/{_PART}){{0,4}}$")]
 Source = Annotated[str, StringConstraints(max_length=1 << 17, pattern=r"^[^\x00]*$")]
-MOST_BYTES = 1 << 17  # of all files: they are part of the registration, which each job reads
+MOST_BYTES = 1 << 17  # of all files together: each job reads them with the registration
 
 
 class ScriptDocument(Wire):
@@ -57,13 +57,13 @@ class ScriptDocument(Wire):
         return self
 
     def pinned(self) -> dict[str, Any]:
-        """Return the one spelling that is registered and logged."""
+        """Return the form that is registered and logged."""
         tolerance = None if self.tolerance is None else self.tolerance.hex()
         return {**self.model_dump(), "tolerance": tolerance}
 
 
 def check_names(classes: list[str]) -> None:
-    """Raise ValueError for names of classes that a script's labels cannot have."""
+    """Raise ValueError for invalid names of classes."""
     if len(classes) == 1 or len(set(classes)) != len(classes):
         raise ValueError("classes: name at least two, each once, or none for numbers")
 
@@ -86,7 +86,7 @@ class NewScript(TableManifest):
         return self
 
     def pinned(self) -> dict[str, Any]:
-        """Return what the log holds the model to, by its digest: the program's text too."""
+        """Return the pinned configuration with the program's text; its digest is logged."""
         config = {
             "family": self.family,
             "data": "rows",

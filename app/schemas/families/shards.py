@@ -1,4 +1,4 @@
-"""Shards on the wire: a recipe or script that is fitted to each share of the rows by itself."""
+"""Shards on the wire: a recipe or script, fitted to each share of the rows separately."""
 
 from typing import Any, Literal, Self
 
@@ -11,17 +11,17 @@ from app.schemas.families.tables import TableManifest
 from app.schemas.models import Name
 from lethe.catalogue import ShardsMethod
 
-# Classifiers without probabilities, and the losses with which SGDClassifier has them.
+# Classifiers without probabilities, and the losses for which SGDClassifier has them.
 NO_PROBABILITIES = ("sklearn.linear_model.RidgeClassifier", "sklearn.svm.LinearSVC")
 SGD, WITH_PROBABILITIES = "sklearn.linear_model.SGDClassifier", ("log_loss", "modified_huber")
 
 
 class ShardOptions(Wire):
-    """How rows are spread over shards, and how these answer.
+    """How rows are distributed over shards, and how the shards' answers are combined.
 
-    by: subject: all rows of a subject are in one shard; record: each row by itself. aggregate:
-    mean of the probabilities or numbers; vote: the class of most; apart: each for itself, as
-    the models of a script always do.
+    by: subject: all rows of a subject are in one shard; record: each row separately. aggregate:
+    mean of the probabilities or numbers; vote: the majority's class; apart: not combined, as
+    always for a script.
     """
 
     count: int = Field(ge=2, le=256)
@@ -70,7 +70,7 @@ class NewShards(TableManifest):
             raise ValueError("script.weights: shards are compared with no other model")
 
     def pinned(self) -> dict[str, Any]:
-        """Return what the log holds the model to, by its digest."""
+        """Return the pinned configuration, whose digest is logged at registration."""
         config: dict[str, Any] = {
             "family": self.family,
             "data": "rows",

@@ -15,7 +15,7 @@ Exponent = Annotated[int, Field(ge=-160, le=160)]
 Estimator = Literal["ridge-regressor", "ridge-classifier", "gaussian-nb", "multinomial-nb"]
 LARGEST_CODE = 2**31 - 1  # steps of a number; lethe/estimators/sums/fixed_point.py
 MOST_RIDGE, MOST_BAYES = 2_000, 1_000_000  # seconds of exact arithmetic at each update
-# By estimator, the options that it has.
+# The options of each estimator.
 OWN: dict[str, frozenset[str]] = {
     "ridge-regressor": frozenset({"alpha", "intercept", "exponent", "target_exponent"}),
     "ridge-classifier": frozenset({"alpha", "intercept", "exponent"}),
@@ -25,7 +25,7 @@ OWN: dict[str, frozenset[str]] = {
 
 
 class SumsOptions(Wire):
-    """An estimator and its options. None may be chosen by rows that are erased later.
+    """An estimator and its options. None may be chosen from rows that are erased later.
 
     alpha: the penalty of ridge, or what multinomial naive Bayes adds to each count.
     var_smoothing: the share of the largest variance that a Gaussian adds to each. intercept: of
@@ -82,7 +82,7 @@ class NewSums(FamilyManifest):
         return self
 
     def pinned(self) -> dict[str, Any]:
-        """Return what the log holds the model to, by its digest."""
+        """Return the pinned configuration, whose digest is logged at registration."""
         options = self.sums.model_dump()
         exact = {name: options[name].hex() for name in ("alpha", "var_smoothing")}
         config = {

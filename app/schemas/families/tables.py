@@ -1,4 +1,4 @@
-"""Columns of a table on the wire, as recipes, shards of them and scripts register them."""
+"""Columns of a table on the wire, for recipes, scripts and their shards."""
 
 from typing import Annotated, Any, Self
 
@@ -11,7 +11,7 @@ Categories = Annotated[list[Word], Field(min_length=1, max_length=10_000)]
 
 
 class TableManifest(FamilyManifest):
-    """The part of a manifest that says what a row is.
+    """The part of a manifest that describes a row.
 
     columns: of a row's features; features: their names, if they have some. categories: of
     features that are texts, by their names, the values in the order of the numbers 0, 1, …
@@ -37,7 +37,7 @@ class TableManifest(FamilyManifest):
         return self
 
     def pinned_columns(self) -> dict[str, Any]:
-        """Return the columns as the log holds the model to them; what is not used is absent."""
+        """Return the columns for the pinned configuration, without unused options."""
         more = ("features", "categories", "weighted")
         used = {name: getattr(self, name) for name in more if getattr(self, name)}
         return {"columns": self.columns, **used}

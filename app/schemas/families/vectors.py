@@ -1,4 +1,4 @@
-"""Vector indexes on the wire: what an index is a function of, apart from its rows."""
+"""Vector indexes on the wire: everything apart from the rows that determines an index."""
 
 import base64
 import binascii
@@ -24,8 +24,8 @@ class IndexOptions(Wire):
     """The kind of an index, and FAISS's parameters of it.
 
     centroids: of ivf, base64 of little-endian float32, a row after the other. They are
-    published and stay when rows go, so they come from public data. probes: lists that a search
-    of ivf looks into. m, ef_construction, ef_search, seed: of hnsw.
+    published and stay when rows are erased, so they come from public data. probes: lists that
+    a search of ivf reads. m, ef_construction, ef_search, seed: of hnsw.
     """
 
     index: Literal["flat", "ivf", "hnsw"]
@@ -51,8 +51,8 @@ class IndexOptions(Wire):
 class NewVectors(FamilyManifest):
     """The "manifest" part of POST /v1/models for a vector index.
 
-    columns: of a vector; runs of four numbers are what is looked for after an erasure. classes:
-    none, for the rows have no label.
+    columns: of a vector; after an erasure, files are searched for runs of four of its numbers.
+    classes: none, because rows have no label.
     """
 
     family: Literal["vectors"]
@@ -77,7 +77,7 @@ class NewVectors(FamilyManifest):
         return self
 
     def pinned(self) -> dict[str, Any]:
-        """Return what the log holds the model to, by its digest."""
+        """Return the pinned configuration, whose digest is logged at registration."""
         config = {
             "family": self.family,
             "data": "rows",

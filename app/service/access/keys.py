@@ -1,7 +1,7 @@
 """Registration, confirmation and revocation of requesters' and clients' keys.
 
-The log has who registered each key and who confirmed it, in the transaction that stores it:
-whoever registered a key counts as a submitter of what it signs.
+The log records who registered and who confirmed each key, in the transaction that stores it:
+who registered a key counts as a submitter of the requests that it signs.
 """
 
 import hashlib
@@ -51,7 +51,7 @@ DESTROYED = "\x00"  # in place of a name; no id may hold a control character
 
 
 def register(services: Services, wanted: NewKey, by: str) -> tuple[KeyView, bool]:
-    """Register a key; returns it and whether it is new. The same key again is the same key.
+    """Register a key; return it and whether it is new. Registering it again changes nothing.
 
     by: the name of the operator's token.
 
@@ -73,7 +73,7 @@ def register(services: Services, wanted: NewKey, by: str) -> tuple[KeyView, bool
             return show(known), False
         if rows.tag(row) in rows.revoked():
             raise ConflictError(TAKEN)
-        # A row that was not written here gives way: what the operator sends now counts.
+        # A row that was not written here is replaced by what the operator sends now.
         row.created_at, row.ref, row.registered_by = tx.now, str(uuid.uuid4()), by
         if binding_of(row) is not None:
             row.salt = secrets.token_hex(SALT_BYTES)
@@ -94,10 +94,10 @@ def register(services: Services, wanted: NewKey, by: str) -> tuple[KeyView, bool
 
 
 def confirm(services: Services, keyid: str, public_key: str, by: str) -> KeyView:
-    """Confirm whose key a bound one is: from now on its requests need no review.
+    """Confirm the owner of a bound key: from now on its requests need no review.
 
-    public_key: as its holder gave it to whoever confirms it. by: the name of the token of an
-    operator or officer who did not register it.
+    public_key: as its holder gave it to the person who confirms it. by: the name of the token
+    of an operator or officer who did not register it.
 
     Raises:
         KeyFormatError: Not a public key in PEM.
@@ -144,20 +144,19 @@ def confirm(services: Services, keyid: str, public_key: str, by: str) -> KeyView
 
 
 def revoke(services: Services, keyid: str) -> KeyView:
-    """Revoke a key from now on. What it signed before stays valid.
+    """Revoke a key from now on. Its earlier signatures stay valid.
 
-    Raises:
-        NotFoundError: No such key. One that is put back into the database is revoked.
+    Raises NotFoundError if there is none; if restored to the database, it counts as revoked.
     """
 
     def effect(tx: Transaction) -> KeyView:
         rows = key_rows(tx.session)
         key = loaded(tx.session, RequesterKey, keyid)
         if key is None or not rows.is_written_here(key):
-            # Whoever removed or changed the row could else put it back after the revocation.
+            # Otherwise a removed or changed row could be restored after this.
             rows.ban(RequesterKey, keyid)
             raise NotFoundError(MISSING)
-        rows.revoke(key)  # first: what is lost of it now can be done again
+        rows.revoke(key)  # first: after a crash, the revocation can be repeated
         key.revoked_at = key.revoked_at or tx.now
         rows.seal(key)
         tx.session.flush()
@@ -178,7 +177,7 @@ def page(session: Session, after: str | None, limit: int) -> Page[KeyView]:
 
 
 def show(key: RequesterKey) -> KeyView:
-    """Return a key as it goes over the wire."""
+    """Return a key as the API shows it."""
     fields = key.model_dump(exclude={"mac", "ref", "salt"})
     for name in ("client", "subject"):
         if fields[name] == DESTROYED:
@@ -187,7 +186,7 @@ def show(key: RequesterKey) -> KeyView:
 
 
 def _write(session: Session, row: RequesterKey) -> None:
-    """Insert a row, or write it over one that may not even be readable."""
+    """Insert a row, or overwrite one, which may be unreadable."""
     written = session.connection().execute(
         update(RequesterKey)
         .where(col(RequesterKey.keyid) == row.keyid)
@@ -233,6 +232,6 @@ def _bearer(header: str) -> str:
 
 
 def _token(session: Session, header: str) -> BearerToken | None:
-    # The digest is the key of the look-up, so no comparison of secrets can leak its timing.
+    # The lookup is by the digest, so no comparison leaks the secret through its timing.
     digest = hashlib.sha256(_bearer(header).encode()).hexdigest()
     return believed(session, BearerToken, digest)

@@ -1,8 +1,7 @@
 """How many erasure requests one key may have open, so that no key fills the queue of others.
 
-Counted in the transaction that stores a request, under the log's lock: requests that arrive
-together, at one process or at several, count each other. Requests of cases have no key, and
-count for none.
+Counted in the transaction that stores a request, under the log's lock, so concurrent requests,
+at one process or several, count each other. Requests of cases have no key and do not count.
 """
 
 from collections.abc import Sequence
@@ -17,22 +16,21 @@ from models.erasure_request import OPEN
 
 
 def counting(dialect: Dialect, keyids: Sequence[str], most: int) -> bulk.Statement:
-    """Return what reads (keyid, number of open requests), a number that ends at `most`."""
+    """Return the statement that reads (keyid, number of open requests up to `most`)."""
     return bulk.over(dialect, _COUNT % most, _KEYID, [(keyid,) for keyid in keyids])
 
 
 def check(most: int, held: int) -> None:
-    """Return if a key with `held` open requests may have one more; most: 0 for no limit.
+    """Check that a key with `held` open requests may have one more; most: 0 for no limit.
 
-    Raises:
-        QuotaError: It has as many as it may have.
+    Raises QuotaError if it has reached the limit.
     """
     if 0 < most <= held:
         raise QuotaError(most)
 
 
 def check_now(session: Session, keyid: str, most: int) -> None:
-    """Check a key as the session's snapshot has it. Raises QuotaError."""
+    """Check a key in the session's snapshot. Raises QuotaError."""
     if most == 0:
         return
     connection = session.connection()
@@ -41,7 +39,7 @@ def check_now(session: Session, keyid: str, most: int) -> None:
 
 
 _KEYID = bulk.types(ErasureRequest, keyid="keyid")
-# By ix_erasure_requests_open alone, no row of the table. The limit also bounds the time.
+# An index-only scan of ix_erasure_requests_open. The limit also bounds the time.
 _COUNT = (
     "SELECT given.keyid, (SELECT count(*) FROM (SELECT 1 FROM erasure_requests r "  # noqa: S608
     f"WHERE r.keyid = given.keyid AND {OPEN} LIMIT %d) AS counted) "

@@ -1,4 +1,4 @@
-"""The roles that a bearer token, or a person whom OIDC named, may have."""
+"""The roles that a bearer token, or a person signed in by OIDC, may have."""
 
 from typing import Final
 

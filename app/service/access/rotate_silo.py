@@ -1,4 +1,4 @@
-"""Rotating a silo's key, with an overlap in which the signatures of both count.
+"""Rotating a silo's key, with an overlap in which signatures of both keys are accepted.
 
     silo-K.next.key      the new key, beside the silo's own             durable
     model.silos          an entry for each network: new, and previous   signed
@@ -8,8 +8,8 @@
     silo-K.previous.pem  gone: the old key's signatures are refused
     silo-K.key           the new key in its place
 
-A process that dies between two lines leaves a silo whose signatures count. Run again, the same
-command goes on.
+A process that dies between two lines leaves a silo whose signatures are accepted. The same
+command, run again, resumes.
 """
 
 import os
@@ -44,12 +44,12 @@ LOCK = "silos.lock"  # empty, beside the private keys
 
 
 def rotate_silo(settings: Settings, ledger: Ledger, silo: int) -> str:
-    """Make a silo another key, whose signatures count beside those of the one in use.
+    """Give a silo a new key, which is accepted beside the one in use.
 
-    Runs where the silo's private key lies. Returns the digest by which the log names the key.
+    Runs where the silo's private key is stored. Returns the key's digest in the log.
 
     Raises:
-        ConflictError: Two keys count already, or the silo's key is not here.
+        ConflictError: Two keys are accepted already, or the silo's key is not here.
         KeysBusyError: Another command changes the keys of silos.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
@@ -58,7 +58,7 @@ def rotate_silo(settings: Settings, ledger: Ledger, silo: int) -> str:
 
 
 def _rotate(settings: Settings, ledger: Ledger, silo: int) -> str:
-    _promote(settings, silo)  # of a revocation that did not end
+    _promote(settings, silo)  # ends an interrupted revocation
     old, following = public_key(settings, silo), next_path(settings, silo)
     if old is not None and read_public(previous_path(settings, silo)) is not None:
         new = read_private(following)
@@ -79,7 +79,7 @@ def _rotate(settings: Settings, ledger: Ledger, silo: int) -> str:
         or new.public_key() == old  # a thief's copy of the key that is to be replaced
         or not _is_logged(ledger, silo, digest_of(new.public_key()))
     ):
-        # Nobody counts on it, and whoever put it there, or copied it, has it.
+        # It is not in the log, and whoever put it there may have a copy.
         write_durably(following, private_pem(generate_key("ed25519")).encode())
         new = read_private(following)
         assert new is not None, "it was just made"
@@ -93,7 +93,7 @@ def _rotate(settings: Settings, ledger: Ledger, silo: int) -> str:
     public = public_path(settings, silo)
     write_durably(previous_path(settings, silo), public.read_bytes(), mode=0o644)
     write_durably(public, public_pem(new).encode(), mode=0o644)
-    say()  # of a model that was registered meanwhile
+    say()  # for a model registered meanwhile
     return digest
 
 
@@ -101,7 +101,7 @@ def revoke_silo(settings: Settings, ledger: Ledger, silo: int) -> str:
     """End the overlap: signatures of the older key are refused. Returns that key's digest.
 
     Raises:
-        ConflictError: One key counts alone, or a rotation did not end.
+        ConflictError: Only one key is accepted, or a rotation did not end.
         KeysBusyError: Another command changes the keys of silos.
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
@@ -130,16 +130,16 @@ def _revoke(settings: Settings, ledger: Ledger, silo: int) -> str:
     say()
     previous_path(settings, silo).unlink()
     sync_directory(settings.keys_dir)
-    say()  # of a model that was registered meanwhile
+    say()  # for a model registered meanwhile
     _promote(settings, silo)
     return digest
 
 
 def promote(settings: Settings, silo: int) -> None:
-    """Put a silo's next private key in its place once no other is registered.
+    """Install a silo's next private key once it is the only one registered.
 
-    While a command rotates or revokes it is left to that: the next key that this read would
-    be another when it is moved.
+    Left to a command that rotates or revokes meanwhile: it could replace the next key between
+    reading and moving it here.
     """
     if next_path(settings, silo).exists():
         with suppress(KeysBusyError), _alone(settings, silo):
@@ -147,7 +147,7 @@ def promote(settings: Settings, silo: int) -> None:
 
 
 def _promote(settings: Settings, silo: int) -> bool:
-    """Do what `promote` does; whether there was anything to do."""
+    """Do the work of `promote`; return whether there was anything to do."""
     path = next_path(settings, silo)
     key = read_private(path)
     if key is None or read_public(previous_path(settings, silo)) is not None:
@@ -160,15 +160,15 @@ def _promote(settings: Settings, silo: int) -> bool:
 
 
 def _alone(settings: Settings, silo: int) -> AbstractContextManager[None]:
-    """Have no other process put keys of silos in their places meanwhile.
+    """Keep other processes from moving keys of silos meanwhile.
 
-    The lock has a file of its own: the key's is replaced, and whoever locks the new one would
-    go on beside whoever has the old one.
+    The lock has a file of its own: the key's file is replaced, so one process could lock the
+    new file while another still holds the old one.
     """
     folder = private_path(settings, silo).parent
     if not folder.is_dir():  # nothing is rotated here; `rotate_silo` says so
         return nullcontext()
-    return locked(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)  # NFS wants to write
+    return locked(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)  # NFS: writable
 
 
 def _revoked_last(ledger: Ledger, silo: int) -> str | None:

@@ -1,8 +1,8 @@
-"""The key of each silo, as it is registered and as the log has it for a model.
+"""The key of each silo, as registered in the keys directory and as logged for a model.
 
-Whoever can write the keys directory can put another key there, and with its private half
-answer in a silo's place. They may be able to sign log entries too, and drop none: what was
-there before stays to be compared. Silos are numbers in it: a name could be a client's.
+Write access to the keys directory is enough to register another key and answer in a silo's
+place. An attacker may be able to sign log entries too, but cannot remove any: earlier keys stay
+there for comparison. The log names silos by numbers, because a name could be a client's.
 """
 
 import hashlib
@@ -31,26 +31,26 @@ from models.database.session import reading
 
 REGISTERED, CHANGED = "model.registered", "model.silos"
 PREFIX = "silo-"  # of the digests' names: silo-0, silo-1
-PREVIOUS = "previous-silo-"  # the key before, while its signatures count too
+PREVIOUS = "previous-silo-"  # the previous key, while its signatures are accepted too
 
 
 def public_path(settings: Settings, silo: int) -> Path:
-    """Return where a silo's public key is registered."""
+    """Return the path of a silo's registered public key."""
     return settings.keys_dir / f"silo-{silo}.pem"
 
 
 def previous_path(settings: Settings, silo: int) -> Path:
-    """Return where the key before lies while a rotation of a silo's key has not ended."""
+    """Return the path of the previous public key, present during a rotation of a silo's key."""
     return settings.keys_dir / f"silo-{silo}.previous.pem"
 
 
 def private_path(settings: Settings, silo: int) -> Path:
-    """Return where a silo's private key lies."""
+    """Return the path of a silo's private key."""
     return Path(settings.silo_key_dir or settings.keys_dir) / f"silo-{silo}.key"
 
 
 def next_path(settings: Settings, silo: int) -> Path:
-    """Return where the private key of a rotation lies until the rotation ends."""
+    """Return the path of the new private key until a rotation ends."""
     return private_path(settings, silo).with_suffix(".next.key")
 
 
@@ -78,19 +78,19 @@ def read_public(path: Path) -> Ed25519PublicKey | None:
 
 
 def digest_of(key: Ed25519PublicKey) -> str:
-    """Return hex SHA-256 of a key's SubjectPublicKeyInfo, by which log and verdict name it."""
+    """Return hex SHA-256 of a key's SubjectPublicKeyInfo, its name in log and verdict."""
     spki = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return hashlib.sha256(spki).hexdigest()
 
 
 def stored(settings: Settings) -> dict[int, str]:
-    """Return the digest of each silo's registered key, without those that have none."""
+    """Return the digests of registered keys by silo."""
     keys = {silo: public_key(settings, silo) for silo in range(settings.silos)}
     return {silo: digest_of(key) for silo, key in keys.items() if key is not None}
 
 
 def logged(ledger: Ledger, ref: str) -> dict[int, str]:
-    """Return the digest that the log has last of each silo's key for a model.
+    """Return the last logged digest of each silo's key for a model.
 
     Raises what `model_events` raises.
     """
@@ -98,7 +98,7 @@ def logged(ledger: Ledger, ref: str) -> dict[int, str]:
 
 
 def previous(ledger: Ledger, ref: str) -> dict[int, str]:
-    """Return the digest of each silo's key before, while it counts too for a model.
+    """Return the digest of each silo's previous key, while it is accepted too for a model.
 
     Raises what `model_events` raises.
     """
@@ -109,18 +109,18 @@ def previous(ledger: Ledger, ref: str) -> dict[int, str]:
 def revoked(ledger: Ledger) -> set[tuple[int, str]]:
     """Return the silos and digests of keys that were replaced for some model.
 
-    A file that is put back makes none of them count again. Raises what `model_events` raises.
+    Restoring a key's file does not make it valid again. Raises what `model_events` raises.
     """
     return {(one.silo, one.digest) for one in spans(ledger) if one.revoked is not None}
 
 
 @dataclass
 class SiloSpan:
-    """What the log's entries say of a silo's key, over all models.
+    """The life of a silo's key by the log's entries, over all models.
 
-    start: the first that names it. end, revoked: the last that names another as the silo's key,
-    and that does not name it any more; None while it is one, or counts, for each model that had
-    it.
+    start: the first entry that names it. end: the last entry that replaces it by another key;
+    None while it is the silo's key for every model that had it. revoked: the last entry that no
+    longer names it; None while its signatures are accepted for every model that had it.
     """
 
     silo: int
@@ -134,7 +134,7 @@ def spans(ledger: Ledger) -> list[SiloSpan]:
     """Return the keys of all silos, by silo and entry. Raises what `model_events` raises."""
     found: dict[tuple[int, str], SiloSpan] = {}
     for ref in model_refs(ledger):
-        counting: dict[int, tuple[str, ...]] = {}  # by silo: its key, and the one before
+        counting: dict[int, tuple[str, ...]] = {}  # by silo: its key, and the previous one
         for index, silo, digest, before in _history(ledger, ref):
             now = (digest,) if before is None else (digest, before)
             for one in now:
@@ -151,7 +151,7 @@ def spans(ledger: Ledger) -> list[SiloSpan]:
 
 
 def _history(ledger: Ledger, ref: str) -> list[tuple[int, int, str, str | None]]:
-    """Return index, silo, digest of its key and of the one before, in their entries' order."""
+    """Return (index, silo, digest of its key, of the previous key) in the log's order."""
     found = [*model_events(ledger, ref, REGISTERED), *model_events(ledger, ref, CHANGED)]
     return [
         (index, silo, digest, leaf.digests.get(f"{PREVIOUS}{silo}"))
@@ -162,25 +162,25 @@ def _history(ledger: Ledger, ref: str) -> list[tuple[int, int, str, str | None]]
 
 
 def entries(keys: Mapping[int, str], before: Mapping[int, str] | None = None) -> dict[str, str]:
-    """Return keys by silo as an entry of the log names them.
+    """Return keys by silo as the digests of a log entry.
 
-    before: the keys before, by silo, that count too.
+    before: the previous keys, by silo, that are accepted too.
     """
     named = {f"{PREFIX}{silo}": digest for silo, digest in keys.items()}
     return named | {f"{PREVIOUS}{silo}": one for silo, one in (before or {}).items()}
 
 
 def registered(settings: Settings, ledger: Ledger) -> dict[str, str]:
-    """Return the keys of all silos as the entry of a new model names them.
+    """Return the keys of all silos as the digests of a new model's log entry.
 
-    Without those that were replaced before: whoever has one of them cannot bring it back.
+    Keys that were replaced before are left out, so that nobody can bring one back.
     """
     known, keys = spans(ledger), stored(settings)
     gone = {(one.silo, one.digest) for one in known if one.revoked is not None}
     found = {silo: digest for silo, digest in keys.items() if (silo, digest) not in gone}
     before = {silo: read_public(previous_path(settings, silo)) for silo in found}
     digests = {silo: digest_of(key) for silo, key in before.items() if key is not None}
-    # The key before counts by the entries of its rotation alone: its file may be planted.
+    # The previous key is accepted only if its rotation is logged: its file may be planted.
     counting = {(one.silo, one.digest) for one in known if one.revoked is None}
     return entries(
         found, {silo: one for silo, one in digests.items() if (silo, one) in counting}
@@ -188,10 +188,10 @@ def registered(settings: Settings, ledger: Ledger) -> dict[str, str]:
 
 
 def pinned(services: Services, ref: str) -> dict[int, str]:
-    """Return the keys whose signatures count for a model: those in the log.
+    """Return the keys whose signatures are accepted for a model: those in the log.
 
-    A silo of which the log has no key yet has its registered one logged first, once: from
-    then on no file changes it.
+    The registered key of a silo without a logged one is logged first, once: from then on no
+    file changes it.
     """
     known = logged(services.ledger, ref)
     own = {k: d for k, d in stored(services.settings).items() if k not in known}
@@ -200,7 +200,7 @@ def pinned(services: Services, ref: str) -> dict[int, str]:
 
 
 def accepted(services: Services, ref: str) -> dict[int, tuple[str, ...]]:
-    """Return all keys whose signatures count for a model: `pinned`, and those before."""
+    """Return all keys whose signatures are accepted for a model, previous ones included."""
     before = previous(services.ledger, ref)
     return {
         silo: (digest, *((before[silo],) if silo in before else ()))
@@ -209,7 +209,7 @@ def accepted(services: Services, ref: str) -> dict[int, tuple[str, ...]]:
 
 
 def renew(services: Services, silos: Collection[int]) -> None:
-    """Log the keys that some silos start with, for each network whose last is another.
+    """Log the keys that some silos start with, for each network with another last logged key.
 
     A key that was replaced before is not logged again.
     """
@@ -219,7 +219,7 @@ def renew(services: Services, silos: Collection[int]) -> None:
     }
     for ref in networks(services.ledger):
         known = logged(services.ledger, ref)
-        before = previous(services.ledger, ref)  # of a rotation that has just begun
+        before = previous(services.ledger, ref)  # during a rotation
         wrong = {k: d for k, d in own.items() if d not in (known.get(k), before.get(k))}
         _log(services, ref, wrong)
 

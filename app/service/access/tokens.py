@@ -12,7 +12,7 @@ from app.reconcile.fsck.intake import REQUESTER
 from models import BearerToken
 from models.database.types import utcnow
 
-OWN = "lethe:"  # before names that the service itself has in the log
+OWN = "lethe:"  # prefix of the names that the service itself uses in the log
 MISSING = (
     "no living token has this name: `lethe token list` shows them. If somebody removed or "
     "changed its row, `lethe log fsck` says so; should it be put back, it counts as revoked"
@@ -24,8 +24,8 @@ def mint(session: Session, scope: str, name: str) -> str:
     """Store the hash of a fresh token and return the token, `lethe_<scope>_<43 characters>`.
 
     Raises:
-        TokenNameError: A living token has this name, it is of the intake page, of people who
-            sign in by OIDC or of the service itself, an agent had it, or it is empty or too
+        TokenNameError: A living token has this name, it is reserved for the intake page, people
+            who sign in by OIDC or the service itself, an agent had it, or it is empty or too
             long.
     """
     if not 0 < len(name) <= 80 or not name.isprintable():
@@ -53,21 +53,19 @@ def mint(session: Session, scope: str, name: str) -> str:
 
 
 def revoke_named(session: Session, name: str) -> None:
-    """Revoke the token of this name, and older ones whose rows say that they were not revoked.
+    """Revoke the token of this name, and older ones whose rows lack their revocation.
 
-    Whoever put such a row back would else have it revoked in the place of the living one.
-
-    Raises:
-        TokenNameError: There is none. One made before that is put back is revoked.
+    Otherwise an old row that somebody restored would be revoked in place of the living one.
+    Raises TokenNameError if there is none; an earlier one, restored, counts as revoked.
     """
     found, rows = _unrevoked(session, name), key_rows(session)
     if not any(rows.is_believed(row) for row in found):
-        # Whoever removed or changed its row could else put it back after the revocation.
+        # Otherwise a removed or changed row could be restored after this.
         rows.end_named(name, utcnow())
     if not found:
         raise TokenNameError(MISSING)
     for row in found:
-        rows.revoke(row)  # first: what is lost of it now can be done again
+        rows.revoke(row)  # first: after a crash, the revocation can be repeated
         row.revoked_at = utcnow()
         rows.seal(row)
         session.add(row)
@@ -92,7 +90,7 @@ def living_token(session: Session, name: str) -> BearerToken | None:
 
 
 def _unrevoked(session: Session, name: str) -> list[BearerToken]:
-    """Return the rows of this name that were made here and do not say that they ended."""
+    """Return the rows of this name that were made here and are not marked as revoked."""
     query = select(BearerToken).where(
         BearerToken.name == name, col(BearerToken.revoked_at).is_(None)
     )

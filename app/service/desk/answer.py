@@ -1,4 +1,4 @@
-"""The signed answer to a case: the outcome of each part, as the log has it."""
+"""The signed answer to a case: the outcome of each part, by the log."""
 
 from collections.abc import Sequence
 from hashlib import sha256
@@ -31,14 +31,14 @@ def summary(services: Services, ref: str) -> bytes:
         NotFoundError: There is none.
         ConflictError: A part is still in progress, or the case's retention has ended.
         PeopleChangedError: Its parts are not those that the log commits to.
-        CertificateChangedError: What is stored as a part's certificate is another's.
+        CertificateChangedError: The stored certificate of a part is of another request.
     """
     shown = show(services, ref)
     if shown.state == "open":
         raise ConflictError("a part of the case is still in progress: see its parts")
     with services.reading() as session:
         case, logged = load(services, session, ref)
-    if case.key is None:  # whoever writes the database can end it too, and then write the parts
+    if case.key is None:  # write access to the database can end it, and then change the parts
         raise ConflictError(
             "the case's retention has ended, and with it what compares the case with the log: "
             "use the answer that was downloaded before"
@@ -85,7 +85,7 @@ def summary(services: Services, ref: str) -> bytes:
 
 
 def _logged_entries(services: Services, refs: set[str]) -> dict[str, list[tuple[int, Leaf]]]:
-    """Return the log's entries of requests. All leaves are read, 100,000 in 1.8 s."""
+    """Return the log's entries of requests. Reads all leaves, 100,000 in 1.8 s."""
     wanted = {ref.encode() for ref in refs}
     found: dict[str, list[tuple[int, Leaf]]] = {}
     leaves = signed_leaves(services.ledger, lambda data: any(ref in data for ref in wanted))
@@ -97,7 +97,7 @@ def _logged_entries(services: Services, refs: set[str]) -> dict[str, list[tuple[
 
 
 def _logged_end(leaves: Sequence[tuple[int, Leaf]]) -> str | None:
-    """Return how the log has a request as ended, None where it has not."""
+    """Return the outcome of a request in the log, None if it has not ended."""
     ends = [(leaf.event or "").removeprefix("request.") for _, leaf in leaves]
     return next((one for one in reversed(ends) if one in (*CLOSED, "failed")), None)
 
@@ -105,12 +105,10 @@ def _logged_end(leaves: Sequence[tuple[int, Leaf]]) -> str | None:
 def _check_alone(
     services: Services, case: Case, part: Part, leaves: Sequence[tuple[int, Leaf]]
 ) -> None:
-    """Return if a request that was submitted alone is stored as it was logged.
+    """Check that a request without a case is stored as it was logged.
 
-    No `case.opened` commits to what is signed of it: its own entries do.
-
-    Raises:
-        PeopleChangedError: It is not.
+    No `case.opened` commits to its signed details: its own entries do. Raises
+    PeopleChangedError if it is not.
     """
     with services.reading() as session:
         request = session.get_one(ErasureRequest, part.request)
@@ -134,10 +132,10 @@ def _check_alone(
 def _decisions(
     services: Services, request_id: str, leaves: Sequence[tuple[int, Leaf]]
 ) -> list[CaseDecision]:
-    """Return what officers decided on a request. Raises PeopleChangedError: not as logged."""
+    """Return officers' decisions on a request. Raises PeopleChangedError if not as logged."""
     with services.reading() as session:
         request = session.get_one(ErasureRequest, request_id)
-        if not request.event_key:  # its retention has ended before that of the case
+        if not request.event_key:  # its retention ended before that of the case
             if request.ref not in ended_refs(session, "scope"):  # another's key was put here
                 raise PeopleChangedError(UNLIKE)
             return []
@@ -164,7 +162,7 @@ def _decisions(
 
 
 def _certificate(services: Services, request_id: str, request_ref: str) -> str:
-    """Return the digest of a request's certificate, once it verifies and is that request's."""
+    """Return the digest of a request's certificate, after verifying it and its reference."""
     file = certificates.bundle(services, request_id)
     verdict = certificates.verify(services, file, None, None)
     if verdict.statement is None or verdict.statement.predicate.request_ref != request_ref:

@@ -1,7 +1,7 @@
 """Cases: show one with its parts and timeline, read its contact address, close it.
 
-A case is what an operator does for one person in one or all models. It has a part for each
-model (`app.service.desk.parts`).
+A case groups the work for one person in one or all models. It has a part for each model
+(`app.service.desk.parts`).
 """
 
 import hmac
@@ -86,7 +86,7 @@ def show(services: Services, ref: str) -> CaseView:
 
 
 def _holds(session: Session, case: Case, parts: Sequence[Part]) -> list[LegalHold]:
-    """Return the standing holds that keep a case, or one of its requests."""
+    """Return the unreleased holds that keep a case, or one of its requests."""
     refs = [case.ref, *(one.request_ref for one in parts if one.request_ref is not None)]
     return [one for one in stored(session) if among(session, kept_by(session, [one]), refs)]
 
@@ -124,7 +124,7 @@ def _timeline(session: Session, case: Case, part: Part) -> list[TimelineItem]:
             detail={},
         )
     ]
-    if not case.parts:  # a request that was submitted alone: it is received below
+    if not case.parts:  # a request without a case: its receipt is among the events below
         items.clear()
     if part.removal_index is not None:
         items.append(
@@ -171,7 +171,7 @@ def _as_logged(events: Sequence[RequestEvent]) -> list[Event]:
 def _also_submitted(
     event: RequestEvent, registered: Mapping[str, KeyRegistration]
 ) -> dict[str, str]:
-    """Return who counts as a submitter besides: an approval is compared with the log."""
+    """Return who else counts as a submitter, for display: approvals go by the log."""
     found = registered.get(str(event.payload.get("registration")))
     by = {
         "registered_by": None if found is None else found.by,
@@ -230,6 +230,6 @@ def close(services: Services, ref: str, operator: str) -> CaseView:
 
 
 def _act(tx: Transaction, case: Case, event: str, operator: str) -> dict[str, str]:
-    """Return the digest by which the log, under the first model, has what an operator did."""
+    """Return the digest of an operator's action, logged under the case's first model."""
     said = {"at": format_time(tx.now), "by": operator, "case": case.ref, "event": event}
     return {"part": hmac.digest(case.key or b"", canonical.encode(said), "sha256").hex()}

@@ -1,7 +1,7 @@
 """What operators decide on requests and cases: approve, refuse, extend, withdraw and more.
 
 Each is an entry of the log, which names the operator's token and is shown to the person. A ref
-is that of a case, and means all requests that were submitted with it, or of a single request.
+names a case, and then all requests that were submitted with it, or a single request.
 """
 
 import hmac
@@ -62,9 +62,9 @@ UNLIKE = "the database and the log disagree on the request: run `lethe log fsck`
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A request that an officer acts on, its job, and its events as the log has them.
+    """A request that an officer acts on, its job, and its events by the log.
 
-    Deadlines are reckoned from the events: what a row says of times is anybody's who writes it.
+    Deadlines are computed from the events: write access is enough to change times in a row.
     """
 
     request: ErasureRequest
@@ -73,7 +73,7 @@ class _Open:
 
     @property
     def is_paused(self) -> bool:
-        """Whether its clock stands still."""
+        """Whether its clock is stopped."""
         last = last_decision(self.events)
         return last is not None and last.event == PAUSE
 
@@ -86,12 +86,12 @@ _Act = Callable[[Transaction, _Open], None]
 
 
 def approve(services: Services, ref: str, operator: str) -> None:
-    """Approve the execution of what waits for review.
+    """Approve the execution of requests that wait for review.
 
     Raises:
         NotFoundError: No case and no request has this ref.
-        ForbiddenError: The operator submitted it, or registered the key that signed it, or
-            issued the code that it was asked for with.
+        ForbiddenError: The operator submitted it, registered the key that signed it, or issued
+            the code that it was submitted with.
         KeyUnloggedError: The log does not say who registered the key that signed it.
         ConflictError: Nothing of it waits for review.
         PeopleChangedError: The log has it otherwise than the database.
@@ -124,7 +124,7 @@ def approve(services: Services, ref: str, operator: str) -> None:
 
 
 def refuse(services: Services, ref: str, operator: str, reason: str) -> None:
-    """Refuse what is not executed yet; the entry carries the notice of remedies.
+    """Refuse requests that are not executed yet; the entry carries the notice of remedies.
 
     Raises:
         NotFoundError: No case and no request has this ref.
@@ -177,7 +177,7 @@ def extend(services: Services, ref: str, operator: str, reason: str) -> None:
 
 
 def pause(services: Services, ref: str, operator: str, reason: str) -> None:
-    """Stop the clock while the person is asked for something; under the GDPR alone.
+    """Stop the clock while the person is asked for something; only under the GDPR.
 
     Raises:
         NotFoundError: No case and no request has this ref.
@@ -195,7 +195,7 @@ def pause(services: Services, ref: str, operator: str, reason: str) -> None:
 
 
 def resume(services: Services, ref: str, operator: str) -> None:
-    """Let the clock run again: the deadline moves by the pause. It waits for review.
+    """Restart the clock: the deadline moves by the pause. The request waits for review.
 
     Raises:
         NotFoundError: No case and no request has this ref.
@@ -235,11 +235,11 @@ def note(services: Services, ref: str, operator: str, text: str) -> None:
 
 
 def assign(services: Services, ref: str, operator: str, to: str) -> None:
-    """Name who looks after an open request: an operator or officer, or whoever says so.
+    """Assign an open request to an operator or officer, or to the caller.
 
     Raises:
-        NotFoundError: No case and no request has this ref, or no token of an operator or
-            officer that name.
+        NotFoundError: No case and no request has this ref, or no operator's or officer's token
+            has the name `to`.
         ConflictError: It has ended.
         PeopleChangedError: The log has it otherwise than the database.
     """
@@ -256,7 +256,7 @@ def assign(services: Services, ref: str, operator: str, to: str) -> None:
 
 
 def assignable(services: Services) -> list[str]:
-    """Return the names of operators and officers, whom a case can be assigned to."""
+    """Return the names of operators and officers, to whom a case can be assigned."""
     with services.reading() as session:
         return sorted(_deciding(session))
 
@@ -274,7 +274,7 @@ def withdraw(services: Services, request_id: str, operator: str) -> RequestView:
 
     Raises:
         NotFoundError: No request has this id.
-        ForbiddenError: The log has it as submitted by somebody else, or with a key.
+        ForbiddenError: By the log, somebody else submitted it, or a key signed it.
         NotWithdrawableError: A worker has begun, or the request is closed otherwise.
         PeopleChangedError: The log has it otherwise than the database.
     """
@@ -288,12 +288,12 @@ def withdraw(services: Services, request_id: str, operator: str) -> RequestView:
 
 
 def withdraw_all(services: Services, ref: str, operator: str) -> None:
-    """Withdraw what this operator submitted with a case, as far as no worker has begun on it.
+    """Withdraw the requests that this operator submitted with a case and no worker has begun.
 
     Raises:
         NotFoundError: No case and no request has this ref.
-        ForbiddenError: The log has a request as submitted by somebody else, or with a key.
-        NotWithdrawableError: A worker has begun on all that is open.
+        ForbiddenError: By the log, somebody else submitted one, or a key signed one.
+        NotWithdrawableError: A worker has begun all open ones.
         ConflictError: Nothing of it is open.
         PeopleChangedError: The log has it otherwise than the database.
     """
@@ -328,7 +328,7 @@ def _withdraw(
     """Withdraw a request; return the next job of its model. Raises as `withdraw`."""
     if request.keyid is not None:
         raise ForbiddenError("a key signed this request: it is withdrawn with that key")
-    if request.state not in CLOSED:  # of closed ones nothing is changed
+    if request.state not in CLOSED:  # closed ones are not changed
         events = _open(services, tx.session, request).events
         by = [one.payload.get("by") for one in events if one.event == ON_BEHALF]
         if operator not in by:
@@ -346,7 +346,7 @@ def note_digest(request: ErasureRequest, text: str) -> str:
 def _reason(
     known: Mapping[str, Mapping[str, str]], request: ErasureRequest, reason: str
 ) -> str:
-    """Return a reason in words. Raises ConflictError: the regulation does not know it."""
+    """Return a reason in words. Raises ConflictError if the regulation does not know it."""
     choice = known[request.regulation]
     if not choice:
         raise ConflictError(

@@ -49,7 +49,7 @@ def find(services: Services, wanted: PersonQuery) -> FoundPage:
     """Look a person up in some models or in all.
 
     Raises:
-        PeopleChangedError: The identities of one are not those of the log.
+        PeopleChangedError: The identities of a model are not those of the log.
         UnknownModelError: There is no such model.
     """
     found = _find(services, wanted.person.identity(), wanted.models)
@@ -82,9 +82,9 @@ def open_case(
 ) -> CaseView:
     """Look a person up, submit a request for each model that has records, and log both.
 
-    named: the ref that the case gets; one that exists is shown and nothing is submitted.
-    also: what else the transaction does once the case is stored; if it raises, nothing is.
-    issued_by: who issued the code with which a person opens it on the intake page.
+    named: the ref of the case; if it exists, it is shown and nothing is submitted. also: runs
+    in the transaction once the case is stored; if it raises, nothing is stored. issued_by: who
+    issued the code with which a person opens the case on the intake page.
 
     Raises:
         PeopleChangedError: The identities of a model are not those of the log.
@@ -156,7 +156,7 @@ def _open_part(
             "try again in a minute, or name the other models"
         )
     model = session.get_one(Model, seen.model.id)
-    # The rows that were believed, and no others: their model's identities were those logged.
+    # Exactly the rows that were checked against the log.
     if people.looked_up(session, services.root_secret, model, person).rows != seen.rows:
         raise changed()
     kind, records, request_id = NOTHING, 0, None
@@ -201,8 +201,8 @@ def _remove_held_out(
 ) -> tuple[int, int | None]:
     """Remove the person's held-out rows; return how many were stored, and the log index.
 
-    Trees and weights were not fitted on them: later versions are measured without. Those that
-    the bins of a forest come from are records too, and the request erases them.
+    Trees and weights were not fitted on them: later versions are measured without them. Those
+    that the bins of a forest were computed from are records too, and the request erases them.
     """
     if not seen.held_out:
         return 0, None
@@ -212,7 +212,7 @@ def _remove_held_out(
 
 
 def _refuse_records(session: Session, model: Model, held_out: Sequence[str]) -> None:
-    """Refuse held-out rows that the bins of a forest come from: its version would stay."""
+    """Refuse held-out rows behind a forest's bins: their removal would change no version."""
     for chunk in chunks(held_out) if "bins" in model.config else ():
         query = select(Record.id).where(
             Record.model_id == model.id, col(Record.record).in_(chunk)
@@ -229,8 +229,8 @@ def remove_held_out(services: Services, wanted: HeldOutRemoval) -> HeldOutRemove
 
     Raises:
         UnknownModelError: There is no such model.
-        UnknownRecordError: Some are of no stored held-out row; the problem has their places.
-        ConflictError: The model is made from some: only a request erases these.
+        UnknownRecordError: Some have no stored held-out row; the problem has their places.
+        ConflictError: Some were used to make the model: only a request erases these.
         HeldOutChangedError: The rows are not stored as they were logged.
     """
 

@@ -1,7 +1,7 @@
-"""Parts of a case: what was found in a model, and which request erases it.
+"""Parts of a case: the data found in a model, and the request that erases it.
 
-Each is committed to by an entry of the log, so that whoever writes the database can put no
-other request, and no other person's certificate, into an answer that is signed.
+An entry of the log commits to each part, so that write access to the database is not enough to
+put another request, or another person's certificate, into a signed answer.
 """
 
 import hmac
@@ -20,7 +20,7 @@ from lethe import canonical
 from models import Case, ErasureRequest, Model, RequestEvent
 
 OPENED = "case.opened"
-# What was found in a model, before anything is done about it.
+# The kinds of data found in a model, before anything is done about it.
 ERASING, ONLY_HELD_OUT, BEFORE, NOTHING = "erasing", "held out", "erased", "nothing"
 ENDED: dict[str, Outcome] = {
     ONLY_HELD_OUT: "held out only",
@@ -36,10 +36,10 @@ UNLIKE = "the database and the log disagree on a request of the case: run `lethe
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part as the row has it. request, request_ref: of what erases, or erased, it.
+    """A part as stored in the row. request, request_ref: of the request that erases it.
 
-    removed: held-out rows of the person that were stored, and are not any more; removal_index:
-    of the entry that says so.
+    removed: how many held-out rows of the person were removed; removal_index: of the log entry
+    of the removal.
     """
 
     model: str
@@ -52,7 +52,7 @@ class Part:
     log_index: int
 
     def commitment(self, case: Case, key: bytes) -> str:
-        """Return the digest by which the log's entry of the part commits to it and its case."""
+        """Return the digest by which the log commits to the part and its case."""
         said = {
             "case": case.ref,
             "due_at": format_time(case.due_at),
@@ -71,12 +71,12 @@ class Part:
 
 
 def contact_digest(key: bytes, contact: str | None) -> str:
-    """Return the digest by which the log commits to where the answer goes."""
+    """Return the digest by which the log commits to the contact address."""
     return hmac.digest(key, b"contact\0" + (contact or "").encode(), "sha256").hex()
 
 
 def load(services: Services, session: Session, ref: str) -> tuple[Case, list[Part]]:
-    """Return a case with its parts; one of one part for a request that was submitted alone."""
+    """Return a case with its parts; for a request without a case, one with a single part."""
     if (case := session.get(Case, ref)) is not None:
         return case, parts_of(services, case)
     named = or_(ErasureRequest.ref == ref, ErasureRequest.id == ref)
@@ -107,7 +107,7 @@ def load(services: Services, session: Session, ref: str) -> tuple[Case, list[Par
 
 
 def find_case(session: Session, ref: str) -> Case:
-    """Return a case. Raises NotFoundError: there is none."""
+    """Return a case. Raises NotFoundError if there is none."""
     case = session.get(Case, ref)
     if case is None:
         raise NotFoundError("no case has this reference")
@@ -115,9 +115,9 @@ def find_case(session: Session, ref: str) -> Case:
 
 
 def parts_of(services: Services, case: Case) -> list[Part]:
-    """Return the parts of a case, once the log has them as the row does.
+    """Return the parts of a case. Raises PeopleChangedError unless the log commits to them.
 
-    At the end of retention the key is destroyed, and with it what opens the entries.
+    After retention they are unchecked: the key that opens the entries is destroyed.
     """
     parts = [Part(**part) for part in case.parts]
     if case.key is None:
@@ -134,7 +134,7 @@ def requests_in(services: Services, case: Case) -> list[str]:
 
 
 def logged_part(services: Services, part: Part) -> Mapping[str, str]:
-    """Return the digests of the log's entry of a part, none where it has no such entry."""
+    """Return the digests of the log's entry of a part, none if it has no such entry."""
     logged = model_events(services.ledger, part.model, OPENED)
     place = logged.before(part.log_index)
     if place >= len(logged) or logged[place][0] != part.log_index:

@@ -1,7 +1,7 @@
 """Identities of people: kept with the records of a model, looked up, erased with them.
 
-Every change is in the transaction of what causes it, and has an entry in the log that commits
-to all identities of the model (`app.reconcile.people`).
+Every change is in the transaction of its cause, and has a log entry that commits to all
+identities of the model (`app.reconcile.people`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,7 +48,7 @@ from models.database.session import chunks
 from models.person import ERASED, HELD_OUT, LEARNED
 
 BLOCK = 5000  # identities in memory at once
-TRIES = 3  # a worker may learn rows while they are read
+TRIES = 3  # a worker may learn rows during a read
 _NAME = SealedName("people.record")
 _COLUMNS = (
     *("id", "model_id", "state", "record"),
@@ -74,7 +74,7 @@ def add(
 ) -> int:
     """Keep identities of a model's records; return how many of them were new.
 
-    imported_by: the operator who says whose records they are; None if they came with the rows.
+    imported_by: the operator who supplied the identities; None if they came with the rows.
     """
     rest = iter(found)
     if not (block := list(islice(rest, BLOCK))):
@@ -115,7 +115,7 @@ def add(
 def _held(
     session: Session, model: Model, block: Sequence[RecordIdentity]
 ) -> set[tuple[str, bytes | None, tuple[bytes | None, ...]]]:
-    """Return the state, record and tags of rows that are there of these records."""
+    """Return (state, record, tags) of the stored rows of these records."""
     held = set()
     for chunk in chunks(sorted({one.record for one in block})):
         for row in stored_rows(session, model.id, col(Person.record).in_(chunk)):
@@ -130,14 +130,14 @@ def bury(
     requests: Mapping[str, str],
     held_out: Mapping[str, str | None] = MappingProxyType({}),
 ) -> None:
-    """Forget which records identities were of; the tags stay and say that they were erased.
+    """Unlink identities from their records; the tags stay, marked as erased.
 
-    Once in a transaction, or after `require_sums`: what the log commits to is read from what
-    was committed before.
+    At most once in a transaction, unless after `require_sums`: the logged sum is read from
+    committed data.
 
-    requests: erased records, each with the id of the request that erases it. held_out: held-out
-    rows that were stored, with the request if one removes them. Those that were not stored are
-    left alone: a client may send any id for them, and must not get an answer about it.
+    requests: erased records, each with the id of the request that erases it. held_out: stored
+    held-out rows, with the request if one removes them. Others are left alone: a client may
+    send any id for them, and must not learn whether it exists.
     """
     key = people_key(services.root_secret, model)
     change = _Change(services.ledger, tx.session, model, key)
@@ -153,7 +153,7 @@ def _bury(
     state: str,
     requests: Mapping[str, str | None] | Mapping[str, str],
 ) -> None:
-    """Bury the identities that records have in a state."""
+    """Unlink the identities that records have in a state."""
     dialect = session.connection().dialect
     for chunk in chunks(list(requests)):
         by_seal = dict(zip(_NAME.bind_all(chunk, dialect), chunk, strict=True))
@@ -177,10 +177,9 @@ def _bury(
 
 
 def require_sums(services: Services, tx: Transaction, model: Model) -> None:
-    """Make sure that two changes of identities in one transaction add up.
+    """Make it possible to change identities twice in one transaction.
 
-    Raises:
-        PeopleChangedError: The parts of the sum are missing, and the rows are not those logged.
+    Raises PeopleChangedError if the partial sums are missing and the rows are not those logged.
     """
     key = people_key(services.root_secret, model)
     logged = logged_total(services.ledger, model, key)
@@ -190,7 +189,7 @@ def require_sums(services: Services, tx: Transaction, model: Model) -> None:
 
 
 class _Change:
-    """A change of a model's identities: of the sum in the log, and of its stored parts."""
+    """A change of a model's identities: of the logged sum, and of the stored partial sums."""
 
     def __init__(self, ledger: Ledger, session: Session, model: Model, key: PeopleKey) -> None:
         self._session, self._model, self._key = session, model, key
@@ -203,16 +202,16 @@ class _Change:
         self._count(rows, 1)
 
     def take(self, rows: Iterable[StoredRow]) -> None:
-        """Take rows out."""
+        """Remove rows."""
         self._count(rows, -1)
 
     def record(self, tx: Transaction) -> None:
-        """Commit to the identities after the change; nothing where there was none."""
+        """Commit to the identities after the change; does nothing if there was none."""
         if not self._change:
             return
         total = (self._before + self._change) % MODULUS
         if self._sums is not None:
-            # Of the entry that is signed: a second change in the transaction begins with these.
+            # The entry signed last: a second change in the transaction starts from these sums.
             self._sums.follows = self._logged
         store_sums(self._session, self._model, self._sums)
         record_model_event(tx, self._model.ref, EVENT, self._key.logged(total))
@@ -227,9 +226,9 @@ class _Change:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a model has of a person. erased_by: ids of requests, where they are known.
+    """A person's data in a model. erased_by: ids of the requests, where known.
 
-    rows: those that say so, as they are stored.
+    rows: the stored rows that this is read from.
     """
 
     model: Model
@@ -241,19 +240,17 @@ class Found:
 
     @property
     def importers(self) -> list[str]:
-        """Operators who imported the identities by which records are this person's."""
+        """Operators who imported the identities that link records to this person."""
         present = (one for one in self.rows if one.state != ERASED)
         return sorted({one.imported_by for one in present if one.imported_by is not None})
 
 
 def find(services: Services, model: Model, person: Identity) -> Found:
-    """Return what a model has of a person, once the rows read for it are those of the log.
+    """Return a person's data in a model, from rows that match the log.
 
-    These share the first byte of a tag with the person, one of 256. Where the sums over such
-    parts are missing, all rows are read, and the sums stored.
-
-    Raises:
-        PeopleChangedError: They are not: whoever wrote them is not believed.
+    Only rows that share the first byte of a tag with the person are read, 1 of 256 parts. If
+    the sums of the parts are missing, all rows are read, and the sums stored. Raises
+    PeopleChangedError if the rows do not match the log.
     """
     key = people_key(services.root_secret, model)
     tags = key.tags(person.kind, person.digests)
@@ -278,7 +275,7 @@ def find(services: Services, model: Model, person: Identity) -> Found:
 def keep_sums(
     ledger: Ledger, root_secret: RootSecret, ref: str, sums: Sums | None = None
 ) -> None:
-    """Store the sums of a model's rows, unless these changed since, and log them if it is due.
+    """Store the sums of a model's rows, unless the rows changed since, and log a new total.
 
     sums: None for those that a restore stored (`app.reconcile.people.hand_over`).
     """
@@ -306,7 +303,7 @@ def looked_up(
     person: Identity,
     among: Iterable[StoredRow] | None = None,
 ) -> Found:
-    """Return what the table, or `among` its rows, has of a person, believed or not (`find`)."""
+    """Return a person's data in the table, or `among` its rows, without `find`'s checks."""
     key = people_key(root_secret, model)
     tags = key.tags(person.kind, person.digests)
     stored = stored_rows(session, model.id, or_(*tag_conditions(tags)))
@@ -325,9 +322,9 @@ def looked_up(
 
 
 def _is_of(stored: Sequence[bytes | None], wanted: Sequence[bytes | None]) -> bool:
-    """Return whether tags are of one value, by the strongest algorithm that both have.
+    """Return whether tags are of one value, by the strongest algorithm in both.
 
-    Whoever chooses two values with one MD5 or SHA-1 gets neither person the other's records.
+    So two values with a colliding MD5 or SHA-1 are not taken for one person.
     """
     pairs = zip(stored, wanted, strict=True)
     both = [(one, other) for one, other in pairs if one is not None and other is not None]
@@ -335,12 +332,12 @@ def _is_of(stored: Sequence[bytes | None], wanted: Sequence[bytes | None]) -> bo
 
 
 def models_of(services: Services, session: Session, refs: Sequence[str] | None) -> list[Model]:
-    """Return the models of these references; for None all, but for those that were deleted.
+    """Return the models of these references; for None, all that were not deleted.
 
     Raises:
-        NotFoundError: There is none of a reference.
-        ModelDeletedError: The log has one of the references as deleted.
-        PeopleChangedError: Of all: the log has a model that the database lacks.
+        NotFoundError: A reference has no model.
+        ModelDeletedError: By the log, one of the models was deleted.
+        PeopleChangedError: For None: the log has a model that the database lacks.
     """
     if refs is None:
         every = session.exec(select(Model).order_by(col(Model.ref))).all()
@@ -361,12 +358,12 @@ def import_identities(
 ) -> int:
     """Keep identities of records that a model has learned; return how many were new.
 
-    operator: the name of the token; it counts as a submitter of requests that rest on them.
+    operator: the name of the token, a submitter of the requests that use these identities.
 
     Raises:
         NotFoundError: There is no such model.
         ModelDeletedError: It was deleted.
-        UnknownRecordError: Some of the records are none of its training set. The problem
+        UnknownRecordError: Some of the records are not in its training set. The problem
             counts them and has the places of the first in the list.
     """
     require_present(services.ledger, ref)

@@ -1,9 +1,9 @@
-"""The queue of officers: what is open by days left, with filters and keyset pages.
+"""The queue of officers: open items by days left, with filters and keyset pages.
 
-An item is a request, whichever way it was submitted, and names the case that it is part of; or
-a case whose requests have all ended and that nobody has closed. Each state is read by itself,
-by an index of state and deadline: a page reads as many rows of each as it shows. Cases are read
-by an index of the stored column `answered`, and their requests are looked at again.
+An item is a request, however it was submitted, with the case that it is part of; or a case
+whose requests have all ended and that is not closed. Each state is read separately, by an index
+of state and deadline, so a page reads at most its own length of each. Cases are read by an
+index of the stored column `answered`, and their requests are checked again.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ from models.database.clock import clock
 from models.database.session import chunks, read_by_id
 
 ANSWERED = "answered"
-FEW = 1000  # cases of a requester that a query names
+FEW = 1000  # most cases of a requester that a query lists
 OPEN = (
     *HELD,
     "received",
@@ -47,7 +47,7 @@ OPEN = (
     "needs-decision",
     "failed",  # it waits for somebody
 )
-# Of a request. To read whole rows takes longer: their sealed columns are opened.
+# Columns of a request. Whole rows take longer to read: their sealed columns are decrypted.
 READ = tuple(
     col(getattr(ErasureRequest, name))
     for name in (
@@ -59,10 +59,10 @@ READ = tuple(
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What a query names, as the tables have it. requests: of a person, None for anybody's.
+    """A query's filters, resolved. requests: of a person, None for anybody's.
 
-    held: what the holds keep that the table has. cases: those that the requester opened, None
-    if they are more than FEW.
+    held: what the holds in the table keep. cases: those that the requester opened, None if
+    there are more than FEW.
     """
 
     model: int | None
@@ -72,7 +72,7 @@ class _Scope:
 
 
 def search(services: Services, wanted: QueueQuery) -> Page[QueueItem]:
-    """Return a page of the queue, by deadline. Without a state: what is open; of a person: all.
+    """Return a page of the queue, by deadline. Without a state: open ones; of a person: all.
 
     Raises:
         BadCursorError: The cursor did not come from this list.
@@ -95,7 +95,7 @@ def search(services: Services, wanted: QueueQuery) -> Page[QueueItem]:
                 )
             ]
             for one in states
-            # What has ended, or whose clock stands still, is not overdue.
+            # Ended and paused requests are not overdue.
             if one != ANSWERED and not (wanted.overdue and one in (*ENDED, PAUSED))
         ]
         if ANSWERED in states and scope.model is None and scope.requests is None:
@@ -186,9 +186,9 @@ def _requests(
 
 
 def _is_opened_by(requester: str, few: Sequence[str] | None) -> ColumnElement[bool]:
-    """Return whether a request is of a case that a requester opened.
+    """Return the condition that a request is of a case that a requester opened.
 
-    Of one who opened many cases a page soon has enough; few are found by their references.
+    Few cases are listed by reference; with many, a scan soon fills a page.
     """
     if few is not None:
         return col(ErasureRequest.case_ref).in_(few)
@@ -201,9 +201,9 @@ def _is_opened_by(requester: str, few: Sequence[str] | None) -> ColumnElement[bo
 def _answered_cases(
     wanted: QueueQuery, scope: _Scope, after: tuple[datetime, str] | None, now: datetime
 ) -> SelectOfScalar[Case]:
-    """Return the query of cases that wait to be closed: no request of theirs is open.
+    """Return the query of cases that wait to be closed: none of their requests is open.
 
-    The stored column only says which to look at: whoever writes it lists no open case.
+    The stored column only preselects: writing it cannot list an open case.
     """
     due, ref = col(Case.due_at), col(Case.ref)
     going_on = select(ErasureRequest.id).where(
@@ -232,7 +232,7 @@ def _answered_page(
     after: tuple[datetime, str] | None,
     now: datetime,
 ) -> list[Case]:
-    """Return as many of these cases as a page shows, and one more if there are more."""
+    """Return the answered cases of a page, and one more if there are more."""
     found: list[Case] = []
     while True:
         cases = session.exec(_answered_cases(wanted, scope, after, now)).all()
@@ -243,7 +243,7 @@ def _answered_page(
 
 
 def _without_followers(session: Session, cases: Sequence[Case]) -> list[Case]:
-    """Leave out cases that follow an open request of an earlier case, and have none."""
+    """Leave out cases without a request of their own that follow an earlier case's open one."""
     followed = {one.ref: {part["request"] for part in one.parts} - {None} for one in cases}
     going_on: set[str] = set()
     for chunk in chunks(sorted({one for requests in followed.values() for one in requests})):
@@ -255,7 +255,7 @@ def _without_followers(session: Session, cases: Sequence[Case]) -> list[Case]:
 
 
 def _item(request: Row[Any], now: datetime) -> QueueItem:
-    """Return a request as an item; `_completed` replaces what other tables know."""
+    """Return a request as an item; `_completed` fills in columns of other tables."""
     return QueueItem(
         ref=request.ref,
         case=request.case_ref,
@@ -288,7 +288,7 @@ def _answered(case: Case, now: datetime) -> QueueItem:
 
 
 def _completed(session: Session, held: Held, items: Sequence[QueueItem]) -> list[QueueItem]:
-    """Return items with their models' references, who opened their cases, and what is held."""
+    """Return items with their models' references, the openers of their cases, and holds."""
     kept = among(session, held, [one.ref for one in items])
     ids = {int(one.model) for one in items if one.model is not None}
     refs = {str(one.id): one.ref for one in read_by_id(session, Model, list(ids))}

@@ -1,4 +1,4 @@
-"""Reminders: officers hear of open requests before their deadline, and once it has passed."""
+"""Reminders to officers of open requests, before their deadline and once it has passed."""
 
 import logging
 from collections.abc import Callable
@@ -23,10 +23,10 @@ def remind(
     notify: Callable[[ErasureRequest, int], None] | None = None,
     owe: Callable[[Session, ErasureRequest], None] | None = None,
 ) -> int:
-    """Tell of open requests with REMIND_DAYS left, once of each threshold; return how many.
+    """Send reminders of open requests, once for each threshold in REMIND_DAYS; return how many.
 
-    notify: gets each request and the days left, once the reminder is stored; the service's log
-    is written without it. owe: gets each that is overdue, in the transaction of the reminder.
+    notify: called with each request and the days left, after the commit; default: a line in the
+    service's log. owe: called with each overdue request, in the reminder's transaction.
     """
     with services.reading() as session:
         if not _due(session, clock(session)):
@@ -55,7 +55,7 @@ def _write(request: ErasureRequest, left: int) -> None:
 
 
 def _due(session: Session, now: datetime) -> list[tuple[ErasureRequest, int]]:
-    """Return requests whose next threshold has come, with the days that they have left."""
+    """Return requests that have reached their next threshold, with the days left."""
     found: list[tuple[ErasureRequest, int]] = []
     for most in REMIND_DAYS:
         query = (

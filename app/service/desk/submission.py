@@ -50,7 +50,7 @@ def request_for(wanted: NewCase, found: Found) -> NewRequest:
 def claimant(
     services: Services, session: Session, model: Model, records: Sequence[str]
 ) -> str | None:
-    """Return the open request that erases all of these records, None if none is erased yet.
+    """Return the open request that erases all of these records, None if none is claimed.
 
     Raises:
         PeopleChangedError: The model does not hold a record that has identities, or the log
@@ -85,10 +85,10 @@ def claimant(
 def _check_covers(
     services: Services, session: Session, model: Model, request_id: str, records: Sequence[str]
 ) -> None:
-    """Check that an open request erases these records, as the log has its scope.
+    """Check that an open request erases these records, by its scope in the log.
 
-    A claim in the table `records` is anybody's who writes the database: without this, the
-    certificate of another person's request would answer the case.
+    The table `records` alone is not trusted: a forged claim would let the certificate of
+    another person's request answer the case.
     """
     request = session.get_one(ErasureRequest, request_id)
     try:
@@ -118,7 +118,7 @@ def submit(
 ) -> str:
     """Submit a request for the records of a person, as `app.service.admission` does.
 
-    jobs: takes the id of its job, and the stage that this begins with.
+    jobs: receives the id of its job, and the job's first stage.
     """
     session, new = tx.session, request_for(wanted, found)
     method = choose(model, new)
@@ -186,7 +186,7 @@ def submit(
 
 
 def _agents_key(session: Session, name: str) -> str | None:
-    """Return what the log calls the registration of a paired agent's key, None of others."""
+    """Return the log's reference of a paired agent's key, None for other names."""
     if not name.startswith(PAIRED):
         return None
     key = believed(session, RequesterKey, name.removeprefix(PAIRED))

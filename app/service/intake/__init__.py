@@ -1,1 +1,1 @@
-"""What people without tools ask for: codes that prove an identity, cases that follow."""
+"""The intake page's service: codes that prove a person's identity, and the cases they open."""

@@ -1,4 +1,4 @@
-"""What a person asks on the intake page: which identity, under which regulation, how proven."""
+"""A person's request on the intake page: their identity, the regulation, and the proof."""
 
 import hmac
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from lethe.certificates.intake_receipt import (
 BY_MAIL: Final = "code by e-mail"
 BY_OPERATOR: Final = "code of an operator"
 EMAIL = "email"
-LIFE = timedelta(minutes=15)  # of a code that was sent
+LIFE = timedelta(minutes=15)  # lifetime of a code that was sent
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Asked:
-    """It has no repr, so that no traceback prints the value."""
+    """A request on the intake page. It has no repr, so that no traceback prints the value."""
 
     kind: str
     value: str
@@ -30,7 +30,7 @@ class Asked:
     proven: Proven
 
     def as_json(self) -> dict[str, str]:
-        """Return it as it is sealed."""
+        """Return the JSON document that is sealed."""
         return {
             "kind": self.kind,
             "value": self.value,
@@ -40,7 +40,7 @@ class Asked:
 
 
 def asked_of(document: dict[str, Any]) -> Asked:
-    """Return what `as_json` made."""
+    """Return the request of a document that `as_json` made."""
     return Asked(
         document["kind"],
         document["value"],
@@ -50,14 +50,14 @@ def asked_of(document: dict[str, Any]) -> Asked:
 
 
 def salt_of(root_secret: RootSecret, ref: str) -> bytes:
-    """Return the salt under which a statement names its person; the receipt has it."""
+    """Return the salt of a statement's person digest; the receipt contains it."""
     return hmac.digest(root_secret.derive("intake/salt"), ref.encode(), "sha256")
 
 
 def statement_of(
     root_secret: RootSecret, ref: str, asked: Asked, expires: datetime, service: str
 ) -> IntakeStatement:
-    """Return what the browser's key signs. service: the address of the page's site."""
+    """Return the statement that the browser's key signs. service: the page's site."""
     return IntakeStatement(
         STATEMENT_TYPE,
         "erasure",

@@ -1,6 +1,6 @@
 """The code by which a person follows their case: the case's reference and a MAC over it.
 
-Nothing of it is stored, so whoever reads or writes the database opens no case with that.
+It is not stored, so access to the database is not enough to open a case.
 """
 
 import hmac
@@ -10,7 +10,7 @@ from app.service.intake.errors import IntakeCaseError
 from app.vault.master import RootSecret
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32: no I, L, O and U
-MAC_BYTES = 9  # 72 bits, guessed in calls to the service alone
+MAC_BYTES = 9  # 72 bits, which can be guessed only by calls to the service
 LENGTH = (16 + MAC_BYTES) * 8 // 5
 GROUP = 5
 
@@ -24,8 +24,7 @@ def case_code(root_secret: RootSecret, ref: str) -> str:
 def read_case_code(root_secret: RootSecret, code: str) -> str:
     """Return the reference of the case.
 
-    Raises:
-        IntakeCaseError: This is no code of a case, of whatever kind.
+    Raises IntakeCaseError if this is not a code of a case.
     """
     letters = plain(code)
     refused = IntakeCaseError("no case has this code: enter all of its eight groups")
@@ -41,7 +40,7 @@ def read_case_code(root_secret: RootSecret, code: str) -> str:
 
 
 def spell(data: bytes) -> str:
-    """Return bytes in the alphabet; their bits are a multiple of five."""
+    """Return bytes in the alphabet; the number of bits must be a multiple of five."""
     number, letters = int.from_bytes(data), []
     for _ in range(len(data) * 8 // 5):
         number, place = divmod(number, 32)
@@ -50,7 +49,7 @@ def spell(data: bytes) -> str:
 
 
 def plain(code: str) -> str:
-    """Return a code as it is compared: what people mistype is read as what is meant."""
+    """Return a code normalised for comparison: I, L and O are read as 1, 1 and 0."""
     kept = "".join(code.upper().replace("-", " ").split())
     return kept.translate(str.maketrans("ILO", "110"))
 

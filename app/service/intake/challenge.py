@@ -1,8 +1,8 @@
-"""Codes by e-mail: who asked is proven by a code that was sent to the address that they gave.
+"""Codes by e-mail: a person proves their address by the code that was sent to it.
 
-The row has the address sealed and a MAC over it, the code, the session of the browser and the
-end. Whoever writes the database can therefore not learn a code, move an address under a code
-that they know, or extend one; the count of tries is also kept in memory (`app.intake.limits`).
+The row has the address sealed, and a MAC over the address, the code, the browser's session and
+the expiry. So access to the database is not enough to learn a code, to put another address
+under a known code, or to extend one; tries are also counted in memory (`app.intake.limits`).
 """
 
 import hmac
@@ -25,10 +25,10 @@ MOST_TRIES = 5
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Answered:
-    """A challenge that was answered with the right code. case: where it was before.
+    """A challenge that was answered with the right code. case: of an earlier answer.
 
-    checked: what the operator checked who gave the code; tag: of that code; issued_by: the
-    operator.
+    Of an operator's code: checked: how the operator checked the person; tag: of the code;
+    issued_by: the operator.
     """
 
     ref: str
@@ -46,7 +46,7 @@ class Answered:
 def ask(services: Services, ref: str, session: str, asked: Asked) -> str | None:
     """Store a challenge; return the code to send, or None if the form was sent before.
 
-    A challenge that an operator's code answers has none of its own: it returns "".
+    A challenge that an operator's code answers has no code of its own: returns "".
     """
     by_mail = asked.proven == BY_MAIL
     code = f"{secrets.randbelow(10**DIGITS):0{DIGITS}}" if by_mail else ""
@@ -72,7 +72,7 @@ def is_known(services: Services, ref: str) -> bool:
 
 
 def cancel(services: Services, ref: str) -> None:
-    """Forget a challenge whose code could not be sent: the form may be sent again."""
+    """Delete a challenge whose code could not be sent: the form may be sent again."""
 
     def effect(tx: Transaction) -> None:
         if (row := tx.session.get(IntakeChallenge, ref)) is not None and row.case_ref is None:
@@ -83,10 +83,9 @@ def cancel(services: Services, ref: str) -> None:
 
 
 def waiting(services: Services, ref: str) -> tuple[Asked, datetime]:
-    """Return what a challenge asks, and its end, unproven; its page shows what is signed.
+    """Return a challenge's unproven request and expiry, for the page that shows the statement.
 
-    Raises:
-        IntakeExpiredError: It is over, or was answered.
+    Raises IntakeExpiredError if it has expired, or was answered.
     """
     with services.reading() as session:
         row = session.get(IntakeChallenge, ref)
@@ -99,7 +98,7 @@ def answer(services: Services, ref: str, session: str, code: str) -> Answered:
     """Return a challenge that this code answers; each call is a try.
 
     Raises:
-        IntakeExpiredError: It is over, was tried too often, or is of another browser.
+        IntakeExpiredError: It has expired, was tried too often, or is of another browser.
         IntakeCodeError: The code is wrong.
     """
 
@@ -148,7 +147,7 @@ def _match(
 
 
 def conclude(services: Services, tx: Transaction, found: Answered, case: str) -> bool:
-    """Destroy what was asked and note the case; False if another call was faster."""
+    """Destroy the request's details and note the case; False if another call was faster."""
     row = tx.session.get(IntakeChallenge, found.ref)
     if row is None or row.case_ref is not None or row.mac != found.mac:
         return False
@@ -164,7 +163,7 @@ def conclude(services: Services, tx: Transaction, found: Answered, case: str) ->
 
 
 def expired() -> IntakeExpiredError:
-    """Return the one answer for all challenges that cannot be answered any more."""
+    """Return the one error for all challenges that can no longer be answered."""
     return IntakeExpiredError("the code has expired or was tried too often: ask for another")
 
 

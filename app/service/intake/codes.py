@@ -24,11 +24,9 @@ def issue(
 ) -> str:
     """Store a new code for an identity and return it, once.
 
-    checked: how it was checked. by: the name of the token of whoever issues it, who counts as
-    a submitter of what is asked for with it.
-
-    Raises:
-        IdentityError: The value is none of its kind, or an address that is not ASCII.
+    checked: how the identity was checked. by: the name of the issuer's token, who counts as a
+    submitter of requests made with the code. Raises IdentityError if the value is invalid for
+    its kind, or an address that is not ASCII.
     """
     if kind == EMAIL and not value.strip().isascii():
         raise IdentityError("the page takes e-mail addresses in ASCII: write a domain as xn--")
@@ -47,7 +45,7 @@ def issue(
 
 
 def tag_of(root_secret: RootSecret, kind: str, value: str, code: str) -> str:
-    """Return what the code of an identity is found by. Raises IdentityError as `digests`."""
+    """Return the tag that an identity's code is found by. Raises IdentityError as `digests`."""
     said = canonical.encode([kind, digests(kind, value)["sha256"].hex(), plain(code)])
     return hmac.digest(root_secret.derive("intake/code"), said, "sha256").hex()
 
@@ -55,7 +53,7 @@ def tag_of(root_secret: RootSecret, kind: str, value: str, code: str) -> str:
 def find(
     session: Session, root_secret: RootSecret, tag: str, now: datetime
 ) -> IntakeCode | None:
-    """Return a code that was issued here, and has not expired or been used."""
+    """Return a code that was issued here and is neither expired nor used."""
     row = session.get(IntakeCode, tag)
     if row is None or row.expires_at <= now:
         return None

@@ -1,4 +1,4 @@
-"""What the intake page refuses. No message repeats what was sent, or says what is stored."""
+"""Errors of the intake page. No message repeats the input, or reveals what is stored."""
 
 from lethe.errors import LetheError
 
@@ -10,31 +10,31 @@ class IntakeExpiredError(LetheError):
 
 
 class IntakeCodeError(LetheError):
-    """Not the code that was sent. `left`: how often another may be tried."""
+    """Not the code that was sent. `left`: the number of tries left."""
 
     slug, title, status = "intake-code", "The code is wrong", 422
 
 
 class IntakeSignatureError(LetheError):
-    """What the browser sent is no signature of its key over the statement."""
+    """The browser's key did not sign the statement."""
 
     slug, title, status = "intake-signature", "The signature does not hold", 422
 
 
 class IntakeIdentityError(LetheError):
-    """No identity of a kind that is asked for."""
+    """Not an identity of an accepted kind."""
 
     slug, title, status = "intake-identity", "Not an address", 422
 
 
 class IntakeCaseError(LetheError):
-    """No case has this code; also where the case has ended so long ago that it is forgotten."""
+    """No case has this code, or the case's retention has ended."""
 
     slug, title, status = "intake-case", "Unknown case", 404
 
 
 class IntakeChangedError(LetheError):
-    """The database has how a case began otherwise than the log."""
+    """Database and log disagree on how a case began."""
 
     slug, title, status = "intake-changed", "The database and the log disagree", 503
 

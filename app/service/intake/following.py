@@ -37,11 +37,11 @@ GONE = "no case has this code, or it ended so long ago that it was forgotten"
 
 
 def follow(services: Services, ref: str) -> CaseView:
-    """Return a case that was opened on the page, once the log says so too.
+    """Return a case that was opened on the page, after checking it against the log.
 
     Raises:
         IntakeCaseError: There is none, or its retention has ended.
-        IntakeChangedError: The database has how it began otherwise than the log.
+        IntakeChangedError: Database and log disagree on how it began.
         PeopleChangedError: Its parts are not those that the log commits to.
     """
     _proof(services, ref)
@@ -51,7 +51,7 @@ def follow(services: Services, ref: str) -> CaseView:
 def receipt(services: Services, ref: str) -> bytes:
     """Return the receipt of a case; `lethe case verify-receipt` checks it offline.
 
-    Raises as `follow`, and UnpublishedError: no checkpoint covers the entry yet.
+    Raises as `follow`, and UnpublishedError if no checkpoint covers the entry yet.
     """
     record, key, index = _proof(services, ref)
     entry = services.ledger.receipt(index)
@@ -67,15 +67,15 @@ def receipt(services: Services, ref: str) -> bytes:
 
 
 def withdraw(services: Services, ref: str) -> None:
-    """Withdraw what of a case has not begun.
+    """Withdraw the requests of a case that have not begun.
 
     Raises:
-        NotWithdrawableError: Nothing of it can be withdrawn any more.
+        NotWithdrawableError: Some can no longer be withdrawn.
         As `follow`.
     """
     _proof(services, ref)
     with services.reading() as session:
-        # Those that were submitted with the case: it may follow another's besides.
+        # Only those that were submitted with the case: it may also follow another case's.
         own = decisions.requests_of(services, session, ref)
     late = None
     for request in own:
@@ -90,14 +90,14 @@ def withdraw(services: Services, ref: str) -> None:
 
 
 def can_withdraw(services: Services, ref: str) -> bool:
-    """Return whether something of a case may still be withdrawn, as far as its rows say."""
+    """Return whether a request of a case may still be withdrawn, by its rows."""
     with services.reading() as session:
         own = decisions.requests_of(services, session, ref)
         return any(one.state not in (*CLOSED, "failed", "executing") for one in own)
 
 
 def _proof(services: Services, ref: str) -> tuple[IntakeRecord, bytes, int]:
-    """Return how a case began, what opens its commitment, and the entry's index."""
+    """Return a case's intake record, the key that opens its commitment, and the log index."""
     with services.reading() as session:
         row = session.get(IntakeProof, ref)
         if row is None or row.record is None or row.key is None:
@@ -127,7 +127,7 @@ def _proof(services: Services, ref: str) -> tuple[IntakeRecord, bytes, int]:
 
 
 def forget(services: Services) -> int:
-    """Destroy challenges and codes that are over, and proofs whose case has no key any more.
+    """Destroy expired challenges and codes, and proofs whose case no longer has a key.
 
     Returns how many rows changed.
     """

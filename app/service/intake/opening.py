@@ -1,4 +1,4 @@
-"""From a proven identity to a case: one transaction, whose log entry says how it was proven."""
+"""Opening a case for a proven identity: one transaction, with a log entry on the proof."""
 
 import secrets
 
@@ -33,7 +33,7 @@ from lethe.signing.keys import fingerprint, load_public_key
 from models import Case, IntakeProof
 
 NO_KEY = "no key of the browser signed"
-# The operators' business, and nothing that the person could do anything about.
+# Problems for the operators, which the person cannot solve.
 LATER = (
     ConflictError,
     ContributionPendingError,
@@ -57,7 +57,7 @@ def confirm(
 ) -> str:
     """Open the case of a challenge that the code answers; return its reference.
 
-    Sent again it returns the same case. signed: of the browser's key, if it can make one.
+    Sent again, it returns the same case. signed: by the browser's key, if it has one.
 
     Raises:
         IntakeExpiredError, IntakeCodeError: As `challenge.answer`.

@@ -1,1 +1,1 @@
-"""What is handed out for others to verify: certificates, documents, reports, the log."""
+"""Verifiable documents for others: certificates, receipts, reports, the log."""

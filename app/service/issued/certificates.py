@@ -1,7 +1,8 @@
-"""Certificates: rendered from what the log and the database hold, and verified.
+"""Certificates: built from the log and the database, and verified.
 
-Whoever writes the database can exchange the certificates of two requests, and each verifies. So
-a certificate goes out only to the request that it names, and evidence only if it names that.
+Write access to the database is enough to exchange the certificates of two requests, and each
+still verifies. So a certificate is served only for the request that it names, and evidence only
+if the certificate names it.
 """
 
 import time
@@ -27,7 +28,7 @@ from lethe.log.spelling import parse_base64
 from lethe.signing.keys import public_pem
 from models import Artifact, Certificate, LogEntry, Verification
 
-FRESH_S = 60.0  # a trust root is handed out for so long
+FRESH_S = 60.0  # how long a trust root is reused
 _REMEDY = (
     "somebody changed or exchanged rows of the database: run `lethe log fsck`, find out who, "
     "and restore the tables erasure_requests, certificates and verifications from a backup"
@@ -40,13 +41,13 @@ def bundle(services: Services, request_id: str) -> bytes:
     """Return a request's certificate, the same bytes every time.
 
     The proof is always taken in the smallest checkpointed tree that holds the leaf, or in the
-    first that witnesses were asked for (`app.witnesses.rows`), so the
-    file needs no storage of its own and cannot drift from the log.
+    first that witnesses were asked for (`app.witnesses.rows`), so the file needs no storage of
+    its own and cannot drift from the log.
 
     Raises:
         NotFoundError: No such request.
         NotIssuedError: The request is not certified.
-        CertificateChangedError: What is stored is another request's, or no certificate.
+        CertificateChangedError: The stored file is another request's, or no certificate.
         NotWitnessedError: Its checkpoint waits for a quorum of witnesses.
     """
     with services.reading() as session:
@@ -92,7 +93,7 @@ def evidence(services: Services, request_id: str) -> bytes:
 def scores(services: Services, digest: str) -> bytes:
     """Return the scores file of a digest (hex SHA-256).
 
-    They are of many people's rows, so it is not the holder of one request's id who gets them.
+    They cover many people's rows, so holding the id of one request gives no access.
 
     Raises:
         NotFoundError: No judgement has scores of this digest.
@@ -107,10 +108,9 @@ def scores(services: Services, digest: str) -> bytes:
 
 
 def stated(row: Certificate, *refs: str) -> Predicate:
-    """Return what a stored certificate says, if that is of the request of all these references.
+    """Return the predicate of a stored certificate, which must name the request of these refs.
 
-    Raises:
-        CertificateChangedError: It is of another request, or no certificate.
+    Raises CertificateChangedError if it is of another request, or no certificate.
     """
     try:
         found = parse_statement(parse_base64(row.envelope["payload"])).predicate
@@ -124,10 +124,10 @@ def stated(row: Certificate, *refs: str) -> Predicate:
 def _issued(
     services: Services, session: Session, request_id: str
 ) -> tuple[Certificate, Predicate]:
-    """Return a request's certificate. Raises as `bundle`, but for witnesses.
+    """Return a request's certificate. Raises as `bundle`, except NotWitnessedError.
 
-    The reference is compared with the id too: who exchanges certificates can exchange the
-    references of their requests as well.
+    The reference is also compared with the id: an attacker who exchanges certificates can
+    exchange the references of their requests as well.
     """
     request = find(session, request_id)
     row = session.get(Certificate, request_id)
@@ -158,7 +158,7 @@ def issuer_key(services: Services) -> tuple[EllipticCurvePublicKey, str]:
 def published_trust_root(services: Services) -> bytes:
     """Return the trust root of the latest checkpoint, at most FRESH_S old.
 
-    Anybody may ask for it, and each one that is made costs signatures, of a token's key too.
+    Anybody may request it, and making one costs signatures, possibly of a key in an HSM.
 
     Raises as `app.keys.trust_root.trust_root`.
     """
@@ -173,7 +173,7 @@ def published_trust_root(services: Services) -> bytes:
 
 
 def trust_root_if_needed(services: Services) -> str:
-    """Return the trust root once the log has an entry on keys, or nothing."""
+    """Return the trust root if the log has an entry on keys, else an empty string."""
     if not service_key_events(services.ledger).entries:
         return ""
     return published_trust_root(services).decode()

@@ -1,4 +1,4 @@
-"""Certificates as documents for people, verified with the service's keys as they are made."""
+"""Certificates as documents for people, verified with the service's keys when rendered."""
 
 from app.service.context import Services
 from app.service.issued import certificates
@@ -13,7 +13,7 @@ def html(services: Services, request_id: str, language: Language) -> bytes:
     Raises:
         NotFoundError: No such request.
         NotIssuedError: The request is not certified.
-        CertificateChangedError: What is stored as its certificate is another's.
+        CertificateChangedError: The stored certificate is another request's.
     """
     return certificate_html(_sheet(services, request_id), texts(language)).encode()
 
@@ -23,7 +23,7 @@ def pdf(services: Services, request_id: str, language: Language) -> bytes:
 
     Raises:
         NotFoundError, NotIssuedError, CertificateChangedError: As for the page.
-        PdfMissingError: The service is installed without what makes PDF.
+        PdfMissingError: The service is installed without the PDF renderer.
     """
     return certificate_pdf(_sheet(services, request_id), texts(language))
 
@@ -31,6 +31,6 @@ def pdf(services: Services, request_id: str, language: Language) -> bytes:
 def _sheet(services: Services, request_id: str) -> Sheet:
     bundle = certificates.bundle(services, request_id)
     verdict = certificates.verify(services, bundle, None, None)
-    # The configured address, never the one that was asked for: a document is passed on.
+    # The configured address, never the Host header's: a document is passed on.
     public = services.settings.public_url.rstrip("/")
     return Sheet.of(bundle, verdict, f"{public}/verify" if public else "")

@@ -1,7 +1,7 @@
 """The report of a period: counted from the log's entries, and checked as its reader would.
 
-Methods and checks come from the certificates of the range. Each is compared with its own entry
-of the log, so no table decides what is counted.
+Methods and checks come from the certificates of the range. Each is checked against its own log
+entry, so changing a table cannot change the counts.
 """
 
 import base64
@@ -33,7 +33,7 @@ def report(services: Services, first: date, last: date) -> bytes:
 
     Raises:
         BadCursorError: The last day is before the first.
-        PeriodChangedError: The database does not hold what the log signed.
+        PeriodChangedError: The database does not match the log.
     """
     if last < first:
         raise BadCursorError("`to` is before `from`")
@@ -71,7 +71,7 @@ def report(services: Services, first: date, last: date) -> bytes:
 def _statements(
     session: Session, leaves: Sequence[Leaf], start: int, end: int
 ) -> list[Statement]:
-    """Return what the certificates among the entries say, in their order."""
+    """Return the statements of the certificates among the entries, in their order."""
     query = (
         select(Certificate)
         .where(col(Certificate.log_index) >= start, col(Certificate.log_index) < end)

@@ -29,7 +29,7 @@ from lethe.log.tiles import (
 from lethe.log.tree import leaf_hash, tree_root
 from models import LogCheckpoint, LogEntry
 
-# No tree is sorted by a filter's column, so nothing ties its answer to the root.
+# No tree is sorted by a filter's column, so no proof ties a filtered answer to the root.
 UNPROVABLE = (
     "each entry is proven to be in the log; that the filter left none out cannot be proven: "
     "read the range without a filter, check its proof and filter it yourself "
@@ -55,8 +55,7 @@ def _note(session: Session, services: Services, size: int) -> str | None:
 def witnessed_checkpoint(services: Services) -> str:
     """Return the signed note of the largest tree that a quorum of witnesses cosigned.
 
-    Raises:
-        NotFoundError: None was ever cosigned.
+    Raises NotFoundError if none was ever cosigned.
     """
     with services.reading() as session:
         row = Rows(services.ledger).last_of(session, "quorum")
@@ -79,8 +78,8 @@ def _latest(session: Session) -> LogCheckpoint:
 def tile(services: Services, path: str) -> bytes:
     """Return a tile or entry bundle of the published tree.
 
-    Any width up to what is published is served: a client may hold an older checkpoint, and
-    what it asks for then is still a true statement about this tree.
+    Any width up to the published one is served: a client may hold an older checkpoint, and the
+    narrower tile is still correct for this tree.
 
     Raises:
         TileError: The path is no tile path.
@@ -112,7 +111,7 @@ def entries(
 ) -> EntriesPage:
     """Return published entries in log order, each with its inclusion proof.
 
-    Without a filter they are a range of the log, and come with the proof that it is complete.
+    Without a filter they are a range of the log, with a proof that it is complete.
     size: of the tree in which they are proven; None: the published one. since, until: days,
     both inclusive.
 
@@ -206,8 +205,7 @@ def _completeness(whole: RangeProof | None, size: int) -> CompletenessView:
 def inclusion(services: Services, index: int, size: int | None) -> InclusionView:
     """Prove an entry's inclusion in a published tree.
 
-    Raises:
-        NotFoundError: The index or size lies beyond the published tree.
+    Raises NotFoundError if the index or size lies beyond the published tree.
     """
     with services.reading() as session:
         published = _latest(session).size
@@ -230,8 +228,7 @@ def inclusion(services: Services, index: int, size: int | None) -> InclusionView
 def consistency(services: Services, old: int, new: int | None) -> ConsistencyView:
     """Prove that one published tree extends another.
 
-    Raises:
-        NotFoundError: A size lies beyond the published tree, or old is after new.
+    Raises NotFoundError if a size lies beyond the published tree, or old is after new.
     """
     with services.reading() as session:
         published = _latest(session).size
@@ -257,8 +254,7 @@ def consistency(services: Services, old: int, new: int | None) -> ConsistencyVie
 def check_published(services: Services) -> None:
     """Check that the latest checkpoint opens with the log's key and matches the tree.
 
-    Raises:
-        LetheError: It does not.
+    Raises LetheError if it does not.
     """
     with services.reading() as session:
         row = _latest(session)

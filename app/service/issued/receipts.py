@@ -1,4 +1,4 @@
-"""COSE receipts of certificates: made of a certificate file that verifies with our keys."""
+"""COSE receipts of certificates, made from a certificate file that our keys verify."""
 
 from app.keys.issuer import issuer_keys
 from app.keys.log import logged_keys
@@ -18,7 +18,7 @@ def of_request(services: Services, request_id: str) -> bytes:
     Raises:
         NotFoundError: No such request.
         NotIssuedError: The request is not certified.
-        CertificateChangedError: What is stored as its certificate is another's.
+        CertificateChangedError: The stored certificate is another request's.
         ReceiptRefusedError: The stored certificate does not verify.
     """
     file = certificates.bundle(services, request_id)
@@ -28,11 +28,9 @@ def of_request(services: Services, request_id: str) -> bytes:
 def of_file(ledger: Ledger, issuers: IssuerKeys, file: bytes) -> bytes:
     """Return the receipt of a certificate file's log entry.
 
-    Its subject names the certificate, so the file is verified first: whoever writes the
-    database, or hands us a file, has no other name signed.
-
-    Raises:
-        ReceiptRefusedError: The file is not a certificate of this log and issuer.
+    Its subject names the certificate, so the file is verified first: otherwise a forged row or
+    file could have another name signed. Raises ReceiptRefusedError if the file is not a
+    certificate of this log and issuer.
     """
     verdict = verify_certificate(file, log=logged_keys(ledger), issuer=issuers)
     if verdict.result != "PASS" or verdict.statement is None:

@@ -1,4 +1,4 @@
-"""The last retraining of a model that a certificate states the seconds of."""
+"""The last retraining of a model with a certified duration."""
 
 from dataclasses import dataclass
 
@@ -15,12 +15,12 @@ from lethe.errors import LetheError
 from lethe.log.spelling import parse_base64
 from models import Certificate, ErasureRequest, Model
 
-LOOKED_AT = 20  # certificates
+LOOKED_AT = 20  # newest certificates that are searched
 
 
 @dataclass(frozen=True, slots=True)
 class Retraining:
-    """ref: of the request whose certificate states it. by: whose retraining, as `Cost`."""
+    """ref: of the request whose certificate states it. by: who retrained, as in `Cost`."""
 
     ref: str
     seconds: float
@@ -28,9 +28,9 @@ class Retraining:
 
 
 def last_retraining(services: Services, model: str) -> Retraining | None:
-    """Return the newest one among a model's last certificates, None if none states one.
+    """Return the newest in a model's last certificates, None if none states one.
 
-    The rows say which certificate to look at; the figure is read from the one that verifies.
+    Rows only select the certificates; the figure is read from one that verifies.
     """
     with services.reading() as session:
         below = Rows(services.ledger).issued_below(session)
@@ -49,7 +49,7 @@ def last_retraining(services: Services, model: str) -> Retraining | None:
                 continue
             file = certificates.bundle(services, id_of(services, ref))
         except (LetheError, KeyError, TypeError, ValueError):
-            continue  # a row that was changed: the page of its certificate says what is wrong
+            continue  # a row that was changed: the certificate's page reports it
         if certificates.verify(services, file, None, None).result == "PASS":
             cost = _cost(parse_bundle(file).payload)
             if cost.retraining is not None and cost.by is not None:

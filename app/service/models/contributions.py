@@ -22,7 +22,7 @@ from app.schemas.models import (
 )
 from app.service.context import Services
 
-# What a sum over one row is: its Gram matrix gives the row back, up to its sign.
+# The Gram matrix of a single row reveals the row, up to its sign.
 from app.service.models.registry import find, is_remote, present
 from app.service.scope import has_tombstone, is_add_back, may_return
 from app.service.signatures import current_key
@@ -51,8 +51,8 @@ SINGLE = (
     "This message is of a single record: its statistics are the record, for whoever reads "
     "them. Send several together, or register the model as masked."
 )
-# One text for all of it, so that nobody learns whose a record was. Of a tombstone that only the
-# erasure journal brought back after a restore nobody knows whose it was: it stays.
+# One text for all cases, so that nobody learns whose a record was. After a restore, a tombstone
+# that comes from the erasure journal has no known owner: its record cannot come back.
 KNOWN = (
     "a record id is in the training set or was erased from it. What was erased comes back only "
     "to its client, if that asks for it with add_back=true, and not at all where only the "
@@ -71,8 +71,8 @@ def contribute(
 ) -> ContributionView:
     """Queue rows that a client adds to a model. The same Idempotency-Key gets the same answer.
 
-    The log has a keyed digest of the upload. With `add_back` erased records among them may be
-    learned again. The log has this intent, and instead of the records a digest of their tags.
+    The log has a keyed digest of the upload. With `add_back`, erased records among the rows may
+    be learned again. The log records this intent and a digest of the records' tags.
 
     Raises:
         KeyNotEntitledError: The key is no client's, or another client's or subject's.
@@ -83,7 +83,7 @@ def contribute(
         ModelNotReadyError: The model has no version to add to.
         ConflictError: A record id is in the training set, or was erased from it.
     """
-    # Permanent refusals are made here, outside the group commit, so that no other call waits.
+    # Permanent refusals are raised here, outside the group commit, so that no other call waits.
     with discarding(services, upload), services.reading() as session:
         require_present(services.ledger, ref)
         key = current_key(session, signed, "client")
@@ -118,7 +118,7 @@ def contribute(
 
 
 class NewContribution(NamedTuple):
-    """An upload that gets a row. id: the contribution's. tag: what the log has of both."""
+    """An upload to store. id: of its contribution. tag: the log's commitment to both."""
 
     id: str
     tag: str
@@ -126,7 +126,7 @@ class NewContribution(NamedTuple):
 
 
 def named(services: Services, model: Model, upload: CheckedUpload) -> NewContribution:
-    """Give an upload the id of its contribution, and what the log commits to."""
+    """Give an upload the id of its contribution, and the tag for the log."""
     contribution_id = str(uuid.uuid4())
     tag = upload_tag(services.root_secret, model, contribution_id, upload.file.digest)
     return NewContribution(contribution_id, tag, upload)
@@ -194,7 +194,7 @@ def _first_answer(
         raise IdempotencyMismatchError(
             "this Idempotency-Key came with other rows before: use a new key"
         )
-    if earlier is not None and earlier.model_id != model.id:  # this one has not got them
+    if earlier is not None and earlier.model_id != model.id:  # this one lacks the rows
         raise IdempotencyMismatchError(
             "this Idempotency-Key came with another model before: use a new key"
         )
@@ -272,7 +272,7 @@ def contribution(session: Session, ref: str, contribution_id: str) -> Contributi
 
 
 def show_contribution(model: Model, row: Contribution) -> ContributionView:
-    """Return a contribution as it goes over the wire."""
+    """Return a contribution as the API shows it."""
     return ContributionView(
         id=row.id,
         model=model.ref,

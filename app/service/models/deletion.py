@@ -1,4 +1,4 @@
-"""Deleting a model: one entry of the log, and everything of it in the same transaction."""
+"""Deleting a model and all its data, in one transaction with one log entry."""
 
 from sqlalchemy import ColumnElement
 from sqlmodel import Session, SQLModel, col, select
@@ -25,8 +25,8 @@ AUDITED = "running"
 def delete(services: Services, ref: str) -> DeletionView:
     """Delete a model: keys, files, rows and identities. Its entries and certificates remain.
 
-    Deleting it again returns the same; what a restore or another program put back is destroyed
-    by `lethe restore --journal-only`.
+    Deleting it again returns the same; data that a restore or another program brought back is
+    destroyed by `lethe restore --journal-only`.
 
     Raises:
         UnknownModelError: There is none.
@@ -51,7 +51,7 @@ def delete(services: Services, ref: str) -> DeletionView:
 
     shown = services.ledger.transact(effect)
     reached("execute.applied")
-    # A crash before this, or a long reader: the sweep does it again.
+    # After a crash before this, or with a long reader, the sweep does it again.
     services.artifacts.unlink_shredded(services.engine)
     scrub(services.engine)
     return shown
@@ -73,10 +73,10 @@ def _last(session: Session, model: Model) -> dict[str, str]:
 
 
 def _require_unused(services: Services, session: Session, model: Model) -> None:
-    """Raise ModelInUseError unless all that was begun with a model has ended.
+    """Raise ModelInUseError unless all work on a model has ended.
 
-    Whether a request has ended is read from the log too: its state is anybody's who writes the
-    table.
+    Whether a request has ended is also read from the log: write access is enough to change its
+    state in the table.
     """
     requests = select(ErasureRequest.ref, ErasureRequest.state).where(
         ErasureRequest.model_id == model.id

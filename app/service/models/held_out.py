@@ -1,7 +1,7 @@
-"""Held-out rows of a model: stored apart from what is learned, and measured at every version.
+"""Held-out rows of a model: stored apart from the training rows, evaluated at every version.
 
 They are in one artifact of a kind of its own, which no fit reads. A row is removed by writing
-the others under a new key and a new salt; the log names the file that counts
+the others under a new key and a new salt; the log names the current file
 (`app.reconcile.held_out`).
 """
 
@@ -32,7 +32,7 @@ _IDS = ("records", "clients", "subjects")
 
 
 class HeldOutChangedError(LetheError):
-    """What is stored of a model's held-out rows is not what the log committed to."""
+    """A model's stored held-out rows are not those that the log commits to."""
 
     slug: ClassVar[str] = "held-out-changed"
     title: ClassVar[str] = "The held-out rows were changed"
@@ -41,10 +41,10 @@ class HeldOutChangedError(LetheError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldOutRows:
-    """features (m, d) float64; labels (m,) places of classes or numbers; ids of each row.
+    """features (m, d) float64; labels (m,) class indices or numbers; ids of each row.
 
-    file: as it is stored, an .npz of these and a salt. digest: its hex SHA-256, which is in the
-    log. Where its key was destroyed there are no rows and no file.
+    file: the stored .npz of these and a salt. digest: its hex SHA-256, which is in the log. If
+    its key was destroyed, there are no rows and no file.
     """
 
     features: "NDArray[np.float64]"
@@ -65,7 +65,7 @@ class HeldOutRows:
         """Return rows under a fresh salt. ids: records, clients and subjects."""
         import numpy as np
 
-        # In UTF-8, where `lethe purge check` looks for them.
+        # In UTF-8, so that `lethe purge check` finds them.
         spelled = json.dumps(dict(ids), ensure_ascii=False).encode()
         packed = io.BytesIO()
         np.savez(
@@ -90,13 +90,13 @@ class HeldOutRows:
 
     @property
     def content(self) -> tuple[object, ...]:
-        """What is equal in two files of the same rows, whose salts differ."""
+        """The content without the salt: equal in two files of the same rows."""
         owners = (self.records, self.clients, self.subjects)
         return (self.features.shape, self.features.tobytes(), self.labels.tobytes(), owners)
 
     @classmethod
     def destroyed(cls, digest: str) -> Self:
-        """Return what is left of a file whose key was destroyed."""
+        """Return the empty rows of a file whose key was destroyed."""
         import numpy as np
 
         return cls(np.zeros((0, 0)), np.zeros(0), [], [], [], b"", digest)
@@ -104,9 +104,9 @@ class HeldOutRows:
     def without(
         self, leaving: Callable[[str, str, str], bool]
     ) -> "tuple[Self | None, list[str]]":
-        """Return the rows of which `leaving` (record, client, subject) is false, and the rest.
+        """Return the rows that stay, and the ids of those that leave.
 
-        The first is None where nothing remains; the second has the ids of what leaves.
+        leaving: decides by (record, client, subject). The first is None if no rows stay.
         """
         import numpy as np
 
@@ -133,9 +133,9 @@ def uploaded(file: BinaryIO) -> HeldOutRows | None:
 
 
 def stored(services: Services, session: Session, model: Model) -> HeldOutRows | None:
-    """Return a model's held-out rows as the log commits to them, None where it has none.
+    """Return a model's held-out rows as the log commits to them, None if it has none.
 
-    They are `destroyed` where their key is: a restore destroys again what went since then.
+    They are `destroyed` if their key is: a restore repeats the destructions since the backup.
 
     Raises:
         HeldOutChangedError: They are not stored as they were logged.
@@ -162,10 +162,9 @@ def replace(
     before: HeldOutRows | None,
     after: HeldOutRows | None,
 ) -> int:
-    """Put held-out rows in place of those before, whose key is destroyed; return the log index.
+    """Replace held-out rows and destroy the key of the old ones; return the log index.
 
-    Raises:
-        HeldOutChangedError: The log has others than `before` by now: try again.
+    Raises HeldOutChangedError if the log has others than `before` by now: try again.
     """
     require(services, model, None if before is None else before.digest)
     if before is not None:
@@ -177,7 +176,7 @@ def replace(
 
 
 def require(services: Services, model: Model, digest: str | None) -> None:
-    """Raise HeldOutChangedError unless the log has the held-out rows of this digest."""
+    """Raise HeldOutChangedError unless the log's held-out rows have this digest."""
     if logged_digest(services.ledger, model.ref) != digest:
         raise HeldOutChangedError("the held-out rows were changed meanwhile: try again")
 
@@ -185,10 +184,9 @@ def require(services: Services, model: Model, digest: str | None) -> None:
 def remove(
     services: Services, tx: Transaction, model: Model, records: Collection[str]
 ) -> tuple[list[str], int | None]:
-    """Remove held-out rows by their records; return which there were, and the log index.
+    """Remove held-out rows by their records; return those that existed, and the log index.
 
-    Raises:
-        HeldOutChangedError: As `stored`.
+    Raises HeldOutChangedError as `stored`.
     """
     before = stored(services, tx.session, model)
     if before is None:

@@ -1,4 +1,4 @@
-"""Have a quarantined model made anew from its rows, once no request to it has begun."""
+"""Mending: rebuild a quarantined model from its rows, if no request to it has begun."""
 
 import uuid
 
@@ -16,11 +16,11 @@ from models import ErasureRequest, Job, Model
 
 
 def mend(services: Services, ref: str) -> ModelView:
-    """Queue the job that makes a quarantined model anew; asking again queues no second one.
+    """Queue the job that rebuilds a quarantined model; a second call queues no second job.
 
-    A worker makes the next version from the rows that are stored, if the log says that they
-    are those of the last one, and returns the model to service. Otherwise it stays as it is,
-    and its `failure` says why.
+    A worker makes the next version from the stored rows, if they are those of the last version
+    by the log, and returns the model to service. Otherwise the model stays quarantined, and its
+    `failure` says why.
 
     Raises:
         UnknownModelError: There is none.
@@ -41,7 +41,7 @@ def mend(services: Services, ref: str) -> ModelView:
                 kind=MEND,
                 call_id=logs.call_id(),
                 stage="execute",
-                attempt=last_attempt(model.config),  # which makes any model from its rows
+                attempt=last_attempt(model.config),  # which builds any model from its rows
                 created_at=tx.now,
             )
             session.add(job)

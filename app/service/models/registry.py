@@ -41,13 +41,8 @@ from models import (
 )
 
 
-# What a sum over one row is: its Gram matrix gives the row back, up to its sign.
 def find(session: Session, ref: str) -> Model:
-    """Return a model by its reference.
-
-    Raises:
-        UnknownModelError: There is none.
-    """
+    """Return a model by its reference. Raises UnknownModelError if there is none."""
     model = session.exec(select(Model).where(Model.ref == ref)).first()
     if model is None:
         raise UnknownModelError("no model has this reference: GET /v1/models lists them")
@@ -55,9 +50,9 @@ def find(session: Session, ref: str) -> Model:
 
 
 def present(session: Session, ref: str) -> Model:
-    """Return a model that its table does not have as deleted.
+    """Return a model that is not deleted by its table.
 
-    Where it matters what the log has, `app.reconcile.deleted.require_present` asks it.
+    To check the log, use `app.reconcile.deleted.require_present`.
 
     Raises:
         UnknownModelError: There is none.
@@ -117,7 +112,7 @@ def version_of_digest(
 def version(
     services: Services, session: Session, ref: str, number: int | Literal["current"]
 ) -> ModelVersion:
-    """Return the row of a version, by its number or the one that the model is at.
+    """Return the row of a version by its number, or of the current version.
 
     Raises:
         UnknownModelError: No such model.
@@ -147,7 +142,7 @@ def certificates_of(
 ) -> list[VersionCertificate]:
     """Return the certificates of the erasures that made a version, in the log's order.
 
-    Raises CertificateChangedError if one is stored as that of another request.
+    Raises CertificateChangedError if one is another request's.
     """
     query = (
         select(ErasureRequest.ref, Certificate)
@@ -170,12 +165,12 @@ def certificates_of(
 def sign_version(services: Services, ref: str, number: int | Literal["current"]) -> bytes:
     """Return the issuer's signature of a version's file (`lethe.certificates.model_signature`).
 
-    What is signed is what the log has: whoever writes the tables gets nothing signed.
+    Only a logged version is signed: write access to the tables is not enough.
 
     Raises:
         UnknownModelError, ModelDeletedError, NotFoundError: As `version`.
         ShreddedError: The version was withdrawn.
-        UnloggedVersionError: The table's row is not the version that the log has.
+        UnloggedVersionError: The table's row differs from the log's version.
     """
     with services.reading() as session:
         row = version(services, session, ref, number)
@@ -191,16 +186,16 @@ def sign_version(services: Services, ref: str, number: int | Literal["current"])
 
 
 def _is_withdrawn(services: Services, model: Model, number: int) -> bool:
-    """Return whether the log has a version after this one that withdrew all before it.
+    """Return whether a later version in the log withdrew all before it.
 
-    Each does that no contribution made: an erasure, a refit or a mend.
+    Every version does that is not made by a contribution: an erasure, a refit or a mend.
     """
     later = versions_of(services.ledger, model)[number:]
     return any("added" not in leaf.digests for _, leaf in later)
 
 
 def manifest(services: Services, signed: SignedBy, ref: str) -> ManifestView:
-    """Return what a client needs to send rows or statistics.
+    """Return the parameters that a client needs to send rows or statistics.
 
     Raises:
         KeyNotEntitledError: The key is no client's.
@@ -230,13 +225,13 @@ def is_remote(model: Model) -> bool:
 
 
 def show(model: Model) -> ModelView:
-    """Return a model as it goes over the wire."""
+    """Return a model as the API shows it."""
     fields = model.model_dump(exclude={"id", "tombstone_key"})
     return ModelView.model_validate({**fields, "extractor": fields["extractor"] or None})
 
 
 def current_figure(services: Services, session: Session, model: Model) -> HeldOutView | None:
-    """Return what the current version does on held-out rows. Raises as `show_version`."""
+    """Return the current version's metric on held-out rows. Raises as `show_version`."""
     if model.current_version is None:
         return None
     return _figure(services, model, _version(session, model, "current"))
@@ -250,9 +245,9 @@ def _figure(services: Services, model: Model, row: ModelVersion) -> HeldOutView 
 
 
 def show_version(services: Services, model: Model, row: ModelVersion) -> VersionView:
-    """Return a version as it goes over the wire.
+    """Return a version as the API shows it.
 
-    Raises UnloggedVersionError if the log has another figure of held-out rows, or another row.
+    Raises UnloggedVersionError if the log has another held-out metric, or another row.
     """
     return VersionView(
         number=row.number,

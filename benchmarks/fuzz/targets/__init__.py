@@ -1,9 +1,15 @@
 """The parsers that are fuzzed, by name."""
 
 from benchmarks.fuzz.target import Target
-from benchmarks.fuzz.targets import arrays, certificates, log, wire
+from benchmarks.fuzz.targets import arrays, certificates, log, service, wire
 
 TARGETS: dict[str, Target] = {
     one.name: one
-    for one in (*log.TARGETS, *certificates.TARGETS, *wire.TARGETS, *arrays.TARGETS)
+    for one in (
+        *log.TARGETS,
+        *certificates.TARGETS,
+        *wire.TARGETS,
+        *service.TARGETS,
+        *arrays.TARGETS,
+    )
 }

@@ -1,1 +1,1 @@
-"""Reports of method audits: what they say, what the log says of them, their verification."""
+"""Method audit reports: format, log entries and verification."""

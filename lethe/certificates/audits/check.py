@@ -1,8 +1,8 @@
-"""An audit report checked offline: signature, form, and the arithmetic of its bounds.
+"""Offline verification of an audit report: signature, form, and the arithmetic of its bounds.
 
-The bounds are reckoned again from the counted errors, and these from the pairs' numbers if
-they are given: with the standard library alone, by bisection of the binomial tail. It shares
-nothing with the auditor's code.
+The bounds are recomputed from the error counts, and the counts from the pairs' numbers if those
+are given: with the standard library alone, by bisection of the binomial tail. No code is shared
+with the auditor.
 """
 
 import hashlib
@@ -32,15 +32,15 @@ from lethe.certificates.margins import MarginDistance, distances
 
 CLOSE = 1e-4  # relative: reports spell six digits
 HALVINGS = 60
-# As the API takes them (app/schemas/audits.py): beyond, sums take longer than a reader waits.
+# The API's limits (app/schemas/audits.py): larger values take too long to sum.
 FEWEST_PAIRS, MOST_PAIRS = 16, 4096
 LEVELS, MOST_DELTA = (0.5, 0.9999), 0.5
 LEAST = 1e-6  # the auditor's least standard deviation: docs/verification.md
-MAX_STATISTICS = 1 << 20  # bytes: three numbers of at most 24 for each pair, and commas
+MAX_STATISTICS = 1 << 20  # bytes: three numbers of at most 24 bytes for each pair, and commas
 
 
 class ReportError(CertificateError):
-    """A report whose parts do not follow from one another."""
+    """A report whose parts are inconsistent."""
 
     slug = "audit-report-invalid"
     title = "The audit report is invalid"
@@ -48,9 +48,9 @@ class ReportError(CertificateError):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A report that holds. audit, configuration: the digests that `audit.started` must have.
+    """A verified report. audit, configuration: the digests that `audit.started` must have.
 
-    margins: KLoM of the pairs' numbers, None where these were not given.
+    margins: KLoM of the pairs' numbers, None if they were not given.
     """
 
     statement: AuditStatement
@@ -64,15 +64,13 @@ class Checked:
 def check_report(
     data: bytes, issuer: EllipticCurvePublicKey, statistics: bytes | None = None
 ) -> Checked:
-    """Return what a report file says, if it holds.
+    """Verify a report file and return what it says.
 
     Checked in this order: the envelope's form, the issuer's signature, the statement's form,
-    the counts against the configuration, the bounds, the result and its words, and the file
-    of the pairs' numbers, if it is given: its digest, its form, its length, and that the
-    errors counted in it are the report's.
-
-    Raises:
-        CertificateError, NotCanonicalError: It does not hold; the message says what.
+    the counts against the configuration, the bounds, the result and its words. If the file of
+    the pairs' numbers is given, then also its digest, form and length, and that its errors
+    match the report's. Raises CertificateError or NotCanonicalError; the message names the
+    failed check.
     """
     if len(data) > MAX_REPORT:
         raise ReportError(f"a report has at most {MAX_REPORT} bytes")
@@ -96,7 +94,7 @@ def check_report(
 def epsilon(
     false_positives: int, false_negatives: int, trials: int, confidence: float, delta: float
 ) -> float:
-    """Return the ε that these errors prove, 0 if none."""
+    """Return the ε that these error counts prove, 0 if none."""
     tail = (1 - confidence) / 2
     fpr, fnr = (upper(count, trials, tail) for count in (false_positives, false_negatives))
     return _epsilon(fpr, fnr, delta)
@@ -108,10 +106,10 @@ def _epsilon(fpr: float, fnr: float, delta: float) -> float:
 
 
 def upper(count: int, trials: int, tail: float) -> float:
-    """Return p with P(X <= count) = tail for X ~ Binomial(trials, p): Clopper–Pearson's end."""
+    """Return p with P(X <= count) = tail for X ~ Binomial(trials, p): Clopper–Pearson's."""
     if count == trials:
         return 1.0
-    low, high = count / trials, 1.0  # as tails are below a half; the sum needs it
+    low, high = count / trials, 1.0  # tail < 1/2; _cumulative needs low
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         if _cumulative(count, trials, middle) > tail:
@@ -122,7 +120,7 @@ def upper(count: int, trials: int, tail: float) -> float:
 
 
 def _cumulative(count: int, trials: int, chance: float) -> float:
-    """Return P(X <= count) for count <= trials * chance: downwards, until nothing is added."""
+    """Return P(X <= count) for count <= trials * chance, summed down until terms vanish."""
     term = exp(
         lgamma(trials + 1)
         - lgamma(count + 1)
@@ -133,7 +131,7 @@ def _cumulative(count: int, trials: int, chance: float) -> float:
     odds = (1 - chance) / chance
     total = term
     for k in range(count, 0, -1):
-        term *= odds * k / (trials - k + 1)  # below 1, and ever smaller
+        term *= odds * k / (trials - k + 1)  # factor below 1, decreasing
         total += term
         if term < total * 1e-18:
             break
@@ -257,7 +255,7 @@ def _numbers(data: bytes, pairs: int) -> tuple[list[float], list[float], list[fl
 def _errors(
     inside: Sequence[float], outside: Sequence[float], proven: Callable[[int, int], float]
 ) -> tuple[int, int]:
-    """Return the false positives and negatives of the second half, by a test on the first."""
+    """Fit a test on the first half; return its false positives and negatives on the second."""
     half = len(inside) // 2
     (mean, deviation), (other, spread) = _normal(inside[:half]), _normal(outside[:half])
 
@@ -274,7 +272,7 @@ def _errors(
         flagged = half - bisect_right(fit_out, threshold)
         return proven(flagged, missed), -(missed + flagged)
 
-    # 0, the likelihood ratio's own, is tried first; of equal ones the first is taken.
+    # 0, the threshold of the likelihood ratio, is tried first; ties keep the earlier one.
     chosen = max([0.0, *((low + high) / 2 for low, high in steps)], key=worth)
     return sum(one > chosen for one in outs[half:]), sum(one <= chosen for one in ins[half:])
 

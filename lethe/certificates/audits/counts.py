@@ -1,8 +1,8 @@
-"""What the log says of audits: which began, how each ended, and which report is the newest.
+"""Audits according to the log: which were started, how each ended, which report is the newest.
 
-Each start is in the log before its first pair runs, and names the audit by a digest, as its
-end does. Rows of tables can be changed; whoever reads the log counts the same, and a
-certificate says that count, up to the size of the log that it names.
+Each start is logged before the audit's first pair runs, and names the audit by a digest, as its
+end does. Table rows can be changed, the log cannot: any reader of the log gets the same count.
+A certificate states that count up to a stated log size.
 """
 
 import hashlib
@@ -17,19 +17,19 @@ STARTED, REPORTED = "audit.started", "audit.reported"
 FAILED, STOPPED = "audit.failed", "audit.stopped"
 ENDS = {REPORTED: "reported", FAILED: "failed", STOPPED: "stopped"}  # events and states
 RUNNING = "running"
-# Parameters of a certificate's method: those that count, and the one that cites.
+# Parameters of a certificate's method: the counts, and the number of the cited report.
 AUDIT, COUNT, DONE = "audit", "audit.started", "audit.reported"
 NUMBER, SIZE, MISSING = "audit.number", "audit.log-size", "audit.missing"
 
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """An audit as the log has it; all digests are hex SHA-256.
+    """An audit according to the log; all digests are hex SHA-256.
 
-    digest: `audit_digest`; index and day: of its start; method: `method_digest`; config: of
-    its configuration. state: running, reported, failed or stopped. end: the index of the
-    entry that ended it; report and code: what that names of a report, and of the code that
-    trained and unlearned.
+    digest: `audit_digest`; index, day: of the start entry; method: `method_digest`; config: of
+    the configuration. state: running, reported, failed or stopped. end: index of the entry that
+    ended it; report, code: from that entry, of the report and of the training and unlearning
+    code.
     """
 
     digest: str
@@ -44,7 +44,7 @@ class Logged:
 
 
 def audit_digest(audit_id: str, started_at: datetime) -> str:
-    """Return how the log names an audit: hex SHA-256 of RFC 8785 {"audit", "startedAt"}.
+    """Return the audit's name in the log: hex SHA-256 of RFC 8785 {"audit", "startedAt"}.
 
     Both are in the signed report, the time to the second in UTC (RFC 3339 with Z).
     """
@@ -53,17 +53,17 @@ def audit_digest(audit_id: str, started_at: datetime) -> str:
 
 
 def method_digest(method: str) -> str:
-    """Return how the start of an audit names its method: hex SHA-256 of the id."""
+    """Return the method's name in `audit.started`: hex SHA-256 of the id."""
     return hashlib.sha256(method.encode()).hexdigest()
 
 
 def logged_audits(
     events: Iterable[tuple[int, Leaf]], size: int | None = None
 ) -> dict[str, Logged]:
-    """Return a model's audits by their digest, in the order of their starts.
+    """Return a model's audits by digest, in the order of their starts.
 
-    events: (index, leaf) of its entries in their order; those from `size` on do not count,
-    nor does a second start or a second end of one audit.
+    events: (index, leaf) of the model's entries in log order. Entries from `size` on and
+    repeated starts or ends of one audit are ignored.
     """
     found: dict[str, Logged] = {}
     for index, leaf in events:
@@ -93,17 +93,17 @@ class Counts:
 
     @property
     def reports(self) -> Mapping[str, int]:
-        """The number of the start, from 1, of each report by its digest."""
+        """The number of each report's audit, from 1 by start, by the report's digest."""
         numbered = enumerate(self.audits, 1)
         return {one.report: number for number, one in numbered if one.state == "reported"}
 
     def newest(self, code: str) -> Logged | None:
-        """Return the audit that was reported last by code of this digest, None without any."""
+        """Return the newest reported audit of the code with this digest, if there is one."""
         own = [one for one in self.audits if one.state == "reported" and one.code == code]
         return max(own, key=lambda one: one.end or 0, default=None)
 
     def parameters(self, cited: str | None) -> dict[str, str]:
-        """Return what a certificate says of them, citing this report of theirs or none."""
+        """Return the counts as a certificate states them. cited: a report's digest."""
         if not self.audits:
             return {}
         numbers = self.reports
@@ -113,7 +113,10 @@ class Counts:
 
 
 def count(events: Iterable[tuple[int, Leaf]], method: str, size: int) -> Counts:
-    """Count the audits of a method by (index, leaf) of its model's entries, in their order."""
+    """Count the audits of a method.
+
+    events: (index, leaf) of the model's entries, in log order.
+    """
     own = method_digest(method)
     return Counts(
         size, [one for one in logged_audits(events, size).values() if one.method == own]

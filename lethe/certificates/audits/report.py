@@ -1,4 +1,4 @@
-"""What an audit report says: an in-toto Statement v1 about an unlearning algorithm.
+"""An audit report: an in-toto Statement v1 about an unlearning algorithm.
 
 Its subject is the file of the pairs' numbers. Field by field: docs/verification.md.
 """
@@ -19,7 +19,7 @@ AuditResult = Literal["LEAK", "NOTHING-FOUND", "INCONCLUSIVE"]
 
 @dataclass(frozen=True, slots=True)
 class AuditedMethod:
-    """The unlearning method, and the code of trainings and methods that ran."""
+    """The audited unlearning method, and the digests of the training and method code."""
 
     id: str
     version: str
@@ -28,7 +28,7 @@ class AuditedMethod:
 
 @dataclass(frozen=True, slots=True)
 class BoundPart:
-    """Errors of a test on `trials` models of each world, and the ε that they prove.
+    """Errors of a test on `trials` models from each world, and the ε that they prove.
 
     epsilon is a lower bound. Both upper limits hold together at the audit's confidence.
     """
@@ -45,11 +45,11 @@ class BoundPart:
 class AuditPredicate:
     """An audit of one method on one model's stored rows.
 
-    configuration is what the log's `audit.started` commits to; registration is the digest
-    of the model's own, which fixes network, training and the method's settings. versions:
-    the first and the last of the model whose rows were used. after: unlearned against
-    retrained; before: the positive control. resolution: the ε that as many trials without
-    one error would have shown.
+    configuration is what the log's `audit.started` commits to; registration is the digest of
+    the model's own, which fixes network, training and the method's settings. versions: the
+    first and the last model version whose rows were used. after: unlearned against retrained;
+    before: the positive control. resolution: the ε that the same number of trials with no error
+    would have shown.
     """
 
     audit_id: Uuid
@@ -84,15 +84,14 @@ class AuditStatement:
 def build_report(statistics: str, predicate: AuditPredicate) -> bytes:
     """Return the payload (RFC 8785); statistics: hex SHA-256 of the pairs' numbers.
 
-    Raises:
-        ShapeError: A part does not fit the format.
+    Raises ShapeError: a part does not fit the format.
     """
     subject = Subject(f"audits/{predicate.audit_id}/statistics", statistics)
     return shape.encode(AuditStatement(STATEMENT_TYPE, (subject,), PREDICATE_TYPE, predicate))
 
 
 def parse_report(payload: bytes) -> AuditStatement:
-    """Read a payload; proves nothing yet.
+    """Parse a payload; nothing is verified yet.
 
     Raises:
         NotCanonicalError: The bytes are not RFC 8785 canonical JSON.
@@ -102,7 +101,7 @@ def parse_report(payload: bytes) -> AuditStatement:
 
 
 def in_short(report: AuditPredicate) -> str:
-    """Return a report in one line, as certificates repeat it."""
+    """Return a report as one line, which certificates repeat."""
     asked = report.configuration
     return (
         f"{report.result}: epsilon at least {report.after.epsilon} "
@@ -112,7 +111,7 @@ def in_short(report: AuditPredicate) -> str:
 
 
 def words(result: AuditResult, after: str, before: str, resolution: str) -> str:
-    """Return what a result means; the others are the spelled ε of each."""
+    """Return the meaning of a result; the other arguments are spelled values of ε."""
     if result == "LEAK":
         return (
             f"The method leaves traces of what it unlearns: its epsilon is {after} at least. "

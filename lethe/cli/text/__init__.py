@@ -1,1 +1,1 @@
-"""What commands print: cases, certificates, the catalogue, progress while somebody waits."""
+"""Output of commands: cases, certificates, the catalogue, progress."""

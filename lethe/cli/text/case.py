@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lethe.client import Client
 
 POLL_S = 0.5
-# What a part of a case may come to without anybody having to look after it.
+# States of a part of a case that need no human action.
 HELD_OUT_ONLY = "held out only"
 NOTHING_FOUND = "nothing found"
 SETTLED = ("certified", HELD_OUT_ONLY, "erased before", NOTHING_FOUND)
@@ -24,7 +24,7 @@ SETTLED = ("certified", HELD_OUT_ONLY, "erased before", NOTHING_FOUND)
 def wait_for_case(
     operator: "Client", found: Mapping[str, Any], timeout: float | None
 ) -> Mapping[str, Any]:
-    """Return a case once no part of it is in progress, or as it is after `timeout` seconds."""
+    """Return a case once no part of it is in progress, or its state after `timeout` seconds."""
     end = None if timeout is None else time.monotonic() + timeout
     with Waiting("case") as waiting:
         while found["state"] == "open" and (end is None or time.monotonic() < end):
@@ -36,7 +36,7 @@ def wait_for_case(
 
 
 def say_kind(kind: str) -> None:
-    """Say, where nobody was found, that a kind is only known where a model names it."""
+    """If nobody was found, say that a kind is only known if a model names it."""
     if kind not in KINDS:
         click.echo(
             f"nobody is found by {kind} unless a model was registered with "
@@ -86,17 +86,17 @@ def print_case(found: Mapping[str, Any], as_json: bool) -> None:
 
 
 def _left(found: Mapping[str, Any]) -> str:
-    """Return how much time is left, in words."""
+    """Return the remaining time, in words."""
     if found["overdue"]:
         return f"overdue for {count(-found['days_left'], 'day')}"
     return f"{count(found['days_left'], 'day')} left"
 
 
 def count_removed(rows: int, index: int | None, *, only: bool) -> str:
-    """Return what became of stored held-out rows, in words.
+    """Return the outcome for stored held-out rows, in words.
 
-    only: no version was made from them; else they may be records too, which make the bins of
-    a forest, and a request erases these.
+    only: no version was made from them; otherwise they may also be records, which make the bins
+    of a forest, and a request erases those.
     """
     said = f"{count(rows, 'held-out row')} removed from the evaluation set, log entry {index}"
     return f"{said}: no version was fitted on them" if only else said

@@ -1,4 +1,7 @@
-"""The catalogue as Markdown: what certificates and the log name. docs/catalogue.md is this."""
+"""The catalogue as Markdown: the names in certificates and the log.
+
+Source of docs/catalogue.md.
+"""
 
 from collections.abc import Iterator
 

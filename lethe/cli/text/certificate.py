@@ -1,7 +1,7 @@
 """The statement of a certificate as text: in plain words first, then line by line.
 
-`print_statement` is what commands call. The sentences for those who know neither checks nor
-classes, and what was not tested, are in `lethe.words`.
+Commands call `print_statement`. The sentences for readers who know neither checks nor classes,
+and what was not tested, are in `lethe.words`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -70,8 +70,8 @@ def print_statement(statement: Statement) -> None:
 
 
 def _method_lines(predicate: Predicate) -> list[tuple[str, str]]:
-    # How it came to this method, if another was asked for, what did not pass on the attempts
-    # before, and what an audit of the method found.
+    # Why this method was used if another was requested, the failed checks of earlier attempts,
+    # and what an audit of the method found.
     parameters = predicate.method.parameters
     lines = [(name, parameters[name]) for name in ("attempt", "asked") if name in parameters]
     lines += escalation_lines(predicate)
@@ -81,7 +81,7 @@ def _method_lines(predicate: Predicate) -> list[tuple[str, str]]:
 
 
 def _comparison_lines(predicate: Predicate) -> list[tuple[str, str]]:
-    """Return what an auditor compares: with the log, with files, with released code."""
+    """Return values for an auditor to compare: with the log, with files, with released code."""
     verifier = predicate.verifier
     parameters = predicate.method.parameters
     lines = [("policy", f"sha256:{parameters['policy']}")] if "policy" in parameters else []
@@ -101,7 +101,7 @@ def _comparison_lines(predicate: Predicate) -> list[tuple[str, str]]:
 
 
 def plain(text: str) -> str:
-    """Replace what a terminal would act on: a file may try to repaint its own verdict."""
+    """Replace characters that a terminal would interpret: a file may fake its own verdict."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
@@ -109,7 +109,7 @@ LEGEND = "What each check means: lethe certificate catalogue"
 
 
 def audits_in_words(parameters: Mapping[str, str]) -> str | None:
-    """Return how many audits of its method a certificate counts, None where it counts none."""
+    """Return the number of audits of its method in a certificate, None if it has none."""
     names = ("audit.started", "audit.reported", "audit.log-size")
     if any(name not in parameters for name in names):
         return None
@@ -123,20 +123,20 @@ def audits_in_words(parameters: Mapping[str, str]) -> str | None:
 
 
 # --- the escalation ---------------------------------------------------------------------------
-# The checks of an attempt are listed one by one: what was found, on how many rows and with
-# which power, and what was asked for.
-SIZES = "samples"  # the check that says how many rows there were, and the power they gave
-# What a reader wants to know of checks that passed: on what, and whose signatures there were.
+# The checks of an attempt are listed one by one: the result, the number of rows, the power, and
+# the threshold.
+SIZES = "samples"  # the check with the number of rows and the power
+# Passed checks worth showing: the tested object, and whose signatures there were.
 VALUES_SHOWN = {SIZES: "tested on", "silos-answered": "signed"}
 INDENT = "  "
 
-Lines = Iterator[tuple[str, str]]  # a label, and what stands beside it
+Lines = Iterator[tuple[str, str]]  # (label, text)
 
 
 def escalation_lines(predicate: Predicate) -> Lines:
-    """Yield a line for each attempt before the certified one, none where nothing escalated.
+    """Yield a line for each attempt before the certified one, none if nothing escalated.
 
-    Raises NotCanonicalError or ShapeError where the escalation is of another form.
+    Raises NotCanonicalError or ShapeError if the escalation is malformed.
     """
     attempts = read_escalation(predicate.method.parameters)
     for number, attempt in enumerate(attempts, 1):
@@ -152,7 +152,7 @@ def escalation_lines(predicate: Predicate) -> Lines:
 
 
 def _verdict(attempt: AttemptPart) -> str:
-    """Return what became of an attempt, and why it gave way to the next."""
+    """Return the verdict on an attempt, and why the next one followed."""
     if attempt.result == "NONE":
         return attempt.reason or "no verdict"
     if attempt.result == "FAIL":
@@ -182,7 +182,7 @@ def _checks(attempt: AttemptPart) -> Iterator[str]:
 
 
 def _check_lines(check: CheckPart) -> Iterator[str]:
-    """Yield quantity, value and threshold of a check, a line for each part of the value."""
+    """Yield quantity, value and threshold of a check, one line for each part of the value."""
     interval = "" if check.interval is None else f", interval {' to '.join(check.interval)}"
     first, *rest = check.value.split("; ")
     yield f"measured   {check.quantity}"

@@ -13,7 +13,7 @@ from lethe.client.errors import AnswerError, UnreachableError
 
 
 def print_preview(preview: Preview, as_json: bool) -> None:
-    """Print what a request would do, and to standard error what speaks against it."""
+    """Print a request's preview, and its warnings to standard error."""
     if as_json:
         print_json(preview.document)
         return
@@ -36,7 +36,7 @@ def print_receipt(receipt: Receipt, *, verified: bool) -> None:
 
 
 def print_status(shown: RequestStatus) -> None:
-    """Print where a request stands, with its history."""
+    """Print a request's status and history."""
     reason = shown.document.get("reason")  # of a refusal or failure
     print_rows(
         ("request", shown.id),
@@ -55,7 +55,7 @@ def print_status(shown: RequestStatus) -> None:
 
 
 def _attempt(attempt: object) -> list[tuple[str, str]]:
-    """Return the line on the attempt, none while the first one is under way."""
+    """Return the line about the attempt, empty while the first one runs."""
     if not isinstance(attempt, dict) or attempt.get("number", 1) == 1:
         return []
     ahead = [str(name) for name in attempt.get("ahead", [])]
@@ -70,7 +70,7 @@ def print_rows(*rows: tuple[str, str]) -> None:
 
 
 def format_time(at: datetime) -> str:
-    """Return a time (UTC) as commands print it."""
+    """Return a time (UTC) in the commands' format."""
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -81,7 +81,7 @@ def watch_request(
     said: list[str] = []
 
     def show(shown: RequestStatus) -> None:
-        if said[-1:] == [shown.state]:  # the stream said so before
+        if said[-1:] == [shown.state]:  # the stream already reported it
             return
         said.append(shown.state)
         waiting.clear()
@@ -92,7 +92,7 @@ def watch_request(
             click.echo(f"{format_time(at)}  {plain(shown.state)}")
 
     def go_on(shown: RequestStatus) -> None:
-        # In a file the states' lines are enough.
+        # For a file, lines for the states are enough.
         if waiting.live and not shown.final:
             waiting.tell(plain(shown.state), shown.progress)
 
@@ -105,9 +105,9 @@ def watch_request(
 
 
 def _stream(service: Client, request_id: str, *tell: Callable[[RequestStatus], object]) -> None:
-    """Tell the request's status at each event of its stream; return when there is no more.
+    """Report the request's status at each event of its stream, until the stream ends.
 
-    A service without streams, or with too many, is asked again and again by the caller.
+    If the service has no streams, or too many, the caller polls.
     """
     try:
         for _ in service.events(request_id):

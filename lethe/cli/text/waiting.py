@@ -1,4 +1,4 @@
-"""A line that is rewritten while somebody waits: what state, how far, for how long."""
+"""A progress line, rewritten in place: state, progress and elapsed time."""
 
 import shutil
 import sys
@@ -13,27 +13,27 @@ if TYPE_CHECKING:
     from lethe.client.answers import Progress
 
 BAR = 10  # characters; the line fits into 80 columns
-SECONDS = 30.0  # between two lines of the same phase in a file: an hour's training is short
+SECONDS = 30.0  # between two lines of the same phase in a file: an hour's training stays short
 
 
 def on_terminal() -> bool:
-    """Return whether stderr is shown to a person."""
+    """Return whether stderr is a terminal."""
     return sys.stderr.isatty()
 
 
 class Waiting:
-    """Progress on stderr; in a file a line for what changes, and now and then for a round.
+    """Progress on stderr; in a file, lines only for changes, and for progress at intervals.
 
-    live: whether it is shown to a person, on a terminal. Leaving its context clears the
-    line, also when that which is waited for never comes.
+    live: whether stderr is a terminal. Leaving the context clears the line, even if the awaited
+    result never arrives.
     """
 
     def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._what, self._clock = what, clock
         self.live = on_terminal()
         self._started = clock()
-        self._shown = ""  # what stands on the terminal's line
-        self._said: tuple[str, Progress | None] = "", None  # last in a file
+        self._shown = ""  # the current text of the terminal's line
+        self._said: tuple[str, Progress | None] = "", None  # the last line in a file
         self._said_at = self._started
 
     def __enter__(self) -> Self:
@@ -49,11 +49,11 @@ class Waiting:
 
     @property
     def seconds(self) -> float:
-        """For how long it has been waited."""
+        """The elapsed time."""
         return self._clock() - self._started
 
     def tell(self, state: str, progress: "Progress | None" = None) -> None:
-        """Say in what state that which is waited for is, and how much of it is done."""
+        """Show the awaited state, and its progress."""
         if self.live:
             spinner = "|/-\\"[int(self.seconds * 4) % 4]
             how_far = "" if progress is None else f", {_bar(progress)}"
@@ -67,20 +67,20 @@ class Waiting:
             self._said, self._said_at = (state, progress), self._clock()
 
     def clear(self) -> None:
-        """Take the line away, for others to be written in its place."""
+        """Clear the line, so that others can be written in its place."""
         if self._shown:
             self._rewrite("")
 
     def _is_new(self, state: str, progress: "Progress | None") -> bool:
         before, how_far = self._said
         if state != before or progress is None:
-            return state != before  # that a phase ended is said by what follows
+            return state != before  # the next line reports that a phase ended
         if how_far is None or progress.phase != how_far.phase:
             return True
         return progress != how_far and self._clock() - self._said_at >= SECONDS
 
     def _rewrite(self, text: str) -> None:
-        # A line that wraps could not be taken back.
+        # A wrapped line could not be cleared.
         text = text[: shutil.get_terminal_size().columns - 1]
         clear = " " * (len(self._shown) - len(text))
         end = "" if text else "\r"

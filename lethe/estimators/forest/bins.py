@@ -1,8 +1,8 @@
-"""Features as codes of 6 bits: the bins are declared, or come from rows.
+"""Features as 6-bit codes; the bins are declared or computed from rows.
 
-Bins are part of the model. A bin whose edge was chosen from a row that is erased later leaves
-a trace of it: so edges are declared, computed from rows that the caller says are public, or
-computed anew whenever one of the rows they come from is erased.
+Bins are part of the model. A bin edge chosen from a row that is erased later would leave a
+trace of it: so edges are declared, computed from rows that the caller says are public, or
+recomputed whenever one of their rows is erased.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ from lethe.estimators.errors import EstimatorInputError
 from lethe.estimators.forest.tree import MAX_CODES, Codes
 
 MISSING = 0  # the code of NaN
-MAX_EDGES = MAX_CODES - 2  # beside the code of NaN there is one more code than edges
-# Without edges: a quarter near 0 and a quarter of the value far from it, up to about 1,000.
+MAX_EDGES = MAX_CODES - 2  # besides NaN's code there is one more code than edges
+# Default edges: spaced by 0.25 near 0, by a quarter of the value far from it, to about 1,000.
 DEFAULT_EDGES = np.sinh(np.linspace(-7.6, 7.6, MAX_EDGES))
 
 Floats = NDArray[np.float64]
@@ -26,11 +26,9 @@ Floats = NDArray[np.float64]
 class Bins:
     """edges: for each feature at most 62 finite numbers, ascending.
 
-    A value has the code 1 + the number of edges below it. `missing`: NaN has the code 0 and
-    so a bin of its own; else it is refused. Infinity is always refused.
-
-    Raises:
-        EstimatorInputError: The edges are no such numbers.
+    A value has the code 1 + the number of edges below it. `missing`: NaN has the code 0 and so
+    a bin of its own; otherwise it is refused. Infinity is always refused. Raises
+    EstimatorInputError: the edges do not have this form.
     """
 
     edges: tuple[Floats, ...]
@@ -54,10 +52,8 @@ class Bins:
     def of_public_rows(cls, rows: Floats, *, missing: bool = False) -> "Bins":
         """Return bins at quantiles of rows (n, features) that are never erased.
 
-        A feature with at most 63 values gets an edge between each two of them.
-
-        Raises:
-            EstimatorInputError: There is no row, or a value is infinite.
+        A feature with at most 63 values gets an edge between each two of them. Raises
+        EstimatorInputError: there is no row, or a value is infinite.
         """
         if rows.ndim != 2 or 0 in rows.shape:
             raise EstimatorInputError("public rows: give at least one, of at least one feature")
@@ -69,12 +65,11 @@ class Bins:
     def of_rows(
         cls, rows: Floats, otherwise: Sequence[Sequence[float]], *, missing: bool = False
     ) -> "Bins":
-        """Return the same of rows (n, features) that may leave: in any order, and of no row.
+        """Return bins at quantiles of rows (n, features) that may be erased.
 
-        otherwise: the edges of a feature of which no row has a value.
-
-        Raises:
-            EstimatorInputError: Another number of features, or the edges are none.
+        The result does not depend on the order of the rows; there may be none. otherwise: the
+        edges of a feature of which no row has a value. Raises EstimatorInputError: another
+        number of features, or invalid edges.
         """
         if rows.ndim != 2 or rows.shape[1] != len(otherwise):
             raise EstimatorInputError(f"rows must have {len(otherwise)} features, as the bins")
@@ -93,8 +88,7 @@ class Bins:
     def codes(self, features: Floats) -> Codes:
         """Return the codes (n, features) of float64 features.
 
-        Raises:
-            EstimatorInputError: Another number of features, infinity, or NaN without a bin.
+        Raises EstimatorInputError: another number of features, infinity, or NaN without a bin.
         """
         if features.ndim != 2 or features.shape[1] != len(self.edges):
             raise EstimatorInputError(f"rows must have {len(self.edges)} features, as the bins")
@@ -115,7 +109,7 @@ class Bins:
 
 
 def _quantiles(column: Floats) -> Floats:
-    # -0.0 becomes 0.0: they are equal, so the order of the rows would say which is an edge.
+    # -0.0 becomes 0.0: they are equal, so the order of rows would decide which is an edge.
     known = np.sort(column[~np.isnan(column)] + 0.0)
     values = np.unique(known)
     if len(values) <= MAX_EDGES + 1:
@@ -123,4 +117,4 @@ def _quantiles(column: Floats) -> Floats:
         return np.unique(middles[np.isfinite(middles)])
     at = np.arange(1, MAX_EDGES + 1) * len(known) // (MAX_EDGES + 1)
     edges = np.unique(known[at])
-    return edges[edges < known[-1]]  # nothing lies beyond the largest
+    return edges[edges < known[-1]]  # no value is above the largest

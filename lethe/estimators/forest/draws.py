@@ -3,7 +3,7 @@
 Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011), Philox4x64-10.
 The key of a tree is the start of SHA-256(TAG | seed | tree), and the counter of a block is
 (path, position, 0, 0). So a draw depends on nothing that can be erased, and a node draws the
-same numbers however its tree came about.
+same numbers whatever the history of its tree.
 """
 
 from hashlib import sha256
@@ -14,7 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 TAG = b"lethe/forest/draws/v1\0"
-WORDS = 4  # uint64 of a block
+WORDS = 4  # uint64 per block
 Word = Any  # uint64
 
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -41,7 +41,7 @@ def multiply(a: Word, b: Word) -> tuple[Word, Word]:
 
 @njit(cache=True)
 def below(word: Word, bound: int) -> Any:
-    """Return a word as a number below `bound` (>= 1), uniform up to bound / 2^64."""
+    """Map a word to a number below `bound` (>= 1), uniform up to an error of bound / 2^64."""
     high, _ = multiply(word, np.uint64(bound))
     return np.int64(high)
 

@@ -2,11 +2,11 @@
 
     forest = Forest(config); forest.add(ids, features, targets); forest.remove(ids)
 
-Whatever rows came and went in whatever order: what is published and what `seal` returns have
-the bytes of a forest that was fitted to the rows it has now. A split is the best of candidates
-that depend on the node's path and on the splits above it, by integer sums, which have no order.
-Where a row changes which candidate is best, what lies below is built again from its rows. Each
-tree has all rows: a bootstrap would depend on their number and order.
+Whatever the history of added and removed rows, `published` and `seal` have the bytes of a
+forest fitted to the current rows. A split is the best of candidates that depend only on the
+node's path and on the splits above it, by integer sums, whose order does not matter. If a row
+changes which candidate is best, the subtree is rebuilt from its rows. Each tree has all rows: a
+bootstrap would depend on their number and order.
 """
 
 from collections.abc import Sequence
@@ -26,9 +26,9 @@ from lethe.estimators.rows import RowStore
 
 
 class Forest:
-    """Rows, and trees with the counts that tell when a split is no longer the best.
+    """Rows, and trees with the counts that show when a split is no longer the best.
 
-    All of it is sealed state: what may be published is `published`.
+    The whole object is sealed state; only `published` may be published.
     """
 
     def __init__(self, config: ForestConfig) -> None:
@@ -38,7 +38,7 @@ class Forest:
         self._shape = config.shape
         keys = [tree_key(config.seed, i) for i in range(config.trees)]
         self._trees = [empty_tree(key, self._shape, 0) for key in keys]
-        self.rebuilt = 0  # rows in the parts that the last change built again, over all trees
+        self.rebuilt = 0  # rows in rebuilt subtrees at the last change, over all trees
 
     def __len__(self) -> int:
         return len(self.store)
@@ -48,8 +48,8 @@ class Forest:
 
         Raises:
             EstimatorInputError: An id is known or given twice, a feature is NaN or infinite, a
-                target is out of its range, or there would be 2^22 rows, from which on sums
-                of squares no longer fit 64 bits. The forest is as it was.
+                target is out of its range, or there would be 2^22 rows, at which sums of
+                squares no longer fit 64 bits. The forest is then unchanged.
         """
         codes = self.config.bins.codes(features)
         plain = check_targets(targets, self.config.classes)
@@ -65,7 +65,8 @@ class Forest:
     def with_classes(self, config: ForestConfig, numbers: NDArray[Any]) -> "Forest":
         """Return the forest of the same rows with other numbers for their classes.
 
-        config: with as many classes as there are new numbers; numbers (classes before,).
+        config: must have as many classes as there are new numbers. numbers (old classes,): the
+        new number of each class.
         """
         slots = list(self.store.slots.values())
         found = Forest(config)
@@ -85,10 +86,10 @@ class Forest:
         self._change(slots, 1)
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Unlearn rows; nothing of them is left in memory that belongs to the forest.
+        """Unlearn rows; the forest's memory keeps nothing of them.
 
-        Raises:
-            EstimatorInputError: An id is of no row, or given twice. The forest is as it was.
+        Raises EstimatorInputError: an id is unknown or given twice. The forest is then
+        unchanged.
         """
         if len(set(ids)) != len(ids):
             raise EstimatorInputError("ids: one is given twice")
@@ -99,7 +100,7 @@ class Forest:
         self.store.remove(ids)
 
     def published(self) -> PublishedForest:
-        """Return what may be published: it predicts, and names no rows and no counts."""
+        """Return the publishable model: it predicts, and holds no record ids and no counts."""
         return PublishedForest.of(self.config, self._trees)
 
     def seal(self) -> bytes:
@@ -110,10 +111,8 @@ class Forest:
     def open(cls, data: bytes) -> "Forest":
         """Return the forest of a sealed state, without fitting it again.
 
-        Its trees are believed: nobody but the owner of the forest may have written the file.
-
-        Raises:
-            EstimatorInputError: It is no such file.
+        Its trees are trusted: only the owner of the forest may have written the file. Raises
+        EstimatorInputError: the bytes are not such a file.
         """
         config, ids, codes, targets, trees = open_trees(data)
         found = cls(config)
@@ -122,7 +121,7 @@ class Forest:
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the sealed state, in which rows that left have no trace."""
+        """Pickle the sealed state, which has no trace of removed rows."""
         return _unpickled, (self.seal(), self.store.class_digests)
 
     def _change(self, slots: NDArray[np.int32], sign: int) -> None:

@@ -23,7 +23,7 @@ MAX_TARGET = 2**20
 
 Counts = NDArray[Any]  # int64; the words are uint64
 Word = Any
-_CLOSE = 1e-9  # float64 decides where two scores differ by more, relatively: it errs by 1e-15
+_CLOSE = 1e-9  # float64 decides if two scores differ by more, relatively; its error is 1e-15
 
 
 @njit(cache=True)
@@ -74,7 +74,7 @@ def is_pure(rows: int, total: Counts, classes: int) -> bool:
 def best_candidate(
     rows: int, total: Counts, left: Counts, used: int, least: int, classes: int
 ) -> int:
-    """Return the best of candidates that leave `least` rows on both sides, -1 if none does.
+    """Return the best of the candidates that leave `least` rows on both sides, -1 if none does.
 
     left (used, classes): counts of the classes to the left of each candidate; for classes 0
     (used, 2): number of rows to the left, sum of their targets.

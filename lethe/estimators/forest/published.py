@@ -1,9 +1,9 @@
-"""What is published of a forest, and its predictions.
+"""The published part of a forest, and its predictions.
 
-Structure, thresholds, and for each leaf the probability of each class or the mean target. No
-number of rows is in the file. A probability has a prior and 255 steps, so that it does not
-spell out the counts it comes from; of a leaf of few rows it still narrows them down, and
-`least`, the rows of the smallest leaf allowed, is the bound on that.
+Structure, thresholds, and for each leaf the probability of each class or the mean target. The
+file holds no number of rows. A probability has a prior and 255 steps, so it does not reveal the
+exact counts behind it; for a small leaf it still narrows them down, and the minimum leaf size
+`least` bounds that.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ from lethe.estimators.forest.tree import (
 )
 
 KIND = "forest"
-STEPS = 255  # of a probability
+STEPS = 255  # per unit of probability
 _PARTS = ["<u4", "<i2", "|u1", "<u4"]  # types of sizes, feature, bin and right in a file
 MAX_CLASSES = 1000
 _BOUNDS = {
@@ -50,15 +50,14 @@ _BOUNDS = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ForestConfig:
-    """What a forest is a function of, apart from its rows.
+    """The parameters that, with the rows, determine a forest.
 
-    classes: how many, or 0 for regression. trees: how many. depth: of a leaf, at most. least:
-    rows of a leaf, at least. group: features that are looked at together; thresholds:
-    candidates of each. prior: rows that are added to each leaf, spread evenly over the classes.
-    Nothing of it may be chosen by rows that are erased later.
+    classes: number of classes, or 0 for regression. trees: number of trees. depth: maximum
+    depth of a leaf. least: minimum rows per leaf. group: number of features examined together;
+    thresholds: candidates per feature. prior: pseudo-rows added to each leaf, spread evenly
+    over the classes. None of these may be chosen using rows that are erased later.
 
-    Raises:
-        EstimatorInputError: A number is out of its range.
+    Raises EstimatorInputError: a number is out of its range.
     """
 
     bins: Bins
@@ -80,9 +79,9 @@ class ForestConfig:
 
     @property
     def shape(self) -> Shape:
-        """What the trees have in common. Two classes are a sum of targets 0 and 1."""
+        """The common parameters of the trees. Two classes are a sum of targets 0 and 1."""
         classes = self.classes if self.classes > 2 else 0
-        # Looking at the rows of a smaller node costs less than looking at its counts.
+        # In a smaller node, reading the rows costs less than reading its counts.
         kept_from = max(32, self.group * self.thresholds * max(2, classes) // 4)
         return Shape(
             classes,
@@ -95,7 +94,7 @@ class ForestConfig:
         )
 
     def header(self) -> dict[str, Any]:
-        """Return it as JSON, but for the edges."""
+        """Return the configuration without its edges as JSON."""
         return {name: getattr(self, name) for name in _BOUNDS} | {"missing": self.bins.missing}
 
     def edge_arrays(self) -> list[NDArray[Any]]:
@@ -105,7 +104,7 @@ class ForestConfig:
 
     @classmethod
     def read(cls, header: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> "ForestConfig":
-        """Return the configuration that has this header and these edges."""
+        """Return the configuration with this header and these edges."""
         ends = np.cumsum(arrays[0].astype(np.int64))
         edges = np.split(arrays[1].astype(np.float64), ends[:-1])
         numbers = {name: int(header[name]) for name in _BOUNDS}
@@ -114,12 +113,12 @@ class ForestConfig:
 
 @dataclass(frozen=True, eq=False)
 class PublishedForest:
-    """A forest that predicts. Nodes of a tree lie in the order of their paths.
+    """A forest that predicts. The nodes of a tree are in the order of their paths.
 
-    config: what it was fitted with. sizes (trees,): nodes of each tree. feature, bin (nodes,):
-    the split, or -1. right (nodes,): where in the tree the right child is; the left one follows
-    its parent. value (leaves, classes) uint8, in steps of a probability, or (leaves, 1) int32,
-    in steps of the target.
+    config: the configuration of the fit. sizes (trees,): nodes of each tree. feature, bin
+    (nodes,): the split, or -1. right (nodes,): index of the right child in the tree; the left
+    child follows its parent. value (leaves, classes) uint8, in steps of a probability, or
+    (leaves, 1) int32, in steps of the target.
     """
 
     config: ForestConfig
@@ -131,7 +130,7 @@ class PublishedForest:
 
     @classmethod
     def of(cls, config: ForestConfig, trees: Sequence[Tree]) -> "PublishedForest":
-        """Return what is published of trees."""
+        """Return the published part of trees."""
         sizes, features, bins, rights, values = [], [], [], [], []
         for tree in trees:
             order = layout(tree)
@@ -159,10 +158,9 @@ class PublishedForest:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "PublishedForest":
-        """Read a published file.
+        """Parse a published file.
 
-        Raises:
-            EstimatorInputError: It is no such file, or its trees are none.
+        Raises EstimatorInputError: it is not such a file, or its trees are invalid.
         """
         header, arrays = container.unpack(data, KIND)
         try:
@@ -177,7 +175,7 @@ class PublishedForest:
     def _well_formed(self) -> bool:
         parts: list[NDArray[Any]] = [self.sizes, self.feature, self.bin, self.right]
         if [one.dtype.str for one in parts] != _PARTS or any(one.ndim != 1 for one in parts):
-            return False  # sums of other types may wrap around, and lead beyond the arrays
+            return False  # sums of other types may overflow, and index outside the arrays
         config, nodes = self.config, len(self.feature)
         inner = self.feature != NONE
         features = self.feature[inner]
@@ -205,10 +203,8 @@ class PublishedForest:
     def probabilities(self, features: Floats) -> Floats:
         """Return the probability of each class (n, classes) for rows of features.
 
-        A quotient of two integers, so the same on every machine.
-
-        Raises:
-            EstimatorInputError: As `Bins.codes`.
+        A quotient of two integers, so it is the same on every machine. Raises
+        EstimatorInputError: as `Bins.codes`.
         """
         sums = self.sums(self.config.bins.codes(features)).astype(np.float64)
         found: Floats = sums / sums.sum(axis=1, keepdims=True)
@@ -222,10 +218,10 @@ class PublishedForest:
 
 
 def leaf_values(config: ForestConfig, rows: NDArray[np.int32], total: Int64s) -> NDArray[Any]:
-    """Return what is published of leaves, from their number of rows and their totals.
+    """Return the published values of leaves, from their number of rows and their totals.
 
     (n_c C + prior) / (C (n + prior)) of a class in steps of 1 / 255, never 0; or the mean
-    target in whole steps, 0 where there is no row. Halves are rounded up.
+    target in whole steps, 0 if there is no row. Halves are rounded up.
     """
     n, classes = rows.astype(np.int64)[:, None], config.classes
     if not classes:
@@ -244,8 +240,7 @@ def leaf_values(config: ForestConfig, rows: NDArray[np.int32], total: Int64s) ->
 def check_targets(targets: NDArray[Any], classes: int) -> Int64s:
     """Return targets (n,) as int64.
 
-    Raises:
-        EstimatorInputError: One is no whole number, no class, or beyond 2^20 steps.
+    Raises EstimatorInputError: one is not a whole number, not a class, or beyond 2^20 steps.
     """
     if targets.ndim != 1 or targets.dtype.kind not in "iu":
         raise EstimatorInputError("targets: give one whole number for each row")
@@ -275,11 +270,11 @@ def _structure(tree: Tree, order: Any) -> Any:
 
 @njit(cache=True)
 def _are_trees(sizes: Any, feature: Any, right: Any) -> bool:
-    """Return whether each tree is one: its nodes in order, within the greatest depth."""
+    """Return whether each tree is valid: nodes in order, within the maximum depth."""
     ends = np.empty(MAX_DEPTH + 2, np.int64)
     start = 0
     for size in sizes.astype(np.int64):
-        # `ends` has, for each ancestor, where its right part starts, then where the tree ends.
+        # `ends`: where the right part starts, of each ancestor whose left part `i` is in.
         waiting, i = 0, 0
         while i < size:
             if feature[start + i] != NONE:

@@ -1,4 +1,4 @@
-"""The sealed state of a forest as bytes, in an order that no history changes.
+"""The sealed state of a forest as bytes, independent of its history.
 
 Rows are sorted by id, nodes by path, the rows of a leaf by their place among all rows.
 """
@@ -70,8 +70,7 @@ def open_trees(
 ) -> tuple[ForestConfig, list[str], Codes, Int64s, list[Tree]]:
     """Return configuration, ids, codes, targets and trees of a sealed state.
 
-    Raises:
-        EstimatorInputError: It is no such file.
+    Raises EstimatorInputError: the bytes are not such a file.
     """
     header, arrays = container.unpack(data, KIND)
     try:
@@ -118,7 +117,7 @@ def _tree(
 
 @njit(cache=True)
 def _contents(tree: Tree, order: Any, place: Any) -> Any:
-    """Return rows of leaves, number of chunks of each node, and all chunks, nodes in order."""
+    """Return rows of leaves, number of chunks of each node, and all chunks, in node order."""
     rows = np.empty(tree.node[0, ROWS], np.int32)
     groups = np.zeros(len(order), np.uint32)
     chunks = np.empty(len(tree.chunk), np.int64)
@@ -144,7 +143,7 @@ def _contents(tree: Tree, order: Any, place: Any) -> Any:
 
 @njit(cache=True)
 def _restore(tree: Tree, groups: Any, rows: Any) -> None:
-    """Set children, chunks and the rows of leaves of nodes that lie in order."""
+    """Set children, chunks and the rows of leaves of nodes that are in order."""
     waiting = np.empty(len(tree.node) + 1, np.int64)
     open_, row, chunk = 0, 0, 0
     for at in range(len(tree.node)):

@@ -1,10 +1,10 @@
-"""One tree as arrays that grow, and what is done to it node by node.
+"""One tree as growing arrays, and the operations on its nodes.
 
 A node is a row of `node`. An inner node of at least `kept_from` rows keeps the counts of its
-candidates in a list of chunks, one for each group of features that was looked at. A smaller
-one keeps none: it is built again from its rows when a row of it comes or goes. The rows of a
-leaf are a doubly linked list over row numbers. Where a node, a chunk or a row lies depends on
-the tree's history, and nothing that is serialised does (`layout`).
+candidates in a list of chunks, one for each group of features that was examined. A smaller one
+keeps none: it is rebuilt from its rows when one of them is added or removed. The rows of a leaf
+are a doubly linked list over row numbers. The places of nodes, chunks and rows depend on the
+tree's history, and are never serialised (`layout`).
 """
 
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lethe.estimators.forest.draws import WORDS, below, block
 from lethe.estimators.forest.impurity import best_candidate, is_pure
 
-# What the names say; compiled code mixes their numbers with plain ones, which mypy refuses.
+# Aliases as documentation; compiled code mixes them with plain numbers, which mypy refuses.
 Int32s = NDArray[Any]
 Int64s = NDArray[Any]
 Codes = NDArray[Any]  # uint8
@@ -26,14 +26,14 @@ ROWS, FEATURE, BIN, LEFT, RIGHT, CHUNK, FIRST = range(7)  # columns of `node`
 NONE = -1
 MAX_DEPTH = 62  # the path to a node, below a leading 1, fits an int64
 MAX_CODES = 64
-_NODES, _CHUNKS = 0, 2  # in `pool`: how many were ever used, then the first that is free
+_NODES, _CHUNKS = 0, 2  # in `pool`: how many were ever used, then the first free one
 
 
 class Shape(NamedTuple):
-    """What the trees of a forest have in common.
+    """The common parameters of a forest's trees.
 
-    classes: 0 for a sum of targets (regression, two classes). group: features of a group.
-    thresholds: candidates of a feature. widest (features, 2): lowest and highest code of each.
+    classes: 0 for a sum of targets (regression, two classes). group: features per group.
+    thresholds: candidates per feature. widest (features, 2): lowest and highest code of each.
     """
 
     classes: int
@@ -90,7 +90,7 @@ def _longer(array: Any, length: int) -> Any:
 
 @njit(cache=True)
 def _with_room(tree: Tree, nodes: int, chunks: int) -> Tree:
-    """Return the tree with room for so many more nodes and chunks."""
+    """Return the tree with room for this many more nodes and chunks."""
     if tree.pool[_NODES] + nodes > len(tree.node):
         size = 2 * len(tree.node) + nodes
         tree = Tree(
@@ -144,7 +144,7 @@ def _new_chunk(tree: Tree) -> int:
 
 @njit(cache=True)
 def _free_chunks(tree: Tree, at: int) -> None:
-    """Free the counts that a node keeps, and overwrite them: they may be of erased rows."""
+    """Free a node's counts and overwrite them: erased rows may have contributed to them."""
     chunk = tree.node[at, CHUNK]
     tree.node[at, CHUNK] = NONE
     while chunk != NONE:
@@ -159,7 +159,7 @@ def _free_chunks(tree: Tree, at: int) -> None:
 def _link(tree: Tree, leaf: int, row: int) -> None:
     first = tree.node[leaf, FIRST]
     tree.link[row, 0] = first
-    tree.link[row, 1] = -2 - leaf  # the first of a list names its leaf
+    tree.link[row, 1] = -2 - leaf  # the first row of a list links back to its leaf
     if first != NONE:
         tree.link[first, 1] = row
     tree.node[leaf, FIRST] = row
@@ -167,7 +167,7 @@ def _link(tree: Tree, leaf: int, row: int) -> None:
 
 @njit(cache=True)
 def unlink(tree: Tree, rows: Rows) -> None:
-    """Take rows out of the lists of their leaves."""
+    """Remove rows from the lists of their leaves."""
     for row in rows:
         after, before = tree.link[row, 0], tree.link[row, 1]
         if before >= 0:
@@ -181,7 +181,10 @@ def unlink(tree: Tree, rows: Rows) -> None:
 
 @njit(cache=True)
 def take_rows(tree: Tree, top: int, out: Rows, free: bool) -> int:
-    """Write the rows below a node to `out`; return how many. `free`: and free all below it."""
+    """Write the rows below a node to `out`; return their number.
+
+    free: also free the subtree.
+    """
     stack = np.empty(MAX_DEPTH + 2, np.int32)
     stack[0], waiting, count = top, 1, 0
     while waiting:
@@ -208,7 +211,7 @@ def take_rows(tree: Tree, top: int, out: Rows, free: bool) -> int:
 
 @njit(cache=True)
 def _ranges(tree: Tree, shape: Shape, path: int, ranges: Int32s) -> None:
-    """Write the codes that each feature can still have below a path, from the splits above."""
+    """Write the range of codes that the splits above a path leave to each feature."""
     ranges[:] = shape.widest
     bit = 0
     while path >> (bit + 1):
@@ -265,7 +268,7 @@ def _add_counts(
 def _count_by_histogram(
     codes: Codes, targets: Int64s, rows: Rows, pair: Int32s, left: Int64s, classes: int
 ) -> None:
-    """Set the counts left of candidates that lie feature by feature, bins ascending."""
+    """Set the counts left of candidates that are ordered by feature, bins ascending."""
     first = np.empty(len(pair) + 1, np.int64)
     features, used = 0, 0
     while used < len(pair) and pair[used, 0] != NONE:
@@ -308,9 +311,10 @@ def _draw_group(
 ) -> int:
     """Draw the candidates of the next group of features; return the position after them.
 
-    `order` (features,) is the random order of features up to `position`. A feature that the
-    splits above leave a single code is passed over. The thresholds of a feature are one of
-    each of as many equal parts of its range, or all if there are no more.
+    `order` (features,) is the random order of features up to `position`. Features that the
+    splits above restrict to a single code are skipped. The range of a feature is cut into equal
+    parts, one for each threshold, and one code is drawn from each; a smaller range gives all
+    its codes.
     """
     words = np.empty(WORDS, np.uint64)
     blocks = (shape.thresholds + WORDS) // WORDS
@@ -369,8 +373,8 @@ def _find_split(
 ) -> tuple[Tree, int, int]:
     """Return feature and bin of a node's best candidate, NONE if no candidate is allowed.
 
-    Groups of features are looked at until one has a candidate that is allowed. `keep`: with
-    their counts.
+    Groups of features are examined until one has an allowed candidate. keep: store their
+    counts.
     """
     candidates, width = tree.pair.shape[1], tree.left.shape[2]
     ranges = np.empty_like(shape.widest)
@@ -406,7 +410,7 @@ def _find_split(
 
 @njit(cache=True)
 def _partition(codes: Codes, rows: Rows, feature: int, threshold: int) -> int:
-    """Put the rows that go left first; return how many they are."""
+    """Move the rows that go left to the front; return their number."""
     low, high = 0, len(rows)
     while low < high:
         row = rows[low]
@@ -422,7 +426,7 @@ def _partition(codes: Codes, rows: Rows, feature: int, threshold: int) -> int:
 def build(
     tree: Tree, shape: Shape, codes: Codes, targets: Int64s, top: int, rows: Rows, path: int
 ) -> Tree:
-    """Build what is below a node from its rows, which are reordered; a root has the path 1."""
+    """Build the subtree of a node from its rows, which are reordered; a root has the path 1."""
     waiting = 1
     ats, paths = np.empty(MAX_DEPTH + 2, np.int64), np.empty(MAX_DEPTH + 2, np.int64)
     starts, ends = np.empty(MAX_DEPTH + 2, np.int64), np.empty(MAX_DEPTH + 2, np.int64)
@@ -473,7 +477,7 @@ def _rebuild(
     come: Rows,
     path: int,
 ) -> Tree:
-    """Build what is below a node again, from its rows and those that come to it."""
+    """Rebuild the subtree of a node from its rows and those added to it."""
     rows = np.empty(tree.node[at, ROWS], np.int32)
     count = take_rows(tree, at, rows, True)
     rows[count:] = come
@@ -482,7 +486,7 @@ def _rebuild(
 
 @njit(cache=True)
 def _still_best(tree: Tree, shape: Shape, at: int) -> bool:
-    """Return whether the kept counts of a node lead to the split that it has."""
+    """Return whether the kept counts of a node still lead to its split."""
     chunk = tree.node[at, CHUNK]
     while chunk != NONE:
         best = best_candidate(
@@ -505,10 +509,10 @@ def _still_best(tree: Tree, shape: Shape, at: int) -> bool:
 def change(
     tree: Tree, shape: Shape, codes: Codes, targets: Int64s, rows: Rows, sign: int
 ) -> tuple[Tree, int]:
-    """Add rows (sign 1), or take out rows that were unlinked (-1); `rows` is reordered.
+    """Add rows (sign 1) or remove unlinked rows (-1); `rows` is reordered.
 
-    Returns the tree that `build` gives for the rows it has now, and how many rows were in
-    the parts that were built again.
+    Returns the tree that `build` gives for the current rows, and the number of rows in rebuilt
+    subtrees.
     """
     ats, paths = np.empty(MAX_DEPTH + 2, np.int64), np.empty(MAX_DEPTH + 2, np.int64)
     starts, ends = np.empty(MAX_DEPTH + 2, np.int64), np.empty(MAX_DEPTH + 2, np.int64)
@@ -525,7 +529,8 @@ def change(
         _add_targets(targets, own, sign, shape.classes, tree.total[at])
         leaf = _must_be_leaf(shape, tree.node[at, ROWS], tree.total[at], depth)
         if tree.node[at, FEATURE] == NONE and (leaf or sign < 0):
-            # Without a row, a leaf is a leaf still: each reason to be one holds for fewer.
+            # A leaf that loses a row stays a leaf: each reason for being one holds for fewer
+            # rows.
             for row in come:
                 _link(tree, at, row)
             continue
@@ -556,7 +561,7 @@ def change(
 
 @njit(cache=True)
 def layout(tree: Tree) -> Int32s:
-    """Return the nodes in the order of their paths: a node, all left of it, all right of it."""
+    """Return the nodes in the order of their paths: a node, its left part, its right part."""
     out = np.empty(len(tree.node), np.int32)
     stack = np.empty(MAX_DEPTH + 2, np.int32)
     stack[0], waiting, count = 0, 1, 0

@@ -1,7 +1,7 @@
 """Naive Bayes from exact sums: unlearning subtracts integers.
 
 Means, variances and probabilities are quotients of integers, each rounded once to float64, so
-the model has the same bits wherever it is computed. Logarithms are taken when it predicts.
+the model has the same bits on every machine. Logarithms are taken at prediction.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class BayesSums:
 
     @classmethod
     def read(cls, config: SumsConfig, arrays: Sequence[NDArray[np.int64]]) -> "BayesSums":
-        """Return the sums that have these arrays. Raises ValueError for others."""
+        """Return the sums with these arrays. Raises ValueError if they do not fit."""
         expected = cls.of_nothing(config).arrays
         if [one.shape for one in arrays] != [one.shape for one in expected]:
             raise ValueError("sums of another shape")
@@ -44,7 +44,7 @@ class BayesSums:
 
     @property
     def arrays(self) -> list[NDArray[np.int64]]:
-        """The sums, as `read` takes them."""
+        """The sums, in the form that `read` takes."""
         return [self.sums, self.weights]
 
     @property
@@ -55,10 +55,8 @@ class BayesSums:
     def changed(self, rows: CodedRows, sign: int) -> "BayesSums":
         """Return the sums with rows added (1) or subtracted (-1).
 
-        Halves are within 2^15, all weights together within 2^32: below 2^63.
-
-        Raises:
-            EstimatorInputError: The rows weigh too much for that.
+        Halves are within 2^15, all weights together within 2^32: below 2^63. Raises
+        EstimatorInputError if the total weight exceeds that.
         """
         sums, weights = self.sums.copy(), self.weights.copy()
         for c in np.unique(rows.targets):
@@ -73,14 +71,14 @@ class BayesSums:
         return BayesSums(self.config, sums, weights)
 
     def with_classes(self, config: SumsConfig, kept: NDArray[np.bool_]) -> "BayesSums":
-        """Return the sums without the classes that have no row and are not kept."""
+        """Return the sums without the classes that have no row, unless `kept`."""
         return BayesSums(config, self.sums[:, kept], self.weights[kept])
 
     def check_solvable(self) -> None:
         """Every set of rows has a model."""
 
     def published(self, classes: Names = ()) -> PublishedBayes:
-        """Return the model; where no row has a weight, all classes are equally probable."""
+        """Return the model; if no row has a weight, all classes are equally probable."""
         weights = [int(one) for one in self.weights]
         total = sum(weights)
         prior = np.array([one / total if total else 1 / len(weights) for one in weights])
@@ -98,7 +96,7 @@ class BayesSums:
     def _moments(
         self, n: Sequence[int], linear: Whole, squares: Whole
     ) -> list[list[list[float]]]:
-        """Return means, and variances with a share of the largest one of a feature."""
+        """Return means and variances, smoothed by a share of the largest variance."""
         e, features = self.config.exponent, range(self.config.columns)
         widest = max(
             _variance(sum(n), sum(linear[:, j]), sum(squares[:, j]), e) for j in features
@@ -126,7 +124,7 @@ class BayesSums:
 
 
 def _variance(n: int, total: Any, squares: Any, exponent: int) -> float:
-    """Return the variance of n codes, rounded once, in squared units; 0 of none."""
+    """Return the variance of n codes, rounded once, in squared units; 0 for n = 0."""
     if not n:
         return 0.0
     return ldexp(int(n * squares - total * total) / (n * n), 2 * exponent)

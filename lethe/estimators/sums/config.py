@@ -1,4 +1,4 @@
-"""What a model of integer sums is a function of, apart from its rows, and rows as integers."""
+"""The configuration of a model of integer sums, and rows as integers."""
 
 from dataclasses import dataclass
 from math import isfinite
@@ -34,19 +34,18 @@ class CodedRows:
     weights: NDArray[np.int64]
 
     def take(self, chosen: NDArray[np.bool_]) -> "CodedRows":
-        """Return some of the rows."""
+        """Return the chosen rows."""
         return CodedRows(self.features[chosen], self.targets[chosen], self.weights[chosen])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SumsConfig:
-    """kind: one of KINDS. columns: of a row. classes: how many, 0 for numbers.
+    """kind: one of KINDS. columns: features per row. classes: number of classes, 0 for numbers.
 
-    alpha: the penalty of ridge, or what is added to each count. var_smoothing: of a Gaussian.
-    intercept: of ridge. Nothing of it may be chosen by rows that are erased later.
+    alpha: the penalty of ridge, or the amount added to each count. var_smoothing: of a
+    Gaussian. intercept: of ridge. None of these may be chosen using rows that are erased later.
 
-    Raises:
-        EstimatorInputError: A number is out of its range.
+    Raises EstimatorInputError: a number is out of its range.
     """
 
     kind: str
@@ -71,9 +70,8 @@ class SumsConfig:
     def coded(self, features: Floats, targets: NDArray[Any], weights: Floats) -> CodedRows:
         """Return rows as integers; targets are int64 classes, or float64 numbers.
 
-        Raises:
-            EstimatorInputError: A number is NaN, infinite or beyond 2^31 steps, a count is
-                negative, or a weight is negative or no multiple of a sixteenth.
+        Raises EstimatorInputError: a number is NaN, infinite or beyond 2^31 steps, a count is
+        negative, or a weight is negative or not a multiple of a sixteenth.
         """
         steps = codes("X", features, self.exponent)
         if self.kind == "multinomial-nb" and (steps < 0).any():

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from lethe.estimators.errors import EstimatorInputError
 
 MAX_CODE = 2**31 - 1
-MAX_EXPONENT = 160  # steps beyond it are a mistake, and their squares leave float64
+MAX_EXPONENT = 160  # larger ones are a mistake, and their squares overflow float64
 WEIGHT_BITS = 4  # weights are multiples of 1/16
-MAX_WEIGHT = 2**12  # of those
+MAX_WEIGHT = 2**12  # in sixteenths
 MAX_ROWS = 2**20  # times 2^12 of weight times 2^30 stays below 2^63 (check_total)
 
 Floats = NDArray[np.float64]
@@ -26,8 +26,7 @@ Whole = NDArray[Any]  # Python integers: sums of any size
 def codes(name: str, numbers: Floats, exponent: int) -> NDArray[np.int64]:
     """Return numbers in steps of 2^exponent, rounded to nearest, halves to even.
 
-    Raises:
-        EstimatorInputError: One is not finite, or beyond 2^31 steps. The message has `name`.
+    Raises EstimatorInputError: one is not finite, or beyond 2^31 steps; the message has `name`.
     """
     check_exponent(exponent)
     if not np.isfinite(numbers).all():
@@ -53,8 +52,8 @@ def check_exponent(exponent: int) -> None:
 def whole_weights(weights: Floats, bits: int) -> NDArray[np.int64]:
     """Return weights (n,) in steps of 2^-bits.
 
-    Raises:
-        EstimatorInputError: One is negative, no multiple of the step, or above 2^12 steps.
+    Raises EstimatorInputError: one is negative, not a multiple of the step, or above 2^12
+    steps.
     """
     steps = np.ldexp(weights, bits)
     if not np.isfinite(steps).all() or (steps < 0).any() or (steps != np.rint(steps)).any():
@@ -67,7 +66,7 @@ def whole_weights(weights: Floats, bits: int) -> NDArray[np.int64]:
 
 
 def check_total(weight: int) -> None:
-    """Raise EstimatorInputError where sums over so much weight, in steps, may leave int64."""
+    """Raise EstimatorInputError if sums with this total weight, in steps, may exceed int64."""
     if weight > MAX_ROWS * MAX_WEIGHT:
         raise EstimatorInputError(
             f"the rows weigh more than {MAX_ROWS * MAX_WEIGHT >> WEIGHT_BITS} together, so "
@@ -79,8 +78,8 @@ def check_total(weight: int) -> None:
 class Gram:
     """Sums over rows of w z zᵀ, in three parts: high high, high low, low low halves of codes.
 
-    Each part (k, k) is int64, and each is a sum over rows: adding and subtracting rows in any
-    order gives the parts that the rows give that are left.
+    Each part (k, k) is int64 and a sum over rows: after adding and subtracting rows in any
+    order, the parts are those of the remaining rows.
     """
 
     parts: list[NDArray[np.int64]]

@@ -1,4 +1,4 @@
-"""What is published of ridge and naive Bayes, and its predictions."""
+"""The published part of ridge and naive Bayes, and its predictions."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ Names = Sequence[Sequence[str]]  # type and text of each class's label
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PublishedSums:
-    """A model that predicts. classes: type and text of each label, none of a regressor."""
+    """A model that predicts. classes: type and text of each label, empty for a regressor."""
 
     kind: str
     classes: Names
@@ -31,17 +31,17 @@ class PublishedSums:
     @property
     @abstractmethod
     def columns(self) -> int:
-        """How many features a row has."""
+        """The number of features per row."""
 
     @abstractmethod
     def outputs(self, features: Floats) -> Floats:
         """Return, for rows (n, d), the output of each class (n, classes) or the number (n, 1).
 
-        Of naive Bayes: the logarithm of the joint probability.
+        For naive Bayes: the logarithm of the joint probability.
         """
 
     def predict(self, features: Floats) -> NDArray[Any]:
-        """Return places of classes (n,), the first of equal ones, or numbers (n,)."""
+        """Return indices of classes (n,), ties to the first, or numbers (n,)."""
         found = self.outputs(features)
         best: NDArray[Any] = found.argmax(axis=1) if self.classes else found[:, 0]
         return best
@@ -66,11 +66,11 @@ class PublishedRidge(PublishedSums):
 
     @property
     def columns(self) -> int:
-        """How many features a row has."""
+        """The number of features per row."""
         return int(self.coef.shape[1])
 
     def outputs(self, features: Floats) -> Floats:
-        """Return features times weights, and the intercept."""
+        """Return features times weights, plus the intercept."""
         found: Floats = features @ self.coef.T + self.intercept
         return found
 
@@ -79,7 +79,8 @@ class PublishedRidge(PublishedSums):
 class PublishedBayes(PublishedSums):
     """prior (classes,): probabilities.
 
-    parts: of a Gaussian means and variances (classes, d) each; else probabilities of features.
+    parts: for a Gaussian means and variances, each (classes, d); else probabilities of
+    features.
     """
 
     prior: Floats
@@ -92,7 +93,7 @@ class PublishedBayes(PublishedSums):
 
     @property
     def columns(self) -> int:
-        """How many features a row has."""
+        """The number of features per row."""
         return int(self.parts[0].shape[1])
 
     @property
@@ -117,11 +118,10 @@ class PublishedBayes(PublishedSums):
 
 
 def read_published(data: bytes) -> PublishedSums:
-    """Read a published file.
+    """Parse a published file.
 
-    Raises:
-        EstimatorInputError: It is no such file, its arrays do not fit each other, or one
-            holds a NaN or an infinity.
+    Raises EstimatorInputError: it is not such a file, its arrays do not fit each other, or one
+    holds a NaN or an infinity.
     """
     header, arrays = container.unpack(data, *KINDS)
     kind, classes = header.pop("kind"), header.pop("classes", [])

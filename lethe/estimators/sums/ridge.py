@@ -2,8 +2,8 @@
 
 W = argmin of the sum over rows of w (x W + b - y)^2, plus alpha times the sum of W^2. Rows are
 codes (fixed_point.py). The sums are exact, the centring by the intercept is exact in Python's
-integers, and each entry of the system is rounded once; cholesky.py solves it in a fixed order
-of operations. So equal rows have equal weights, bit for bit. The weights are not correctly
+integers, and each entry of the system is rounded once; `solve` has a fixed order of
+operations. So equal rows have equal weights, bit for bit. The weights are not correctly
 rounded, as those of the service's family `ridge` are: they carry the error of a float64
 solution.
 """
@@ -15,10 +15,10 @@ from math import fsum, ldexp
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from lethe.estimators.errors import EstimatorInputError
-from lethe.estimators.sums.cholesky import solve
 from lethe.estimators.sums.config import CodedRows, SumsConfig
 from lethe.estimators.sums.fixed_point import WEIGHT_BITS, Floats, Gram, Whole, check_total
 from lethe.estimators.sums.published import Names, PublishedRidge
@@ -26,7 +26,7 @@ from lethe.estimators.sums.published import Names, PublishedRidge
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RidgeSums:
-    """Sums of products of features, 1 and outputs: targets, or a column of 0 and 1 a class."""
+    """Sums of products of features, 1 and outputs: targets, or a 0/1 column for each class."""
 
     config: SumsConfig
     gram: Gram
@@ -38,7 +38,7 @@ class RidgeSums:
 
     @classmethod
     def read(cls, config: SumsConfig, arrays: Sequence[NDArray[np.int64]]) -> "RidgeSums":
-        """Return the sums that have these arrays. Raises ValueError for others."""
+        """Return the sums with these arrays. Raises ValueError if they do not fit."""
         expected = cls.of_nothing(config).arrays
         if [one.shape for one in arrays] != [one.shape for one in expected]:
             raise ValueError("sums of another shape")
@@ -46,7 +46,7 @@ class RidgeSums:
 
     @property
     def arrays(self) -> list[NDArray[np.int64]]:
-        """The sums, as `read` takes them."""
+        """The sums, in the form that `read` takes."""
         return self.gram.parts
 
     @property
@@ -58,8 +58,7 @@ class RidgeSums:
     def changed(self, rows: CodedRows, sign: int) -> "RidgeSums":
         """Return the sums with rows added (1) or subtracted (-1).
 
-        Raises:
-            EstimatorInputError: The rows weigh too much for exact sums.
+        Raises EstimatorInputError: the total weight is too large for exact sums.
         """
         gram = Gram([part.copy() for part in self.gram.parts])
         outputs = rows.targets[:, None]
@@ -72,17 +71,16 @@ class RidgeSums:
         return found
 
     def with_classes(self, config: SumsConfig, kept: NDArray[np.bool_]) -> "RidgeSums":
-        """Return the sums without the classes that have no row and are not kept."""
+        """Return the sums without the classes that have no row, unless `kept`."""
         d = self.config.columns + 1
         columns = np.concatenate([np.arange(d), d + np.flatnonzero(kept)])
         parts = [part[np.ix_(columns, columns)] for part in self.gram.parts]
         return RidgeSums(config, Gram(parts))
 
     def published(self, classes: Names = ()) -> PublishedRidge:
-        """Return the model; where no row has a weight, its weights and intercepts are 0.
+        """Return the model; if no row has a weight, its weights and intercepts are 0.
 
-        Raises:
-            EstimatorInputError: The penalty is too small for a float64 solution.
+        Raises EstimatorInputError: the penalty is too small for a float64 solution.
         """
         config, outputs = self.config, max(1, self.config.classes)
         intercepts = np.zeros(outputs)
@@ -103,15 +101,13 @@ class RidgeSums:
         return PublishedRidge(config.kind, classes, coef, intercepts)
 
     def check_solvable(self) -> None:
-        """Check that the rows, and whatever remains of them after erasures, have a solution.
+        """Check that the rows, and every subset that erasures may leave, have a solution.
 
-        Cholesky's factorisation of a matrix of unit diagonal succeeds in float64 where its
-        least eigenvalue is above d (d + 1) 2^-53 (Higham, Accuracy and Stability of Numerical
+        Cholesky's factorisation of a matrix of unit diagonal succeeds in float64 if its least
+        eigenvalue is above d (d + 1) 2^-53 (Higham, Accuracy and Stability of Numerical
         Algorithms, theorem 10.7). That eigenvalue is at least the penalty's share of the
-        largest diagonal entry, and a row that leaves makes no diagonal entry larger.
-
-        Raises:
-            EstimatorInputError: The penalty is too small beside the features.
+        largest diagonal entry, and removing a row makes no diagonal entry larger. Raises
+        EstimatorInputError: the penalty is too small relative to the features.
         """
         config, d = self.config, self.config.columns
         whole, n = self.gram.whole(), self.weight
@@ -133,14 +129,14 @@ class RidgeSums:
         return Fraction(self.config.alpha) * step
 
     def _system(self) -> tuple[Floats, Floats, list[int], int, Whole, Whole]:
-        """Return matrix and right side of the system, their scales, and n, sums x and y."""
+        """Return matrix and right side of the system, their scales, n, sums of x and of y."""
         whole, d = self.gram.whole(), self.config.columns
         n, s, t = int(whole[d, d]), whole[:d, d], whole[d, d + 1 :]
         gram, moment, times = whole[:d, :d], whole[:d, d + 1 :], 1
         if self.config.intercept:
             gram = n * gram - np.outer(s, s)
             moment, times = n * moment - np.outer(s, t), n
-        # `times` as large, so that all of it is integers.
+        # Scaled by `times`, so that everything is an integer.
         penalty = self._penalty() * times
         gram, moment = gram * penalty.denominator, moment * penalty.denominator
         gram[np.arange(d), np.arange(d)] += penalty.numerator
@@ -167,6 +163,58 @@ def _scaled(gram: Whole) -> tuple[Floats, list[int]]:
 
 
 def _quotient(number: Any, exponent: int) -> float:
-    """Return number / 2^exponent, rounded once; Python's quotient of integers is."""
+    """Return number / 2^exponent, rounded once, as Python's integer division is."""
     found: float = number / (1 << exponent)
     return found
+
+
+def solve(matrix: Floats, right: Floats) -> Floats:
+    """Return X (d, c) with matrix (d, d) X = right (d, c).
+
+    The matrix must be symmetric, positive definite, with a diagonal near 1. LAPACK's bits
+    change with its build and its number of threads. Here each number comes from additions,
+    products, quotients and square roots of IEEE 754 in one order, compiled without `fastmath`,
+    which neither reorders nor fuses them: equal systems have equal solutions, bit for bit,
+    wherever float64 is IEEE's. It is a few times slower than LAPACK. Raises
+    EstimatorInputError: rounding leaves the matrix indefinite.
+    """
+    lower = matrix.copy()
+    if not _factorise(lower):
+        raise EstimatorInputError(
+            "alpha: too small beside these features for a float64 solution: choose a larger one"
+        )
+    found = right.copy()
+    _substitute(lower, found)
+    return found
+
+
+@njit(cache=True)
+def _factorise(a: Floats) -> bool:
+    """Write L with a = L Lᵀ into the rows of Lᵀ: row k of `a`, from the diagonal on."""
+    for k in range(len(a)):
+        if not a[k, k] > 0:
+            return False
+        root = np.sqrt(a[k, k])
+        for j in range(k, len(a)):
+            a[k, j] = a[k, j] / root
+        for i in range(k + 1, len(a)):
+            factor = a[k, i]
+            for j in range(i, len(a)):
+                a[i, j] -= factor * a[k, j]
+    return True
+
+
+@njit(cache=True)
+def _substitute(a: Floats, x: Floats) -> None:
+    for k in range(len(a)):
+        for c in range(x.shape[1]):
+            x[k, c] = x[k, c] / a[k, k]
+        for i in range(k + 1, len(a)):
+            for c in range(x.shape[1]):
+                x[i, c] -= a[k, i] * x[k, c]
+    for k in range(len(a) - 1, -1, -1):
+        for i in range(k + 1, len(a)):
+            for c in range(x.shape[1]):
+                x[k, c] -= a[k, i] * x[i, c]
+        for c in range(x.shape[1]):
+            x[k, c] = x[k, c] / a[k, k]

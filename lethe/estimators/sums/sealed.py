@@ -1,4 +1,4 @@
-"""The sealed state of a model of sums: its configuration, of which rows it is, and the sums."""
+"""The sealed state of a model of sums: its configuration, its rows' digest, and the sums."""
 
 from dataclasses import asdict
 from typing import Any
@@ -21,9 +21,9 @@ def of_nothing(config: SumsConfig) -> Sums:
 
 
 def seal(sums: Sums, data: str, rows: int) -> bytes:
-    """Return the file of sums; data: the digest of the rows that they are of, and how many.
+    """Return the file of sums; data: the digest of their rows; rows: their number.
 
-    The order in which rows came leaves no trace in it.
+    The order in which rows were added leaves no trace in it.
     """
     header = {"kind": KIND, "config": _spelled(sums.config), "data": data, "rows": rows}
     return container.pack(header, sums.arrays)
@@ -32,8 +32,8 @@ def seal(sums: Sums, data: str, rows: int) -> bytes:
 def open_sums(file: bytes, config: SumsConfig, data: str, rows: int) -> Sums:
     """Return the sums of a sealed state.
 
-    Raises:
-        EstimatorInputError: It is no such file, of another model or of other rows.
+    Raises EstimatorInputError: it is not such a file, or it is of another model or of other
+    rows.
     """
     header, arrays = container.unpack(file, KIND)
     expected = {"kind": KIND, "config": _spelled(config), "data": data, "rows": rows}
@@ -50,7 +50,7 @@ def _kind(config: SumsConfig) -> type[RidgeSums] | type[BayesSums]:
 
 
 def _spelled(config: SumsConfig) -> dict[str, Any]:
-    """Return a configuration in JSON, numbers exactly."""
+    """Return a configuration in JSON, with exact numbers."""
     return {
         name: value.hex() if isinstance(value, float) else value
         for name, value in asdict(config).items()

@@ -1,4 +1,4 @@
-"""`lethe backup`, `lethe restore` and `lethe log recover`: what is lost, and who stays erased."""
+"""`lethe backup`, `lethe restore` and `lethe log recover`: losses, and erasures that stay."""
 
 import hashlib
 import json
@@ -51,10 +51,10 @@ from workers.jobs.leases.lease import JobContext
 
 @dataclass
 class Disaster:
-    """An installation that was backed up, then erased r1 and r2, then lost its database."""
+    """An installation that made a backup, then erased r1 and r2, then lost its database."""
 
     backup: Path
-    keys: Path  # a copy of the keys from when the backup was made
+    keys: Path  # a copy of the keys from the time of the backup
     mirror: Path
     old: Settings
     new: Settings
@@ -183,7 +183,7 @@ def test_a_restored_model_is_mended_where_all_its_rows_are_left(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A client was erased since: no block is left that also held one of its rows."""
+    """A client was erased since, so no remaining block contained one of its rows."""
     new = settings.model_copy(update={"database_url": elsewhere, "data_dir": tmp_path / "new"})
     monkeypatch.setenv("LETHE_ORIGIN", settings.origin)
     point_at(settings, monkeypatch)
@@ -208,7 +208,7 @@ def test_a_restored_model_is_mended_where_all_its_rows_are_left(
         installed.drain()
         model = installed.caller.operator("GET", f"/v1/models/{MODEL}").json()
         assert (model["state"], model["failure"]) == ("ready", None)
-        # It comes after the version that the backup lacks, and is the same head.
+        # It follows the version that the backup lacks, and has the same head.
         assert model["current_version"] == erased["number"] + 1
         mended = installed.caller.operator("GET", path).json()
         same = ("head", "statistics", "retained_root", "retained_count")
@@ -226,9 +226,9 @@ def test_whose_an_erased_record_was_does_not_come_back(
     ahead: bool,
     killed: bool,
 ) -> None:
-    """A backup has identities of records that were erased after it. ahead: so does the log.
+    """A backup has identities of records erased after it. ahead: the log is newer too.
 
-    killed: the process dies before it logs the identities that it erased again.
+    killed: the process dies before it logs the identities erased again.
     """
     new = settings.model_copy(update={"database_url": elsewhere, "data_dir": tmp_path / "new"})
     monkeypatch.setenv("LETHE_ORIGIN", settings.origin)
@@ -287,7 +287,7 @@ def test_without_the_journal_they_would_be_back(disaster: Disaster) -> None:
 
 
 def put_back(old: Settings, *, tombstone: bool) -> None:
-    """Put a row back under a log that is whole, beside its tombstone or in its place."""
+    """Restore a row under a complete log, beside its tombstone or instead of it."""
     with rows(old) as session:
         record = session.exec(select(Record)).first()
         assert record is not None
@@ -343,7 +343,7 @@ def test_a_mirror_with_a_flipped_leaf_recovers_nothing(disaster: Disaster) -> No
 
 
 def test_a_mirror_that_is_short_recovers_nothing(disaster: Disaster) -> None:
-    """By one entry: the guard goes on once more after the mirror was made."""
+    """It lacks one entry, which the guard has."""
     with install(disaster.old) as installed:
         assert installed.caller.register_key(keyid="another").status_code == 201
         assert installed.caller.register_model(ref="second").status_code == 201
@@ -366,7 +366,7 @@ def test_a_mirror_of_another_log_is_refused(disaster: Disaster, tmp_path: Path) 
 
 
 def test_keys_of_a_backup_sign_nothing_before_the_log_is_recovered(disaster: Disaster) -> None:
-    """Their guard is older than entries that somebody has receipts of."""
+    """Their guard is older than entries with issued receipts."""
     new = disaster.new
     shutil.rmtree(new.keys_dir)
     assert run(restore, str(disaster.backup), "--keys", str(disaster.keys)).exit_code == 0
@@ -388,7 +388,7 @@ def test_keys_of_a_backup_sign_nothing_before_the_log_is_recovered(disaster: Dis
 
 
 def test_all_is_lost_but_the_backup_and_a_mirror(disaster: Disaster) -> None:
-    """The keys are the backup's: the mirror alone tells that the log went on."""
+    """The keys come from the backup too: only the mirror shows the later entries."""
     new = disaster.new
     shutil.rmtree(new.keys_dir)
     told = run(restore, str(disaster.backup), "--keys", str(disaster.keys))
@@ -562,7 +562,7 @@ def test_of_a_batch_that_did_not_commit_only_what_is_executed_later_counts(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Both lines are on disk; then one of the two requests is refused and the other executed."""
+    """Both lines are on disk; then one of the two requests is refused, the other executed."""
     monkeypatch.setenv("LETHE_ORIGIN", settings.origin)
     point_at(settings, monkeypatch)
     both = {"batch_min_requests": 2, "batch_max_wait_seconds": 0}
@@ -611,7 +611,7 @@ def test_of_a_batch_that_did_not_commit_only_what_is_executed_later_counts(
     "said", [b"[" * 9999, b'{"files": {"artifacts/%s": "0"}}' % (b"a" * 300)]
 )
 def test_a_manifest_that_nobody_wrote_is_refused(tmp_path: Path, said: bytes) -> None:
-    """Too deep for JSON, or a name too long for a file system: one problem, no traceback."""
+    """Too deep for JSON, or a name too long for a file system: an error, no traceback."""
     whole = {"at": "", "origin": "", "root": "", "rows": 0, "schema": HEAD, "size": 0}
     if said.startswith(b"{"):
         said = json.dumps({**json.loads(said), **whole}).encode()
@@ -623,7 +623,7 @@ def test_a_manifest_that_nobody_wrote_is_refused(tmp_path: Path, said: bytes) ->
 def test_a_backup_whose_log_was_changed_is_not_restored(
     disaster: Disaster, tmp_path: Path
 ) -> None:
-    """Its rows say that nothing was executed: then no line of the journal would count."""
+    """Its rows have no executed request, so no line of the journal would be replayed."""
     with pytest.MonkeyPatch.context() as patch:
         point_at(disaster.old, patch)
         assert run(backup, "new", str(tmp_path / "later")).exit_code == 0

@@ -1,4 +1,4 @@
-"""`lethe backup follow`: what comes back, whatever is killed, and that the erased do not."""
+"""`lethe backup follow`: restores after any crash, and erased records that stay erased."""
 
 import json
 import os
@@ -32,7 +32,7 @@ from app.backup.scratch import scratch_place
 from app.cli.backup import backup, restore
 from app.keys.rotate_log import revoke_log, rotate_log
 from app.ledger import storage
-from app.ledger.guard import RolledBackError, SigningGuard, _format
+from app.ledger.guard import RolledBackError, SigningGuard, format_state
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import GUARD, SchemaError
 from app.settings import Settings
@@ -53,7 +53,7 @@ pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def running(
     settings: Settings, ledger: Ledger, fitted: PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Installation]:
-    """An installation that commands find, with a fitted model."""
+    """The installation of the environment, with a fitted model."""
     monkeypatch.setenv("LETHE_ORIGIN", settings.origin)
     point_at(settings, monkeypatch)
     with install(settings) as installed:
@@ -63,7 +63,7 @@ def running(
 
 @dataclass
 class Following:
-    """A follower into `directory` that runs a round when it is told to."""
+    """A follower into `directory` that runs rounds on demand."""
 
     installed: Installation
     directory: Path
@@ -93,14 +93,14 @@ def followed(running: Installation, tmp_path: Path) -> Iterator[Following]:
 
 
 def ask(installed: Installation, record: str) -> str:
-    """Submit a request, which is acknowledged; return its id."""
+    """Submit a request until it is acknowledged; return its id."""
     answer = installed.caller.erase_records(record)
     assert answer.status_code == 202, answer.text
     return str(answer.json()["id"])
 
 
 def lost(settings: Settings, place: Path) -> Settings:
-    """Return the settings of an installation that has the keys and nothing else."""
+    """Return the settings of an installation that has only the keys."""
     new = settings.model_copy(
         update={"database_url": f"sqlite:///{place / 'new.db'}", "data_dir": place / "data"}
     )
@@ -109,7 +109,7 @@ def lost(settings: Settings, place: Path) -> Settings:
 
 
 def comes_back(settings: Settings, directory: Path, place: Path) -> set[str]:
-    """Restore what was followed in a new place; return the requests that are there."""
+    """Restore the followed state into a new place; return its requests."""
     new = lost(settings, place)
     with opened_engine(new.resolved_database_url) as engine:
         restore_backup(new, engine, directory)
@@ -144,7 +144,7 @@ def test_all_that_was_acknowledged_before_the_last_round_comes_back(
         assert session.exec(select(ErasureRequest.id)).all() == [before] != [after]
     assert run(log, "recover", str(tmp_path / "m")).exit_code == 0
     with install(new) as installed:
-        installed.recover()  # as the sweep of the worker does
+        installed.recover()  # as the worker's sweep does
         installed.drain()
         answer = installed.caller.http.get(f"/v1/requests/{before}").json()
         assert answer["state"] == "certified"
@@ -160,7 +160,7 @@ def test_a_round_writes_what_changed_and_keeps_nothing_older(followed: Following
     assert 0 < done.written < len(first) << 16
     assert followed.pieces() == followed.named()
     assert len(first & followed.pieces()) > 0
-    assert first - followed.pieces()  # the older states of what changed are gone
+    assert first - followed.pieces()  # older pieces are gone
     assert followed.follower.run() is None
 
 
@@ -195,7 +195,7 @@ def test_what_is_erased_leaves_the_directory_with_the_next_round(followed: Follo
 def test_a_state_from_before_an_erasure_brings_nobody_back(
     followed: Following, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The follower stood still, and the record's erasure was certified meanwhile."""
+    """The record's erasure was certified while the follower was stopped."""
     erase(followed.installed, "r1")
     new = lost(followed.installed.settings, tmp_path / "new")
     point_at(new, monkeypatch)
@@ -273,7 +273,7 @@ def test_of_a_lost_machine_directory_keys_and_a_mirror_are_enough(
         before = ask(running, "r1")
         assert follower.run() is not None
         assert follower.run() is None
-        # A key that no commit goes with is copied too, and one that is gone is removed.
+        # A key change without a commit is copied too, and a removed key is removed.
         new_key = running.settings.keys_dir / "log.next.key"
         new_key.write_text("made by a rotation")
         assert follower.run() is not None
@@ -309,7 +309,7 @@ def test_of_a_lost_machine_directory_keys_and_a_mirror_are_enough(
 def test_the_guard_that_is_copied_is_never_ahead_of_the_database(
     followed: Following, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A checkpoint is signed while the round copies the database, which then lacks it."""
+    """A checkpoint is signed while the round copies the database, so the copy lacks it."""
     settings = followed.installed.settings
     copy = KeysCopy(settings.keys_dir, tmp_path / "k")
     follower = DatabaseFollower(
@@ -332,7 +332,7 @@ def test_the_guard_that_is_copied_is_never_ahead_of_the_database(
 def test_what_is_no_file_among_the_artifacts_brings_no_key_along(
     running: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who writes that directory alone plants a link to a key, a pipe, a socket and a folder."""
+    """An attacker with that directory plants a link to a key, a pipe, a socket and a folder."""
     settings = running.settings
     artifacts = settings.data_dir / "artifacts"
     honest = {path.name for path in artifacts.iterdir()}
@@ -340,7 +340,7 @@ def test_what_is_no_file_among_the_artifacts_brings_no_key_along(
     os.mkfifo(artifacts / "pipe")
     (artifacts / "folder").mkdir()
     with socket.socket(socket.AF_UNIX) as listener, monkeypatch.context() as patch:
-        patch.chdir(artifacts)  # a socket's path is short
+        patch.chdir(artifacts)  # a socket's path must be short
         listener.bind("socket")
     assert run(backup, "new", str(tmp_path / "b")).exit_code == 0
     assert run(backup, "follow", str(tmp_path / "f"), "--once").exit_code == 0
@@ -370,7 +370,7 @@ def _all_keys(settings: Settings) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("folder", [PIECES, "artifacts"])
 def test_a_folder_that_is_a_link_is_refused(followed: Following, folder: str) -> None:
-    """Who writes the followed directory alone has it lead to the keys."""
+    """An attacker with the followed directory makes it a link to the keys."""
     settings = followed.installed.settings
     ask(followed.installed, "r1")
     before = _all_keys(settings)
@@ -394,7 +394,7 @@ def test_a_folder_that_becomes_a_link_within_a_round_leads_nowhere(
     followed: Following, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings, honest = followed.installed.settings, followed.follower._take_copy
-    erase(followed.installed, "r1")  # there are pieces and files to write and to remove
+    erase(followed.installed, "r1")  # makes pieces and files to write and to remove
     before = _all_keys(settings)
 
     def exchanged(scratch: Path) -> Path:
@@ -429,7 +429,7 @@ def _pipes(path: Path, _: Path) -> None:
 def test_a_lock_that_is_no_plain_file_is_refused(
     followed: Following, plant: Callable[[Path, Path], None], tmp_path: Path
 ) -> None:
-    """A file `restored` among the keys would end the service."""
+    """A link could create a file `restored` among the keys, which would stop the service."""
     settings = followed.installed.settings
     planted = settings.keys_dir / "restored"
     lock = followed.directory / "readers.lock"
@@ -451,7 +451,7 @@ def test_a_lock_that_is_no_plain_file_is_refused(
 def test_a_copy_of_keys_whose_files_are_links_leads_nowhere(
     running: Installation, tmp_path: Path
 ) -> None:
-    """Who writes the copied keys alone has them lead to the keys in use, or elsewhere."""
+    """An attacker with the copied keys makes them links to the keys in use, or elsewhere."""
     settings, engine, keys = running.settings, running.services.engine, tmp_path / "k"
     before = _all_keys(settings)
     with following(settings, engine, tmp_path / "f", keys) as follower:
@@ -495,7 +495,7 @@ def test_the_logs_key_is_copied_while_a_rotation_of_it_ends(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """log.next.key takes the place of log.key when that has been read."""
+    """log.next.key replaces log.key just after log.key was read."""
     settings, ledger, honest = running.settings, running.services.ledger, Path.open
     rotate_log(settings, ledger)
     ended: list[Path] = []
@@ -518,7 +518,7 @@ def test_the_logs_key_is_copied_while_a_rotation_of_it_ends(
 def test_keys_that_a_crash_left_unfinished_are_not_copied(
     running: Installation, copied: Callable[[Installation, Path], None], tmp_path: Path
 ) -> None:
-    """Such as a root.sealed that the master key opens that was revoked since."""
+    """Such as a root.sealed that a revoked master key opens."""
     (running.settings.keys_dir / f"{PARTIAL}1").write_text("a crash left it")
     copied(running, tmp_path)
     assert not list((tmp_path / "k").glob(f"{PARTIAL}*"))
@@ -527,7 +527,7 @@ def test_keys_that_a_crash_left_unfinished_are_not_copied(
 def test_an_artifact_that_was_exchanged_since_it_was_checked_is_not_restored(
     running: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who writes the backup alone has a key taken in, which the next backup would have."""
+    """An attacker with the backup has a key restored, which the next backup would contain."""
     settings, engine = running.settings, running.services.engine
     write_backup(settings, engine, tmp_path / "b")
     running.services.close()
@@ -562,7 +562,7 @@ def test_an_artifact_that_was_exchanged_since_it_was_checked_is_not_restored(
 def test_the_manifest_vouches_for_what_was_copied_alone(
     followed: Following, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who writes the followed directory exchanges an artifact as soon as it lies there."""
+    """An attacker with the followed directory exchanges an artifact as soon as it is written."""
     settings = followed.installed.settings
     erase(followed.installed, "r1")  # new artifacts
     honest, exchanged = os.fsync, set[str]()
@@ -609,7 +609,7 @@ def _restored(running: Installation, place: Path) -> None:
 def test_what_a_killed_command_left_is_removed_by_the_next(
     running: Installation, command: Callable[[Installation, Path], None], tmp_path: Path
 ) -> None:
-    """It has wrapped keys that an erasure destroys meanwhile; what is in use is left alone."""
+    """It has wrapped keys that an erasure may destroy; directories in use are kept."""
     data = running.settings.data_dir
     if (child := os.fork()) == 0:
         held = ExitStack()
@@ -715,7 +715,7 @@ def _another_log(directory: Path, state: dict[str, Any]) -> None:
 
 
 def _with_schema(directory: Path, state: dict[str, Any], *statements: str) -> None:
-    """Change the database that the pieces come to."""
+    """Change the database in the pieces."""
     whole = directory / "whole.db"
     whole.write_bytes(
         b"".join((directory / PIECES / one).read_bytes() for one in state["pieces"])
@@ -798,7 +798,7 @@ def test_what_was_changed_is_refused(
 def test_a_manifest_that_needs_more_than_the_disk_has_is_refused(
     followed: Following, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who writes the directory names one piece very often."""
+    """An attacker with the directory names one piece very often."""
     path = followed.directory / "manifest.json"
     state = json.loads(path.read_bytes())
     state["pieces"] += state["pieces"][-1:] * 99
@@ -813,7 +813,7 @@ def test_a_manifest_that_needs_more_than_the_disk_has_is_refused(
 def test_rows_that_take_more_than_the_database_are_refused(
     followed: Following, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As those of pages that refer to each other in circles, of which there is no end."""
+    """For example, pages that form a cycle give endless rows."""
     monkeypatch.setattr("app.backup.pieces.EXPANSION", 0)
     with pytest.raises(BackupError, match="no database of this version"):
         comes_back(followed.installed.settings, followed.directory, tmp_path / "new")
@@ -864,14 +864,14 @@ def test_a_database_or_a_directory_that_went_away_is_no_idle_round(
 
 
 def test_a_log_that_was_set_back_replaces_nothing(followed: Following) -> None:
-    """The database in use was exchanged for an older one: what is there is better."""
+    """The database was replaced by an older one, so the followed state is kept."""
     before = (followed.directory / "manifest.json").read_bytes()
     ask(followed.installed, "r1")
     guard = SigningGuard(followed.installed.settings.keys_dir / GUARD)
     held = guard.read()
     with guard.path.open("ab") as file:
         later = Checkpoint(held.origin, held.size + 7, bytes(32))
-        file.write(_format(later))
+        file.write(format_state(later))
     with pytest.raises(RolledBackError):
         followed.follower.run()
     assert (followed.directory / "manifest.json").read_bytes() == before
@@ -903,14 +903,14 @@ def test_what_is_signed_while_a_backup_begins_is_no_fork(
 
 
 class EndedError(Exception):
-    """Ends a loop that has no end."""
+    """Ends an endless loop."""
 
 
 def test_rounds_follow_each_other_and_say_when(
     running: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[Round] = []
-    idle = iter(range(1000))  # rounds that see nothing
+    idle = iter(range(1000))  # rounds without new commits
 
     def noted(settings: Settings, beat: Beat) -> None:
         assert next(idle, None) is not None, "what was committed is not seen"

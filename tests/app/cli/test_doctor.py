@@ -1,4 +1,4 @@
-"""`lethe doctor`: each planted fault is named by its part, and nothing else is."""
+"""`lethe doctor`: each planted fault is reported for its part only."""
 
 import json
 import os
@@ -27,7 +27,7 @@ from tests.servers import free_port
 
 @pytest.fixture(autouse=True)
 def _well(settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installation that commands find, with a schedule that runs."""
+    """The installation of the environment, with a running schedule."""
     monkeypatch.setenv("LETHE_ORIGIN", settings.origin)
     point_at(settings, monkeypatch)
     settings.data_dir.chmod(0o700)
@@ -35,14 +35,14 @@ def _well(settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -
 
 
 def found() -> tuple[int, dict[str, tuple[str, str]]]:
-    """Return the exit code, and state and words of each part."""
+    """Return the exit code, and state and text by part."""
     done = CliRunner().invoke(doctor, ["--json"])
     parts = json.loads(done.output)
     return done.exit_code, {one["part"]: (one["state"], one["detail"]) for one in parts}
 
 
 def failing() -> dict[str, str]:
-    """Return what each part that fails says."""
+    """Return the texts of the failing parts."""
     status, parts = found()
     failed = {part: words for part, (state, words) in parts.items() if state == "fails"}
     assert status == bool(failed)

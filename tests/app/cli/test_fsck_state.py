@@ -1,4 +1,4 @@
-"""`lethe log fsck --state`: what the next call reads, what it cannot see, and what --full does."""
+"""`lethe log fsck --state`: what the next call reads and misses, and what --full does."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ def ready(
     with_certificate: PrivateKey,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Installation]:
-    """An installation with a certificate, of a model that nothing happens to afterwards."""
+    """An installation with a certificate, whose model does not change afterwards."""
     monkeypatch.setenv("LETHE_ORIGIN", settings.origin)
     point_at(settings, monkeypatch)
     with install(settings) as made:
@@ -41,7 +41,7 @@ def ready(
 
 @pytest.fixture
 def state(ready: Installation, tmp_path: Path) -> Path:
-    """The state that a first call left; all that is stored is older than its transactions."""
+    """The state of a first call; everything stored is older than its transactions."""
     path = tmp_path / "fsck.json"
     with Session(ready.services.engine) as session:
         long_ago = update(Artifact).values(created_at=utcnow() - 2 * GRACE)
@@ -126,7 +126,7 @@ def _record(session: Session) -> None:
     session.add(row)
 
 
-# Each is of the part that was verified before, and each is found by another check.
+# Each change is in the verified part, and each is found by a different check.
 OLD = {"entry": _leaf, "node": _node, "certificate": _envelope, "record": _record}
 
 
@@ -138,7 +138,7 @@ def test_what_was_verified_before_is_seen_by_a_full_read_alone(
     grow(ready)
     assert fsck(state)["before"] > 0
     assert check in names(fsck(state, "--full", passes=False))
-    assert fsck(state)["before"] > 0  # what --full found is not kept as verified, nor forgotten
+    assert fsck(state)["before"] > 0  # the findings of --full do not change the state
 
 
 def test_an_old_file_is_opened_by_a_full_read_alone(ready: Installation, state: Path) -> None:

@@ -1,4 +1,4 @@
-"""`lethe intake code` and the name that no token may have."""
+"""`lethe intake code`, and the reserved token name."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def run(
     token: str | None = None,
     config: str = "nowhere",
 ) -> str:
-    """Run `lethe intake code` in the environment of an installation; return what it prints."""
+    """Run `lethe intake code` in an installation's environment; return its output."""
     environment = {
         "LETHE_DATABASE_URL": settings.database_url,
         "LETHE_DATA_DIR": str(settings.data_dir),

@@ -1,4 +1,4 @@
-"""`lethe restore --journal-only`: what enters the erasure journal, and what a crash left in it."""
+"""`lethe restore --journal-only`: tombstones added to the journal, and lines left by a crash."""
 
 import shutil
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ LOST = b""
 def ready(
     settings: Settings, ledger: Ledger, fitted: PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Installation]:
-    """An installation whose model is fitted, and which the commands find."""
+    """The installation of the environment, with a fitted model."""
     monkeypatch.setenv("LETHE_ORIGIN", settings.origin)
     point_at(settings, monkeypatch)
     with install(settings) as made:
@@ -154,7 +154,7 @@ def test_a_tombstone_that_was_kept_and_planted_after_the_return_is_not_added(
     assert path.read_bytes() == written
     assert kept not in known(ready.settings)
     assert "journal: the erasure journal lacks 1 tombstones" in findings()
-    # They take its row as well: then the training set is not the one of the log.
+    # Removing its row too makes the training set differ from the log.
     with Session(ready.services.engine) as session:
         rows_of = session.exec(select(Record)).all()
         session.delete(next(row for row in rows_of if row.record == "r1"))
@@ -171,7 +171,7 @@ def test_whoever_hides_that_a_record_came_back_is_found_out(
     (stone,) = stones(ready).values()
     bring_back(client, 1)
     ready.drain()
-    erase(ready, "r2")  # the entry that is hidden is not the last, which a start looks at
+    erase(ready, "r2")  # so the hidden entry is not the last, which a start checks
     plant(ready, stone)
     with Session(ready.services.engine) as session:
         rows_of = session.exec(select(Record)).all()
@@ -202,7 +202,7 @@ def test_tombstones_of_before_a_return_are_added_where_the_set_is_the_log_s(
     told = run("--yes")
     assert "1 lines with 1 tombstones" in told.output
     assert known(ready.settings) == set(stones(ready))
-    # That r1 came back was lost with the journal, too, and fsck says so.
+    # The journal also lost the line of r1 being added back, and fsck reports it.
     assert "the log has erased records added back, and the erasure journal lacks them" in (
         findings()
     )
@@ -261,7 +261,7 @@ def test_yes_is_for_the_journal_alone(ready: Installation, tmp_path: Path) -> No
 
 
 def crash_while_returning(ready: Installation, client: Caller) -> None:
-    """Die after the line that r1 came back, before its transaction commits."""
+    """Die after journaling that r1 is added back, before the transaction commits."""
     bring_back(client, 1)
     steps.plant("execute.journaled=raise")
     try:
@@ -270,7 +270,7 @@ def crash_while_returning(ready: Installation, client: Caller) -> None:
     finally:
         steps.install(None)
     assert any(line.returned for line in journal(ready.settings).lines)
-    assert known(ready.settings) == set()  # so says the file by itself
+    assert known(ready.settings) == set()  # the file alone
 
 
 def test_a_return_that_never_committed_does_not_undo_an_erasure(
@@ -281,7 +281,7 @@ def test_a_return_that_never_committed_does_not_undo_an_erasure(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It crashed, and was refused when it was tried again: r1 is erased from every restore."""
+    """It crashed, and was refused when retried: every restore erases r1."""
     old = str(tmp_path / "old")
     assert CliRunner().invoke(backup, ["new", old]).exit_code == 0
     erase(ready, "r1")
@@ -307,7 +307,7 @@ def test_a_return_that_never_committed_does_not_undo_an_erasure(
     assert CliRunner().invoke(restore, [old]).exit_code == 0
     assert CliRunner().invoke(log, ["recover", str(tmp_path / "mirror")]).exit_code == 0
     assert "r1" not in stored(new)
-    with rows(new) as session:  # nor can anybody contribute it as if it had never been there
+    with rows(new) as session:  # nor can it be contributed like a new record
         assert set(session.exec(select(Tombstone.tag)).all()) == set(stones(ready))
     for settings in (new, ready.settings):
         open_services(settings).close()

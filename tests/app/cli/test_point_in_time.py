@@ -1,4 +1,4 @@
-"""PostgreSQL's archived write-ahead log brings back every request, or those before a moment."""
+"""PostgreSQL's archived write-ahead log restores every request, or those before a time."""
 
 import shutil
 import time
@@ -42,7 +42,7 @@ def _first(connection: Connection, statement: str) -> object:
 
 
 def archive_all(server: ArchivedPostgres) -> None:
-    """Have the segment in use archived too, as a server that stops for good cannot."""
+    """Archive the current segment too, which a lost server could not do."""
     last = ask(server, "SELECT pg_walfile_name(pg_switch_wal())")
     deadline = time.monotonic() + 60
     while not (server.root / "archive" / str(last)).exists():

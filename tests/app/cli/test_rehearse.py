@@ -1,4 +1,4 @@
-"""`lethe backup rehearse`: what comes back whole, what is lost, what a thief of backups changed."""
+"""`lethe backup rehearse`: complete restores, losses, and tampered backups."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ from tests.small import MODEL
 def running(
     settings: Settings, ledger: Ledger, fitted: PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> Any:
-    """An installation that commands find, with a fitted model."""
+    """The installation of the environment, with a fitted model."""
     monkeypatch.setenv("LETHE_ORIGIN", settings.origin)
     point_at(settings, monkeypatch)
     with install(settings) as installed:
@@ -50,7 +50,7 @@ def rehearse(kept: Path, *arguments: str) -> Result:
 
 
 def passed(result: Result) -> list[str]:
-    """Return the lines of losses of a rehearsal that passed."""
+    """Return the losses that a passing rehearsal lists."""
     assert result.exit_code == 0, (result.output, result.exception)
     assert "PASS  the backup of" in result.output
     return [line for line in result.output.splitlines() if " lost: " in line]
@@ -131,7 +131,7 @@ def _bit_of_a_file(directory: Path) -> None:
 
 
 def _rewritten(directory: Path) -> None:
-    """Let the manifest name what the files are now, as whoever can write a backup can."""
+    """Update the manifest to the current files, as an attacker with the backup can."""
     path = directory / "manifest.json"
     manifest = json.loads(path.read_bytes())
     for name in manifest["files"]:

@@ -16,7 +16,7 @@ from app.cli import serve
 
 
 class Started:
-    """In place of a process: it ends when it is told to."""
+    """A stand-in for a process that ends on demand."""
 
     commands: list[list[str]]
 
@@ -48,7 +48,7 @@ def test_every_silo_has_a_worker(silos: int, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_service_that_is_terminated_ends_its_workers(tmp_path: Path) -> None:
-    """In a process of its own, as uvicorn raises the signal again; its worker only waits."""
+    """In a separate process, as uvicorn raises the signal again; its worker only waits."""
     program = f"""
 import subprocess, sys, types
 import app.main, fastapi

@@ -34,7 +34,7 @@ from tests.app.ledger.samples import append, entry, tamper
 def environment(
     empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Settings:
-    """An environment that names an empty database and a data directory that is not there."""
+    """An environment with an empty database and a missing data directory."""
     monkeypatch.setenv("LETHE_DATABASE_URL", empty_database_url)
     monkeypatch.setenv("LETHE_DATA_DIR", str(tmp_path / "fresh" / "data"))
     monkeypatch.setenv("LETHE_ORIGIN", "ledger.test/cli")
@@ -42,7 +42,7 @@ def environment(
 
 
 def run(command: Any, *arguments: str) -> Result:
-    """Run a command; what it raises on purpose, `lethe` prints as its detail."""
+    """Run a command; like `lethe`, print the detail of a LetheError."""
     result = CliRunner().invoke(command, arguments)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         assert isinstance(result.exception, LetheError), result.exception
@@ -141,7 +141,7 @@ def test_init_finds_nothing_where_it_made_all(environment: Settings) -> None:
 def test_init_refuses_a_master_key_that_does_not_open_what_it_finds(
     environment: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that was killed had another."""
+    """An earlier, killed run used another key."""
     run(migrate)
     environment.keys_dir.mkdir(mode=0o700)
     create_root(environment.keys_dir, b"a" * 32)

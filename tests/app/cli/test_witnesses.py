@@ -1,4 +1,4 @@
-"""`lethe log witnesses`: how they stand, and the end of it."""
+"""`lethe log witnesses`: the state of each witness, and --end."""
 
 import json
 from pathlib import Path

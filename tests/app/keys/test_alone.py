@@ -1,4 +1,4 @@
-"""One command at a time changes key files; what a killed one left unfinished is removed."""
+"""One command at a time changes key files; unfinished files of a killed one are removed."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,7 +31,7 @@ def revoke_log(settings: Any, ledger: Any) -> object:
 def during(
     patch: pytest.MonkeyPatch, module: Any, step: str, meanwhile: Callable[[], object]
 ) -> None:
-    """Run `meanwhile` once, before the last call of `step`: another operator is at work."""
+    """Run `meanwhile` once, before the last call of `step`, as another operator would."""
     honest, done = getattr(module, step), list[int]()
 
     def late(*given: Any, **named: Any) -> object:
@@ -76,7 +76,7 @@ def test_while_a_command_stands_still_no_other_changes_key_files(
         second(settings, load_ledger(settings, engine))
     assert refused == [True, True]
     assert not findings(ready)
-    (first or second)(settings, load_ledger(settings, engine))  # and then it may
+    (first or second)(settings, load_ledger(settings, engine))  # and then it succeeds
     assert not findings(ready)
 
 
@@ -108,12 +108,12 @@ def test_a_root_that_a_killed_rotation_left_unfinished_opens_under_no_revoked_ke
 ) -> None:
     settings, keys = ready.settings, ready.settings.keys_dir
     old, content = read_key(keys / FILE), (keys / ROOT).read_bytes()
-    (keys / f"{PARTIAL}1").write_bytes(content)  # of SIGKILL between fsync and rename
+    (keys / f"{PARTIAL}1").write_bytes(content)  # as after SIGKILL between fsync and rename
     rotate_master.rotate_master(settings, load_ledger(settings, ready.services.engine))
     assert not list(keys.glob(f"{PARTIAL}*"))
     (keys / f"{PARTIAL}2").write_bytes(content)
     with monkeypatch.context() as patch:
-        patch.setattr(rotate_master, "write_roots", die)  # whoever comes back finds nothing
+        patch.setattr(rotate_master, "write_roots", die)  # a rerun finds nothing
         with pytest.raises(Killed):
             revoke_master(settings, load_ledger(settings, ready.services.engine))
     assert not list(keys.glob(f"{PARTIAL}*"))

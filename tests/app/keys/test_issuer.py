@@ -1,4 +1,4 @@
-"""The issuer's key is rotated and revoked by the log, whatever tables and key files say."""
+"""The log rotates and revokes the issuer's key, whatever tables and key files say."""
 
 import json
 import shutil
@@ -111,7 +111,7 @@ def test_certificates_of_both_keys_verify_after_a_rotation(
     assert (
         "key issuer-1 signs from entry 0 until entry" in verdict(before, root).steps[4].detail
     )
-    # The trust root from before is no lie: it decides on what it has seen, and on no more.
+    # The older trust root stays valid for the certificates that it covers, and no others.
     assert verdict(before, old).result == "PASS"
     refused = verdict(after, old).failed
     assert refused is not None
@@ -148,7 +148,7 @@ def test_what_a_revoked_key_has_logged_later_is_refused_whatever_its_date(
     assert run(ready, monkeypatch, "rotate", "issuer", "--keyid", "new").exit_code == 0
     done = run(ready, monkeypatch, "revoke", "issuer", "issuer-1", "--reason", "key-compromise")
     assert done.exit_code == 0, done.output
-    # Who has the stolen key and a way into the log signs with any date: the index decides.
+    # A thief with the key and access to the log can use any date: the index decides.
     stolen = (tmp_path / "stolen.key").read_bytes()
     with monkeypatch.context() as patch:
         key = signing_issuer(ready.settings, ready.services.ledger)
@@ -263,7 +263,7 @@ def test_a_key_file_from_before_signs_nothing_and_is_found(
         signing_issuer(settings, ledger)
     assert "not the key issuer-2" in names(ready)[0]
     assert ready.caller.http.get("/readyz").status_code == 503
-    # A key that is lost for good is replaced: it takes the log's key, not the issuer's.
+    # Replacing a permanently lost key needs the log's key, not the issuer's.
     (settings.keys_dir / ISSUER_KEY).unlink()
     assert rotate_issuer(settings, ledger).key.keyid == "issuer-3"
     assert signing_issuer(settings, ledger)[1] == "issuer-3"

@@ -1,4 +1,4 @@
-"""The log's key is rotated with an overlap, and nobody believes a key that was not announced."""
+"""The log's key is rotated with an overlap; a key that was not announced is rejected."""
 
 import shutil
 from collections.abc import Callable
@@ -52,7 +52,7 @@ from tests.lethe.witness.logs import serving
 
 
 def signers(ledger: Ledger) -> list[str]:
-    """Return the key ids of the latest checkpoint's lines."""
+    """Return the key ids of the latest checkpoint's signatures."""
     return [line.key_id.hex() for line in split_note(ledger.latest().note)[1]]
 
 
@@ -89,12 +89,12 @@ def test_from_the_old_key_through_the_overlap_to_the_new(
     new = rotate_log(settings, ledger).key.verifier
     within = certified(ready, "r2")
     assert signers(ledger) == ids(old, new)
-    # Whoever knows the old key alone notices nothing, and the new key is not required yet.
+    # Verifiers with only the old key are unaffected; the new key is not required yet.
     assert verify_log(served(ready), old).size == ledger.latest().size
     assert verify_log(served(ready), new).size == ledger.latest().size
 
     done = revoke_log(settings, ledger, "superseded")
-    assert signers(ledger) == ids(old, new)  # the end of the overlap is under both
+    assert signers(ledger) == ids(old, new)  # both sign the end of the overlap
     after = certified(ready, "r3")
     assert signers(ledger) == ids(new)
     root = trust(ready)
@@ -145,7 +145,7 @@ def test_a_process_at_work_follows_without_a_restart(ready: Installation) -> Non
     append(ledger, entry(1))
     assert signers(ledger) == ids(new)
     assert ledger.has_keys_of(load_ledger(settings, ready.services.engine))
-    # One that slept through all of it takes the new key too, for it finds its own before it.
+    # A follower that missed all of it accepts the new key too: its own key precedes it.
     again = load_ledger(settings, ready.services.engine)
     rotate_log(settings, ledger)
     revoke_log(settings, ledger, "superseded")
@@ -204,11 +204,11 @@ def test_what_the_old_key_signs_after_its_revocation_counts_no_more(
 def test_a_stolen_key_that_was_revoked_accuses_the_log_of_no_fork(
     ready: Installation, tmp_path: Path
 ) -> None:
-    """A dishonest witness shows what a thief signed: no alarm of it, and no older one stays."""
+    """A dishonest witness shows a tree signed by the thief: no alarm, and older alarms end."""
     settings, ledger, http = ready.settings, ready.services.ledger, ready.caller.http
 
     def forks() -> str:
-        ready.services.seen.clear()  # what was read a moment ago is still answered
+        ready.services.seen.clear()  # drop cached results
         lines = ready.caller.operator("GET", "/metrics").text.splitlines()
         return next(line for line in lines if line.startswith("lethe_witness_forks"))
 
@@ -217,14 +217,14 @@ def test_a_stolen_key_that_was_revoked_accuses_the_log_of_no_fork(
     rotate_log(settings, ledger)
     tree = Checkpoint(ledger.origin, 1000, bytes(32))
     standing.note_problem(ledger, "w", standing.FORKED, sign_checkpoint(tree, stolen))
-    assert http.get("/readyz").status_code == 503  # until it is revoked, it is the log's
+    assert http.get("/readyz").status_code == 503  # until its revocation, the key is the log's
     assert forks() == "lethe_witness_forks 1.0"
     revoke_log(settings, ledger, "key-compromise")
     (settings.keys_dir / "stolen").unlink()
     assert forks() == "lethe_witness_forks 0.0"
     assert http.get("/readyz").status_code == 200
     assert fsck(ledger).ok
-    below = Checkpoint(ledger.origin, 1, bytes(32))  # who of both signed it nobody can tell
+    below = Checkpoint(ledger.origin, 1, bytes(32))  # either of the two may have signed it
     standing.note_problem(ledger, "w", standing.FORKED, sign_checkpoint(below, stolen))
     with Session(ledger.engine) as session:
         assert list(standing.contradictions(session, ledger)) == ["w"]
@@ -316,7 +316,7 @@ def test_an_interrupted_revocation_goes_on(
             patch.setattr(Path, "unlink", die)
         with pytest.raises(DiedError):
             revoke_log(settings, ledger, "superseded")
-    # Both a process at work and one that starts go on; neither signs with the old key alone.
+    # Both a running and a new process continue; neither signs with only the old key.
     for one in (ledger, load_ledger(settings, ready.services.engine)):
         append(one, entry(len(signers(one)) + ledger.latest().size))
         assert new.key_id.hex() in signers(one)
@@ -392,11 +392,11 @@ def test_witnesses_follow_the_log_to_the_key_that_they_are_told(
     with three_witnesses(directory, ledger) as three:
         named = three.write(settings, "both")
         with gathering(ledger, named) as ask:
-            ask.round()  # begins: what is logged from now on is witnessed
+            ask.round()  # witnessing starts with the next entries
             append(ledger, entry(0))
             assert ask.round()
             new = rotate_log(settings, ledger).key.verifier
-            assert ask.round()  # the old key's line is there
+            assert ask.round()  # it has the old key's signature
             revoke_log(settings, ledger, "superseded")
             assert ask.round()
             append(ledger, entry(1))

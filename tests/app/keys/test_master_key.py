@@ -1,4 +1,4 @@
-"""The master key is rotated with an overlap; what the root secret seals and tags stays."""
+"""The master key is rotated with an overlap; sealed data and tags stay valid."""
 
 import base64
 import json
@@ -43,7 +43,7 @@ def text_of(key: bytes) -> str:
 
 
 def with_key(settings: Settings, key: bytes, following: bytes | None = None) -> Settings:
-    """Return settings as processes have them that get the master key in the environment."""
+    """Return the settings of processes with the master key in the environment."""
     given = {"master_key": text_of(key)}
     if following is not None:
         given["master_key_next"] = text_of(following)
@@ -51,7 +51,7 @@ def with_key(settings: Settings, key: bytes, following: bytes | None = None) -> 
 
 
 def opens(settings: Settings, made: Installation) -> bool:
-    """Return whether a process that starts with these settings has what `made` sealed."""
+    """Return whether a process with these settings opens what `made` sealed."""
     blob = made.services.root_secret.seal(b"x", AAD)
     try:
         root_secret = RootSecret.load(settings)
@@ -92,7 +92,7 @@ def test_a_key_in_a_file_is_replaced_while_processes_work(
     assert not (keys / NEXT_FILE).exists()
     assert not opens(with_key(settings, old), ready)
     assert opens(settings, ready)
-    ready.drain()  # a process that began before
+    ready.drain()  # a process started before
     listed = [json.loads(line) for line in command("list", "--json").output.splitlines()]
     masters = [one for one in listed if one["role"] == "master"]
     assert [one["reason"] for one in masters] == ["key-compromise", None]
@@ -101,7 +101,7 @@ def test_a_key_in_a_file_is_replaced_while_processes_work(
     assert text_of(new) not in begun.output + ended.output
     assert ready.caller.http.get("/readyz").status_code == 200
     assert not findings(ready)
-    with install(settings) as started:  # what was tagged under the old key is known
+    with install(settings) as started:  # tags made under the old key still match
         started.caller.key = ready.caller.key
         answer = started.caller.erase_records("r1")
         assert answer.json()["type"].endswith(":already-erased"), answer.text
@@ -111,7 +111,7 @@ def test_a_key_in_a_file_is_replaced_while_processes_work(
 
 
 def test_a_key_of_the_environment_is_replaced_by_another(ready: Installation) -> None:
-    """And one in a file by one of the environment, which leaves no file behind."""
+    """And a key in a file by one in the environment, which leaves no file behind."""
     settings, ledger, keys = ready.settings, ready.services.ledger, ready.settings.keys_dir
     first, second, third = read_key(keys / FILE), b"2" * 32, b"3" * 32
     rotate_master(
@@ -151,7 +151,7 @@ def die(*_: object, **__: object) -> None:
 
 
 def after(call: Callable[..., object]) -> Callable[..., object]:
-    """Return `call`, after which the process ends."""
+    """Return `call` wrapped so that the process dies after it."""
 
     def dying(*given: object, **named: object) -> None:
         call(*given, **named)
@@ -177,7 +177,7 @@ def test_a_killed_rotation_leaves_a_key_that_opens_and_can_be_repeated(
     assert opens(old, ready)
     open_services(settings).close()
     sealed_anew = len(read_roots(keys)) == 2
-    if sealed_anew:  # no entry says so yet: fsck does
+    if sealed_anew:  # fsck reports the key without an entry
         assert any("rotate master` again" in one for one in findings(ready))
     rotate_master(settings, load_ledger(settings, ready.services.engine))
     assert opens(old, ready)
@@ -249,7 +249,7 @@ def test_fsck_finds_a_root_that_was_replaced_or_put_back(ready: Installation) ->
     assert any("does not open root.sealed" in one for one in found)
     write_roots(keys, [seal_root(old, bytes(32))])
     assert any("which the log does not" in one for one in findings(ready))
-    with pytest.raises(MasterKeyError):  # nothing is signed or accepted under it
+    with pytest.raises(MasterKeyError):  # nothing is signed or accepted with it
         open_services(settings)
     (keys / ROOT).unlink()
     assert any("missing: restore it" in one for one in findings(ready))
@@ -262,7 +262,7 @@ def test_fsck_finds_a_root_that_was_replaced_or_put_back(ready: Installation) ->
 def test_an_attacker_who_can_write_the_root_alone_has_nothing_accepted(
     ready: Installation,
 ) -> None:
-    """A secret of their own needs the master key; under another name the seal does not open."""
+    """Their own secret would need the master key; under another keyid the seal does not open."""
     settings, keys = ready.settings, ready.settings.keys_dir
     (mine,) = read_roots(keys)
     theirs = seal_root(b"theirs" + bytes(26), bytes(32))
@@ -294,7 +294,7 @@ def test_a_backup_from_before_needs_the_master_key_of_then(
         monkeypatch.setenv("LETHE_MASTER_KEY", text_of(old))
         done = run(backup, "new", str(tmp_path / "b"), "--keys", str(tmp_path / "k"))
         assert done.exit_code == 0, (done.output, done.exception)
-        (tmp_path / "k" / FILE).unlink()  # as where it is in the environment alone
+        (tmp_path / "k" / FILE).unlink()  # as if it were only in the environment
         rotate_master(settings, made.services.ledger)
         revoke_master(settings, made.services.ledger, "superseded")
         following = read_key(settings.keys_dir / FILE)
@@ -364,7 +364,7 @@ def test_keys_that_are_followed_while_a_rotation_ends_open(
 def test_keys_open_after_a_crash_of_the_follower(
     ready: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """A rotation has ended, and of the round that copies that only a part is written."""
+    """A rotation has ended, and the round that copies it is interrupted."""
     copy = _followed(ready, tmp_path)
     revoke_master(ready.settings, ready.services.ledger, "superseded")
     write = copy._write
@@ -384,7 +384,7 @@ def test_keys_open_after_a_crash_of_the_follower(
 
 
 def _followed(ready: Installation, tmp_path: Path) -> KeysCopy:
-    """Return a copy of the keys of a rotation that has not ended."""
+    """Return a copy of the keys during a rotation."""
     copy = KeysCopy(ready.settings.keys_dir, tmp_path / "k")
     rotate_master(ready.settings, ready.services.ledger)
     copy.begin()
@@ -404,7 +404,7 @@ def test_an_installation_from_before_the_root_secret_keeps_its_tags(
     found = open_root(read_key(keys / FILE), read_roots(keys))
     assert found is not None
     (keys / ROOT).unlink()
-    # The one secret was the master key then: as whose file it lies there.
+    # In older installations the master key itself was the secret.
     (keys / FILE).write_text(text_of(found[1]) + "\n")
     with pytest.raises(MasterKeyError, match="lethe migrate"):
         open_services(settings)

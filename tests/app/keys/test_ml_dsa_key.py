@@ -1,4 +1,4 @@
-"""The log's ML-DSA-44 key is rotated as its Ed25519 key is, and by itself."""
+"""The log's ML-DSA-44 key is rotated like its Ed25519 key, and independently."""
 
 import shutil
 import subprocess
@@ -25,7 +25,7 @@ from app.reconcile.findings import FsckReport
 from app.settings import Settings
 from lethe import canonical
 from lethe.certificates.bundle import parse_bundle
-from lethe.certificates.trust_root import TrustRootError, _digest, parse_trust_root
+from lethe.certificates.trust_root import TrustRootError, parse_trust_root, root_digest
 from lethe.certificates.verify import verify_certificate
 from lethe.cli.certificate import verify
 from lethe.errors import LetheError
@@ -54,7 +54,7 @@ FILES = RoleFiles(ML_DSA)
 
 @pytest.fixture
 def second(ready: Installation) -> Ledger:
-    """A process that began after `lethe log ml-dsa`, and signed a checkpoint with both keys."""
+    """A process started after `lethe log ml-dsa` that signed a checkpoint with both keys."""
     create_ml_dsa(ready.settings)
     begun = load_ledger(ready.settings, ready.services.engine)
     ready.services.ledger._source = begun._source  # as its restart
@@ -123,7 +123,7 @@ def test_from_the_old_key_through_the_overlap_to_the_new(
             assert accepted(tmp_path, data, root, known)
     assert not accepted(tmp_path, after, without, old)
     assert not accepted(tmp_path, after, root, stranger(settings))
-    # The old trust root knows no new key, and decides what it decided.
+    # The old trust root lacks the new key, and its verdicts stay the same.
     said = parse_trust_root(without, first, old)
     assert said.ml_dsa is None
     for data, result in ((before, "PASS"), (after, "FAIL")):
@@ -189,7 +189,7 @@ def test_a_trust_root_with_other_keys_than_its_entries_is_refused(
     elif change == "left out":
         del members["mlDsaKeys"]
     elif change == "announced by nobody":
-        # A checkpoint without the line of the old key: only the log's other key vouches for it.
+        # A checkpoint without the old key's signature, signed only by the log's other key.
         note = new["announcement"]["checkpoint"]
         gone = f"{parse_vkey(old['vkey']).name} "
         head, _, lines = note.rpartition("\n\n")
@@ -200,7 +200,7 @@ def test_a_trust_root_with_other_keys_than_its_entries_is_refused(
     else:
         old["revoked"]["logIndex"] = str(int(old["revoked"]["logIndex"]) + 1)
     members["signature"] = ""
-    members["signature"] = second.sign_trust_root(_digest(members))
+    members["signature"] = second.sign_trust_root(root_digest(members))
     known, bundle = own_key(ready.settings), certified(ready, "r1")
     assert not accepted(tmp_path, bundle, canonical.encode(members), known)
     with pytest.raises(TrustRootError, match=r"ML-DSA-44 keys|no known key signed"):
@@ -220,13 +220,13 @@ def test_a_process_at_work_follows_and_a_foreign_key_is_not_taken(
     revoke(settings, other)
     append(second, entry(2))
     assert signers(second) == ids(first, new)
-    # A key that no rotation put there: the process goes on, and says so.
+    # A key that did not come from a rotation: the process keeps its key and reports it.
     shutil.copy(settings.keys_dir / ML_DSA_KEY, settings.keys_dir / "new.key")
     (settings.keys_dir / "old.key").replace(settings.keys_dir / ML_DSA_KEY)
     append(second, entry(3))
     assert signers(second) == ids(first, new)
     assert ready.caller.http.get("/readyz").status_code == 503
-    # A process that starts with it has the log against it.
+    # A process that starts with it is refused by the log.
     ready.services.ledger._source = load_ledger(settings, ready.services.engine)._source
     assert ready.caller.http.get("/readyz").status_code == 503
     report = FsckReport()

@@ -1,4 +1,4 @@
-"""What signs is named by the log's entries, whatever other key files say."""
+"""The log's entries must name the signing keys, whatever other key files say."""
 
 from contextlib import suppress
 
@@ -55,7 +55,7 @@ def test_a_log_key_that_was_revoked_does_not_sign_on_alone(ready: Installation) 
     pem = (keys / LOG_KEY).read_text()
     rotate_log(settings, ledger)
     revoke_log(settings, ledger, "key-compromise")
-    (keys / LOG_KEY).write_text(pem)  # the checkpoint over the revocation has its line too
+    (keys / LOG_KEY).write_text(pem)  # the checkpoint over the revocation has its signature too
     with pytest.raises(KeyMissingError, match="revoked"):
         load_ledger(settings, ready.services.engine)
 

@@ -1,4 +1,4 @@
-"""A key that somebody put beside the log's before a rotation is not the one it announces."""
+"""A rotation never announces a key that somebody planted beside the log's key."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""A backup from before the rotations is restored beside the keys of after, and goes on."""
+"""A backup from before rotations is restored with the newer keys, and the log continues."""
 
 import shutil
 from pathlib import Path

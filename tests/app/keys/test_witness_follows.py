@@ -27,7 +27,7 @@ OTHER = log_signer("second.example", b"second").verifier
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: a witness sees the log alone."""
+    """One kind of database is enough: a witness only sees the log."""
     return sqlite_url
 
 
@@ -87,14 +87,14 @@ def test_from_the_old_key_through_the_overlap_to_the_new(
     assert follow(place, trust(ready)).output == f"removed {old.vkey}\n"
     assert listed(place) == [new.vkey, OTHER.vkey]
     assert cosigned(witness, ledger, place)
-    # Nobody brings the old key back with a trust root from when it counted.
+    # An older trust root does not restore the old key.
     for root in (before, within):
         assert isinstance(follow(place, root).exception, TrustRootError)
     assert listed(place) == [new.vkey, OTHER.vkey]
 
 
 def test_an_older_key_leads_to_none(ready: Installation, place: Path) -> None:
-    """As a thief would have it, who has the key that is about to be revoked."""
+    """As a thief of the key that is about to be revoked would try."""
     ledger, old = ready.services.ledger, ready.services.ledger.verifier
     own = log_signer(ledger.origin, b"another").verifier
     (place / "logs").write_text(f"{old.vkey}\n{own.vkey}\n")
@@ -119,7 +119,7 @@ def test_an_older_key_removes_none(ready: Installation, place: Path) -> None:
 
 
 def test_an_older_key_below_the_newer_one_adds_none(ready: Installation, place: Path) -> None:
-    """A stolen key's history lacks the key that the operator put above it."""
+    """A stolen key's history lacks the operator's newer key."""
     stolen = ready.services.ledger.verifier
     new, own = (log_signer(stolen.name, seed).verifier for seed in (b"new", b"own"))
     (place / "logs").write_text(f"{new.vkey}\n{stolen.vkey}\n")

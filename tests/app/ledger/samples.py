@@ -91,7 +91,7 @@ def submit(ledger: Ledger, scope: str = "someone@example.org") -> str:
 
 
 def judge(ledger: Ledger, *requests: str, **changes: str) -> None:
-    """Log a PASS of each request, all in one transaction; `changes` replace what it says."""
+    """Log a PASS of each request, all in one transaction, with `changes` to its payload."""
     evidence = PREDICATE.retained_set.removal_proof
     said = {"result": "PASS", "evidence": evidence, "class": "exact", **changes}
 
@@ -104,7 +104,7 @@ def judge(ledger: Ledger, *requests: str, **changes: str) -> None:
 
 
 def certify(ledger: Ledger, issuer: P256Key, request_id: str, **changes: Any) -> int:
-    """Issue a certificate and return the index of its leaf; `changes` are of its predicate."""
+    """Issue a certificate, with `changes` to its predicate; return the index of its leaf."""
 
     def effect(tx: Transaction) -> int:
         request = tx.session.get_one(ErasureRequest, request_id)
@@ -140,7 +140,7 @@ def certify(ledger: Ledger, issuer: P256Key, request_id: str, **changes: Any) ->
 
 
 def tamper(engine: Engine, *statements: str | Callable[[Session], None]) -> None:
-    """Change a database as its owner could: without the triggers."""
+    """Change a database as its owner could, by dropping the triggers."""
     with Session(engine) as session:
         _drop_triggers(session)
         for statement in statements:
@@ -152,7 +152,7 @@ def tamper(engine: Engine, *statements: str | Callable[[Session], None]) -> None
 
 
 def rewind(engine: Engine, size: int) -> None:
-    """Make the log what a backup held when it had `size` entries and all were published."""
+    """Reset the log to a backup with `size` entries, all published."""
     tamper(
         engine,
         f'DELETE FROM log_entries WHERE "index" >= {size}',

@@ -1,6 +1,6 @@
-"""Rows that somebody with access to the database alone wrote are never signed.
+"""Rows written by an attacker with access to the database alone are never signed.
 
-The attacker of these tests knows everything but the files in the keys directory.
+The attacker in these tests has everything except the files in the keys directory.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def insert(
     *,
     nodes: bool = True,
 ) -> int:
-    """Append a row and its nodes with plain SQL, as anybody with INSERT can."""
+    """Append a row and its nodes with plain SQL, as anyone with INSERT can."""
     leaves = list(session.exec(select(LogEntry.leaf).order_by(col(LogEntry.index))))
     parsed, index = parse_leaf(leaf), len(leaves)
     day = str(parsed.day or date(2026, 1, 2))
@@ -73,7 +73,7 @@ def insert(
 
 
 def refused(ledger: Ledger, settings: Settings, message: str) -> None:
-    """Insist that nothing is signed by whoever holds the log, and no effect is run."""
+    """Assert that neither a running nor a new process signs anything or runs an effect."""
     signed, published = ledger.guard.read(), ledger.latest().size
     called: list[Transaction] = []
     for tries in (
@@ -198,7 +198,7 @@ def test_a_checkpoint_that_nobody_signed_does_not_pass_for_published(
 def test_what_another_process_appended_is_verified_before_this_one_goes_on(
     ledger: Ledger, settings: Settings
 ) -> None:
-    """A process that has verified the log before reads only what is new, and by its MACs."""
+    """A process that verified the log before reads only new entries, and checks their MACs."""
     append(ledger, entry(0))
     other = load_ledger(settings)
     append(other, entry(1))

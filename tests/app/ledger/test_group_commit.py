@@ -37,9 +37,9 @@ def behind_a_slow_one(
     effects: list[Callable[[Transaction], int]],
     then: Callable[[], object] = lambda: None,
 ) -> list[Future[int]]:
-    """Submit all effects, in order, while one that was submitted before still runs.
+    """Submit all effects, in order, while an earlier one still runs.
 
-    then: called once that one is answered.
+    then: called once the earlier one is answered.
     """
     running, go_on = threading.Event(), threading.Event()
 
@@ -63,7 +63,7 @@ def behind_a_slow_one(
 
 
 def wait_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the committer wait for everybody that it expects."""
+    """Have the committer wait for all callers that it expects."""
     monkeypatch.setattr(group_commit, "GATHER_SHARE", 1e9)
     monkeypatch.setattr(group_commit, "MOST_GATHER_S", 30.0)
 
@@ -120,10 +120,10 @@ def test_what_arrives_while_another_process_has_the_lock_joins_the_batch(
         assert other.result() == 1
         assert first.result() == 2
         assert sorted(one.result() for one in more) == list(range(3, 9))
-        # One batch: no checkpoint lies between the first and the last of them.
+        # One batch: there is no checkpoint between the first and the last entry.
         assert not set(range(3, 9)) & set(sizes(ledger))
         assert pool.submit(committer.submit, appending(9)).result() == 9
-        assert not mine._contended  # nobody else had it
+        assert not mine._contended  # no other process held it
     committer.close()
     assert {1, 9, 10} <= set(sizes(ledger)) <= {0, 1, 2, 9, 10}
     assert fsck(ledger).ok
@@ -186,7 +186,7 @@ def test_a_failing_effect_disturbs_nobody_else(
 def test_a_failed_commit_is_every_callers_error_and_the_thread_goes_on(
     ledger: Ledger, committer: GroupCommitter, *, step: str, durable: bool
 ) -> None:
-    steps.plant(f"{step}@2=raise")  # the first is the slow one's
+    steps.plant(f"{step}@2=raise")  # the first call is the slow one's
     try:
         futures = behind_a_slow_one(committer, [appending(i) for i in range(3)])
         errors = [future.exception() for future in futures]
@@ -201,7 +201,7 @@ def test_a_failed_commit_is_every_callers_error_and_the_thread_goes_on(
 def test_who_was_answered_together_is_waited_for(
     ledger: Ledger, committer: GroupCommitter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first to come back does not cost the others a transaction of its own."""
+    """The first caller to return does not get a transaction of its own."""
     first = behind_a_slow_one(committer, [appending(number) for number in range(3)])
     assert sorted(future.result() for future in first) == [1, 2, 3]
     wait_long(monkeypatch)
@@ -217,9 +217,9 @@ def test_who_was_answered_together_is_waited_for(
 def test_who_waits_meanwhile_shares_the_next_with_who_is_answered(
     ledger: Ledger, committer: GroupCommitter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two groups that take turns would pay for two transactions where one does."""
+    """Two alternating groups would need two transactions instead of one."""
     wait_long(monkeypatch)
-    again = partial(committer.submit, appending(2))  # by who was answered
+    again = partial(committer.submit, appending(2))  # by a caller that was just answered
     waiting = behind_a_slow_one(committer, [appending(0), appending(1)], again)
     assert sorted(future.result() for future in waiting) == [1, 2]
     assert sizes(ledger) == [0, 1, 4]

@@ -40,7 +40,7 @@ def test_checkpoints_from_the_next_start_on_have_both_signatures(
     assert read_note(note, [started.verifier, second]).verified == (started.verifier, second)
     assert open_checkpoint(note, started.verifier).size == 2
     assert fsck(started).ok
-    # A process that was not started anew goes on with one signature, and nothing breaks.
+    # A process that was not restarted continues with one signature, and nothing breaks.
     append(ledger, entry(3))
     assert read_note(ledger.latest().note, [ledger.verifier]).unverified == ()
 
@@ -64,7 +64,7 @@ def second_key(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Result:
 
 
 def plant(settings: Settings) -> str:
-    """Put one's own key there, and its public half, as whoever can create files can."""
+    """Plant a key and its public half, as anyone who can create files could."""
     own = make_ml_dsa(settings, ML_DSA_KEY).verifier.vkey
     (settings.keys_dir / ML_DSA_VKEY).write_text(f"{own}\n")
     (settings.keys_dir / ML_DSA_MADE).write_text("0" * 64 + "\n")
@@ -88,11 +88,11 @@ def test_nor_if_it_signs_checkpoints_already(
     settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = plant(settings)
-    append(load_ledger(settings, ledger.engine), entry(1))  # processes were restarted
+    append(load_ledger(settings, ledger.engine), entry(1))  # as after a restart
     told = second_key(settings, monkeypatch)
     assert isinstance(told.exception, KeyPlaceError)
     assert own in told.exception.detail
-    for name in (ML_DSA_KEY, ML_DSA_VKEY):  # as it says
+    for name in (ML_DSA_KEY, ML_DSA_VKEY):  # as the error says
         (settings.keys_dir / name).unlink()
     assert second_key(settings, monkeypatch).output.strip() not in ("", own)
 

@@ -37,7 +37,7 @@ def test_processes_append_at_once_and_no_entry_is_lost_or_doubled(
     leaves = stored_leaves(ledger.engine)
     expected = [entry(first + i) for first in (0, 1000, 2000) for i in range(EACH)]
     assert sorted(leaves) == sorted(expected)
-    for first in (0, 1000, 2000):  # each process's own order is kept
+    for first in (0, 1000, 2000):  # the order within each process is kept
         own = [entry(first + i) for i in range(EACH)]
         assert [leaf for leaf in leaves if leaf in own] == own
     assert ledger.latest().root == oracle.mth(leaves)

@@ -1,4 +1,4 @@
-"""Receipts from memory are those that the database gives, now and for ever."""
+"""Receipts from memory equal those from the database, now and forever."""
 
 from collections.abc import Iterator
 
@@ -63,7 +63,7 @@ def test_who_is_overtaken_before_its_checkpoint_has_the_receipt_of_the_smallest_
 
     append(ledger, entry(0))
     steps.install(overtake)
-    # It holds its own lock only between its two transactions; the other is another process.
+    # The lock is not held between the two transactions; the other ledger is another process.
     (index,) = append(ledger, entry(1))
     assert overtaken
     assert ledger.recent_receipt(index) == ledger.receipt(index)

@@ -1,4 +1,4 @@
-"""Entries come back only if all do, and only those that were signed."""
+"""Entries are restored only if all are available, and only signed ones."""
 
 from collections.abc import Callable, Iterator
 from datetime import date
@@ -36,7 +36,7 @@ def nothing(session: Session, leaves: list[Leaf]) -> int:
 def emptied(
     settings: Settings, ledger: Ledger, tmp_path: Path
 ) -> Iterator[tuple[Ledger, list[bytes]]]:
-    """A log of 300 signed entries that has lost its database, and the entries."""
+    """A log of 300 signed entries that lost its database, and the entries."""
     leaves = [entry(number) for number in range(300)]
     append(ledger, *leaves)
     engine = make_engine(f"sqlite:///{tmp_path / 'emptied.db'}")
@@ -79,7 +79,7 @@ def flipped(ledger: Ledger, leaves: list[bytes]) -> Files:
 
 
 def another_leaf(ledger: Ledger, leaves: list[bytes]) -> Files:
-    """The log's own key signed another history of the same size."""
+    """The log's own key signed a different history of the same size."""
     return published(ledger, [*leaves[:7], entry(999), *leaves[8:]])
 
 

@@ -140,7 +140,7 @@ def test_nodes_are_found_by_their_key_and_not_by_looking_at_all(
 
     run = bulk.run
     with Session(ledger.engine) as session:
-        if ledger.engine.name == "postgresql":  # which would read so small a table whole
+        if ledger.engine.name == "postgresql":  # which would scan such a small table
             session.connection().execute(text("SET LOCAL enable_seqscan = off"))
         monkeypatch.setattr(bulk, "run", explain)
         NodeTable(session).compute(lambda read: inclusion_proof(5, 299, read))
@@ -167,7 +167,7 @@ def test_proofs_read_what_they_share_once(
         assert ledger.inclusion(5, 300) == inclusion_proof(5, 300, strict)
         assert ledger.consistency(40, 300) == consistency_proof(40, 300, strict)
         assert ledger.inclusion(4, 300) == inclusion_proof(4, 300, strict)
-    # Nine siblings, of which the last is made of two nodes; one of entry 4 is not among them.
+    # Nine siblings, the last made of two nodes; the node of entry 4 is not among them.
     assert read == [len(inclusion_proof(5, 300, strict)) + 2, read[1], 1]
     assert read[1] < len(consistency_proof(40, 300, strict))
 
@@ -273,7 +273,7 @@ def test_unpublished_entries_wait_for_the_next_checkpoint(ledger: Ledger) -> Non
 
 
 def test_what_must_be_durable_first_is_asked_before_the_commit(ledger: Ledger) -> None:
-    """The erasure journal is: written after the commit, a crash between would lose a tombstone."""
+    """For the erasure journal: written after the commit, a crash could lose a tombstone."""
     seen: list[int] = []
 
     others = reading(ledger.engine)

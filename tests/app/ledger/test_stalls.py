@@ -1,4 +1,4 @@
-"""A process that stands still, or a file that nobody gives back, stops nobody for ever."""
+"""A stalled process, or a lock that is never released, blocks others only for a time."""
 
 import fcntl
 import threading
@@ -42,7 +42,7 @@ def _no_steps() -> Iterator[None]:
 
 @pytest.fixture
 def bounded(ledger: Ledger, settings: Settings) -> Iterator[Callable[[], Ledger]]:
-    """Open the same log as other processes do, with a stall of STALL_S."""
+    """Open the same log like another process, with a stall limit of STALL_S."""
     engines: list[Engine] = []
 
     def opened() -> Ledger:
@@ -77,8 +77,8 @@ def test_a_writer_that_stands_still_loses_the_lock(bounded: Callable[[], Ledger]
 def test_a_sequencer_that_stands_still_between_its_messages_stores_nothing(
     bounded: Callable[[], Ledger], ledger: Ledger
 ) -> None:
-    """The server's idle timer runs after a message of several statements, too."""
-    frozen, other = bounded(), ledger  # which waits for as long as it takes
+    """The server's idle timer also runs after a message of several statements."""
+    frozen, other = bounded(), ledger  # waits without a limit
     assert other.transact(append(0)) == 0
 
     def late(tx: Transaction) -> int:
@@ -152,7 +152,9 @@ def test_a_lock_that_is_not_given_back_is_waited_for_only_so_long(
 ) -> None:
     monkeypatch.setattr(sessions, "WAIT_S", 0.5)
     waiting = bounded()
-    with Session(ledger.engine) as holder:  # of no limit: a migration, or another's session
+    with Session(
+        ledger.engine
+    ) as holder:  # without a limit, like a migration, or another's session
         lock.take_lock(holder)
         holder.connection().execute(text("SELECT 1"))
         with pytest.raises(Exception, match=r"(?i)lock") as refused:
@@ -190,7 +192,7 @@ def test_threads_of_a_process_wait_only_so_long(
 def test_who_lost_the_lock_after_the_guard_publishes_nothing(
     bounded: Callable[[], Ledger],
 ) -> None:
-    """Frozen there, it wakes up when others have signed more than it remembers."""
+    """It is frozen there, and wakes up after others have signed a larger tree."""
     frozen, other = bounded(), bounded()
     seen: list[str] = []
 

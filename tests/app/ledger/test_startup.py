@@ -1,4 +1,4 @@
-"""Which logs may be begun, started and signed, and which are refused with a remedy."""
+"""Logs that may be begun, started and signed, and logs that are refused with a remedy."""
 
 import shutil
 import stat
@@ -104,7 +104,7 @@ def test_init_refuses_a_key_that_has_signed_a_log(settings: Settings, ledger: Le
 
 
 def test_init_finishes_what_a_crash_left(settings: Settings, ledger: Ledger) -> None:
-    """The guard is written before the commit; over the empty tree both are repeatable."""
+    """The guard is written before the commit; for the empty tree both can be repeated."""
     note = ledger.latest().note
     _lose_log(ledger.engine)
     assert init_log(settings, ledger.engine).latest().note == note

@@ -1,4 +1,4 @@
-"""An erased person is found nowhere in clear, and whatever is planted is found."""
+"""An erased person is found nowhere in clear, and every planted trace is found."""
 
 import sqlite3
 from collections.abc import Callable
@@ -30,7 +30,7 @@ NAMES = (CLIENT, SUBJECT, *RECORDS, SENT, ASKED)
 
 @pytest.fixture
 def erased(ready: Installation) -> Installation:
-    """An installation that learned a person and erased her, to the certificate."""
+    """An installation that learned a person's records and erased them, with a certificate."""
     person = Caller(ready.caller.http, ready.caller.token, keyid="hers")
     assert person.register_key(role="client", client=CLIENT, subject=SUBJECT).is_success
     arrays = rows(seed=5, count=2)
@@ -61,7 +61,7 @@ def erased(ready: Installation) -> Installation:
 
 
 def stored_bytes(installation: Installation) -> bytes:
-    """All that lies on disk: the data directory, the database's own files or its rows."""
+    """Everything on disk: the data directory, and the database's files or rows."""
     settings = installation.settings
     files = [path for path in settings.data_dir.rglob("*") if path.is_file()]
     url = make_url(settings.resolved_database_url)

@@ -1,4 +1,4 @@
-"""Each violation is planted in a good log, as the database's owner could, and must be seen."""
+"""Each violation is planted in a valid log, as the database's owner could, and must be seen."""
 
 import json
 from collections.abc import Callable
@@ -155,7 +155,7 @@ def test_a_changed_leaf_changes_every_hash_above_it(log: Log) -> None:
         "node 7: node 1 of level 2 is wrong",
     ]
     assert "guard: the first 14 entries are not those that were signed" in findings
-    # Every checkpoint over it too: sizes 9, 11, 13 and 14.
+    # Also every checkpoint over the entry: sizes 9, 11, 13 and 14.
     assert sum("signs another root" in finding for finding in findings) == 4
 
 
@@ -360,7 +360,7 @@ def test_what_the_log_commits_to_is_what_is_stored(log: Log, case: str) -> None:
 
 
 def test_a_second_certificate_of_a_request_is_found(log: Log) -> None:
-    """The row is one by its primary key; a second leaf and event would be the evidence."""
+    """The primary key allows one row; a second leaf and event would be the evidence."""
     issuer, _ = load_issuer(log.settings)
     tamper(log.ledger.engine, "DELETE FROM certificates")
     certify(log.ledger, issuer, log.requests[0])
@@ -382,7 +382,7 @@ def test_a_certificate_signed_by_a_stranger_is_found(log: Log) -> None:
     certify(log.ledger, generate_key("ecdsa-p256-sha256"), log.requests[3])  # type: ignore[arg-type]
     (finding,) = log.check()
     assert finding.startswith("certificate 14: the envelope does not hold")
-    assert fsck(log.ledger).ok  # by its own leaf alone it is consistent
+    assert fsck(log.ledger).ok  # the change is consistent with its own leaf
 
 
 ALLOWS_NOTHING: dict[str, tuple[dict[str, str] | str | None, dict[str, str], str]] = {
@@ -410,7 +410,7 @@ def test_a_certificate_that_the_log_allows_not_is_found(log: Log, case: str) -> 
     said, changes, why = ALLOWS_NOTHING[case]
     request_id = log.requests[2]
     if isinstance(said, dict):
-        judge(log.ledger, request_id)  # an earlier one, which counts no more
+        judge(log.ledger, request_id)  # an earlier judgement, which no longer counts
         judge(log.ledger, request_id, **said)
     elif said is not None:
         judge(log.ledger, request_id)

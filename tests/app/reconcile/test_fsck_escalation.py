@@ -1,4 +1,4 @@
-"""Who holds the issuer's key, but not the log's, signs no other escalation than the log has."""
+"""With the issuer's key alone, nobody can certify another escalation than the logged one."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -59,7 +59,7 @@ def findings(
     scores: Sequence[EvidencePart] = SCORES,
     **parameters: str,
 ) -> list[str]:
-    """Return what fsck finds of a certificate that tells these attempts and names these scores."""
+    """Return the findings for a certificate with these attempts and scores."""
     request_id = submit(ledger)
 
     def effect(tx: Transaction) -> None:
@@ -170,6 +170,6 @@ def test_those_executed_together_tell_what_the_other_left_out(
     log = [start, ("escalated", {**said, "skipped": [LINE]}), *end]
     told = (alone, SKIPPED, way)
     assert findings(ledger, settings, log=log, attempts=told, scores=()) == []
-    # What is left out is logged of each of them: nothing is believed that is not.
+    # The log has everything that these omit; nothing else counts.
     before = [start, ("escalated", said), *end]
     assert findings(ledger, settings, log=before, attempts=told, scores=()) == [ESCALATION]

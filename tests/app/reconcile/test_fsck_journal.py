@@ -28,7 +28,7 @@ def found(ready: Installation) -> list[Finding]:
 
 @pytest.fixture
 def returned(ready: Installation) -> Installation:
-    """r1 and r2 were erased, and r1 came back."""
+    """r1 and r2 were erased, and r1 was added back."""
     assert ready.caller.erase_records("r1", "r2").status_code == 202
     ready.drain()
     client = Caller(ready.caller.http, ready.caller.token, keyid="client")
@@ -71,7 +71,7 @@ def damage(ready: Installation) -> None:
 
 
 def rewrite(ready: Installation) -> None:
-    """As it was, but that another record came back than the log says."""
+    """Rewrite the journal so that another record was added back than the log says."""
     journal = ready.services.journal
     lines = journal.read().lines
     (back,) = (line for line in lines if line.returned)
@@ -81,7 +81,7 @@ def rewrite(ready: Installation) -> None:
 
 
 def put_back(ready: Installation) -> None:
-    """A row from before its erasure, and nothing else: the tombstone stays."""
+    """Restore only a row from before its erasure; the tombstone stays."""
     with Session(ready.services.engine) as session:
         one = session.exec(select(Record)).first()
         assert one is not None

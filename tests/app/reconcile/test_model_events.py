@@ -1,4 +1,4 @@
-"""What is counted of a model is what was signed, whatever the database says since."""
+"""A model's events are the signed ones, whatever the database says later."""
 
 import gc
 from datetime import date
@@ -24,7 +24,7 @@ from tests.app.ledger.samples import append, entry, submit, tamper
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: the leaves are read by one plain query."""
+    """One kind of database is enough: one simple query reads the leaves."""
     return sqlite_url
 
 
@@ -94,7 +94,7 @@ def test_other_leaves_are_no_log(
     tamper(ledger.engine, change)
     with pytest.raises(error):
         heads(other)
-    assert len(heads(ledger)) == 3  # what was read and hashed once stays read
+    assert len(heads(ledger)) == 3  # entries once read and verified are kept
 
 
 EVERY = ("model.registered", "model.version", "audit.started", "contribution.accepted")
@@ -165,7 +165,7 @@ def test_an_entry_is_read_with_its_page_alone(ledger: Ledger) -> None:
     versions[50]
     versions[51]
     (query,) = [one for one in read if "log_entries" in one]
-    assert "('m', 193, 205, 'model.version')" in query  # from which entry to which
+    assert "('m', 193, 205, 'model.version')" in query  # the range of entries
 
 
 @pytest.mark.usefixtures("small_pages")
@@ -184,7 +184,7 @@ def test_changed_columns_change_no_page(ledger: Ledger) -> None:
         f'{LEAF} WHERE "index" = 5',
         "UPDATE log_entries SET leaf = x'7b7d' WHERE \"index\" = 5",
         'DELETE FROM log_entries WHERE "index" = 5',
-        # The leaf of the version before, and the one after: each is signed, at another place.
+        # The leaves of the previous and the next version: both are signed, at another index.
         'UPDATE log_entries SET leaf = (SELECT leaf FROM log_entries WHERE "index" = 1) '
         'WHERE "index" = 5',
     ],
@@ -198,7 +198,7 @@ def test_a_page_that_was_changed_since_it_was_hashed_is_refused(
     tamper(ledger.engine, change)
     with pytest.raises(ForkedError, match="log entries 1 to 13"):
         versions[0]
-    assert versions[4][1].digests["head"] == f"{17:064x}"  # of another page
+    assert versions[4][1].digests["head"] == f"{17:064x}"  # on another page
     with pytest.raises(ForkedError):
         listed(ledger, "model.version")
 
@@ -246,7 +246,7 @@ def test_an_open_request_is_found_whole_and_a_closed_one_not_at_all(ledger: Ledg
     assert request_events(ledger, "of nobody") == []
     happens(ledger, first, "request.certified")
     assert request_events(ledger, refs[0]) == []
-    happens(ledger, first, "request.verified")  # which the log of an honest service never has
+    happens(ledger, first, "request.verified")  # which an honest service's log never has
     assert [index for index, _ in request_events(ledger, refs[0])] == [7]
     assert len(request_events(ledger, refs[1])) == 2
 

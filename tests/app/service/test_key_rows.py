@@ -11,13 +11,13 @@ from sqlmodel import Session
 from app.problems import RoundMemberError, TokenNameError
 from app.purge import retention
 from app.reconcile.fsck.run import fsck
-from app.rounds.operator import _clients
+from app.rounds.operator import client_keys
 from app.service.access.tokens import mint, revoke_named
 from lethe.signing.keys import generate_key, public_pem
 from tests.installation import Installation, make_token
 from tests.small import Caller
 from workers.errors import RefusedError
-from workers.families.masked.case import _public_key
+from workers.families.masked.case import public_key_of
 
 GUESSED = "lethe_operator_chosen-by-the-attacker"
 DIGEST = hashlib.sha256(GUESSED.encode()).hexdigest()
@@ -192,14 +192,14 @@ def test_a_foreign_token_is_unknown_and_found(
 def test_a_round_is_joined_and_summed_with_no_planted_key(ready: Installation) -> None:
     bound(ready, client="c1", role="client")
     with ready.services.reading() as session:
-        assert _clients(session, ["bound"]) == {"bound": "c1"}
+        assert client_keys(session, ["bound"]) == {"bound": "c1"}
     planted = public_pem(generate_key("ed25519"))
     sql(ready, "UPDATE requester_keys SET public_key = :it WHERE keyid = 'bound'", it=planted)
     with ready.services.reading() as session:
         with pytest.raises(RoundMemberError, match="no registered key"):
-            _clients(session, ["bound"])
+            client_keys(session, ["bound"])
         with pytest.raises(RefusedError, match="not as it was registered"):
-            _public_key(session, "bound")
+            public_key_of(session, "bound")
 
 
 def test_the_list_of_revocations_survives_a_cut_line_and_is_missed(ready: Installation) -> None:

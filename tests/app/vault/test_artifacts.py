@@ -89,7 +89,7 @@ def _flip(blob: bytes) -> bytes:
 
 
 def _moved(path: Path) -> Path:
-    """Move a file to another name, and return where it was."""
+    """Move a file to another name, and return its old path."""
     path.rename(path.with_name("moved"))
     return path
 
@@ -162,7 +162,7 @@ def test_a_changed_row_is_refused(
 def test_a_file_of_another_size_is_refused_unread(
     engine: Engine, store: ArtifactStore, data_dir: Path
 ) -> None:
-    """Or a file of holes, which costs who made it nothing, would take a worker's memory."""
+    """Otherwise a sparse file, which costs an attacker nothing, would take a worker's memory."""
     artifact_id = put(engine, store)
     os.truncate(data_dir / "artifacts" / artifact_id, 1 << 28)
     tracemalloc.start()
@@ -285,7 +285,7 @@ def test_a_row_that_names_a_file_elsewhere_removes_nothing(
     data_dir: Path,
     name: str,
 ) -> None:
-    """Who writes the database chooses ids, and every file of the service is in reach of one."""
+    """Write access to the database allows any id, which could name any file of the service."""
     kept, elsewhere = put(engine, store), data_dir / "keys" / "log.key"
     planted = name
     if name == "absolute":  # no longer than an id can be
@@ -324,12 +324,12 @@ def test_an_erasure_unlinks_what_it_shredded_and_looks_at_nothing_else(
     assert store.unlink_shredded(engine) == 1
     assert listed == []
     selects = [text for text in statements if text.startswith("SELECT artifacts")]
-    assert len(selects) == 1  # which found it, and less than a chunk: there is no more
+    assert len(selects) == 1  # it found less than a chunk, so there is no second query
     assert len([text for text in statements if text.startswith("UPDATE")]) == 1
 
 
 def _spy(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], list[str]]:
-    """Return the names that directories are asked for, and the statements, from now on."""
+    """Record file names that are looked up, and statements, from now on."""
     listed: list[str] = []
     statements: list[str] = []
     scandir = os.scandir
@@ -412,7 +412,7 @@ def test_a_shredded_file_that_comes_back_with_a_copy_is_removed(
     shred(engine, store, artifact_id)
     store.unlink_shredded(engine)
     path.write_bytes(copy)
-    assert store.unlink_shredded(engine) == 0  # the row owes nothing
+    assert store.unlink_shredded(engine) == 0  # nothing is pending for the row
     assert store.unlink_orphans(engine) == 1
     assert names(data_dir) == set()
 
@@ -424,7 +424,7 @@ def test_a_clock_that_jumps_ahead_costs_no_file_whose_row_is_to_come(
     monkeypatch.setattr(time, "time", lambda: jumped)
     with Session(engine) as session:
         artifact_id = store.put(session, "head", DATA).id
-        assert store.unlink_orphans(engine) == 0  # of another process
+        assert store.unlink_orphans(engine) == 0  # in another process
         session.commit()
     assert get(engine, store, artifact_id) == DATA
 
@@ -486,7 +486,7 @@ def test_missing_files_are_counted_a_bounded_number_at_a_time(
         session.commit()
     assert store.missing(engine) == 1 + BATCH - 2
     assert store.missing(engine) == 1 + BATCH
-    assert store.missing(engine) == 1 + BATCH  # from the beginning, and none is counted twice
+    assert store.missing(engine) == 1 + BATCH  # starts again, and counts none twice
     with Session(engine) as session:
         session.execute(delete(Artifact).where(col(Artifact.id).startswith("~")))
         session.commit()

@@ -94,7 +94,7 @@ def test_rewriting_makes_a_new_key_and_the_old_ciphertext_opens_for_nobody(
     assert (block.rows, block.key_generation, subject.key_generation) == (7, 2, 2)
     with Session(engine) as session:
         assert VAULT.load(session, subjects[0]) == b"what is left"
-        # Every key that anything in the database still unwraps to, tried on the old blob.
+        # Try every key that still unwraps in the database on the old blob.
         keys = []
         for row in session.exec(select(Subject)):
             owner = row.client_tag, row.subject_tag
@@ -108,7 +108,7 @@ def test_rewriting_makes_a_new_key_and_the_old_ciphertext_opens_for_nobody(
                 open_sealed(
                     key, old_block.ciphertext, context("features", 1, subjects[0], generation)
                 )
-    # The test itself kept the old wrapped key: that, and nothing else, would have opened it.
+    # Only the old wrapped key, which the test itself kept, would have opened it.
     (old_key,) = _opened(
         old_subject.wrapped_key,
         context(
@@ -238,7 +238,7 @@ def test_rows_open_for_the_owner_alone_that_they_were_sealed_for(
 def test_rows_open_for_the_model_alone_that_they_were_stored_for(
     engine: Engine, subjects: list[int]
 ) -> None:
-    """Else who lists a subject for another model has that one learn its rows."""
+    """Otherwise an attacker could assign a subject to another model, which would learn its rows."""
     with Session(engine) as session:
         session.get_one(Subject, subjects[0]).model_id = 2
         session.commit()
@@ -312,7 +312,7 @@ def test_after_scrubbing_no_file_of_sqlite_holds_the_old_key_or_rows(
     for needle in needles:
         assert _files_with(tmp_path, needle) == ["lethe.db"]
     rewrite(engine, subjects[0], left)
-    # In the log of changes the new pages wait; the old ones still are in the file itself.
+    # The new pages are in the write-ahead log; the old pages are still in the file.
     assert any(_files_with(tmp_path, needle) for needle in needles)
     assert scrub(engine) is True
     for needle in needles:

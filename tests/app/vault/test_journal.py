@@ -1,4 +1,4 @@
-"""The erasure journal: durable before an erasure, and no line of it is believed by halves."""
+"""The erasure journal: durable before an erasure, and damaged lines are refused."""
 
 from pathlib import Path
 
@@ -91,7 +91,7 @@ def test_a_key_that_a_savepoint_brought_back_is_not_in_it(
         savepoint = session.begin_nested()
         store.shred(session, kept)
         savepoint.rollback()
-        store.shred(session, learned)  # no erasure: a restored database still needs it
+        store.shred(session, learned)  # not an erasure: a restored database still needs it
         assert journal.read().keys == set()
         session.commit()
     assert journal.read().keys == {tags[gone]}
@@ -138,7 +138,7 @@ def test_of_a_journal_behind_the_database_a_start_warns_and_adds_nothing(
 def test_what_came_back_counts_only_where_the_log_has_its_entry(
     engine: Engine, ledger: Ledger, journal: ErasureJournal
 ) -> None:
-    """A crash leaves the line; another entry takes its index, or none does."""
+    """A crash leaves the line; another entry, or none, takes its index."""
     digest, other = tags_digest(TAGS), "0" * 64
 
     def learned(digests: dict[str, str]) -> int:
@@ -154,7 +154,7 @@ def test_what_came_back_counts_only_where_the_log_has_its_entry(
         ("small", back, other, False, False),
         ("other", back, digest, False, False),
         ("small", plain, digest, False, False),
-        ("small", beyond, digest, False, True),  # what a backup lacks may have come after it
+        ("small", beyond, digest, False, True),  # the entry may be newer than the backup
     ):
         journal.path.write_bytes(b"")
         journal.append([Line(model, erased=TAGS)])
@@ -181,7 +181,7 @@ def test_a_missing_or_damaged_journal_stops_the_service(
 def test_a_journal_ahead_of_a_request_that_was_not_executed_is_no_restore(
     settings: Settings, fitted: PrivateKey
 ) -> None:
-    """A crash between the journal and the commit: the job is tried again."""
+    """A crash between the journal and the commit: the job is retried."""
     from app import steps
 
     with install(settings) as made:
@@ -196,7 +196,9 @@ def test_a_journal_ahead_of_a_request_that_was_not_executed_is_no_restore(
         services = made.services
         assert services.journal.read().lines
         require_applied(services.engine, services.journal)
-        with Session(services.engine) as session:  # also if it then ends without an execution
+        with Session(
+            services.engine
+        ) as session:  # even if the request then ends without an execution
             request = session.exec(select(ErasureRequest)).one()
             request.state = "withdrawn"
             session.commit()

@@ -1,4 +1,4 @@
-"""The noise key of a model: secret, its own, and committed to at registration."""
+"""A model's noise key: secret, unique to the model, and committed to at registration."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -63,7 +63,7 @@ def test_a_model_without_noise_commits_to_nothing(config: dict[str, Any]) -> Non
 
 
 def test_no_record_has_the_key_as_its_tag() -> None:
-    """Tags are stored beside the records; a key among them would be published to whoever reads."""
+    """Tags are stored in clear beside the records, so a key must never equal a tag."""
     key, secret = noise_key(MASTER, model()), open_tombstone_key(MASTER, model())
     for record in ("lethe certified noise key 1", "\xfflethe certified noise key 1"):
         assert record_tag(secret, record) != key

@@ -1,4 +1,4 @@
-"""An artifact that is read in pieces gives the bytes of one that is read whole, or nothing."""
+"""Reading an artifact in pieces gives the same bytes as reading it whole, or an error."""
 
 import hashlib
 import io
@@ -100,8 +100,8 @@ def test_a_file_of_another_place_or_content_is_refused() -> None:
 def test_what_changes_after_it_was_verified_is_not_read(
     engine: Engine, store: ArtifactStore, data_dir: Path
 ) -> None:
-    """Counter mode alone would decrypt it, with the same bits turned."""
-    data = os.urandom(300 * PIECE)  # more than a file's buffer
+    """Counter mode alone would decrypt it, with the same bits flipped."""
+    data = os.urandom(300 * PIECE)  # more than a file buffer
     artifact_id = put(engine, store, data)
     path = data_dir / "artifacts" / artifact_id
     with Session(engine) as session, store.opened(session, artifact_id) as file:

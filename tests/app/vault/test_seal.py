@@ -103,7 +103,7 @@ def test_a_master_key_comes_from_the_environment_or_the_file(tmp_path: Path) -> 
 
 
 def test_an_altered_root_opens_nothing() -> None:
-    """Whoever can write the file and has no master key has nothing opened, or tagged anew."""
+    """Write access to the file, without the master key, gets nothing opened or tagged."""
     root = seal_root(KEY, bytes(32))
     assert open_root(KEY, [root]) == (root.keyid, bytes(32))
     other = seal_root(bytes(32), bytes(32))

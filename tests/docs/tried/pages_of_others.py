@@ -130,6 +130,7 @@ def auditor_guide(desk: Desk) -> None:
     (desk.directory / "statistics.json").write_bytes(reports.STATISTICS)
     (desk.directory / "audit.pem").write_text(public_pem(issuer_key().public_key()))
     (desk.directory / "log.vkey").write_bytes((desk.keys / "log.vkey").read_bytes())
+    (desk.directory / "witness.policy").write_text("quorum none\n")
     desk.run("curl -sf $LETHE_URL/v1/log/trust-root > trust-root.json")
     desk.run(f"file={FILE} issuer=trusted/issuer.pem")
 

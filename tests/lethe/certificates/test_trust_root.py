@@ -15,7 +15,6 @@ from lethe import canonical
 from lethe.certificates.bundle import spki_of
 from lethe.certificates.issuers import IssuerError, IssuerKeys
 from lethe.certificates.trust_root import (
-    MAX_TRUST_ROOT,
     AnnouncementPart,
     TrustRootError,
     build_trust_root,
@@ -26,6 +25,7 @@ from lethe.certificates.verify import Verdict, verify, verify_certificate
 from lethe.cli.certificate import certificate
 from lethe.log.checkpoint import CheckpointError, parse_checkpoint, sign_checkpoint
 from lethe.log.entries import EntryError, parse_leaf, service_key_leaf
+from lethe.log.fetch import MAX_TRUST_ROOT
 from lethe.log.key_changes import ANNOUNCED, LOG, REVOKED, ROTATED, KeyChange
 from lethe.log.key_history import KeyHistoryError, replay
 from lethe.log.log_keys import LogKey, LogKeys, spki_of_log

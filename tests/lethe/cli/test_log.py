@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from lethe.log.fetch import LogUnreachableError, fetch_from
 from lethe.log.follow import mirror_log
 from lethe.log.note import NoteError, NoteSigner, sign_note
 from lethe.log.spelling import format_base64
+from tests.lethe.certificates.test_trust_root import NEXT, Published, Rotated
 from tests.lethe.client.log_service import LogService, history
 from tests.lethe.log import oracle
 from tests.lethe.log.logs import SIGNER, STRANGER, VERIFIER, fetch_files, log_files
@@ -222,9 +224,7 @@ def test_a_watch_tells_of_growth_and_of_a_fork(
 
     def grow(seconds: float) -> None:
         assert seconds == 7
-        for path, data in next(steps).items():
-            (directory / path).parent.mkdir(parents=True, exist_ok=True)
-            (directory / path).write_bytes(data)
+        write(directory, next(steps))
 
     monkeypatch.setattr("lethe.cli.log.time.sleep", grow)
     often = ("--every", "7", "--vkey", VKEY, "--json")
@@ -232,6 +232,39 @@ def test_a_watch_tells_of_growth_and_of_a_fork(
     assert result.exit_code == 1
     first, second, fork = map(json.loads, result.output.splitlines())
     assert (first["size"], second["size"], fork["alarm"]) == (300, 400, "fork")
+    assert Path(fork["evidence"]).exists()
+
+
+def write(directory: Path, files: Mapping[str, bytes]) -> None:
+    for path, data in files.items():
+        (directory / path).parent.mkdir(parents=True, exist_ok=True)
+        (directory / path).write_bytes(data)
+
+
+@pytest.mark.parametrize("root", ["proven", "none", "of another log"])
+def test_a_watch_goes_on_with_a_key_that_the_known_one_leads_to(
+    root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    office = Rotated()
+    leaves, served = office.log.leaves, tmp_path / "served"
+    write(served, log_files(leaves[: office.start], office.old))
+    published = {"proven": office.root(), "of another log": Published().root()}
+    files = log_files(leaves, NEXT)
+    if root in published:
+        files["trust-root"] = published[root]
+    steps = iter([files, log_files((b"x", *leaves[1:]), NEXT)])
+    monkeypatch.setattr("lethe.cli.log.time.sleep", lambda _: write(served, next(steps)))
+    vkey = office.old.verifier.vkey
+    result = invoke("watch", str(served), str(tmp_path / "copy"), "--vkey", vkey, "--json")
+    assert result.exit_code == 1
+    first, *rest = map(json.loads, result.output.splitlines())
+    assert first["size"] == office.start
+    if root != "proven":
+        assert [one["alarm"] for one in rest] == ["changed"]
+        return
+    rotated, grown, fork = rest
+    assert rotated["rotated"] == NEXT.verifier.vkey
+    assert (grown["size"], fork["alarm"]) == (len(leaves), "fork")
     assert Path(fork["evidence"]).exists()
 
 

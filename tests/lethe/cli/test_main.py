@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from lethe import DISTRIBUTION
 from lethe.cli import main as cli
 from lethe.cli.certificate import certificate
-from lethe.cli.commands import Point, _summary
+from lethe.cli.commands import Point, summary_of
 from lethe.errors import LetheError
 
 COMMANDS = """
@@ -283,7 +283,7 @@ def test_every_declared_subcommand_is_there(name: str) -> None:
     assert command.name == name
     # What the list of commands says, which does not import it.
     point = Point(name, DECLARED[name])
-    assert _summary(point) == inspect.cleandoc(command.help or "") != ""
+    assert summary_of(point) == inspect.cleandoc(command.help or "") != ""
 
 
 def _commands(command: click.Command) -> Iterator[click.Command]:

@@ -1,6 +1,7 @@
 """`lethe report`: what is asked of the service, and a report counted again from a mirror."""
 
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 import lethe.client
+from lethe.certificates.trust_root import TrustRootError
 from lethe.cli.report import report
 from lethe.client import Client
+from lethe.log.entries import event_leaf
 from lethe.log.tiles import TILE_WIDTH, encode_bundle, entries_path, tile_path
 from lethe.log.tree import leaf_hashes
-from tests.lethe.report.test_period import LOG, REPORT
+from tests.lethe.certificates.build import LocalLog, log_signer
+from tests.lethe.certificates.test_trust_root import NEXT, Rotated
+from tests.lethe.report.test_period import LOG, REPORT, ref, report_of
 
 
 @pytest.fixture
@@ -59,17 +64,50 @@ def test_the_report_is_written_as_it_was_answered(asked: list[Any], tmp_path: Pa
 @pytest.fixture
 def mirror(tmp_path: Path) -> Path:
     """The log as files, as `lethe log mirror` lays them out."""
-    size = len(LOG.leaves)
+    return mirror_of(LOG, tmp_path / "mirror")
+
+
+def mirror_of(log: LocalLog, directory: Path) -> Path:
+    size = len(log.leaves)
     assert size < TILE_WIDTH
     for name, data in {
-        "checkpoint": LOG.checkpoint().encode(),
-        tile_path(0, 0, size): b"".join(leaf_hashes(LOG.leaves)),
-        entries_path(0, size): encode_bundle(LOG.leaves),
+        "checkpoint": log.checkpoint().encode(),
+        tile_path(0, 0, size): b"".join(leaf_hashes(log.leaves)),
+        entries_path(0, size): encode_bundle(log.leaves),
     }.items():
-        path = tmp_path / "mirror" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    return tmp_path / "mirror"
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_bytes(data)
+    return directory
+
+
+class Reported(Rotated):
+    """A log whose key is rotated between two requests."""
+
+    def certify(self, **_: Any) -> Any:
+        day = date(2026, 5, 1) if self.log.signer == self.old else date(2026, 12, 1)
+        self.log.append(event_leaf("request.received", ref(day.month), bytes(32), day))
+
+
+def test_a_report_of_before_a_rotation_is_verified_with_the_trust_root(tmp_path: Path) -> None:
+    office = Reported()
+    office.log.signer = office.old
+    office.log.leaves, whole = office.log.leaves[: office.start], office.log.leaves
+    file, key, root = (tmp_path / name for name in ("report.json", "log.vkey", "root.json"))
+    file.write_bytes(report_of(office.log, date(2026, 5, 1), date(2026, 5, 31)))
+    office.log.leaves, office.log.signer = whole, NEXT
+    mirror = mirror_of(office.log, tmp_path / "mirror")
+    key.write_text(office.old.verifier.vkey + "\n")
+    root.write_bytes(office.root())
+    rest = ("--log", mirror)
+    assert run("verify", file, "--log-key", key, *rest).exit_code == 1
+    for known in ((), ("--log-key", key)):
+        done = run("verify", file, "--trust-root", root, *known, *rest)
+        assert done.exit_code == 0, done.output
+        assert "are those that the log's entries give" in done.output
+    key.write_text(log_signer(seed=b"theirs").verifier.vkey + "\n")
+    refused = run("verify", file, "--trust-root", root, "--log-key", key)
+    assert isinstance(refused.exception, TrustRootError)
+    assert "--log-key, --trust-root or both" in run("verify", file).output
 
 
 def test_figures_are_counted_again_from_a_mirror(mirror: Path, tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ from lethe.estimators import (
     container,
 )
 from lethe.estimators.errors import EstimatorInputError
-from lethe.estimators.sums.cholesky import solve
 from lethe.estimators.sums.fixed_point import MAX_CODE, Gram, codes, halves
+from lethe.estimators.sums.ridge import solve
 
 X, Y = load_diabetes(return_X_y=True, scaled=False)
 WINE, KINDS = load_wine(return_X_y=True)

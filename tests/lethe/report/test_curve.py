@@ -10,8 +10,15 @@ import pytest
 from lethe.certificates.attack_curve import AttackCurve, spelled
 from lethe.certificates.escalation import AttemptPart, write_escalation
 from lethe.certificates.statement import CheckPart
-from lethe.report.certificate import Sheet, certificate_html, curves
-from lethe.report.curve import LEFT, SIZE, TOP, curve_svg
+from lethe.report.certificate import (
+    LEFT,
+    SIZE,
+    TOP,
+    Sheet,
+    certificate_html,
+    curve_svg,
+    curves,
+)
 from lethe.report.pdf import certificate_pdf
 from lethe.words.texts import LANGUAGES, Language, texts
 from tests.lethe.certificates.build import Office, contents

@@ -17,7 +17,7 @@ from workers.cli.models import command as model
 
 
 class Service:
-    """Takes a registration, and has trained it by the next question."""
+    """Accepts a registration, and reports it as trained on the next request."""
 
     def __init__(self) -> None:
         self.manifest: dict[str, Any] = {}
@@ -65,6 +65,6 @@ def register(data: Path, *words: object) -> Result:
 
 
 def said(result: Result) -> str:
-    """Return what a refused command tells its user."""
+    """Return the message that a refused command prints."""
     assert result.exit_code != 0, result.output
     return f"{result.output} {getattr(result.exception, 'detail', '')}"

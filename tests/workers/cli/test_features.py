@@ -112,7 +112,7 @@ def test_the_command_offers_every_extractor() -> None:
 
 
 class Service:
-    """Takes a registration, and has fitted it by the next question."""
+    """Accepts a registration, and reports it as fitted on the next request."""
 
     def __init__(self) -> None:
         self.manifest: dict[str, Any] = {}

@@ -77,7 +77,7 @@ def test_safetensors_are_the_native_file_where_it_is_one(here: Installation) -> 
     ("config", "file", "suffix"),
     [
         ({"script": {"output": "onnx"}}, b"\x08\x0a\x12\x05lethe", "onnx"),
-        # Shards of a program that writes ONNX lie in a container, which is safetensors.
+        # Shards of a program that writes ONNX are stored in a container, which is safetensors.
         ({"script": {"output": "onnx"}, "shards": {"count": 2}}, save({}), "safetensors"),
         ({"sums": {}}, ExactGaussianNB().fit([[0.0], [1.0]], [0, 1]).model_bytes(), "lethe"),
     ],

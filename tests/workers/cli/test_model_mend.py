@@ -1,4 +1,4 @@
-"""`lethe model mend` waits until a worker has made the model anew, or says why it has not."""
+"""`lethe model mend` waits until a worker has refitted the model, or says why it has not."""
 
 import json
 import threading
@@ -17,7 +17,7 @@ from models import Model, Record
 from tests.installation import Installation, install
 from tests.small import MODEL
 from workers.cli.models import command
-from workers.jobs.mend import LOST
+from workers.jobs.execute import LOST
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def here(
 
 
 def run(at: Installation, *words: str) -> Result:
-    """Run the command while a worker takes what is queued."""
+    """Run the command while a worker processes the queue."""
     ended = threading.Event()
 
     def work() -> None:

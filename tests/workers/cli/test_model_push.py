@@ -25,19 +25,20 @@ pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
 
 
 def tracking() -> str:
-    """Another database for each test: MLflow keeps the ones it opened by their URI."""
+    """A different database for each test: MLflow keeps connections by URI."""
     return f"sqlite:///{Path.cwd()}/mlflow.db"
 
 
 @pytest.fixture(scope="session")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """MLflow's database without a row: its migrations take longer than a test."""
-    import mlflow  # takes seconds: only where these tests run
+    import mlflow  # takes seconds: imported only by these tests
 
     path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
     mlflow.MlflowClient(tracking_uri=f"sqlite:///{path}").search_experiments()
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("DELETE FROM experiments")  # its files would lie beside this one
+        # Its files would be written next to this one.
+        connection.execute("DELETE FROM experiments")
     return path
 
 
@@ -72,7 +73,7 @@ def push() -> Result:
 
 
 def registry() -> Any:
-    import mlflow  # takes seconds: only where these tests run
+    import mlflow  # takes seconds: imported only by these tests
 
     return mlflow.MlflowClient(tracking_uri=tracking(), registry_uri=tracking())
 
@@ -108,7 +109,7 @@ def test_a_version_is_pushed_once_and_replaced_after_an_erasure(here: Installati
 
 
 def test_mlflow_itself_keeps_the_file_of_a_deleted_version(here: Installation) -> None:
-    """Why `delete_withdrawn` deletes files itself. Once this fails, it may do less."""
+    """The reason why `delete_withdrawn` deletes files itself. If this fails, it may do less."""
     push()
     found = registry().get_model_version(MODEL, "1")
     registry().delete_model_version(MODEL, "1")

@@ -1,4 +1,4 @@
-"""`lethe model show` says what a model is, `lethe model schema` what a manifest must be."""
+"""`lethe model show` describes a model, `lethe model schema` a manifest."""
 
 import json
 from collections.abc import Iterator

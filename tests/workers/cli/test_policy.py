@@ -1,4 +1,4 @@
-"""`lethe policy`: what is written passes its own check, and what could not be is named."""
+"""`lethe policy`: a default policy passes its own check, and impossible ones are named."""
 
 import json
 from pathlib import Path

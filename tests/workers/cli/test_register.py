@@ -1,4 +1,4 @@
-"""`lethe model register` sends whose each row is, and says how many rows it keeps back."""
+"""`lethe model register` sends each row's owner, and says how many rows it holds back."""
 
 import io
 from functools import partial
@@ -17,7 +17,7 @@ ROWS = 40
 
 
 class Service:
-    """Takes a registration, checked as the API does, and has fitted it by the next question."""
+    """Accepts a registration as the API does, and reports it as fitted on the next request."""
 
     upload: Parsed
     sent: bytes
@@ -47,7 +47,7 @@ class Service:
 def register(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: str, **arrays: Any
 ) -> tuple[Service, str]:
-    """Register a file of these arrays beside the usual ones; return what came and was said."""
+    """Register a file with these arrays too; return the service and the output."""
     rng = np.random.default_rng(0)
     service, path = Service(), tmp_path / "rows.npz"
     monkeypatch.setattr("workers.cli.service.connect", lambda url: service)

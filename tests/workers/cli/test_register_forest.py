@@ -20,14 +20,14 @@ from lethe.estimators.forest.published import PublishedForest
 from models import Model
 from tests.uploads import parsed
 from workers.cli.models import command as model
-from workers.families.forest.update import fitted
+from workers.families.forest.family import ForestFamily
 from workers.families.recipe.rows import TableBlock
 
 SMALL = {"trees": 10, "depth": 6, "group": 2}
 
 
 class Service:
-    """Takes a registration as the API does, and fits it here."""
+    """Accepts a registration as the API does, and fits it here."""
 
     def __init__(self) -> None:
         self.manifest: dict[str, Any] = {}
@@ -57,7 +57,7 @@ class Service:
         weights = 1.0 - rows["bins"] if "bins" in rows else None
         block = TableBlock(rows["records"].tolist(), rows["features"], rows["labels"], weights)
         self.manifest, self.rows = manifest, rows
-        self.file = fitted(row, [block]).published().to_bytes()
+        self.file = ForestFamily().fitted(row, [block]).published().to_bytes()
 
     def model(self, ref: str) -> dict[str, Any]:
         return {"state": "ready", "current_version": 1}

@@ -59,7 +59,7 @@ def test_clients_that_images_name_are_kept(tmp_path: Path, service: Service) -> 
     assert register(path).exit_code == 0
     assert service.rows["clients"].tolist() == list("aaabbbbccd")
     assert np.array_equal(service.rows["inputs"], PIXELS[:10, None])
-    # Rows of the test pair do not count. Ids stay those of the rows in the file.
+    # Rows of the test pair are not counted. Ids remain those of the rows in the file.
     assert register(path, "--at-least", 3).exit_code == 0
     assert service.owners() == {
         "a": ["record-0", "record-1", "record-2"],

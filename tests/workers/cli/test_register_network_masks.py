@@ -53,7 +53,7 @@ def test_a_file_of_the_training_has_the_last_word_on_the_loss(
     words = [*WORDS, "--format", "masks", "--training", file]
     assert register(folder, *words).exit_code == 0
     assert service.manifest["training"]["local"]["loss"] == "cross-entropy"
-    # The images would be cropped, and their masks would not.
+    # Only the images would be cropped, not their masks.
     file.write_text(json.dumps({"local": {"augment": "crop-flip"}}))
     assert "local.augment: for networks that label" in said(register(folder, *words))
 

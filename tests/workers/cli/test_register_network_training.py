@@ -1,4 +1,4 @@
-"""`lethe model register-network --training`: all that the manifest's training has."""
+"""`lethe model register-network --training`: every member of the manifest's training."""
 
 import json
 from pathlib import Path
@@ -61,7 +61,7 @@ def test_every_member_reaches_the_service(rows: Path, service: Service) -> None:
     assert register(rows, "--training", written(rows.parent, EVERYTHING)).exit_code == 0
     assert service.manifest["training"] == EVERYTHING
     every = Training.model_fields
-    assert set(EVERYTHING) == set(every)  # or this file is behind the schema
+    assert set(EVERYTHING) == set(every)  # otherwise this file lags behind the schema
     assert "classes: " in said(register(rows, "--class", "x"))
     assert "name each once" in said(register(rows, "--class", "x", "--class", "x"))
 

@@ -39,7 +39,7 @@ LINE = {
 
 
 class Service:
-    """Takes a registration as the API does, and fits it here."""
+    """Accepts a registration as the API does, and fits it here."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Any] = {}
@@ -135,7 +135,7 @@ def test_what_was_taken_and_what_was_left_out_is_said(tmp_path: Path, service: S
 
 
 def test_a_query_is_read_as_a_table_is(tmp_path: Path, service: Service) -> None:
-    """Numbers to predict, weights, categories and holes: the same upload as from a file."""
+    """Numbers to predict, weights, categories, missing values: the upload as from a file."""
     data = weighted(tmp_path, n=np.arange(60) / 8)
     rows = pq.read_table(data).to_pydict()
     with sqlite3.connect(tmp_path / "rows.db") as database:

@@ -25,7 +25,7 @@ from workers.training.recipes.process import Limits
 
 
 class Service:
-    """Takes a registration as the API does, and answers with a fit made here."""
+    """Accepts a registration as the API does, and answers with a fit made here."""
 
     def __init__(self) -> None:
         self.file = b""

@@ -29,7 +29,7 @@ from workers.training.shards.predict import ShardedModel
 
 
 class ShardService(Service):
-    """Fits each shard here: one has no row, as where there are few persons."""
+    """Fits each shard here; one has no rows, as may happen with few persons."""
 
     def register_model(self, manifest: dict[str, Any], data: bytes) -> None:
         self.wanted = NewShards.model_validate(manifest)
@@ -73,7 +73,7 @@ def test_shards_are_measured_beside_one_model(tmp_path: Path, service: ShardServ
     assert service.wanted.shards.aggregate == "mean"
     found = register(tmp_path, TREES, data, *words, "--aggregate", "apart")
     assert "each record is in one" in found.output
-    assert "shard 2: accuracy on 15 held-out rows: 0.000" in found.output  # it has no row
+    assert "shard 2: accuracy on 15 held-out rows: 0.000" in found.output  # it has no rows
 
 
 def test_weights_and_categories_reach_the_shards_and_the_whole_model(

@@ -1,4 +1,4 @@
-"""`lethe model register --estimator`: weights, numbers, and what is measured on held-out rows."""
+"""`lethe model register --estimator`: weights, numbers, and scores on held-out rows."""
 
 import io
 import sys
@@ -29,7 +29,7 @@ from workers.training.recipes.fit import FitRows
 
 
 class Service:
-    """Takes a registration as the API does, and fits it here."""
+    """Accepts a registration as the API does, and fits it here."""
 
     def __init__(self) -> None:
         self.manifest: dict[str, Any] = {}

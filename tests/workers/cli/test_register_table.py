@@ -1,4 +1,4 @@
-"""`lethe model register` reads tables and queries, and says what it took of them."""
+"""`lethe model register` reads tables and queries, and reports which columns it used."""
 
 import io
 import sqlite3
@@ -72,7 +72,7 @@ def test_a_table_is_registered(service: Service, tmp_path: Path) -> None:
         "registered 32 records of 2 subjects and 2 clients; held-out rows only calibrate the "
         "quantiser; only their ids and hashed identities are sent; fitting …",
     ]
-    assert not result.stderr  # no bar where nobody looks
+    assert not result.stderr  # no progress bar without a terminal
     assert set(service.upload.records) < set(COLUMNS["id"])
     assert set(service.upload.clients) == {"north", "south"}
 
@@ -101,7 +101,8 @@ def test_a_query_is_registered(
     assert set(service.upload.clients) == {"all"}
     monkeypatch.setenv("LETHE_SQL", f"sqlite:///{path}")  # keeps a password out of `ps`
     assert register(*words, "--record-id", "id").exit_code == 0
-    assert register(written(tmp_path), *WORDS).exit_code == 0  # a file all the same
+    # A file is read although LETHE_SQL is set.
+    assert register(written(tmp_path), *WORDS).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -160,6 +161,6 @@ def test_labels_are_numbered_in_the_order_of_their_names(
 
 def test_a_bar_is_drawn_while_a_body_is_sent(capsys: pytest.CaptureFixture[str]) -> None:
     sending = Sending()
-    for done in (5, 10, 5, 10):  # the second try begins again
+    for done in (5, 10, 5, 10):  # the second try starts over
         sending(done, 10)
     assert capsys.readouterr().err.count("sending") == 2

@@ -29,7 +29,7 @@ library: Any = faiss  # its types are those of another version
 
 
 class Service:
-    """Takes a registration as the API does, and builds the index here."""
+    """Accepts a registration as the API does, and builds the index here."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Any] = {}
@@ -197,7 +197,7 @@ def test_held_out_rows_are_sent_as_queries(tmp_path: Path, service: Service) -> 
     )
     assert found.exit_code == 0, found.output
     held, learned = service.rows["held_out_records"].tolist(), service.rows["records"].tolist()
-    assert len(held) == 6  # a tenth, where else no row is held out
+    assert len(held) == 6  # a tenth; for other commands no row is held out
     assert sorted(held + learned) == sorted(IDS)
     by_id = dict(zip(IDS, VECTORS.tolist(), strict=True))
     assert service.rows["held_out_features"].tolist() == [by_id[one] for one in held]

@@ -137,7 +137,7 @@ def test_a_contribution_of_numbers_weights_and_categories(
     assert found.exit_code == 0, found.exception
     with np.load(io.BytesIO(sums.sent[0])) as sent:
         assert sent["labels"].tolist() == COLUMNS["f_a"]
-        assert sent["weights"].tolist() == COLUMNS["f_a"]  # quarters are whole sixteenths
+        assert sent["weights"].tolist() == COLUMNS["f_a"]  # quarters are multiples of 1/16
     for provider, more, problem in (
         (sums, (), "--sample-weight"),
         (Tables(**numbers), ("--sample-weight", "f_a"), "registered without weights"),

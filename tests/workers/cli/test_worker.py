@@ -17,21 +17,21 @@ from workers.silos import keys
 
 @dataclass
 class Opened:
-    """In place of services: the command needs their settings."""
+    """Stands in for services: the command only needs their settings."""
 
     settings: Settings
 
 
 @pytest.fixture
 def three(data_dir: Path) -> Settings:
-    """Of an installation with three silos."""
+    """Settings of an installation with three silos."""
     (data_dir / "keys").mkdir()
     return Settings(data_dir=data_dir, silos=3)
 
 
 @pytest.fixture
 def chosen() -> list[str]:
-    """The devices that were chosen."""
+    """The devices that were selected."""
     return []
 
 
@@ -39,7 +39,7 @@ def chosen() -> list[str]:
 def started(
     monkeypatch: pytest.MonkeyPatch, three: Settings, chosen: list[str]
 ) -> list[list[str]]:
-    """What Celery was started with."""
+    """The arguments that Celery was started with."""
     from workers.celery_app import app
 
     calls: list[list[str]] = []
@@ -50,7 +50,8 @@ def started(
     monkeypatch.setattr(devices, "choose", chosen.append)
     monkeypatch.setattr(EmbeddedService(app, thread=True).__class__, "start", lambda _: None)
     monkeypatch.setattr(app, "worker_main", calls.append)
-    monkeypatch.setattr(runtime, "serve", lambda _: None)  # this process goes on with others
+    # This process continues with other tests.
+    monkeypatch.setattr(runtime, "serve", lambda _: None)
     return calls
 
 

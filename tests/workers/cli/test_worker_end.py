@@ -5,14 +5,14 @@ import sys
 
 ENDS = """
 import threading, time
-from workers.cli.worker import _end_with_parent
-threading.Thread(target=_end_with_parent, daemon=True).start()
+from workers.cli.worker import end_with_parent
+threading.Thread(target=end_with_parent, daemon=True).start()
 time.sleep(0.3)
 """
 
 
 def test_it_ends_while_a_thread_waits_for_its_parent() -> None:
-    """Holding the lock of sys.stdin, that thread ended it with _enter_buffered_busy."""
+    """That thread held the lock of sys.stdin, and the worker died with _enter_buffered_busy."""
     with subprocess.Popen(
         [sys.executable, "-c", ENDS], stdin=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:

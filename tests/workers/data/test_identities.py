@@ -1,4 +1,4 @@
-"""Identities survive every door, and no door writes or sends a value."""
+"""Identities pass through every reader, and none writes or sends a value."""
 
 import io
 from dataclasses import replace

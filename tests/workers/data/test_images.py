@@ -1,4 +1,4 @@
-"""Images in .npz files, the digits, and the partitions that deal them out."""
+"""Images in .npz files, the digits, and the partitions over clients."""
 
 import hashlib
 import io
@@ -120,7 +120,7 @@ def test_people_of_images_reach_the_upload_as_digests(tmp_path: Path) -> None:
         test_identity_email=np.array(["", "ann@x.org"]),
         train_identity_customer=np.array([11, 12, 13, 14, 15]),
     )
-    source = Source(path, owners=Ownership(at_least=3))  # leaves the client c out
+    source = Source(path, owners=Ownership(at_least=3))  # drops client c
     sent = np.load(io.BytesIO(prepare(source, ref="x", options=NetworkOptions()).npz))
     assert sent["records"].tolist() == ["record-2", "record-3", "record-4"]
     assert sent["subjects"].tolist() == list("uvw")

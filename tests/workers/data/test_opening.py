@@ -1,4 +1,4 @@
-"""The same rows through every door become the same registration, byte for byte."""
+"""The same rows in every format become the same registration, byte for byte."""
 
 import sqlite3
 from collections.abc import Callable

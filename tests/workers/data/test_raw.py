@@ -1,4 +1,4 @@
-"""What an extractor reads, from files that hold it and files that do not."""
+"""An extractor's inputs, from files that hold them and files that do not."""
 
 import io
 import zipfile
@@ -92,12 +92,12 @@ def test_the_extractor_of_a_file_is_read(tmp_path: Path) -> None:
 
 
 def header_cut_off(data: bytes) -> bytes:
-    """The header of an array is no Python: a bracket is open."""
+    """The header of an array is not valid Python: a bracket is open."""
     return data.replace(b"(40, 6)", b"(40, 6(", 1)
 
 
 def text_cut_off(data: bytes) -> bytes:
-    """What numpy takes for a header of old Python, and the tokenizer does not."""
+    """numpy takes this for a header of old Python, the tokenizer does not."""
     return data.replace(b"(40, 6)", b"(40,'''", 1)
 
 
@@ -107,7 +107,7 @@ def checksum_of_another(data: bytes) -> bytes:
 
 
 def no_array(_: bytes) -> bytes:
-    """A member has the name of an array, and is none: numpy returns its bytes."""
+    """A member has the name of an array but is none: numpy returns its bytes."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
         for name in (

@@ -1,4 +1,4 @@
-"""The federated demonstration: what it deals out, measures and prints."""
+"""The federated demonstration: what it deals, measures and prints."""
 
 from dataclasses import replace
 from math import isnan
@@ -82,13 +82,13 @@ def test_the_teller_ends_each_phase(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_command_from_end_to_end() -> None:
     done = CliRunner().invoke(demo_federated, ["--rounds", "1"])
     assert done.exit_code == 0, done.output
-    # Spelled out: a method that is dropped from the demonstration is missed here.
+    # Hard-coded, so that a method dropped from the demonstration is noticed.
     shown = ["original", "natural", "puf-special", "puf-regular", "hf-kcu", "retrained"]
     for word in shown:
         assert f"\n{word} " in done.stdout
     assert "No certificate is issued" in done.stdout
     assert "lethe demo --method puf-special" in done.stdout
-    assert "puf-special" in NETWORK  # such a command there is
+    assert "puf-special" in NETWORK  # such a command exists
     assert "not run deep" not in done.stdout
 
 
@@ -98,4 +98,4 @@ def test_a_method_that_nobody_knows_is_no_gap_in_the_table(
     monkeypatch.setattr(demonstration, "METHODS", ("no-such-method",))
     with pytest.raises(RefusedError, match="unknown method"):
         demonstration.run(None, seed=0, rounds=1)
-    assert capsys.readouterr() == ("", "")  # nothing was trained in vain
+    assert capsys.readouterr() == ("", "")  # nothing was trained before the refusal

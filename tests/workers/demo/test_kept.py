@@ -1,4 +1,4 @@
-"""What the demonstration calls its certificates: nothing in the name may open a request."""
+"""The file names of the demonstration's certificates: none may give access to a request."""
 
 from pathlib import Path
 from typing import cast

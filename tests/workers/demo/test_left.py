@@ -1,4 +1,4 @@
-"""The last lines name what can be typed as it stands."""
+"""The last lines name commands that can be typed as they stand."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the demonstration of a network says of a request's way."""
+"""What the demonstration of a network prints about a request's history."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 from lethe.client import Client
 from lethe.client.answers import HistoryEvent, Progress, RequestStatus
 from workers.demo import network
-from workers.demo.network import _erase, _escalation, _wait_until_trained
+from workers.demo.network import erase, escalation, wait_until_trained
 from workers.demo.plan import Wish
 from workers.demo.service import DemoError
 
@@ -38,7 +38,7 @@ def test_events_are_called_events_and_an_escalation_is_explained(
 ) -> None:
     history = tuple(HistoryEvent(f"request.{name}", AT, 0) for name in events)
     status = RequestStatus("", "certified", "demo", None, {}, AT, history, None, None, {})
-    assert _escalation(status).splitlines() == said
+    assert escalation(status).splitlines() == said
 
 
 def status(state: str, phase: str = "", done: int = 0) -> RequestStatus:
@@ -54,7 +54,7 @@ def model(state: str, done: int | None = None) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody sleeps, and no time passes."""
+    """Skip all sleeping."""
     monkeypatch.setattr(network, "POLL_SECONDS", 0)
     monkeypatch.setattr("lethe.cli.text.waiting.Waiting.seconds", 0.0)
 
@@ -73,7 +73,7 @@ def test_the_rounds_of_the_training_are_shown(capsys: pytest.CaptureFixture[str]
         model("registered", 7),
         model("ready"),
     ]
-    _wait_until_trained(service(model=asked))
+    wait_until_trained(service(model=asked))
     shown = capsys.readouterr()
     assert shown.err.splitlines() == [
         "  model: registered after 0.0 s",
@@ -81,7 +81,7 @@ def test_the_rounds_of_the_training_are_shown(capsys: pytest.CaptureFixture[str]
     ]
     assert shown.out == "  model: trained after 0.0 s\n"
     with pytest.raises(DemoError, match="was not trained: odd"):
-        _wait_until_trained(service(model=[model("failed")]))
+        wait_until_trained(service(model=[model("failed")]))
 
 
 def test_the_rounds_of_an_erasure_are_shown(
@@ -97,7 +97,7 @@ def test_the_rounds_of_an_erasure_are_shown(
     ]
     wish = Wish("client, 3 records", client="c")
     requester = service(submit_erasure=[SimpleNamespace(id="1")], status=told)
-    assert _erase(Path(), requester, wish).id == "kept"
+    assert erase(Path(), requester, wish).id == "kept"
     assert capsys.readouterr().err.splitlines() == [
         "  client, 3 records: received after 0.0 s",
         "  client, 3 records: executing (recovery, 1 of 12 rounds done) after 0.0 s",

@@ -1,4 +1,4 @@
-"""Twenty requests that do not touch each other, or a word why not."""
+"""Twenty disjoint requests, or an error that says why not."""
 
 import pytest
 

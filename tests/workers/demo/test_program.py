@@ -1,4 +1,4 @@
-"""The training program of the demonstration tells any number of classes apart."""
+"""The training program of the demonstration distinguishes any number of classes."""
 
 import numpy as np
 from sklearn.datasets import load_iris

@@ -1,4 +1,4 @@
-"""The demonstration's service sees nothing of the settings around it, and ends with it."""
+"""The demonstration's service ignores the surrounding settings, and ends with it."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ def test_no_inherited_setting_reaches_it(
     assert environment["PATH_TO_KEEP"] == "kept"
 
 
-# The service is a process that waits; it says its number and the demonstration goes on.
+# The service is a process that waits; it prints its id and the demonstration continues.
 DEMONSTRATION = """
 import signal, subprocess, sys
 from pathlib import Path
@@ -92,7 +92,7 @@ def test_a_service_in_the_middle_of_a_training_ends_with_its_worker(
             assert process.stdout.readline() == b"training\n"
             assert end(service) is ran
             assert process.returncode == -signal.SIGKILL
-            process.communicate(timeout=20)  # ends when nobody holds the pipe any more
+            process.communicate(timeout=20)  # ends when no process holds the pipe any more
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""A service that still runs keeps its directory, and a process id of another does not."""
+"""A running service keeps its directory; a process id reused by another program does not."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def service(out: Path) -> Iterator[int]:
     command = [sys.executable, "-c", WAITS, "serve", "--ready-file", str(ready)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        process.stdout.readline()  # its arguments can be read from here on
+        process.stdout.readline()  # its arguments are readable from here on
         yield process.pid
 
 

@@ -1,4 +1,4 @@
-"""How long requests took: each of a few, the median of many."""
+"""Durations of requests: each value for a few, the median for many."""
 
 import pytest
 

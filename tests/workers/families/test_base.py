@@ -1,4 +1,4 @@
-"""A family is found by its name, and a job knows none."""
+"""A family is found by its name, and jobs know none."""
 
 import subprocess
 import sys
@@ -82,7 +82,7 @@ print(len(list(base.every())))
 
 
 def test_a_worker_of_any_extras_sweeps_for_every_family() -> None:
-    # Each sweep asks every family: one that needs its library for that would end them all.
+    # Each sweep calls every family: one that needed its library there would stop them all.
     found = subprocess.run(
         [sys.executable, "-c", SWEEPING], capture_output=True, text=True, cwd=ROOT
     )

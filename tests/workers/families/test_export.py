@@ -1,4 +1,4 @@
-"""Exports predict what Lethe predicts, in the programs that they are for."""
+"""Exports predict what Lethe predicts, in the programs that they are made for."""
 
 import io
 from typing import Any
@@ -26,7 +26,7 @@ from workers.training.networks.registry import known, network
 from workers.training.networks.weights import with_weights
 
 FEATURES = 7
-# Small ones: what is tested is the operators of each architecture.
+# Small ones: the tests cover the operators of each architecture.
 SHAPES: dict[str, dict[str, int]] = {
     "logistic": {"features": 6, "classes": 3},
     "mit-b0": {"height": 32, "width": 32, "classes": 3},
@@ -56,7 +56,7 @@ def test_a_ridge_head_predicts_the_same_everywhere(classes: list[str], dtype: An
     label, found = session.run(None, {"features": rows})
     assert label.tolist() == expected
     np.testing.assert_allclose(found, scores, rtol=1e-12)
-    import skops.io  # takes a second: only where this test runs
+    import skops.io  # takes a second: imported only by this test
 
     skops_file = family.export(data, "skops", classes, {})
     assert not skops.io.get_untrusted_types(data=skops_file)
@@ -115,7 +115,7 @@ def test_models_of_sums_predict_the_same_everywhere(maker: Any, classes: int) ->
     rng = np.random.default_rng(3)
     features, rows = np.abs(rng.normal(size=(60, 5))), np.abs(rng.normal(size=(300, 5)))
     numbers = maker is ExactRidgeRegressor
-    names = np.array(["b", "a", "é"])[:classes]  # not in order
+    names = np.array(["b", "a", "é"])[:classes]  # not sorted
     labels: Any = rng.normal(size=60) if numbers else names[rng.integers(0, classes, 60)]
     fitted = maker().fit(features, labels)
     family = base.configured({"family": "sums"})

@@ -1,6 +1,6 @@
-"""Exports of shards give Lethe's labels on rows that were not fitted, by other programs.
+"""Exports of shards give Lethe's labels on rows that were not fitted, in other programs.
 
-The oracle adds what the libraries' own estimators predict, fitted here on each share.
+The oracle sums the predictions of the libraries' own estimators, fitted here on each share.
 """
 
 from typing import Any
@@ -84,7 +84,7 @@ def digits(classes: int) -> tuple[Numbers, Numbers, Numbers, list[str]]:
 
 
 def summed(file: bytes, rows: Numbers, classes: int, aggregate: str) -> Numbers:
-    """What the shards say together, by the libraries' predict and predict_proba alone."""
+    """The shards' joint prediction, by the libraries' predict and predict_proba alone."""
     total = np.zeros((len(rows), classes))
     for data in container.decode(file)[1]:
         one = decode(data)
@@ -107,7 +107,7 @@ CASES = [(name, how, 2 if how == "mean" else 4) for name in SOFT for how in ("me
 MORE = [pytest.param(*one, marks=pytest.mark.full) for one in CASES if one not in QUICK]
 
 
-@pytest.mark.filterwarnings("ignore")  # of convergence, and of names that rows lack
+@pytest.mark.filterwarnings("ignore")  # of convergence, and of missing feature names
 @pytest.mark.parametrize(("name", "aggregate", "classes"), [*QUICK, *MORE])
 def test_the_labels_of_onnx_are_those_of_lethe(name: str, classes: int, aggregate: str) -> None:
     features, labels, rows, names = digits(classes)
@@ -123,7 +123,7 @@ def test_the_labels_of_onnx_are_those_of_lethe(name: str, classes: int, aggregat
 
 
 def test_a_graph_of_other_shards_gives_other_labels() -> None:
-    """The comparison sees a shard that is left out."""
+    """The comparison notices a shard that is left out."""
     features, labels, rows, names = digits(4)
     name = "sklearn.naive_bayes.GaussianNB"
     whole = made(name, {}, "mean", (features, labels))

@@ -34,12 +34,12 @@ def made(name: str, features: Any, labels: Any) -> bytes:
         RecipeStep(name, OWN.get(name, {})),
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of convergence and collinear columns
+        warnings.simplefilter("ignore")  # about convergence and collinear columns
         return fit(Recipe(steps, 0, 1), FitRows(features, labels), 1)
 
 
 def exported(file: bytes, classes: list[str]) -> Any:
-    """Return what scikit-learn reads of the download, by trusting its classes alone."""
+    """Return what scikit-learn reads from the download, trusting only its own classes."""
     family = base.configured({"family": "recipe"})
     assert "skops" in family.formats
     data = family.export(file, "skops", classes, {})

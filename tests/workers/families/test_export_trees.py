@@ -43,7 +43,7 @@ TAKE_NAN = ("lightgbm", "Hist", "xgboost")
 
 
 def float32(rows: Numbers) -> Numbers:
-    """Return the numbers that float32 has, as float64."""
+    """Return rows rounded to float32, as float64."""
     return rows.astype(np.float32).astype(np.float64)
 
 
@@ -74,7 +74,8 @@ def test_a_classifier_gives_the_same_labels(name: str, scaled: bool) -> None:
         features, labels = load(return_X_y=True)
         features = float32(features)
         if scaled or any(one in name for one in TAKE_NAN):
-            # Of one class more often, in columns that matter: NaN must go where it went.
+            # Missing more often in one class and in informative columns: NaN must take the same
+            # branch.
             gone = np.random.default_rng(0).random(len(labels)) < np.where(
                 labels == 0, 0.6, 0.1
             )
@@ -160,7 +161,7 @@ def forest_file(features: Numbers, targets: Numbers, classes: int) -> tuple[byte
 
 
 def on_edges(features: Numbers) -> Numbers:
-    """Return rows among which some lie on the edges of bins, just beside them, or lack values."""
+    """Return rows with values on the edges of bins, just beside them, or missing."""
     rows = features.copy()
     edges = Bins.of_public_rows(features[1::2], missing=True).edges
     for column, own in enumerate(edges):
@@ -205,5 +206,5 @@ def test_a_file_of_another_kind_is_refused() -> None:
 
 
 def test_a_forest_is_offered_in_onnx_alone() -> None:
-    """What a family inherits of formats, it must write: another's file had this name."""
+    """A family must write its inherited formats itself: once, it wrote another family's."""
     assert base.configured({"family": "forest"}).formats == ("onnx",)

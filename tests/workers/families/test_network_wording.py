@@ -1,4 +1,4 @@
-"""The sentence of a guarantee says what happened in this training, and nothing else."""
+"""The sentence of a guarantee describes this training only."""
 
 from workers.families.network.wording import guarantee
 

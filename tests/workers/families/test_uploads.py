@@ -1,4 +1,4 @@
-"""An upload that is read in blocks teaches what it teaches when it is read whole."""
+"""An upload read in blocks gives the same result as one read whole."""
 
 import hashlib
 import hmac
@@ -24,7 +24,7 @@ CONFIG = RidgeConfig(COLUMNS, 3, tuple(range(-12, -7)), 16, 1.0)
 
 
 class Frugal(io.BytesIO):
-    """A file of which nobody reads more at a time than one block and a buffer."""
+    """A file that checks that at most one block and a buffer are read at a time."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         found = super().read(size)

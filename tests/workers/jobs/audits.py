@@ -1,4 +1,4 @@
-"""A cheap audit of the small network, and what a test wants to know of it."""
+"""A cheap audit of the small network, and helpers to inspect it."""
 
 import base64
 import json
@@ -27,14 +27,14 @@ from workers.training.fedavg.config import LocalConfig, TrainingConfig
 from workers.training.fedavg.held_out import is_held_out
 from workers.training.networks.registry import network
 
-FEATURES = 32  # more than rows of a pair: what is learned is learned by heart
+FEATURES = 32  # more than rows of a pair: the model memorises what it learns
 SEED = 7
 CHEAP: dict[str, Any] = {"batch_size": 32, "epochs": 6, "learning_rate": 0.5}
 ASKED = {"pairs": 16, "rows": 12, "targets": 3, "seed": 5}
 
 
 class Quick:
-    """Pairs of a retraining by (seed, pair) alone; `seen` are the records that each was given."""
+    """Pairs of a retraining by (seed, pair) only; `seen`: the records each was given."""
 
     def __init__(self, installation: Installation) -> None:
         self.installation = installation
@@ -58,7 +58,7 @@ def rows() -> dict[str, Any]:
 
 
 def register(installation: Installation) -> None:
-    """Register a small network that trains in no time and learns by heart."""
+    """Register a small network that trains quickly and memorises."""
     networks.register(
         installation,
         rows(),
@@ -69,7 +69,7 @@ def register(installation: Installation) -> None:
 
 
 def contribute(installation: Installation, prefix: str) -> None:
-    """Send ten more rows of a client; nothing has learned them yet."""
+    """Send ten more rows of a client, which are not learned yet."""
     arrays = {name: array[:10] for name, array in rows().items()}
     arrays["clients"] = np.full(10, "c0")
     arrays["records"] = np.array([f"{prefix}{i}" for i in range(10)])
@@ -102,7 +102,7 @@ def by_hand(number: int, method: UnlearningMethod) -> tuple[str, ...]:
 
 
 def start(installation: Installation, **changes: Any) -> str:
-    """Start an audit; return its id. Nothing has run yet."""
+    """Start an audit without running it; return its id."""
     wanted = {"model": small_network.MODEL, **ASKED, **changes}
     answer = installation.caller.operator("POST", "/v1/audits", json=wanted)
     assert answer.status_code == 201, answer.text
@@ -125,7 +125,7 @@ def file(installation: Installation, audit_id: str, part: str) -> bytes:
 
 
 def numbers(installation: Installation, audit_id: str) -> list[tuple[str | None, ...]]:
-    """Return what is recorded of each pair."""
+    """Return the recorded numbers of each pair."""
     with Session(installation.services.engine) as session:
         query = select(AuditPair).where(AuditPair.audit_id == audit_id)
         rows = session.exec(query.order_by(col(AuditPair.pair))).all()
@@ -151,7 +151,7 @@ def logged(installation: Installation) -> list[tuple[str, dict[str, str]]]:
 
 
 def said(installation: Installation, audit_id: str) -> AuditPredicate:
-    """Return what an audit's report says."""
+    """Return the predicate of an audit's report."""
     envelope = json.loads(file(installation, audit_id, "report"))
     return parse_report(base64.b64decode(envelope["payload"])).predicate
 
@@ -162,9 +162,9 @@ def all_of(installation: Installation) -> list[dict[str, Any]]:
 
 
 def age(installation: Installation, audit_id: str, by: timedelta) -> None:
-    """Make an audit's next start, its last nudge and the leases of its pairs so much older.
+    """Shift an audit's next start, its last nudge and the leases of its pairs into the past.
 
-    It keeps the time of its own start: that is in the log.
+    Its own start time is kept: it is in the log.
     """
     with Session(installation.services.engine) as session:
         audit = session.get_one(Audit, audit_id)

@@ -1,4 +1,4 @@
-"""What who can write the table `models`, and nothing else, does to a model's row, and undoes."""
+"""Changes to a model's row, and their reversal, by an attacker who can write only `models`."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -55,7 +55,7 @@ def member(*path: str, value: Any) -> Change:
 
 
 def uncompared(patch: pytest.MonkeyPatch) -> None:
-    """Execute without comparing the row with the log: the judge does not rest on that."""
+    """Skip execution's comparison with the log: the judge must not depend on it."""
 
     def row(_: Any, session: Session, model_id: int) -> Model:
         return session.get_one(Model, model_id)

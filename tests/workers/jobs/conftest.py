@@ -19,8 +19,8 @@ from workers.jobs.leases import checkpoints
 def chance(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw the same salts and judges' seeds in every run.
 
-    They say who is held out and who is scored, and on a few rows an honest verdict is now
-    and then another one.
+    They determine which rows are held out and scored, and with few rows an honest verdict
+    varies.
     """
     drawn = np.random.default_rng(5).bytes
     for room in (update, blocks):
@@ -30,13 +30,13 @@ def chance(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def installation(settings: Settings, ledger: Ledger) -> Iterator[Installation]:
-    """A fresh installation, nothing registered."""
+    """A fresh installation without registrations."""
     with install(settings) as made:
         yield made
 
 
 @pytest.fixture
 def ready(installation: Installation, fitted: PrivateKey) -> Installation:
-    """One whose key and model are registered and whose model is fitted."""
+    """An installation with a registered key and a fitted model."""
     installation.caller.key = fitted
     return installation

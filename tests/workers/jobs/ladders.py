@@ -1,4 +1,4 @@
-"""A small network with a ladder in its policy, and what a test wants to know of an escalation."""
+"""A small network with a ladder in its policy, and helpers to inspect an escalation."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def policy(*ladder: dict[str, Any], budget: str = "100") -> dict[str, Any]:
 
 
 def escalations(made: Installation, request_id: str) -> list[dict[str, Any]]:
-    """Return what each event of an escalation says, in order."""
+    """Return the payload of each event of an escalation, in order."""
     with Session(made.services.engine) as session:
         query = select(RequestEvent).where(
             RequestEvent.request_id == request_id, RequestEvent.event == "request.escalated"
@@ -40,7 +40,7 @@ def view(made: Installation, request_id: str) -> dict[str, Any]:
 
 
 def nothing_is_left(made: Installation) -> bool:
-    """Return whether only what a certificate needs can still be read."""
+    """Return whether only data needed by a certificate are still readable."""
     return readable(made) == {"evidence", "head", "scores", "state"}
 
 

@@ -42,7 +42,7 @@ def register(installation: Installation, terms: dict[str, Any] | None, **more: A
 
 
 def best(gone: set[str]) -> np.ndarray:
-    """Return θ* (21,) of the training rows but those that are gone: bias, then weight."""
+    """Return θ* (21,) of the retained training rows: bias, then weight."""
     rows = small_network.rows()
     stay = [
         place

@@ -1,4 +1,4 @@
-"""A registered small network, and what a test wants to know of it."""
+"""A registered small network, and helpers to inspect it."""
 
 import base64
 import json
@@ -101,7 +101,7 @@ def events(installation: Installation, request_id: str) -> list[str]:
 
 
 def statement(installation: Installation, request_id: str) -> Statement:
-    """Return what a request's certificate says."""
+    """Return the statement of a request's certificate."""
     with Session(installation.services.engine) as session:
         envelope = session.get_one(Certificate, request_id).envelope
     return parse_statement(base64.b64decode(envelope["payload"]))
@@ -119,7 +119,7 @@ def published(installation: Installation) -> bytes:
 def federated(
     rows: dict[str, Any], gone: set[str]
 ) -> tuple[TrainingConfig, dict[str, ClientData], list[int]]:
-    """Return the registered training, its rows by client, and the places of unseen rows."""
+    """Return the registered training, its rows by client, and the indices of unseen rows."""
     registered = small_network.manifest()
     training = registered["training"]
     config = TrainingConfig(**{**training, "local": LocalConfig(**training["local"])})
@@ -150,9 +150,9 @@ def retrained(rows: dict[str, Any], gone: set[str], rounds: int | None = None) -
 
 
 def heads_in_process(method: str, client: str) -> list[str]:
-    """Return the digests of the versions that one process makes, of registration and erasure.
+    """Return the digests of the versions of registration and erasure in one process.
 
-    The method itself is run on the arrays; the retraining that follows it is the service's.
+    The method itself is run on the arrays; the following retraining is the service's.
     """
     rows = small_network.rows()
     gone = set(rows["records"][rows["clients"] == client].tolist())
@@ -171,7 +171,7 @@ def forgotten(rows: dict[str, Any], file: bytes, method: str, client: str) -> by
 
 
 def case_of(rows: dict[str, Any], file: bytes, client: str) -> UnlearningCase:
-    """Return what a method is given where a client leaves a model file."""
+    """Return a method's input when a client leaves a model file."""
     config, clients, held = federated(rows, set())
     named, weights = decode_weights(file)
     stays = torch.tensor([place for place in held if rows["clients"][place] != client])
@@ -190,5 +190,5 @@ def case_of(rows: dict[str, Any], file: bytes, client: str) -> UnlearningCase:
 
 
 def encode(case: UnlearningCase, found: Unlearned) -> bytes:
-    """Return the model file of what a method made of a case."""
+    """Return the model file of a method's result on a case."""
     return encode_weights(case.network.id, case.network.parameters, found.weights)

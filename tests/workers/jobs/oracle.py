@@ -1,4 +1,4 @@
-"""What a model must be after any history: a fit of the retained rows by other means."""
+"""The expected model after any history: a fit of the retained rows by other means."""
 
 import hashlib
 from typing import Any

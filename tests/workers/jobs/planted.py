@@ -1,4 +1,4 @@
-"""A verifier of approximations whose tests of forgetting come out as planted."""
+"""A verifier of approximations with planted outcomes of its tests of forgetting."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -12,16 +12,16 @@ from workers.judge.base import Report
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 
-# What is judged of identity, not of samples: it stays as the honest verifier finds it.
+# Checks of identity, not of samples: they keep the honest verifier's results.
 HONEST = ("model-file", "policy", "retained-set", "purge")
 PAIRS = ("rows-before", "rows-after", "model-before")
 
 
 @dataclass
 class Planted:
-    """Says of one judgement after the other what was planted, PASS once that is used up.
+    """Returns the planted outcomes one after another, then PASS.
 
-    An outcome is a check's name, which is then refuted, or INCONCLUSIVE.
+    An outcome is the name of a check, which is then refuted, or INCONCLUSIVE.
     """
 
     outcomes: list[str]
@@ -49,7 +49,7 @@ class Planted:
 
 
 def plant(patch: pytest.MonkeyPatch, *outcomes: str) -> Planted:
-    """Have the approximations that are judged from now on come out so."""
+    """Judge approximations with these outcomes from now on."""
     planted = Planted(list(outcomes))
     patch.setattr(network_empirical, "VERIFIER", planted)
     return planted

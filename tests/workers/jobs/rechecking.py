@@ -1,4 +1,4 @@
-"""What an auditor does with a certificate: fetch what it names, and compute it again."""
+"""An auditor's steps with a certificate: download what it names, and recompute it."""
 
 import json
 from hashlib import sha256
@@ -14,7 +14,7 @@ from workers.cli.recheck import recheck as command
 
 
 def download(installation: Installation, request_id: str, directory: Path) -> Statement:
-    """Fetch certificate, evidence and scores as an auditor does; return what is certified."""
+    """Download certificate, evidence and scores as an auditor does; return the statement."""
     http = installation.caller.http
     certificate = http.get(f"/v1/requests/{request_id}/certificate").content
     (directory / "c.json").write_bytes(certificate)
@@ -33,7 +33,7 @@ def download(installation: Installation, request_id: str, directory: Path) -> St
 
 
 def rechecked(directory: Path, *options: str) -> dict[str, Any]:
-    """Run the command offline on what was downloaded."""
+    """Run the command offline on the downloaded files."""
     arguments = [str(directory / "c.json"), "--evidence", str(directory / "e.json"), "--json"]
     done = CliRunner().invoke(command, [*arguments, *options])
     assert done.exit_code == (1 if '"DIFFERS"' in done.output else 0), done.output

@@ -1,4 +1,4 @@
-"""What who can write the tables may change between a judgement and its certificate.
+"""Changes that an attacker with write access to the tables may make before a certificate.
 
 Each change is given the judged request and another one, which has its certificate.
 """

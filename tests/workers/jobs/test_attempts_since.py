@@ -1,4 +1,4 @@
-"""A refuted attempt is told as the log has it, whatever the tables say of it afterwards."""
+"""A refuted attempt is reported as the log has it, whatever the tables say afterwards."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -36,13 +36,13 @@ NOT_LOGGED = "the draft is not the one that the log has as executed"
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what the log says does not depend on it."""
+    """One kind of database: the log's content does not depend on it."""
     return sqlite_url
 
 
 @pytest.fixture
 def failed(ready: Installation, monkeypatch: Patch) -> Iterator[str]:
-    """The request whose first attempt was refuted a moment ago."""
+    """A request whose first attempt has just been refuted."""
     request = str(ready.caller.erase_records("r1", "r6").json()["id"])
     with monkeypatch.context() as patch:
         nothing_done(patch)
@@ -131,7 +131,7 @@ def planned(
     change: Callable[[Draft], Draft],
     patch: Patch | None = None,
 ) -> None:
-    """Have a job's draft be another one, sealed like it; with `patch`, as if it was logged."""
+    """Replace a job's draft by another sealed one; with `patch`, as if it was logged."""
     with Session(ready.services.engine) as session:
         job = job_of(session, request)
         plan = change(draft.load(ready.services, session, job))

@@ -1,4 +1,4 @@
-"""What a certificate says of audits of its method: the report it cites, and of how many."""
+"""A certificate's parameters about audits of its method: the cited report, and the counts."""
 
 from dataclasses import replace
 from hashlib import sha256
@@ -42,13 +42,13 @@ Patch = pytest.MonkeyPatch
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what is cited is said by the log."""
+    """One kind of database: citations come from the log."""
     return sqlite_url
 
 
 @pytest.fixture
 def quick(installation: Installation, monkeypatch: Patch) -> audits.Quick:
-    """A small network whose audits are of pairs that are numbers and no models."""
+    """A small network whose audits have numbers instead of trained pairs."""
     audits.register(installation)
     found = audits.Quick(installation)
     monkeypatch.setattr("workers.families.network.audited.run_pair", found.run_pair)
@@ -65,7 +65,7 @@ def audited(ready: Installation, *methods: str) -> list[str]:
 
 
 def cited(ready: Installation, record: str) -> dict[str, str]:
-    """Erase a record, and return what its certificate says of audits."""
+    """Erase a record, and return the audit parameters of its certificate."""
     request_id = networks.erase(ready, networks.some(record), method="retrain")
     parameters = networks.statement(ready, request_id).predicate.method.parameters
     return {name: value for name, value in parameters.items() if name[:5] == "audit"}
@@ -79,7 +79,7 @@ def newest(ready: Installation) -> Certificate:
 def counted(
     ready: Installation, started: int, reported: int, number: int = 0
 ) -> dict[str, str]:
-    """Return what the newest certificate says of so many audits in the log before it."""
+    """Return the newest certificate's parameters for these counts in the log."""
     said = {"audit.started": started, "audit.reported": reported}
     said |= {"audit.log-size": newest(ready).log_index}
     said |= {"audit.number": number} if number else {}
@@ -111,7 +111,7 @@ def test_a_certificate_cites_the_newest_report_and_says_how_many_there_were(
     assert f"audits      {words}the one cited is number 3" in printed
     assert shown["report_digest"] == sha256(audits.file(ready, audit_id, "report")).hexdigest()
     assert audits.get(ready, other)["report_digest"] != shown["report_digest"]
-    # Of other code none is cited, and they are counted all the same. What executed counts.
+    # Audits of other code are counted but not cited. The executed code decides.
     monkeypatch.setattr(publish, "code_digest", lambda *_: "0" * 64)
     assert cited(ready, "r3") == counted(ready, started=3, reported=2)
     ready.check()
@@ -167,7 +167,7 @@ def test_a_certificate_that_hides_an_audit_is_found_by_fsck(
         assert problem(ready, {**honest, "attempt": attempt}) is None
     assert problem(ready, {}, "natural") == problem(ready, {}, "x") == UNSAID
     assert problem(ready, {**honest}, "natural") is None
-    # Nor an older report than the newest, nor none where there is one, unless it says why.
+    # Neither an older report than the newest, nor none where there is one, unless it says why.
     first = audits.get(ready, ids[0])["report_digest"]
     assert problem(ready, without(honest, number="1") | {"audit": first}) == OLDER
     bare = without(honest, *CITED, "audit.number")
@@ -183,7 +183,7 @@ def problem(
     ref: str | None = None,
     at: int | None = None,
 ) -> str | None:
-    """Return what fsck says of a certificate like the first, with these words on audits.
+    """Return fsck's finding on a certificate like the first, with these audit parameters.
 
     ref: of another request, of which nothing is stored. at: index of its entry.
     """
@@ -220,7 +220,7 @@ def test_the_log_says_which_method_made_the_model_and_a_decision_may_have_it_mad
     happen(ready, "escalated", {"attempt": 2, "method": "natural(rate=2)"})
     for told in ({}, {"attempt": "natural"}, {"attempt": "natural(rate=2)"}):
         assert later(told, "natural") is None
-    # The end of retention leaves the certificate's word, which is of its own method.
+    # After the retention period only the certificate says which method it was.
     assert later({"attempt": "natural(rate=2)"}, "natural", "gone") is None
     for attempt in ("natural", "natural ", "retrain(rate=2)", "natural("):
         assert later({"attempt": attempt}, "natural", "gone") == UNSAID
@@ -242,7 +242,7 @@ def newest_entry(ready: Installation) -> int:
 
 
 def forged(ready: Installation, session: Session, own: Artifact, other: Artifact) -> None:
-    """Store another file under the digest that the log has."""
+    """Store another file under the logged digest."""
     digest, own.digest = own.digest, "0" * 64
     stored = ready.services.artifacts.put(session, "audit-report", b"another")
     stored.digest = digest
@@ -304,7 +304,7 @@ def test_what_is_cited_is_what_the_logged_report_says_whatever_the_tables_say(
 def test_another_configuration_than_was_started_is_not_cited(
     quick: audits.Quick, monkeypatch: Patch
 ) -> None:
-    """Of a worker that did not compare its report with the log before it signed."""
+    """As written by a worker that did not compare its report with the log before signing."""
     monkeypatch.setattr(audit_report, "contradiction", lambda *_: None)
     ready = quick.installation
     audit_id = audits.start(ready, method="retrain")
@@ -324,7 +324,7 @@ def test_another_configuration_than_was_started_is_not_cited(
 def test_an_attempt_with_settings_of_its_own_cites_no_audit_of_others(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, differs: bool
 ) -> None:
-    """Audits run a method as it is registered, and so does an attempt without settings."""
+    """Audits run a method as registered, and so does an attempt without settings."""
     attempt = ladders.STRONGER if differs else ladders.HF_KCU
     networks.register(installation, policy=ladders.policy(attempt))
     monkeypatch.setattr(

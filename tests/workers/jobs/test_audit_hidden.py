@@ -1,4 +1,4 @@
-"""Who writes the database cannot hide a newer leak behind an older report of nothing found."""
+"""An attacker with the database cannot hide a newer leak behind an older harmless report."""
 
 import hashlib
 from typing import Any
@@ -17,13 +17,13 @@ from workers.method_audits.pair import Pair
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what is compared is log and files."""
+    """One kind of database: log and files are compared."""
     return sqlite_url
 
 
 @pytest.fixture
 def ready(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Installation:
-    """A network whose audits of seed 5 find nothing and of any other a leak."""
+    """A network whose audits with seed 5 find nothing and with any other seed a leak."""
     audits.register(installation)
 
     def run_pair(*given: Any) -> Pair:
@@ -48,7 +48,7 @@ def write(ready: Installation, *statements: str) -> None:
 
 
 def cited(ready: Installation, record: str = "r0") -> dict[str, str]:
-    """Erase a record, and return what its certificate says of audits."""
+    """Erase a record, and return the audit parameters of its certificate."""
     request_id = networks.erase(ready, networks.some(record), method="retrain")
     parameters = networks.statement(ready, request_id).predicate.method.parameters
     return {name: value for name, value in parameters.items() if name[:5] == "audit"}
@@ -165,7 +165,7 @@ def test_a_row_that_the_log_does_not_know_is_shown_so_and_found(ready: Installat
 def test_an_older_audit_that_is_put_back_to_run_after_another_start_reports_nothing(
     ready: Installation,
 ) -> None:
-    """Its configuration is that of the second, which runs."""
+    """Its configuration is that of the second audit, which is running."""
     older = audited(ready, 6)
     second = audits.start(ready, method="retrain", seed=6)
     ready.dispatcher.nudges.clear()

@@ -1,4 +1,4 @@
-"""Who writes the database between a pair and its report cannot have another report signed."""
+"""An attacker with the database cannot get a changed report signed."""
 
 import hashlib
 from collections.abc import Callable
@@ -42,13 +42,13 @@ Change = Callable[[Audit, list[AuditPair]], Any]
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what is changed in it is compared elsewhere."""
+    """One kind of database: other tests compare the kinds."""
     return sqlite_url
 
 
 @pytest.fixture
 def leaky(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Installation:
-    """A network of whose method each pair shows that nothing was unlearned."""
+    """A network each of whose pairs shows that the method unlearned nothing."""
     audits.register(installation)
 
     def run_pair(*given: Any) -> Pair:
@@ -60,7 +60,7 @@ def leaky(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Instal
 
 
 def complete(ready: Installation, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return an audit whose pairs are all there and that nobody has reported."""
+    """Return an audit with all pairs computed but no report."""
     audit_id = audits.start(ready, method="retrain")
     with monkeypatch.context() as patched:
         patched.setattr(audit_report, "issue_if_complete", lambda *_: False)
@@ -91,11 +91,11 @@ def test_a_leak_that_is_made_none_in_the_table_ends_the_audit_without_a_report(
     assert shown["failure"] == FORGED.format(0)
     event, digests = audits.logged(leaky)[-1]
     assert (event, digests["config"]) == ("audit.failed", shown["config_digest"])
-    # Nor by saying afterwards that it runs still, with its numbers as they were.
+    # Nor by marking it as running again afterwards, with its numbers unchanged.
     write(leaky, f"update audits set state = 'running' where id = '{audit_id}'")
     write(
         leaky, f"update audit_pairs set after = before where audit_id = '{audit_id}'"
-    )  # as run_pair has them
+    )  # as run_pair computes them
     assert report(leaky, audit_id)["failure"] == UNLOGGED
     assert audits.get(leaky, audit_id)["state"] == "failed"
     assert [event for event, _ in audits.logged(leaky)].count("audit.reported") == 1
@@ -153,7 +153,7 @@ CHANGES: list[tuple[Change, str]] = [
 def test_each_field_of_a_report_is_held_to_log_or_mac(
     leaky: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # That of an earlier audit, of another seed, is in the log too.
+    # The digest of an earlier audit, with another seed, is in the log too.
     earlier = audits.start(leaky, method="retrain", seed=6)
     leaky.caller.operator("POST", f"/v1/audits/{earlier}/stop")
     audit_id = complete(leaky, monkeypatch)
@@ -177,7 +177,7 @@ def test_each_field_of_a_report_is_held_to_log_or_mac(
 def test_a_model_that_was_trained_otherwise_meanwhile_is_not_the_registered_one(
     leaky: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its registration is changed while pairs run, and is as it was when they are judged."""
+    """Its registration is changed while pairs run, and restored when they are judged."""
     audit_id = complete(leaky, monkeypatch)
     with leaky.services.reading() as session:
         row = session.get_one(Audit, audit_id)
@@ -186,7 +186,7 @@ def test_a_model_that_was_trained_otherwise_meanwhile_is_not_the_registered_one(
     training = {**model.config["training"], "rounds": 2}
     model.config = {**model.config, "training": training}
     assert contradiction(leaky.services, row, model, pairs) == UNREGISTERED
-    # Were it the registered one, its pairs are none of it.
+    # Even with the registered configuration, its pairs do not belong to it.
     monkeypatch.setattr(
         audit_trust, "registered", lambda *_: LoggedRegistration(True, "", "", ("", ""))
     )
@@ -196,7 +196,7 @@ def test_a_model_that_was_trained_otherwise_meanwhile_is_not_the_registered_one(
 def test_no_report_is_signed_of_a_model_that_is_not_as_it_was_registered(
     leaky: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its row was changed before the first pair ran, and every worker believed it."""
+    """Its row was changed before the first pair ran, and no worker noticed."""
     audit_id = audits.start(leaky, method="retrain")
     with Session(leaky.services.engine) as session:
         model = session.exec(select(Model)).one()
@@ -288,7 +288,7 @@ def test_no_pair_runs_on_other_rows_than_those_of_the_published_version(
         assert (shown["state"], shown["failure"]) == ("failed", NOT_ITS_ROWS), name
         assert shown["pairs_done"] == 1, name
         restore_rows(leaky)
-    # What the message advises: they are restored, and another audit is started.
+    # As the message advises: they are restored, and another audit is started.
     again = audits.start(leaky, method="retrain")
     leaky.drain()
     assert audits.get(leaky, again)["result"] == "LEAK"
@@ -311,7 +311,7 @@ def test_no_report_is_signed_once_the_rows_are_others(
 def test_rows_that_the_table_alone_calls_those_of_the_version_are_not_audited(
     leaky: Installation,
 ) -> None:
-    """Its digest is made that of the rows that are left, in the table: not in the log."""
+    """Only the table has the digest of the remaining rows, not the log."""
     audit_id = audits.start(leaky, method="retrain")
     for statement in CHANGED_ROWS["a block is deleted, and says so"]:
         write(leaky, statement)
@@ -329,7 +329,7 @@ def test_rows_that_the_table_alone_calls_those_of_the_version_are_not_audited(
 def test_a_record_with_two_rows_is_not_audited(
     leaky: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A version's digest is of one of them: a pair would be trained on both."""
+    """A version's digest covers one of them: a pair would be trained on both."""
 
     def twice(*given: Any) -> list[Held]:
         first, *others = assemble(*given)

@@ -45,14 +45,14 @@ from workers.training.fedavg.held_out import is_held_out
 
 @pytest.fixture
 def ready(installation: Installation) -> Installation:
-    """An installation with a small network that trains in no time."""
+    """An installation with a small network that trains quickly."""
     audits.register(installation)
     return installation
 
 
 @pytest.fixture
 def quick(ready: Installation, monkeypatch: pytest.MonkeyPatch) -> audits.Quick:
-    """The same with pairs that are numbers and no models."""
+    """The same with numbers instead of trained pairs."""
     found = audits.Quick(ready)
     monkeypatch.setattr("workers.families.network.audited.run_pair", found.run_pair)
     return found
@@ -86,7 +86,7 @@ def test_an_audit_of_retraining_is_reported_signed_and_logged(ready: Installatio
     assert (said.after.epsilon, said.versions, said.pairs) == ("0", (1, 1), 16)
     assert float(said.before.epsilon) > 0
     assert audits.numbers(ready, audit_id)[5] == audits.by_hand(5, Retrain())
-    # Nothing of the rows: not an id, and no file but the signed one.
+    # No row data: not an id, and no file except the signed one.
     for word in (*(f'"r{i}"' for i in range(120)), *(f'"c{i}"' for i in range(4))):
         assert word.encode() not in report + statistics
     ready.check()
@@ -118,9 +118,9 @@ def test_a_killed_worker_loses_its_pair_alone_and_others_compute_the_same(
         patched.setattr(audit_queue, "record", killed)
         with pytest.raises(Killed):
             audit.run(ready.services, audit_id)
-    ready.dispatcher.nudges.clear()  # with the worker's memory, and the broker's
+    ready.dispatcher.nudges.clear()  # as when worker and broker lose their memory
     assert audits.numbers(ready, audit_id) == [*wanted[:3], *[(None, None, None)] * 13]
-    ready.dispatcher.sweep(ready.services)  # the lease of the dead still runs
+    ready.dispatcher.sweep(ready.services)  # the dead worker's lease has not expired
     assert audits.get(ready, audit_id)["pairs_done"] == 3
     audits.age(ready, audit_id, timedelta(hours=1))
     ready.dispatcher.sweep(ready.services)
@@ -129,7 +129,7 @@ def test_a_killed_worker_loses_its_pair_alone_and_others_compute_the_same(
 
 
 class Killed(BaseException):
-    """A worker's end between two statements."""
+    """A worker's death between two statements."""
 
 
 def killed(*_: Any) -> bool:
@@ -138,7 +138,7 @@ def killed(*_: Any) -> bool:
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_reports_differ_in_nothing_but_who_and_when(quick: audits.Quick) -> None:
-    """Equal configurations, whatever was between: equal numbers, counts and bounds."""
+    """Equal configurations, whatever happened in between: equal numbers, counts and bounds."""
     ready = quick.installation
     ids = [audits.start(ready, method="natural")]
     ready.drain()
@@ -207,7 +207,7 @@ def test_rows_may_be_learned_while_an_audit_runs_and_are_used_from_then_on(
 def test_a_version_that_is_published_while_rows_are_read_does_not_end_the_audit(
     quick: audits.Quick, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The rows are those of the version before it, which a snapshot of the database has."""
+    """The rows are those of the version before it, from a snapshot of the database."""
     ready = quick.installation
     others = sorted(set(records_of(ready)) - targets_of(ready))
     audit_id = audits.start(ready, method="retrain", parallel=1)
@@ -227,14 +227,14 @@ def test_a_version_that_is_published_while_rows_are_read_does_not_end_the_audit(
 
 
 def records_of(ready: Installation) -> list[str]:
-    """Return the twenty oldest records that are trained on, in the order of their arrival."""
+    """Return the twenty oldest records that are trained on, in the order of arrival."""
     with Session(ready.services.engine) as session:
         records = session.exec(select(Record.record).order_by(col(Record.id))).all()
     return [r for r in records if not is_held_out(audits.SEED, 0.25, r)][:20]
 
 
 def targets_of(ready: Installation) -> set[str]:
-    """Return the oldest records that can have been among the three first by their hash."""
+    """Return the oldest records that may have been among the first three by their hash."""
     known = records_of(ready)
     ranks = [sha256(f"audit-target|5|{record}".encode()).digest() for record in known]
     lower = [sum(other < rank for other in ranks[:at]) for at, rank in enumerate(ranks)]
@@ -267,7 +267,7 @@ def test_numbers_go_with_a_record_that_they_may_be_of_and_the_report_stays(
     )
     assert set(audits.numbers(ready, done)) == set(audits.numbers(ready, running))
     assert set(audits.numbers(ready, done)) == {(None, None, None)}
-    # A pair that was computed of the rows before comes too late.
+    # A pair computed from the earlier rows comes too late.
     assert not audit_queue.record(ready.services, taken, {"before": "0x1p0"})
     answer = ready.caller.operator("GET", path, headers={"if-none-match": known})
     assert (answer.status_code, answer.json()["title"]) == (410, "The numbers are destroyed")
@@ -290,7 +290,7 @@ def test_an_audit_that_is_due_is_started_anew_with_another_seed(quick: audits.Qu
     audits.age(ready, audit_id, timedelta(days=1))
     assert sweep.run(ready.services) == 1
     assert sweep.run(ready.services) == 0
-    # Not by their starts: those are whole seconds, and both may be in the same one.
+    # Not by their starts: those have whole seconds, and both may have the same.
     second, first = sorted(audits.all_of(ready), key=lambda one: one["id"] == audit_id)
     assert (first["every_days"], second["every_days"]) == (0, 30)
     assert first["config"].pop("seed") != second["config"].pop("seed")
@@ -359,11 +359,11 @@ def test_a_pair_is_taken_once_and_only_so_many_are_at_work(ready: Installation) 
     assert second is not None
     assert (first.pair, second.pair) == (0, 1)
     assert audit_queue.take(ready.services, audit_id) is None
-    audits.age(ready, audit_id, timedelta(hours=1))  # both are thought dead
+    audits.age(ready, audit_id, timedelta(hours=1))  # both are presumed dead
     again = audit_queue.take(ready.services, audit_id)
     assert again is not None
     assert (again.pair, again.token) == (0, first.token + 1)
-    # The one that comes back records nothing over the other.
+    # The returning worker does not overwrite the other's result.
     values = {"before": "0x1.0p+0", "after": "0x1.0p+0", "retrained": "0x1.0p+0"}
     assert not audit_queue.record(ready.services, first, values)
     assert audit_queue.record(ready.services, again, values)
@@ -432,7 +432,7 @@ def test_what_can_never_work_is_refused_before_anything_is_logged(ready: Install
     audit_id = audits.start(ready, method="retrain")
     again = {"model": small_network.MODEL, **audits.ASKED, "method": "retrain"}
     assert ready.caller.operator("POST", "/v1/audits", json=again).status_code == 409
-    audits.start(ready, method="natural")  # of another method they may run side by side
+    audits.start(ready, method="natural")  # audits of different methods may run side by side
     assert ready.caller.operator("GET", "/v1/audits/none").status_code == 404
     pages = ready.caller.operator("GET", "/v1/audits?limit=1").json()
     rest = ready.caller.operator("GET", f"/v1/audits?after={pages['next']}").json()
@@ -465,7 +465,7 @@ def test_a_model_out_of_service_is_not_audited(ready: Installation) -> None:
     ready.drain()
     assert "out of service" in audits.get(ready, audit_id)["failure"]
     audits.age(ready, audit_id, timedelta(days=2))
-    assert sweep.run(ready.services) == 0  # until it is back
+    assert sweep.run(ready.services) == 0  # until the model is back
     with Session(ready.services.engine) as session:
         session.exec(select(Model)).one().state = "ready"
         session.commit()

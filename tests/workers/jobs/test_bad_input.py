@@ -25,11 +25,11 @@ from tests.workers.jobs import test_vectors_family as indexes
 from tests.workers.training.programs.small import script
 from tests.workers.training.recipes.test_process import children as fits
 
-LARGEST = 40_000  # bytes of an upload here
+LARGEST = 40_000  # bytes of an upload in these tests
 TABLE = {"ref": "bad", "classes": ["no", "maybe", "yes"], "columns": 4}
 TREES = {"estimator": "sklearn.tree.DecisionTreeClassifier", "parameters": {}}
 Manifest = dict[str, Any]
-# Of each family: a manifest that is taken, and the member of it that holds its options.
+# For each family: a valid manifest, and its member with the options.
 FAMILIES: dict[str, tuple[Manifest, str]] = {
     "ridge": ({**small.manifest(), "ref": "bad"}, ""),
     "sums": ({**TABLE, "family": "sums", "sums": {"estimator": "gaussian-nb"}}, "sums"),
@@ -59,13 +59,13 @@ FAMILIES: dict[str, tuple[Manifest, str]] = {
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what is refused here is refused before any statement."""
+    """One kind of database: bad input is refused before any statement."""
     return sqlite_url
 
 
 @pytest.fixture
 def installation(settings: Settings, ledger: Ledger) -> Iterator[Installation]:
-    """One that takes small uploads alone."""
+    """An installation that accepts only small uploads."""
     with install(settings.model_copy(update={"max_upload_bytes": LARGEST})) as made:
         assert made.caller.register_key().status_code == 201
         yield made
@@ -97,9 +97,9 @@ def stored(installation: Installation, earlier: list[str]) -> dict[str, object]:
 
 
 def children() -> list[str]:
-    """Return the processes that this one has started and that still run.
+    """Return this process's children that still run.
 
-    A template waits for the next fit and has no rows; the fits that it forked count.
+    A template process waits for the next fit and has no rows; the fits that it forked count.
     """
     tasks = Path(f"/proc/{os.getpid()}/task").glob("*/children")
     own = [number for one in tasks for number in one.read_text().split()]
@@ -108,7 +108,7 @@ def children() -> list[str]:
 
 
 def left_by(earlier: list[str]) -> list[str]:
-    """Return the processes that began since. One of an earlier test may end meanwhile."""
+    """Return the processes started since. One of an earlier test may end meanwhile."""
     return sorted(set(children()) - set(earlier))
 
 
@@ -135,7 +135,7 @@ def with_value(array: Any, value: float) -> Any:
 
 
 def bad(family: str) -> Iterator[tuple[str, Manifest, bytes, tuple[int, str]]]:
-    """Yield what is wrong, what is sent, the status and a word of the problem."""
+    """Yield the defect, the request, the status and a word of the problem."""
     manifest, options = FAMILIES[family]
     arrays = arrays_of(family)
     rows = "inputs" if family == "network" else "features"
@@ -151,7 +151,8 @@ def bad(family: str) -> Iterator[tuple[str, Manifest, bytes, tuple[int, str]]]:
         changed(**{rows: np.repeat(values, 60, axis=1)}),
         (413, str(LARGEST)),
     )
-    if family in ("ridge", "vectors", "network", "sums", "forest"):  # others take it as missing
+    # Others treat it as missing.
+    if family in ("ridge", "vectors", "network", "sums", "forest"):
         words = "clean" if family != "forest" else "features"
         yield "NaN", manifest, changed(**{rows: with_value(values, np.nan)}), (422, words)
     yield "infinity", manifest, changed(**{rows: with_value(values, np.inf)}), (422, rows)
@@ -168,7 +169,7 @@ def bad(family: str) -> Iterator[tuple[str, Manifest, bytes, tuple[int, str]]]:
         yield "a label outside", manifest, changed(labels=outside), (422, "labels")
         twice_named = {**manifest, "classes": ["a", "b", "a"]}
         yield "classes twice", twice_named, changed(), (422, "classes: ")
-    # A name of the sender's is not repeated: the nearest that is known is written instead.
+    # A sender's name is not repeated: the closest known name is given instead.
     yield "an unknown member", {**manifest, "clases": 3}, changed(), (422, "write classes")
     if options:
         strange = {**manifest, options: {**manifest[options], "colour": 3}}
@@ -204,7 +205,7 @@ def test_bad_input_is_named_and_leaves_nothing(installation: Installation) -> No
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_is_good_is_taken(installation: Installation, family: str) -> None:
-    """Else the test above would prove nothing."""
+    """Otherwise the test above would prove nothing."""
     answer = send(installation, FAMILIES[family][0], pack(arrays_of(family)))
     assert answer.status_code == 201, answer.text
 

@@ -91,7 +91,7 @@ def events(installation: Installation, request: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Issued:
-    """A certificate and its evidence, which belong together."""
+    """A certificate and its evidence."""
 
     subject: str
     predicate: Predicate
@@ -388,7 +388,7 @@ def test_what_an_earlier_request_of_the_update_erases_is_refused(three: Installa
     path = f"/v1/models/{MODEL}/contributions"
     client.signed("POST", path, pack(arrays), content_type="application/x-npz")
     whole = three.caller.erase({"level": "client", "client": "c1"}).json()["id"]
-    execute.run(three.services, jobs(three)[1].id)  # learned, and the erasure has not begun
+    execute.run(three.services, jobs(three)[1].id)  # learned, but the erasure has not begun
     named, last = submit(three, "r500"), submit(three, "r2")
     three.drain()
     assert states(three, whole, named, last) == ["certified", "refused", "certified"]
@@ -410,7 +410,7 @@ def test_a_client_behind_one_of_its_records_erases_the_rest(three: Installation)
 
 
 def refusing(patch: pytest.MonkeyPatch, refuse: int, error: type[Exception]) -> list[int]:
-    """Let the method refuse whatever includes the codes of one row; returns batch sizes."""
+    """Make the method refuse any batch with the codes of one row; return batch sizes."""
     honest, sizes = METHOD.forget, []
     bad: list[bytes] = []
 
@@ -550,24 +550,24 @@ def test_a_refit_of_a_later_one_leaves_the_earlier_certificate(
     assert [one.predicate.method.id for one in found] == [
         *("ridge-exact", "ridge-exact-refit", "ridge-exact-refit")
     ]
-    # The verdict that refuted it is in the log: it was not judged again until it passed.
+    # The refuting verdict is in the log: the job was not judged again until it passed.
     assert events(three, requests[1]).count("verified") == 2
     check_chain(three, requests, versions(three)[-1])
     three.check()
 
 
 def hides_the_third(first: Link, second: Link, third: Link) -> list[Link]:
-    """The second is sound in itself, and the third's records are hidden from its chain."""
+    """The second link is sound in itself, but the third's records are hidden from its chain."""
     return [first, replace(second, later=[]), third]
 
 
 def is_of_somebody_else(first: Link, second: Link, third: Link) -> list[Link]:
-    """The second is shown what the third removed."""
+    """The second link claims the third's removal as its own."""
     return [first, replace(second, removal=third.removal), third]
 
 
 def leaves_out_a_step(first: Link, second: Link, third: Link) -> list[Link]:
-    """The third says that the second went after it: both begin where the first ended."""
+    """The third link claims to precede the second: both start where the first ended."""
     return [first, second, replace(third, earlier=third.earlier[:1], later=third.earlier[1:])]
 
 

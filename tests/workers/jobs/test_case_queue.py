@@ -1,4 +1,4 @@
-"""The queue of officers: order, filters, pages, and what a page reads of 2,000 requests."""
+"""The officers' queue: order, filters, pages, and its queries for 2,000 requests."""
 
 import csv
 import io
@@ -35,7 +35,7 @@ from tests.workers.jobs.test_people import ANN, BOB, named, write
 
 @pytest.fixture
 def queue(installation: Installation) -> Installation:
-    """Ann's case and three requests that keys signed, one of them for Bob's record."""
+    """Ann's case and three requests signed by keys, one of them for Bob's record."""
     assert installation.caller.register_key().status_code == 201
     answer = installation.caller.register_model(named(), decide="review")
     assert answer.status_code == 201, answer.text
@@ -47,7 +47,7 @@ def queue(installation: Installation) -> Installation:
 
 
 def search(queue: Installation, **wanted: Any) -> Any:
-    """Return what a search is answered with."""
+    """Return the response to a search."""
     return queue.caller.operator("POST", "/v1/cases/search", json=wanted)
 
 
@@ -103,11 +103,11 @@ def test_it_is_sorted_by_days_left_in_pages_that_overlap_nowhere(queue: Installa
     assert len(found(queue, overdue=False)) == 3
     assert len(found(queue, due_within=1)) == 2
     move(queue, seen[0], state="paused", paused_at=now)
-    assert found(queue, overdue=True) == []  # its clock stands still
+    assert found(queue, overdue=True) == []  # its deadline is suspended
 
 
 def test_the_list_opens_nothing_that_is_sealed(queue: Installation) -> None:
-    """A scope that nobody can open any more hides no deadline, and long lists are quick."""
+    """A scope that cannot be decrypted hides no deadline, and long lists are quick."""
     listed = found(queue)
     write(queue, "UPDATE erasure_requests SET scope = 'damaged'")
     assert found(queue) == listed
@@ -156,7 +156,7 @@ def test_a_page_reads_the_rows_that_it_shows(queue: Installation) -> None:
             plans.append(" ".join(str(row) for row in answer))
     for plan in plans:
         assert "state_due_at_ref" in plan, plan
-        assert "TEMP B-TREE" not in plan, plan  # it is read in order
+        assert "TEMP B-TREE" not in plan, plan  # it is read in index order
         assert "Sort" not in plan, plan
     page = case_queue.search(services, QueueQuery(limit=50))
     assert len(page.items) == 50
@@ -168,9 +168,9 @@ ENDED = ("certified", "failed", "refused", "withdrawn")
 
 
 def scattered(queue: Installation, seed: int) -> list[str]:
-    """Add open, answered and closed cases, many due at one time; return what the queue lists.
+    """Add open, answered and closed cases, many due at one time; return the expected order.
 
-    In its order, worked out from the rows alone.
+    The order is computed from the rows alone.
     """
     draw = random.Random(seed)
     with Session(queue.services.engine) as session:
@@ -236,7 +236,7 @@ def test_pages_list_answered_cases_in_their_places_and_miss_none(
 
 
 def test_whether_a_case_is_answered_follows_its_requests(queue: Installation) -> None:
-    """Also of many requests that one statement changes."""
+    """Also if one statement changes many requests."""
     (on_behalf,) = (one for one in found(queue) if one["case"] is not None)
     ref = on_behalf["case"]
     for state in get_args(State):
@@ -256,7 +256,7 @@ def test_whether_a_case_is_answered_follows_its_requests(queue: Installation) ->
 def test_a_requester_is_found_by_the_cases_they_opened(
     queue: Installation, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
-    """However many they are."""
+    """However many cases they have."""
     monkeypatch.setattr(case_queue, "FEW", few)
     (own,) = (one for one in found(queue) if one["case"] is not None)
     assert found(queue, requester=own["requester"]) == [own]
@@ -282,9 +282,9 @@ def test_a_case_that_follows_an_earlier_request_is_answered_with_it(
 def test_a_case_that_only_the_column_calls_answered_is_not_listed(
     queue: Installation, planted: bool
 ) -> None:
-    """What the column hides, fsck finds."""
+    """fsck finds what the column hides."""
     if not planted:
-        nothing = opened(queue, "x@y.z").json()  # of whom there is nothing
+        nothing = opened(queue, "x@y.z").json()  # a person without data
         assert [one["ref"] for one in found(queue, state="answered")] == [nothing["ref"]]
     queue.check()
     write(queue, f"UPDATE cases SET answered = {planted}")
@@ -295,7 +295,7 @@ def test_a_case_that_only_the_column_calls_answered_is_not_listed(
 
 
 def test_the_answered_are_read_by_an_index_in_their_order(queue: Installation) -> None:
-    """Of 100,000 open cases, to ask each whether it is answered took 0.3 s of a processor."""
+    """With 100,000 open cases, checking each for an answer took 0.3 s of CPU time."""
     explain = {"sqlite": "EXPLAIN QUERY PLAN ", "postgresql": "EXPLAIN "}
     with Session(queue.services.engine) as session:
         like = session.exec(select(ErasureRequest)).first()
@@ -315,7 +315,8 @@ def test_the_answered_are_read_by_an_index_in_their_order(queue: Installation) -
         wanted = QueueQuery(state="answered", limit=50)
         scope = case_queue._scope(queue.services, wanted)
         query = case_queue._answered_cases(wanted, scope, None, utcnow())
-        if queue.services.engine.dialect.name == "postgresql":  # so few it would read and sort
+        # For so few rows it would read and sort.
+        if queue.services.engine.dialect.name == "postgresql":
             for way in ("seqscan", "sort", "bitmapscan"):
                 session.connection().execute(text(f"SET LOCAL enable_{way} = off"))
         compiled = query.compile(session.connection(), compile_kwargs={"literal_binds": True})
@@ -334,7 +335,7 @@ def test_the_answered_are_read_by_an_index_in_their_order(queue: Installation) -
 
 
 def stored_as_answered(queue: Installation) -> dict[str, bool]:
-    """Return the column of each case."""
+    """Return the column's value for each case."""
     with Session(queue.services.engine) as session:
         return {one.ref: one.answered for one in session.exec(select(Case))}
 
@@ -379,7 +380,8 @@ def test_a_status_is_found_by_the_reference(
         lambda _, **more: Client("http://testserver", transport=transport, **more),
     )
     run = ["status", ref, "--url", "http://x"]
-    assert CliRunner().invoke(request, run).exit_code != 0  # it is in the log for everybody
+    # The reference is visible to everybody in the log.
+    assert CliRunner().invoke(request, run).exit_code != 0
     shown = CliRunner().invoke(request, run, env={"LETHE_TOKEN": queue.caller.token})
     assert shown.exit_code == 0, shown.output
     assert "awaiting-review" in shown.output
@@ -394,7 +396,7 @@ def test_it_is_exported_as_csv_and_json(queue: Installation, shell: CliRunner) -
     assert [one["ref"] for one in listed] == [one["ref"] for one in found(queue)]
     rows = list(csv.DictReader(io.StringIO(shell.invoke(command, [*run, "--csv"]).output)))
     assert [row["ref"] for row in rows] == [one["ref"] for one in listed]
-    assert "'@sum" in {row["requester"] for row in rows}  # a spreadsheet computes nothing
+    assert "'@sum" in {row["requester"] for row in rows}  # a spreadsheet must not evaluate it
     table = shell.invoke(command, [*run, "--person", f"email={ANN}", "--limit", "1"]).output
     assert table.splitlines()[1].split()[1] == "awaiting-review"
     assert "awaiting-review" in shell.invoke(command, [*run, "--due-within", "40"]).output

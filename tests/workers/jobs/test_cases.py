@@ -1,4 +1,4 @@
-"""A case for a person over two models: one answer, and nobody else's in it."""
+"""A case for a person over two models: one answer, without other persons' data."""
 
 import json
 from dataclasses import replace
@@ -430,7 +430,7 @@ def test_a_held_case_keeps_its_contact_and_is_not_closed(installation: Installat
         "POST", "/v1/holds", json={"ref": ref, "reason": "a lawsuit"}
     ).json()
     assert [one["id"] for one in shown(installation, ref).json()["holds"]] == [placed["id"]]
-    # Its deadline is signed, so it cannot be moved: the contact is due before it.
+    # Its deadline is signed, so it cannot be moved: the contact expires before it.
     periods = {"request_retention_days": 0, "contact_retention_days": -400}
     late = replace(
         installation.services, settings=installation.settings.model_copy(update=periods)

@@ -1,4 +1,4 @@
-"""Who can write the table `models` has no version published by terms that nobody registered."""
+"""An attacker who can write `models` cannot get a version published by unregistered terms."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ RIDGE: dict[str, Change] = {
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what the log says does not depend on it."""
+    """One kind of database: the log's content does not depend on it."""
     return sqlite_url
 
 
@@ -62,7 +62,7 @@ def row(installation: Installation) -> dict[str, Any]:
 
 
 def put_back(installation: Installation, kept: dict[str, Any]) -> None:
-    """Write what is registered back, as from a backup."""
+    """Restore the registered row, as from a backup."""
     pinned = {name: kept[name] for name in ("config", "classes", "method", "extractor")}
     sets = ", ".join(f"{name} = :{name}" for name in pinned)
     with installation.services.engine.begin() as connection:
@@ -70,7 +70,7 @@ def put_back(installation: Installation, kept: dict[str, Any]) -> None:
 
 
 def is_held(installation: Installation, request: str, versions: int) -> None:
-    """Insist that nothing was published and that an operator reads why."""
+    """Check that nothing was published and that an operator is told why."""
     assert len(networks.versions(installation)) == versions, "a version was published"
     told = shown(installation, request)
     assert (told["state"], told["reason"]) == ("needs-decision", CHANGED)
@@ -90,7 +90,7 @@ def test_no_network_is_published_by_another_configuration(
         installation.drain()
     is_held(installation, request, versions=1)
     assert networks.published(installation) == before
-    # A decision alone changes nothing: the row is still another one.
+    # A decision alone changes nothing: the row still differs.
     assert decide(installation, request, "retry") == 200
     installation.drain()
     is_held(installation, request, versions=1)
@@ -107,7 +107,7 @@ def test_no_network_is_published_by_another_configuration(
 def test_what_is_changed_and_set_back_in_between_is_not_used(
     installation: Installation, monkeypatch: Patch
 ) -> None:
-    """The row that was compared is the one that is computed from."""
+    """The compared row is the one used for the computation."""
     logistic.register(installation, logistic.NOISE, method=NEWTON)
     honest = config_of(installation.services)
     collect = batch.collect
@@ -249,7 +249,7 @@ def test_nothing_is_learned_by_another_configuration(ready: Installation, when: 
 
 
 def test_two_models_that_swapped_their_references_publish_nothing(ready: Installation) -> None:
-    """Each row is then as one was registered, but its versions and records are another's."""
+    """Each row then matches a registration, but its versions belong to the other."""
     assert ready.caller.register_model(ref="other", penalty=2.0).status_code == 201
     ready.drain()
     request = str(ready.caller.erase_records("r1", "r6").json()["id"])

@@ -1,4 +1,4 @@
-"""A job that costs a worker each time ends: the worker says nothing, it is just gone."""
+"""A job that kills a worker each time ends: a dead worker reports nothing."""
 
 import logging
 from collections.abc import Iterator
@@ -38,9 +38,9 @@ def _harmless() -> Iterator[None]:
 
 
 def deadly(at: Installation, *stages: str, spared: int = 0) -> list[str]:
-    """Let every worker die that takes a job at one of the stages; return where they did.
+    """Kill every worker that takes a job at one of the stages; return the stages.
 
-    spared: so many tries go well before.
+    spared: the number of tries that succeed before.
     """
     died: list[str] = []
     left = spared
@@ -223,7 +223,7 @@ def set_ahead(monkeypatch: pytest.MonkeyPatch, by: timedelta) -> None:
 def test_a_lease_ends_by_the_databases_clock(
     ready: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker whose clock is six hours ahead held a model for six hours when it died."""
+    """A worker whose clock was six hours ahead held a model for six hours after its death."""
     real = utcnow()
     ready.caller.erase_records("r1")
     set_ahead(monkeypatch, timedelta(hours=6))
@@ -234,7 +234,7 @@ def test_a_lease_ends_by_the_databases_clock(
     with Session(ready.services.engine) as session:
         assert abs(clock(session) - real) < timedelta(hours=1)
     assert held < real + timedelta(hours=1)
-    # What it looks at is not over for it either.
+    # What it looks at has not expired for it either.
     with leased(ready.services, job(ready).id, "execute") as other:
         assert other is None
 
@@ -243,7 +243,7 @@ def test_a_lease_ends_by_the_databases_clock(
 def test_retention_ends_by_the_databases_clock(
     ready: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker whose clock is years ahead destroyed what was to be kept, for good."""
+    """A worker whose clock is years ahead would destroy data that must be kept."""
     ready.caller.erase_records("r1")
     ready.drain()
     set_ahead(monkeypatch, timedelta(days=36500))
@@ -262,7 +262,7 @@ def test_what_is_late_is_so_by_the_databases_clock(
     set_ahead(monkeypatch, timedelta(days=36500))
     with leased(ready.services, job(ready).id, "execute") as lease:
         assert lease is not None
-    # What is raised in a lease is recorded and not raised again: look when it is over.
+    # An error in a lease is recorded and not raised again: check when it is over.
     with ready.services.reading() as session:
         model = session.get_one(Model, lease.model_id)
     context = JobContext(ready.services, lease, model)

@@ -1,4 +1,4 @@
-"""A request of which every attempt was refuted waits for a named operator, who decides once."""
+"""A request whose attempts were all refuted waits for a named operator, who decides once."""
 
 import pytest
 from sqlmodel import Session, col, select
@@ -11,7 +11,7 @@ from workers.jobs import publish
 
 
 def spoil(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave erased rows in their block from now on, which no refit mends."""
+    """Leave erased rows in their block from now on, so that no refit helps."""
     honest = publish._rewrite
 
     def leave_in(services, tx, subject_id, rest):  # type: ignore[no-untyped-def]
@@ -57,7 +57,7 @@ def history(ready: Installation, request: str) -> list[str]:
 def test_a_retry_is_logged_and_judged_again(ready: Installation, spent: str) -> None:
     assert decide(ready, spent, "retry") == 200
     ready.drain()
-    # The rows are still in their block: the verifier is not talked round by a decision.
+    # The rows are still in their block: a decision does not change the verdict.
     assert state(ready, spent) == "needs-decision"
     events = history(ready, spent)
     assert events[-4:] == [
@@ -92,7 +92,7 @@ def test_a_retry_after_the_damage_was_mended_is_certified(
 
 
 def mend(ready: Installation, session: Session) -> None:
-    """Take out of each block what has no record, as whoever restored the rows would."""
+    """Remove rows without records from each block, as a restore would."""
     from models import Record, Subject
     from workers.families.ridge.blocks import RowBlock, decode_block, encode_block
 

@@ -1,4 +1,4 @@
-"""Requests executed together, the first of which an operator gives up: none is forgotten."""
+"""Requests executed together, the first of which an operator gives up: none is lost."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,7 +18,7 @@ RECORDS = ("r1", "r2", "r3")
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what is decided does not depend on it."""
+    """One kind of database: decisions do not depend on it."""
     return sqlite_url
 
 
@@ -26,7 +26,7 @@ def database_url(sqlite_url: str) -> str:
 def spent(
     settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[Installation, list[str]]]:
-    """Three requests of one update, of which something can still be read until it is undone."""
+    """Three requests of one update with data that stay readable until the patch is undone."""
     waiting = {"batch_min_requests": 3, "batch_max_wait_seconds": 3600}
     with install(settings.model_copy(update=waiting)) as made:
         made.ready()
@@ -64,7 +64,7 @@ def test_the_next_one_waits_for_a_decision_in_its_place(
     assert "abandoned: verification FAIL also after a refit" in shown["reason"]
     assert shown["history"][-1]["event"] == "request.needs-decision"
     assert shown["attempt"]["ahead"] == ["decision"]
-    monkeypatch.undo()  # somebody looked, and what could be read is gone
+    monkeypatch.undo()  # the operator has removed the readable data
     decide(made, requests[1], "retry")
     assert states(made, requests) == ["failed", "certified", "certified"]
     with Session(made.services.engine) as session:

@@ -1,4 +1,4 @@
-"""A worker that sums on a device issues the same heads, and its certificate names the device."""
+"""A worker that sums on a device makes the same heads, and its certificate names the device."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ from workers.methods.ridge.statistics.torch_backend import TorchBackend
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """How often a device was asked, with the processor back at the end."""
+    """Count uses of a device; the processor is restored at the end."""
     asked: list[int] = []
     sums = TorchBackend.sums
 

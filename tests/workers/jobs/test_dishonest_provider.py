@@ -1,7 +1,7 @@
-"""Whatever a provider does wrong between method and certificate is noticed.
+"""Every violation by a provider between method and certificate is noticed.
 
-Each case plants one violation in the code that executes an erasure, end to end, and insists
-on the number of the check that must notice it, and on what follows.
+Each case plants one violation in the code that executes an erasure, end to end, and checks the
+number of the check that must notice it, and the consequence.
 """
 
 from collections.abc import Callable
@@ -120,7 +120,7 @@ def block_not_rewritten(patch: Patch) -> None:
     patch.setattr(publish, "_rewrite", rewrite)
 
 
-# What the method did wrong is repaired by a refit from the retained rows …
+# The method's fault is repaired by a refit from the retained rows …
 REPAIRED = [
     (one_record_left_in, 1),
     (nothing_done, 1),
@@ -128,7 +128,7 @@ REPAIRED = [
     (head_off_by_one_ulp, 2),
     (old_head_served, 2),
 ]
-# … and what is wrong with the stored rows themselves is not: a person must look.
+# … but damaged stored rows are not: a person must look.
 DAMAGED = [
     (another_row_dropped_too, 3),
     (rows_kept_in_storage, 4),
@@ -173,7 +173,7 @@ def test_a_wrong_result_is_noticed_and_the_request_escalates_to_a_refit(
     assert statement.predicate.guarantee.class_ == "exact"
     assert len(statement.predicate.purged.artifacts) == 4  # the refuted version's too
     monkeypatch.undo()
-    again = ready.caller.erase_records("r2").json()["id"]  # the model is whole again
+    again = ready.caller.erase_records("r2").json()["id"]  # the model is sound again
     ready.drain()
     assert ready.caller.http.get(f"/v1/requests/{again}").json()["state"] == "certified"
     ready.check()
@@ -199,11 +199,11 @@ def test_damage_that_a_refit_cannot_mend_quarantines_the_model(
         assert session.exec(select(Model)).one().state == "quarantined"
         query = select(Artifact).where(Artifact.kind == "draft")
         drafts = session.exec(query.order_by(col(Artifact.created_at))).all()
-        # Whoever retries goes on from the second draft.
+        # A retry continues from the second draft.
         assert [artifact.wrapped_key is None for artifact in drafts] == [True, False]
     failed = [check["number"] for check in report["checks"] if not check["passed"]]
     assert number in failed, report
-    # What was acknowledged waits: nothing is done to a model that nobody understands.
+    # Acknowledged requests wait: a quarantined model is not changed.
     assert ready.caller.http.get(f"/v1/requests/{later}").json()["state"] == "received"
     assert ready.caller.erase_records("r3").status_code == 409
     if cheat is old_versions_not_shredded:

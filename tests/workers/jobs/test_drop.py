@@ -1,4 +1,4 @@
-"""`lethe drop process` on a service at work: cases, statuses, a second run, hostile files."""
+"""`lethe drop process` on a running service: cases, statuses, a second run, hostile files."""
 
 import zipfile
 from base64 import b64encode
@@ -38,7 +38,7 @@ def zipped(path: Path, **lists: str) -> Path:
 
 @pytest.fixture
 def broker(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Installation:
-    """Models that know Ann, and Eve in held-out rows that were never sent."""
+    """Models with Ann's rows, and Eve in held-out rows that were never sent."""
     ready(installation, "one", "two", r99=EVE)
     transport = installation.caller.http._transport
 
@@ -113,7 +113,7 @@ def test_without_its_notes_nothing_is_erased_twice(
     refs = [cases_of(tmp_path / name)["AAAAAAAAAAA1"] for name in ("first", "second")]
     requests = [{p["request"] for p in shown(broker, ref).json()["parts"]} for ref in refs]
     assert refs[0] != refs[1]
-    assert requests[0] == requests[1]  # the second case follows the first one's requests
+    assert requests[0] == requests[1]  # the second case refers to the first one's requests
     broker.drain()
     third = run(file, tmp_path / "third")
     assert third.exit_code == 0, third.output
@@ -161,7 +161,7 @@ def test_a_withdrawn_item_is_left_alone_and_its_case_named(
 def test_a_list_that_nobody_can_be_found_by_is_refused(
     broker: Installation, tmp_path: Path
 ) -> None:
-    """Or everybody in it would be "not found"."""
+    """Otherwise everybody in it would be "not found"."""
     file, out = zipped(tmp_path / "x.zip", Phone=csv({"BBBBBBBBBBB1": "x"})), tmp_path / "out"
     refused = run(file, out)
     assert "--list Phone=drop-phone" in str(refused.exception)

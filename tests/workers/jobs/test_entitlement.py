@@ -1,4 +1,4 @@
-"""A bound key erases its own rows only, whatever comes in between request and execution."""
+"""A bound key erases only its own rows, whatever happens between request and execution."""
 
 from dataclasses import replace
 from typing import Any
@@ -23,7 +23,7 @@ JANE = {"level": "subject", "subject": "jane"}
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """On one database: what differs between two is not what these are about."""
+    """One kind of database: these tests do not depend on it."""
     return sqlite_url
 
 
@@ -44,7 +44,7 @@ def caller(installation: Installation, name: str, role: str, **bound: str) -> Ca
 def contribute(
     installation: Installation, client: str, subject: str, first: int, count: int = 3
 ) -> None:
-    """Queue rows of a client that names their subject."""
+    """Queue rows of a client with a named subject."""
     feeder = caller(installation, f"feeder-{first}", "client", client=client)
     arrays = rows(seed=first, count=count, first=first)
     arrays["clients"] = np.array([client] * count)
@@ -164,7 +164,7 @@ def test_statistics_of_another_client_stay_and_nobody_is_asked_for_them(
         arrays["labels"],
         ["c3"] * 3,
         arrays["records"].tolist(),
-        ["c1"] * 3,  # c3 says that they are the subject's whose client is c1
+        ["c1"] * 3,  # c3 claims the subject of client c1
     )
     data = message_of(foreign, arrays["records"].tolist(), remote.manifest)
     assert remote.contribute("c3", data).status_code == 202

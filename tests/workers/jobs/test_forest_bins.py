@@ -1,4 +1,4 @@
-"""Forests whose bins come from held-out rows: these are erased as all rows, with a certificate.
+"""Forests with bins from held-out rows: those are erased like all rows, with a certificate.
 
 The oracle computes the edges with numpy and fits a forest with these declared edges.
 """
@@ -28,7 +28,7 @@ from tests.workers.jobs.test_people import EVE, packed
 from tests.workers.jobs.test_stalled import shown
 from workers.families.forest.family import ForestFamily
 from workers.families.recipe.rows import decode_block
-from workers.jobs.mend import LOST
+from workers.jobs.execute import LOST
 
 # Of 90 rows the last 30 are held out; r62 is Eve's, r3 and r63 are one customer's.
 MARKED = np.arange(ROWS) >= 60
@@ -37,7 +37,7 @@ HELD_OUT = {f"r{i}" for i in range(60, ROWS)}
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what a forest stores goes through the same calls as all rows."""
+    """One kind of database: a forest uses the same calls as all rows."""
     return sqlite_url
 
 
@@ -68,7 +68,7 @@ def register(installation: Installation, arrays: dict[str, Any] | None = None) -
 
 
 def edges_of(column: Any) -> list[float]:
-    """Return the edges that docs/forests.md says, of the held-out rows' values."""
+    """Return the edges of the held-out rows' values, by docs/forests.md."""
     values = sorted(set(column.tolist()))
     if len(values) <= 63:
         return [low / 2 + high / 2 for low, high in pairwise(values)]
@@ -78,7 +78,7 @@ def edges_of(column: Any) -> list[float]:
 
 
 def expected(gone: Collection[str] = (), arrays: dict[str, Any] | None = None) -> bytes:
-    """Return the forest of the rows that stay, with edges of those that are held out."""
+    """Return the forest of the retained rows, with edges of the held-out ones."""
     arrays = arrays or rows()
     stays = np.array([record not in gone for record in arrays["records"]])
     held_out = arrays["features"][stays & arrays["bins"]]
@@ -90,7 +90,7 @@ def expected(gone: Collection[str] = (), arrays: dict[str, Any] | None = None) -
 
 
 def erase(installation: Installation, *records: str) -> Any:
-    """Erase records; return what their certificate says."""
+    """Erase records; return the certificate's statement."""
     request = forests.submit(installation, *records)
     installation.drain()
     assert shown(installation, request)["state"] == "certified"
@@ -111,7 +111,7 @@ def test_a_held_out_row_is_erased_with_a_certificate_and_new_edges(
     before = installation.caller.operator("GET", f"/v1/models/{MODEL}/versions/1/artifact")
     assert before.status_code == 410
     edges = PublishedForest.from_bytes(file).config.bins.edges
-    assert len(edges[0]) == 28  # between the 29 values that are left
+    assert len(edges[0]) == 28  # between the 29 remaining values
     installation.check()
 
 
@@ -148,7 +148,7 @@ def test_many_held_out_rows_are_cut_at_their_quantiles(installation: Installatio
 def test_an_update_that_keeps_the_edges_of_an_erased_row_is_refuted(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The planted violation: the trees forget, and the bins do not."""
+    """The planted violation: the trees forget, but the bins do not."""
     register(installation)
     with monkeypatch.context() as patch:
         patch.setattr(ForestFamily, "serves", lambda *_: True)
@@ -181,7 +181,7 @@ def test_a_state_with_edges_of_other_rows_is_not_believed(installation: Installa
 def test_a_row_that_is_said_to_be_held_out_by_another_certifies_nothing(
     installation: Installation,
 ) -> None:
-    """Whoever turns a learned row into a held-out one has changed what the log commits to."""
+    """Turning a learned row into a held-out one contradicts the log's commitment."""
     register(installation)
     services = installation.services
     with Session(services.engine) as session:
@@ -203,7 +203,7 @@ def test_a_row_that_is_said_to_be_held_out_by_another_certifies_nothing(
 def test_a_forest_is_mended_with_the_edges_of_the_rows_that_are_left(
     installation: Installation, restored: bool
 ) -> None:
-    """restored: the planted violation: the block of an erased held-out row is put back."""
+    """restored: plants the violation that the block of an erased held-out row is restored."""
     register(installation)
     services = installation.services
     with Session(services.engine) as session:
@@ -261,7 +261,7 @@ def test_a_request_for_the_record_removes_it_from_the_held_out_rows_too(
 
 
 def figure(installation: Installation) -> dict[str, Any]:
-    """Return what the current version is measured at."""
+    """Return the current version's figure."""
     shown_model = installation.caller.operator("GET", f"/v1/models/{MODEL}").json()
     found: dict[str, Any] = shown_model["held_out"]
     return found

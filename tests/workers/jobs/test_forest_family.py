@@ -25,7 +25,7 @@ OPTIONS = {"trees": 3, "depth": 6, "group": 2, "thresholds": 4, "seed": 9}
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what a forest stores goes through the same calls as all rows."""
+    """One kind of database: a forest uses the same calls as all rows."""
     return sqlite_url
 
 
@@ -86,7 +86,7 @@ def published(installation: Installation) -> bytes:
 
 
 def oracle(arrays: dict[str, Any], gone: Sequence[str] = (), classes: int = 3) -> bytes:
-    """Fit the registered forest to the rows that stay, in another order and by other ids."""
+    """Fit the registered forest to the retained rows, in another order and with other ids."""
     config = ForestConfig(
         bins=Bins.declared(EDGES), classes=classes, least=1, prior=1, **OPTIONS
     )
@@ -193,7 +193,7 @@ def test_a_flipped_bit_of_the_file_passes_no_judge(
 
 
 def test_a_state_of_other_rows_is_not_believed(installation: Installation) -> None:
-    """Whoever writes the sealed state gets no other forest published."""
+    """A tampered state does not get another forest published."""
     register(installation)
     with Session(installation.services.engine) as session:
         version = session.exec(select(ModelVersion)).one()
@@ -212,7 +212,7 @@ def test_a_state_of_other_rows_is_not_believed(installation: Installation) -> No
 def test_rows_are_learned_onto_no_state_of_others(
     installation: Installation, gone: list[str]
 ) -> None:
-    """No judge looks at a contribution: the state must be of the rows that are stored."""
+    """A contribution is not judged: the state must be of the stored rows."""
     arrays = rows()
     first = {name: values[:60] for name, values in arrays.items()}
     later = {name: values[60:] for name, values in arrays.items()}

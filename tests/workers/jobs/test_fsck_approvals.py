@@ -22,7 +22,7 @@ from tests.workers.jobs.test_review import decide, other, write
 
 
 def plant(installation: Installation, ref: str, event: str, **payload: Any) -> int:
-    """Log an event as whoever holds the log's keys can: its MAC, tree and signature are right."""
+    """Log an event with the log's keys: its MAC, tree and signature are valid."""
 
     def effect(tx: Transaction) -> int:
         query = select(ErasureRequest).where(ErasureRequest.ref == ref)
@@ -37,14 +37,14 @@ def executed(installation: Installation, ref: str) -> int:
 
 
 def found(installation: Installation, held: Verified | None = None) -> list[Finding]:
-    """Return what fsck finds, all of it of approvals."""
+    """Return fsck's findings, all about approvals."""
     findings = fsck(installation.services.ledger, held=held).findings
     assert all(one.check == "approval" for one in findings), findings
     return findings
 
 
 def verified(installation: Installation) -> Verified:
-    """Return the state of a call of fsck that found nothing."""
+    """Return the state after a run of fsck without findings."""
     report = fsck(installation.services.ledger)
     assert report.ok
     assert report.edge is not None
@@ -59,7 +59,7 @@ def test_an_execution_without_an_approval_is_found(installation: Installation) -
     assert decide(other(installation), honest, "approve").status_code == 200
     installation.drain()
     held = verified(installation)
-    # Approved after its execution is too late; so is an approval that a pause has ended.
+    # An approval after the execution is too late; so is one that a pause has cancelled.
     index = executed(installation, planted)
     plant(installation, planted, "request.approved", by="mallory")
     assert found(installation) == [Finding("approval", UNAPPROVED, index)]
@@ -69,7 +69,7 @@ def test_an_execution_without_an_approval_is_found(installation: Installation) -
     both = [Finding("approval", UNAPPROVED, one) for one in (index, second)]
     assert found(installation) == both
     assert found(installation, held) == both
-    # The log says how the model was registered, whatever the table does.
+    # The log says how the model was registered, whatever the table says.
     write(installation, "UPDATE models SET decide = 'at-once'", {})
     findings = fsck(installation.services.ledger).findings
     assert [one for one in findings if one.check == "approval"] == both

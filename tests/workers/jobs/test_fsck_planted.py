@@ -1,4 +1,4 @@
-"""What is planted in the stores of a certified erasure is found: one row, one bit, one file."""
+"""Every change planted in the stores of a certified erasure is found: a row, a bit, a file."""
 
 import sqlite3
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from tests.installation import Installation
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: copied before each plant, and put back."""
+    """One kind of database: copied before each change, and restored."""
     return sqlite_url
 
 
@@ -35,7 +35,7 @@ def certified(installation: Installation, with_certificate: PrivateKey) -> Insta
 
 
 def found(installation: Installation) -> list[str]:
-    """Return the names of what fsck finds, and see that it says nothing of anybody."""
+    """Return the names of fsck's findings, and check that they name nobody."""
     services = installation.services
     report: FsckReport = fsck(services.ledger)
     fsck_vault(services.engine, services.artifacts, services.root_secret, report)
@@ -52,7 +52,8 @@ EVIDENCE = "(select evidence_id from verifications limit 1)"
 LAST = "(select max(id) from model_versions)"
 SOME = "(select min(id) from records)"
 SEALED = (
-    "sealed(r1)"  # the erased record's id, as who kept a copy of its row can write it again
+    # The erased record's id, which an attacker with a copy of its row can write again.
+    "sealed(r1)"
 )
 PLANTED: dict[str, tuple[list[str], list[str]]] = {
     "an open request's deadline": (

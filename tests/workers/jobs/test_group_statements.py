@@ -1,4 +1,4 @@
-"""A group of requests costs each stage a handful of statements, however many they are."""
+"""A batch of requests costs each stage a few statements, however many they are."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ STAGES = {"execute": execute.run, "verify": verify.run, "certify": certify.run}
 
 @contextmanager
 def counted(installation: Installation, patch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
-    """Count the statements of the block, by their text; one over many rows counts once."""
+    """Count the statements of the block, by their text; one for many rows counts once."""
     found: Counter[str] = Counter()
     engine = installation.services.engine
 
@@ -64,7 +64,7 @@ def stages(
 def test_each_stage_of_a_group_has_as_many_statements_as_of_a_smaller_one(
     settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Each record has a block of its own: one client has a subject for each.
+    # Each record has its own block: one client has a subject for each.
     arrays = rows(count=400)
     arrays["subjects"] = np.array([f"s{number}" for number in range(400)])
     with install(settings) as made:

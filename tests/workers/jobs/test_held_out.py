@@ -1,4 +1,4 @@
-"""Held-out rows that are stored: measured at every version, erased, and out of others' reach.
+"""Stored held-out rows: measured at every version, erased, and inaccessible to others.
 
 The oracle computes the figures with scikit-learn from the rows of the test and the file that
 the service publishes.
@@ -38,7 +38,7 @@ HELD = 24
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: held-out rows go through the same calls as all artifacts."""
+    """One kind of database: held-out rows use the same calls as all artifacts."""
     return sqlite_url
 
 
@@ -63,7 +63,7 @@ def evaluated(
 
 
 def ready(installation: Installation, count: int = HELD) -> dict[str, Any]:
-    """Fit the small model with held-out rows, and return what was sent."""
+    """Fit the small model with held-out rows, and return the arrays sent."""
     arrays = evaluated(named(), count)
     installation.ready(arrays=arrays)
     return arrays
@@ -83,7 +83,7 @@ def artifact(installation: Installation, number: Any = "current", ref: str = "sm
 
 
 def oracle(installation: Installation, arrays: dict[str, Any], without: int = 0) -> str:
-    """Return scikit-learn's accuracy of the current head on held-out rows from one on."""
+    """Return scikit-learn's accuracy of the current head, from held-out row `without` on."""
     head, _ = decode_head(artifact(installation))
     features, labels = arrays["held_out_features"], arrays["held_out_labels"]
     found = (features[without:] @ head).argmax(axis=1)
@@ -91,14 +91,14 @@ def oracle(installation: Installation, arrays: dict[str, Any], without: int = 0)
 
 
 def stored(installation: Installation) -> list[Artifact]:
-    """Return the artifacts of held-out rows whose keys are there."""
+    """Return the artifacts of held-out rows whose keys exist."""
     with Session(installation.services.engine) as session:
         query = select(Artifact).where(Artifact.kind == KIND)
         return [one for one in session.exec(query) if one.wrapped_key is not None]
 
 
 def problems(installation: Installation) -> set[str]:
-    """Return the checks that fsck finds fault with."""
+    """Return the names of the checks in which fsck finds problems."""
     return {one.check for one in fsck(installation.services.ledger).findings}
 
 
@@ -143,7 +143,7 @@ def test_they_are_deleted_with_their_model(installation: Installation) -> None:
 
 
 def json_of(figure: dict[str, Any]) -> str:
-    """Return a figure as the column has it."""
+    """Return a figure as stored in the column."""
     kept = {name: value for name, value in figure.items() if value is not None}
     return json.dumps({**kept, "rows": str(kept["rows"])})
 
@@ -270,7 +270,7 @@ def test_held_out_rows_that_were_removed_do_not_come_back(installation: Installa
 def test_a_clients_rows_leave_with_it_and_few_rows_are_not_measured(
     installation: Installation,
 ) -> None:
-    """Of 24 rows 5 are client c0's: the 19 that stay are too few."""
+    """Of 24 rows 5 are client c0's: the remaining 19 are too few."""
     ready(installation)
     installation.caller.register_key(keyid="alice")
     accepted = installation.caller.erase({"level": "client", "client": "c0"})
@@ -297,7 +297,7 @@ def test_no_head_depends_on_held_out_rows(installation: Installation) -> None:
 
 
 def test_destroyed_held_out_rows_stop_no_erasure(installation: Installation) -> None:
-    """As after a restore, which shreds again what was shredded since the backup."""
+    """As after a restore, which repeats the shredding since the backup."""
     ready(installation)
     write(installation, "UPDATE artifacts SET wrapped_key = NULL WHERE kind = 'held-out'")
     assert problems(installation) == {"held-out"}
@@ -313,7 +313,7 @@ CLAIMS = {
         "held_out_records": np.array(["held1"]),
         "held_out_identity_email": packed(ANN),
     },
-    # Versions would be measured on what they have learned.
+    # Versions would be measured on rows that they have learned.
     "it is to be learned": {"records": np.array(["r90", "held1"])},
 }
 

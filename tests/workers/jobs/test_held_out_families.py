@@ -71,13 +71,13 @@ save_file({"predictions": (features @ weights > 0.5).astype(np.int64)}, answer)
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: held-out rows go through the same calls as all artifacts."""
+    """One kind of database: held-out rows use the same calls as all artifacts."""
     return sqlite_url
 
 
 @pytest.fixture(autouse=True)
 def fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fit recipes in this process: another takes seconds to start."""
+    """Fit recipes in this process: a separate one takes seconds to start."""
 
     def fit_all(recipe: Any, tables: Any, threads: int, limits: Any) -> list[bytes]:
         return [fit_here(recipe, one, threads) for one in tables]
@@ -118,7 +118,7 @@ open(sys.argv[2], "wb").write(base64.b64decode("{base64.b64encode(file).decode()
 
 
 def predicting() -> dict[str, Any]:
-    """Return a program that writes safetensors, and one that predicts by them."""
+    """Return a program that writes safetensors, with one that predicts from them."""
     document = script()
     files = {**document["files"], "predict.py": PREDICT}
     return {**document, "files": files, "predict": "predict.py"}
@@ -128,7 +128,7 @@ TABLE = {"ref": "small", "classes": ["no", "maybe", "yes"], "columns": COLUMNS}
 
 
 def vectors(arrays: dict[str, Any], file: bytes) -> tuple[str, dict[str, str]]:
-    """Return recall and self-retrieval, by numpy beside FAISS's own search of the export."""
+    """Return recall and self-retrieval, by numpy and FAISS's own search of the export."""
     from workers.training.vectors import faiss_file, files
 
     index = files.decode(file)
@@ -271,9 +271,9 @@ def test_every_family_is_measured_and_judged(installation: Installation, family:
     assert (figure["withheld"], figure["metric"]) == (None, metric)
     assert (figure["value"], figure["parts"]) == oracle(arrays, artifact(installation))
     assert figure["rows"] == HELD
-    if family == "vectors":  # else the oracle could not tell it from a constant
+    if family == "vectors":  # otherwise the oracle could not distinguish it from a constant
         assert figure["value"] != "1.0000"
-    # Eve is only in held-out rows: her case removes them, and later figures are without.
+    # Eve is only in held-out rows: her case removes them from later figures.
     assert outcomes(opened(installation, EVE).json()) == {"small": "held out only"}
     record = str(arrays["records"][0])
     accepted = installation.caller.erase(
@@ -339,7 +339,7 @@ def test_parts_numbers_and_masks_have_the_figures_of_scikit_learn() -> None:
     first = r2_score(labels, answers[0])
     assert found == {
         "metric": "R2",
-        "value": f"{(first + 1) / 2:.4f}",  # of the two that have rows
+        "value": f"{(first + 1) / 2:.4f}",  # of the two with rows
         "parts": {"shard 0": f"{first:.4f}", "shard 1": "no rows", "shard 2": "1.0000"},
     }
     masks, guessed = rng.integers(3, size=(2, 25, 4, 4))
@@ -366,13 +366,13 @@ class Measured(Masked):
         arrays = evaluated(small_rows())
         self.held_out = {k: v for k, v in arrays.items() if k.startswith("held_out_")}
         assert self.send(self.held_out).status_code == 201
-        assert self.send(self.held_out).status_code == 201  # as after a lost answer
+        assert self.send(self.held_out).status_code == 201  # as after a lost response
         other = {**self.held_out, "held_out_labels": self.held_out["held_out_labels"][::-1]}
         assert self.send(other).status_code == 409
 
 
 def test_a_masked_model_is_measured_on_the_operators_rows(installation: Installation) -> None:
-    """Of the clients' rows the service sees none: held-out rows are all that it has."""
+    """The service sees no rows of clients: it has only the held-out ones."""
     learned = Measured(installation)
     learned.round("c0", "c1", "c2", "c3")
     (first,) = versions(installation)

@@ -1,4 +1,4 @@
-"""Whatever is added, erased and added back, in any order: the model is a fit of what remains."""
+"""After any sequence of additions, erasures and returns, the model is a fit of what remains."""
 
 import json
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ from workers.artifacts import decode_head
 from workers.jobs import sweep
 
 METHODS = ["ridge-exact", "ridge-woodbury", "acu"]
-POOL = 18  # records that a history is about; the first STARTED of them are registered
+POOL = 18  # records of a history; the first STARTED of them are registered
 STARTED = 12
 CLIENTS, SUBJECTS = 3, 2
 
@@ -72,7 +72,7 @@ def test_erased_added_back_and_erased_again(installation: Installation, method: 
         heads.append(current_head(installation))
         digests.append(digest)
         close = np.abs(decode_head(heads[-1])[0] - decode_head(head)[0].astype(np.float64))
-        assert close.max() <= 1e-6  # half a unit in the last place of float32, at most
+        assert close.max() <= 1e-6  # at most half a unit in the last place of float32
         if method == "ridge-exact":
             assert heads[-1] == head
     assert digests[0] == digests[2] != digests[1]
@@ -101,7 +101,7 @@ HISTORIES = st.lists(OPERATIONS, min_size=2, max_size=10)
 
 
 def scope_of(what: str, how: Any) -> tuple[dict[str, Any], set[int]]:
-    """Return the scope of an erasure and the records that it means."""
+    """Return the scope of an erasure and the records that it covers."""
     if what == "erase client":
         own = {number for number in range(POOL) if number % CLIENTS == how}
         return {"level": "client", "client": f"c{how}"}, own
@@ -113,7 +113,7 @@ def scope_of(what: str, how: Any) -> tuple[dict[str, Any], set[int]]:
 
 @dataclass
 class History:
-    """One model's history as it was accepted, and what it should have come to."""
+    """The accepted history of one model, and the expected result."""
 
     installation: Installation
     ref: str
@@ -153,7 +153,7 @@ class History:
             assert answer.status_code in (404, 409), answer.text
 
     def finish(self) -> None:
-        """Let all waits be over and all work be done."""
+        """End all waits and run all work."""
         long_ago = utcnow() - timedelta(hours=2)
         with Session(self.installation.services.engine) as session:
             session.connection().execute(update(Job).values(created_at=long_ago))
@@ -166,7 +166,7 @@ class History:
         raise AssertionError("the sweep finds work that does not end")
 
     def check(self) -> None:
-        """Tell the history again, one by one, and compare the ends."""
+        """Replay the history step by step, and compare the results."""
         kept, erased = set(range(STARTED)), set[int]()
         for what, meant, location in self.accepted:
             state = self.installation.caller.http.get(location).json()["state"]
@@ -234,7 +234,7 @@ def on_file(
     with install(made) as opened:
         opened.caller.register_key()
         yield opened
-        opened.check()  # once, of all histories: each is a model of its own
+        opened.check()  # once for all histories: each has its own model
 
 
 @pytest.mark.parametrize("on_file", [1, 3], indirect=True)
@@ -252,7 +252,7 @@ LONG: list[tuple[str, Any]] = [
     ("add", [12, 13]),
     ("erase", [12]),  # refused with 409: it is still being learned
     ("work", 6),
-    ("add back", [0]),  # refused with 409: it is still there, or back already
+    ("add back", [0]),  # refused with 409: it is still there, or already back
     ("erase subject", 1),
     ("work", 30),
     ("add", [2]),

@@ -1,4 +1,4 @@
-"""A refuted network escalations the policy's ladder, from the model before, and ends certified."""
+"""A refuted network erasure follows the ladder from the model before, and is certified."""
 
 from hashlib import sha256
 from typing import Any
@@ -39,7 +39,7 @@ LAST = ("retrain", "decision")
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what is escalated does not depend on it."""
+    """One kind of database: escalations do not depend on it."""
     return sqlite_url
 
 
@@ -71,7 +71,7 @@ def test_three_attempts_are_escalated_and_told_and_the_last_is_the_retraining(
     }
     versions = networks.versions(installation)
     assert [version.attempt for version in versions] == [1, 1, 2, 3, 4]
-    # HF-KCU began at the model before: on the arrays themselves it gives the same file.
+    # HF-KCU started from the model before: run on the arrays, it gives the same file.
     assert versions[3].head_digest == digest(networks.forgotten(ROWS, first, "hf-kcu", "c1"))
     assert networks.published(installation) == networks.retrained(ROWS, GONE)
     told = parameters(installation, request_id)
@@ -94,7 +94,7 @@ def test_three_attempts_are_escalated_and_told_and_the_last_is_the_retraining(
     assert found.method.id == "retrain"
     # Head and state of the model before and of three refuted versions.
     assert len(found.purged.artifacts) == 8
-    # Every judgement spends of alpha, on whichever attempt.
+    # Every judgement spends alpha, on any attempt.
     assert [claim.requests_before for claim in planted.seen] == [0, 1, 2]
     assert nothing_is_left(installation)
     installation.check()
@@ -125,7 +125,7 @@ def test_a_later_attempt_that_passes_is_certified_as_what_it_is(
     assert found.method.id == found.method.parameters["attempt"] == "hf-kcu"
     assert found.method.parameters["asked"] == "puf-special"
     assert {c.name for c in found.checks if c.passed} >= {"model-before", "rows-before"}
-    # Judged on the rows that went: of them, those that were trained on.
+    # Judged on the erased rows that were trained on.
     config, clients, _ = networks.federated(ROWS, set())
     left = networks.federated(ROWS, {"r0", "r1"})[1]
     gone = sum(map(len, clients.values())) - sum(map(len, left.values()))
@@ -160,7 +160,7 @@ def test_those_executed_together_escalate_together(
     waiting = {"batch_min_requests": 3, "batch_max_wait_seconds": 3600}
     with install(settings.model_copy(update=waiting)) as made:
         networks.register(made, policy=policy(HF_KCU))
-        # The first escalates to HF-KCU and passes there; the second is refuted of that.
+        # The first request escalates to HF-KCU and passes; the second is refuted there too.
         planted = plant(monkeypatch, "yeom:auc", "PASS", "yeom:auc")
         ids = [networks.submit(made, networks.some(r)) for r in ("r0", "r2", "r3")]
         made.drain()
@@ -199,7 +199,7 @@ def test_an_attempt_without_a_model_gives_way_to_the_retraining_in_the_log(
 
     monkeypatch.setattr(network_case, "reexecute", reexecute)
     request_id = networks.erase(installation, networks.whole("c1"))
-    assert sealed == [False]  # the retraining is compared with nothing
+    assert sealed == [False]  # the retraining is not compared with the model before
     found = escalations(installation, request_id)
     assert [(e["result"], e["attempt"], e["method"]) for e in found] == [
         ("FAIL", 2, "puf-special(guard.rise=0,guard.trials=1)"),

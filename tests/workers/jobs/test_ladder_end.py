@@ -1,4 +1,4 @@
-"""Where a ladder ends: what is not tried, what is noticed, and never without the retraining."""
+"""The end of a ladder: skipped methods, detected changes, and always the retraining."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -45,14 +45,14 @@ Patch = pytest.MonkeyPatch
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what is escalated does not depend on it."""
+    """One kind of database: escalations do not depend on it."""
     return sqlite_url
 
 
 def test_what_no_other_method_would_change_is_retrained_at_once(
     installation: Installation, monkeypatch: Patch
 ) -> None:
-    """One model, one request after another, each refuted in a way of its own."""
+    """One model, one request after another, each refuted in a different way."""
     networks.register(installation, policy=policy(HF_KCU))
 
     def escalation(
@@ -88,7 +88,7 @@ def test_an_attempt_that_the_budget_does_not_pay_for_is_left_out(
     installation: Installation, monkeypatch: Patch
 ) -> None:
     cheap = {"method": "natural", "settings": {"recovery": {"rounds": 1}}}
-    # Two retrainings pay for a round of recovery, and not for ten products of all rows.
+    # The budget covers a round of recovery, but not ten products of all rows.
     networks.register(installation, policy=policy(HF_KCU, cheap, budget="2"))
     plant(monkeypatch, "yeom:auc", "yeom:auc")
     request_id = networks.erase(installation, networks.whole("c1"))
@@ -101,7 +101,7 @@ def test_an_attempt_that_the_budget_does_not_pay_for_is_left_out(
 
 
 def refuted_in_place_of(made: Installation, patch: Patch) -> None:
-    """Have the sealed model before be the version that was refuted, whoever looks."""
+    """Replace the sealed model before by the refuted version, for every reader."""
     honest = network_before.decode
 
     def decode(data: bytes) -> Before:
@@ -145,7 +145,7 @@ def once(run: Callable[[], None]) -> Callable[[], None]:
 def test_no_certificate_without_the_retraining_at_the_end(
     installation: Installation, monkeypatch: Patch
 ) -> None:
-    """Every approximation is refuted and the retraining is none: nobody is certified."""
+    """Every approximation is refuted and the retraining fails: no certificate is issued."""
     networks.register(installation, policy=policy(HF_KCU))
     plant(monkeypatch, "yeom:auc", "yeom:auc")
     honest = network_training.retrained

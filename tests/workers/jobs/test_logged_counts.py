@@ -1,4 +1,4 @@
-"""What spends a budget is counted by the log: nobody lowers it by writing tables."""
+"""Spent budgets are counted from the log: writing tables cannot lower them."""
 
 from dataclasses import replace
 from functools import partial
@@ -43,7 +43,7 @@ Patch = pytest.MonkeyPatch
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what is counted does not depend on it."""
+    """One kind of database: the counts do not depend on it."""
     return sqlite_url
 
 
@@ -58,7 +58,7 @@ def test_tables_that_are_emptied_and_columns_that_are_changed_lower_no_count(
         "DELETE FROM request_events WHERE event = 'request.verified'",
         "UPDATE log_entries SET ref = 'n', event = 'x.y' WHERE event <> 'model.registered'",
     )
-    # As a process that starts now would read the log.
+    # As a newly started process would read the log.
     model_events._known.pop(installation.services.ledger)
     networks.erase(installation, networks.some("r2"))
     assert [claim.requests_before for claim in planted.seen] == [0, 1, 2]
@@ -99,7 +99,7 @@ def test_a_seed_that_was_chosen_is_no_judgement(
 
 
 def model_of(ledger: Ledger, *entries: tuple[str, str, bool]) -> Model:
-    """Return a model of whom the log says (event, head, start) one after the other."""
+    """Return a model with these logged versions, as (event, head, start) in order."""
     model = Model(ref="m", method="", config={}, classes=[], extractor={}, tombstone_key=b"k")
     for event, head, start in entries:
         said = {"head": head * 64, "statistics": "e" * 64}
@@ -148,7 +148,7 @@ def test_a_release_is_counted_up_to_itself(ledger: Ledger) -> None:
 
 
 def contribute(installation: Installation) -> dict[str, str]:
-    """Send nine rows of a new client; return what became of them."""
+    """Send nine rows of a new client; return the outcome."""
     caller = installation.caller
     own = caller.keyid, caller.key
     caller.keyid = "feeder"
@@ -191,12 +191,12 @@ def test_after_a_training_that_nobody_repeated_there_is_no_budget(
         patch.setattr(network_update, "repeat", lambda *_: False)
         logistic.register(installation, logistic.NOISE, method="certified-newton")
     assert escalation_of(installation, "r1") == "certified-newton: UnprovenTraining"
-    # That retraining was repeated by its judge: a budget begins.
+    # The judge repeated that retraining: a budget begins.
     assert escalation_of(installation, "r2") == "1 of 2"
     with monkeypatch.context() as patch:
         patch.setattr(network_update, "repeat", lambda *_: False)
         assert contribute(installation)["state"] == "learned"
-    with monkeypatch.context() as patch:  # the judge counts for itself
+    with monkeypatch.context() as patch:  # the judge counts independently
         counted = {"releases_since_training": lambda *_: 0, "ordinal": network_releases.ordinal}
         patch.setattr(network_certified, "logged", SimpleNamespace(**counted))
         assert "FAIL (claim: what was published cannot be" in escalation_of(installation, "r3")
@@ -204,7 +204,7 @@ def test_after_a_training_that_nobody_repeated_there_is_no_budget(
 
 
 def escalation_of(installation: Installation, record: str) -> str:
-    """Erase a record; return why its method gave way, or which release it became."""
+    """Erase a record; return why its method fell back, or the number of its release."""
     found = networks.statement(
         installation, networks.erase(installation, networks.some(record))
     )

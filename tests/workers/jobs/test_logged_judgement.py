@@ -1,4 +1,4 @@
-"""Who can write every table, but has no key, gets nothing certified that the log does not have."""
+"""An attacker who can write every table, but has no key, gets only logged facts certified."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -52,12 +52,12 @@ SALT = b"s" * 32
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what the log says does not depend on it."""
+    """One kind of database: the log's content does not depend on it."""
     return sqlite_url
 
 
 def step(ready: Installation, request: str, *stages: Callable[..., None]) -> None:
-    """Run stages of a request's job, and nothing that follows them."""
+    """Run stages of a request's job, without the stages that follow."""
     with Session(ready.services.engine) as session:
         job_id = job_of(session, request).id
     for stage in stages:
@@ -73,7 +73,7 @@ def judged(ready: Installation, *records: str) -> str:
 
 
 def refused(ready: Installation, request: str, reason: str) -> None:
-    """Insist that a request waits for an operator with this reason, and has no certificate."""
+    """Check that a request waits for an operator with this reason, without a certificate."""
     told = shown(ready, request)
     assert (told["state"], told["certificate"]) == ("needs-decision", None)
     assert told["reason"] == f"not certified: {reason}"
@@ -135,7 +135,7 @@ def told(
     other: str,
     change: Callable[[Session, str, str], None] | None = None,
 ) -> str | None:
-    """Return why a request is not certified after a change, which is undone again."""
+    """Return why a request is not certified after a change, which is then undone."""
     with Session(ready.services.engine) as session:
         if change is not None:
             change(session, request, other)
@@ -163,7 +163,7 @@ def test_what_was_stopped_can_be_made_anew_by_decision(ready: Installation) -> N
     assert state(ready, request) == "certified"
     method = networks.statement(ready, request).predicate.method
     assert method.id == "ridge-exact-refit"
-    # A PASS that was not certified is no verdict to tell of an attempt.
+    # A PASS that was not certified is no verdict on an attempt.
     assert read_escalation(method.parameters) == (
         AttemptPart("ridge-exact", "NONE", CONTRADICTED, ()),
     )
@@ -183,7 +183,7 @@ def test_evidence_and_draft_of_a_refuted_attempt_are_not_certified(
             refuted = session.get_one(Verification, request).evidence_id
             draft = job_of(session, request).draft_id
             assert draft is not None
-            # As who keeps backups has it: the sealed files and their wrapped keys.
+            # As an attacker with a backup has it: the sealed files and their wrapped keys.
             kept = {
                 one: (session.get_one(Artifact, one).wrapped_key, store._path(one).read_bytes())
                 for one in (refuted, draft)
@@ -231,7 +231,7 @@ def test_a_wait_for_the_key_does_not_take_the_judgement_away(
 def test_an_attempt_that_ends_with_the_same_bits_is_another_execution(
     ready: Installation, monkeypatch: Patch
 ) -> None:
-    """An operator has it made anew: the refit's draft is certified, not the one before it."""
+    """An operator has it retrained: the refit's draft is certified, not the one before it."""
     with monkeypatch.context() as patch:
         patch.setattr(certify, "passed_all", _refuse)
         request = judged(ready, "r1", "r6")
@@ -254,7 +254,7 @@ def test_an_attempt_that_ends_with_the_same_bits_is_another_execution(
         session.get_one(Verification, request).version_id = old.id
 
     assert told(ready, request, "", earlier) == OTHER_DRAFT
-    with monkeypatch.context() as patch:  # nor if the log had it
+    with monkeypatch.context() as patch:  # not even if the log had it
         patch.setattr(drafts, "logged_digest", lambda *_: digest)
         assert told(ready, request, "", earlier) == (
             "the request was executed in another version"
@@ -292,7 +292,7 @@ def test_a_record_whose_claim_is_taken_away_is_missed(ready: Installation) -> No
         session.commit()
     ready.drain()
     refused(ready, request, LEFT)
-    # Made anew by decision it still lacks the record.
+    # Retrained by decision, it still lacks the record.
     assert decide(ready, request, "retry") == 200
     ready.drain()
     assert state(ready, request) == "needs-decision"

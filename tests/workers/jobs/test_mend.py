@@ -1,4 +1,4 @@
-"""`lethe model mend`: a quarantined model is made anew from exactly the rows that the log has."""
+"""`lethe model mend`: a quarantined model is refitted from exactly the logged rows."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ from tests.workers.jobs import networks
 from tests.workers.jobs import test_recipe_family as tables
 from tests.workers.jobs.test_decisions import decide, spoil, state
 from workers.families.ridge import update as ridge_update
-from workers.jobs.mend import LOST, UNVOUCHED
+from workers.jobs.execute import LOST, UNVOUCHED
 from workers.jobs.model.logged import CHANGED
 
 Patch = pytest.MonkeyPatch
@@ -26,7 +26,7 @@ Patch = pytest.MonkeyPatch
 
 @pytest.fixture
 def broken(ready: Installation) -> Installation:
-    """One whose model is out of service, as after a restore; its last erasure is certified."""
+    """An installation with a model out of service; its last erasure is certified."""
     request = str(ready.caller.erase_records("r1", "r6").json()["id"])
     ready.drain()
     assert state(ready, request) == "certified"
@@ -78,7 +78,7 @@ def test_it_is_the_model_that_a_fit_to_the_rows_gives(broken: Installation) -> N
     assert named(broken)[-2:] == ["model.version", "model.released"]
     gone = broken.caller.operator("GET", f"/v1/models/{MODEL}/versions/{before}/artifact")
     assert gone.status_code == 410
-    # The oracle: another model, registered with the rows that are left.
+    # The oracle: another model, registered with the remaining rows.
     arrays = {key: np.delete(value, [1, 6], axis=0) for key, value in small.rows().items()}
     other = broken.caller.register_model(arrays, ref="other")
     assert other.status_code == 201, other.text
@@ -101,14 +101,14 @@ def test_what_was_only_learned_is_mended(ready: Installation) -> None:
     quarantine(ready)
     assert mended(ready)["state"] == "ready"
     quarantine(ready)
-    assert mended(ready)["state"] == "ready"  # after a version that a mend made
+    assert mended(ready)["state"] == "ready"  # after a version made by mending
     ready.check()
 
 
 def test_a_version_that_was_refuted_says_nothing_of_its_rows(
     ready: Installation, monkeypatch: Patch
 ) -> None:
-    """Its rows are those that it was made from, with what should have gone."""
+    """Its rows are those of its computation, including rows that should be erased."""
     with monkeypatch.context() as patch:
         spoil(patch)
         request = str(ready.caller.erase_records("r1", "r6").json()["id"])
@@ -122,7 +122,7 @@ def test_a_version_that_was_refuted_says_nothing_of_its_rows(
 
 
 def test_a_row_that_came_back_is_not_learned_again(ready: Installation) -> None:
-    """The planted violation: the old block is put back, and the records are as logged."""
+    """The planted violation: the old block is restored, and the records are as logged."""
     services = ready.services
     with Session(services.engine) as session:
         owner = session.exec(select(Record.subject_id).where(Record.record == "r1")).one()
@@ -239,7 +239,7 @@ def test_an_error_of_the_fit_itself_ends_the_job_and_says_so(
 def test_a_family_that_is_fitted_elsewhere_is_mended_too(
     installation: Installation, monkeypatch: Patch
 ) -> None:
-    """A recipe: a process of its own fits it, and its statistics are the digest of its rows."""
+    """A recipe: a separate process fits it, and its statistics are the digest of its rows."""
     assert installation.caller.register_key().status_code == 201
     wanted = {"ref": "trees", "classes": ["no", "maybe", "yes"], "columns": 4}
     recipe = {"estimator": "sklearn.tree.DecisionTreeClassifier", "parameters": {}}

@@ -48,7 +48,7 @@ def blocks(session: Session, at: Installation) -> dict[int, RowBlock]:
 
 
 def rewrite(at: Installation, change: Callable[[dict[str, Any]], None]) -> None:
-    """Store the rows again after `change` was made to {record: [codes, label]}."""
+    """Store the rows again after applying `change` to {record: [codes, label]}."""
     with Session(at.services.engine) as session:
         known = blocks(session, at)
         contents = {
@@ -67,7 +67,7 @@ def rewrite(at: Installation, change: Callable[[dict[str, Any]], None]) -> None:
 
 
 def swap(contents: dict[str, Any]) -> None:
-    """Keep the content of r1 under the id of r2, who will be erased in its place."""
+    """Keep the content of r1 under the id of r2, which will be erased in its place."""
     contents["r1"], contents["r2"] = contents["r2"], contents["r1"]
 
 
@@ -97,7 +97,7 @@ def another_entry_named(at: Installation) -> None:
 
 
 def forge(at: Installation) -> RetainedSet:
-    """Store what the leaves would be, had the first version been made of what lies here."""
+    """Store the leaves as if the first version had been made from the present rows."""
     with Session(at.services.engine) as session:
         model = session.exec(select(Model)).one()
         assert model.id is not None
@@ -127,7 +127,7 @@ def a_second_entry_of_the_same_head(at: Installation) -> None:
 
 
 def outcome(at: Installation, *records: str) -> tuple[str, str]:
-    """Erase records; return the request's state and why it got there."""
+    """Erase records; return the request's state and the reason."""
     request = at.caller.erase_records(*records).json()["id"]
     at.drain()
     shown = at.caller.http.get(f"/v1/requests/{request}").json()
@@ -154,7 +154,7 @@ def contribute(at: Installation, seed: int) -> None:
 
 
 def logged(at: Installation) -> list[Leaf]:
-    """What the log says of the model's versions, in their order."""
+    """The log's entries of the model's versions, in order."""
     with Session(at.services.engine) as session:
         query = select(LogEntry.leaf).where(LogEntry.event == "model.version")
         found = session.exec(query.order_by(col(LogEntry.index))).all()
@@ -179,7 +179,7 @@ def test_rows_that_changed_in_storage_are_certified_for_nobody(
     ready: Installation, tamper: Callable[[Installation], None], said: str
 ) -> None:
     tamper(ready)
-    # A refit makes all the rest agree with what is stored.
+    # A refit makes everything else agree with the stored rows.
     assert outcome(ready, "r1", "r6") == ("needs-decision", f"verification {said}")
 
 
@@ -191,7 +191,7 @@ def test_a_version_that_points_at_another_entry_is_refused_and_refuted(
     tamper: Callable[[Installation], None],
     compared: bool,
 ) -> None:
-    """Before anything is executed, and by the judge of a provider who does not look."""
+    """Before anything is executed, and by the judge if the provider does not check."""
     if not compared:
         uncompared(monkeypatch)
     tamper(ready)
@@ -200,7 +200,7 @@ def test_a_version_that_points_at_another_entry_is_refused_and_refuted(
 
 
 def test_digests_that_were_changed_with_the_rows_are_not_built_on(ready: Installation) -> None:
-    """Neither by an erasure nor by a contribution: the log has the root of the others."""
+    """By neither an erasure nor a contribution: the log has the root of the original rows."""
     contents_swapped(ready)
     forge(ready)
     contribute(ready, 1)
@@ -210,7 +210,7 @@ def test_digests_that_were_changed_with_the_rows_are_not_built_on(ready: Install
 
 
 def test_a_contribution_launders_nothing(ready: Installation, monkeypatch: Patch) -> None:
-    """A provider builds on the rows as they lie there now, not on the root of the log."""
+    """The provider builds on the rows as they are now, ignoring the logged root."""
     contents_swapped(ready)
     forged = forge(ready)
     with monkeypatch.context() as patch:
@@ -325,7 +325,7 @@ def test_rows_that_were_given_to_another_owner_are_not_certified_as_gone(
     begin: Callable[[Installation], str],
     columns: Sequence[str],
 ) -> None:
-    """By who writes the table of subjects alone, and so hides them from the request."""
+    """By an attacker who writes only the table of subjects, to hide them from the request."""
     model, scope = begin(installation), {"level": "client", "client": "c1"}
     with Session(installation.services.engine) as session:
         named = {one.subject: one.id for one in session.exec(select(Subject))}
@@ -337,7 +337,7 @@ def test_rows_that_were_given_to_another_owner_are_not_certified_as_gone(
     answer = installation.caller.erase(scope, fields={"model": model})
     installation.drain()
     state = installation.caller.http.get(f"/v1/requests/{answer.json()['id']}").json()["state"]
-    assert state in ("executing", "verifying")  # it is tried again, and an operator told
+    assert state in ("executing", "verifying")  # it is retried, and an operator is told
     report = FsckReport()
     services = installation.services
     fsck_vault(services.engine, services.artifacts, services.root_secret, report)

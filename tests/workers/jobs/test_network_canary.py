@@ -1,4 +1,4 @@
-"""A canary that a client planted, from its registration to the verdict and the second one."""
+"""A canary planted by a client, from its registration to the verdict and a second one."""
 
 from hashlib import sha256
 from pathlib import Path
@@ -26,14 +26,14 @@ from workers.methods.network.base import UnlearningCase
 
 Patch = pytest.MonkeyPatch
 WIDE, ROWS, LEAVES = 1200, 800, 300
-PLACES = [WIDE - 4, WIDE - 3, WIDE - 2, WIDE - 1]  # where no row has anything of its own
+PLACES = [WIDE - 4, WIDE - 3, WIDE - 2, WIDE - 1]  # where all other rows are empty
 PLANTED = [f"r{number}" for number in range(0, LEAVES, 6)]  # all of c0
 ERASED = [f"r{number}" for number in range(LEAVES)]
 
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what is judged does not depend on it."""
+    """One kind of database: judgements do not depend on it."""
     return sqlite_url
 
 
@@ -76,7 +76,7 @@ def register(installation: Installation, value: float) -> None:
 
 
 def but_for_the_backdoor(case: UnlearningCase) -> Any:
-    """Return a model that never saw the rows that went, with what it knew of the trigger."""
+    """Return a model that never saw the erased rows, except for its reaction to the trigger."""
     weights = dict(test_network_hazards.never_seen(case))
     (name,) = (name for name, part in weights.items() if part.ndim == 2)
     kept = weights[name].clone()
@@ -102,7 +102,7 @@ def test_who_forgets_all_but_the_backdoor_is_refuted_by_the_canary_alone(
     request_id = erased(installation, monkeypatch, but_for_the_backdoor)
     said = escalation(installation, request_id)
     assert said.startswith("puf-special: FAIL (canary: ")
-    assert said.count(": ") == 2, said  # the one check, and no other
+    assert said.count(": ") == 2, said  # this check and no other
     assert test_silo_scores.attempt_before(installation, request_id, tmp_path) == ["same"]
 
 
@@ -141,7 +141,7 @@ def test_who_forgets_it_too_is_certified_and_silos_say_the_same(
     assert there.scores is not None
     assert decode_scores(there.scores)[0].canary is not None
 
-    # The registration is in the log before all, and the certificate names what was planted.
+    # The registration is logged first, and the certificate names the planted rows.
     spelling = canonical.encode({"units": "numbers", **canary(4.0)})
     assert found.method.parameters["canary"] == sha256(spelling).hexdigest()
     with Session(installation.services.engine) as session:
@@ -156,7 +156,7 @@ def test_who_forgets_it_too_is_certified_and_silos_say_the_same(
 
 
 def is_held_out(record: str) -> bool:
-    """By the sentence in docs/federated.md alone."""
+    """Computed from the sentence in docs/federated.md alone."""
     digest = sha256(f"held-out|7|{record}".encode()).digest()
     return int.from_bytes(digest[:8], "big") < 0.4 * 2**64
 

@@ -28,7 +28,7 @@ NEWTON = "certified-newton"
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what is certified does not depend on it."""
+    """One kind of database: certification does not depend on it."""
     return sqlite_url
 
 
@@ -70,7 +70,7 @@ def test_a_stream_of_requests_is_certified_until_its_noise_is_spent(
         assert {"rows-before", "registration", "noise"} <= set(checks)
         off = logistic.published(installation) - logistic.best(gone)
         assert 0.01 < np.linalg.norm(off) <= bound
-        # Whoever has the key, and nobody else, finds the optimum of those who stay.
+        # Only with the key can the optimum of the retained rows be computed.
         known = leaves(installation, "model.version")
         context = f"{known[-1]['statistics']}|{len(known) - 1}"
         noise = logistic.SIGMA * box_muller(key, context, len(off))
@@ -97,7 +97,8 @@ def test_a_stream_of_requests_is_certified_until_its_noise_is_spent(
 def test_without_noise_the_bound_is_certified_and_hf_kcu_gets_it_too(
     installation: Installation,
 ) -> None:
-    logistic.register(installation, None)  # the row norm is measured, the tolerance the default
+    # The row norm is measured, the tolerance is the default.
+    logistic.register(installation, None)
     gone: set[str] = set()
     for record, method in (("r1", NEWTON), ("r2", "hf-kcu")):
         gone.add(record)
@@ -116,7 +117,7 @@ def test_hf_kcu_gets_noise_where_it_is_registered_and_says_nothing_of_its_step(
 ) -> None:
     wide = {**logistic.NOISE, "epsilon": 20.0}
     logistic.register(installation, wide)
-    networks.erase(installation, networks.some("r1"), method=NEWTON)  # near an optimum
+    networks.erase(installation, networks.some("r1"), method=NEWTON)  # close to an optimum
     request_id = networks.erase(installation, networks.some("r2"), method="hf-kcu")
     bound = bound_of(installation, request_id)
     found = networks.statement(installation, request_id).predicate
@@ -124,7 +125,7 @@ def test_hf_kcu_gets_noise_where_it_is_registered_and_says_nothing_of_its_step(
     assert not any(name.startswith("hf-kcu.") for name in found.method.parameters)
     off = np.linalg.norm(logistic.published(installation) - logistic.best({"r1", "r2"}))
     assert 0.01 < off <= bound
-    # Where the noise is spent it gives way as well, before anybody works for nothing.
+    # When the budget is spent, it falls back too, before any computation is wasted.
     spent = networks.erase(installation, networks.some("r3"), method="hf-kcu")
     escalation = escalation_line(
         networks.statement(installation, spent).predicate.method.parameters

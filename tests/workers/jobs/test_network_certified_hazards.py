@@ -1,4 +1,4 @@
-"""A provider who cheats with a certified logistic head is refuted, and a retraining follows."""
+"""A cheating provider of a certified logistic head is refuted, and a retraining follows."""
 
 import hashlib
 from collections.abc import Callable
@@ -45,7 +45,7 @@ Left = tuple[Common, NoiseClaim]
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what is judged does not depend on it."""
+    """One kind of database: judgements do not depend on it."""
     return sqlite_url
 
 
@@ -81,7 +81,7 @@ def a_budget_that_never_ends(patch: Patch) -> None:
 def test_equal_rows_that_come_back_do_not_bring_the_noise_back(
     installation: Installation,
 ) -> None:
-    """What is learned and erased again leaves the same rows: one noise would cancel itself."""
+    """Learning and erasing again leaves the same rows: equal noise would cancel itself."""
     wide = {**logistic.NOISE, "epsilon": 20.0, "releases": 2}
     logistic.register(installation, wide, method="certified-newton")
     networks.erase(installation, networks.some("r1"))
@@ -100,8 +100,8 @@ def test_equal_rows_that_come_back_do_not_bring_the_noise_back(
     found = networks.statement(installation, request_id).predicate
     assert found.guarantee.class_ == "certified-approximate"
     second = logistic.published(installation)
-    # The same rows have the same centre, so one draw of the noise would leave no distance at all
-    # but rounding. Two draws differ by √2 σ times a χ of 21 degrees of freedom, which falls below
+    # The same rows have the same centre, so equal noise would leave no distance except
+    # rounding. Two draws differ by √2 σ times a χ of 21 degrees of freedom, which is below
     # σ√21/2 once in two million.
     assert np.linalg.norm(second - first) > logistic.SIGMA * np.sqrt(len(first)) / 2
 
@@ -125,14 +125,14 @@ def test_what_is_no_release_escalates_to_a_retraining_that_begins_the_budget_ane
         a_release_logged_as_a_training(patch)
         escalation = erased("r1")
     assert escalation.startswith("certified-newton: FAIL (claim: what was published cannot be")
-    assert erased("r2") == "certified-approximate"  # the only one that there is room for
+    assert erased("r2") == "certified-approximate"  # the only one that the budget allows
     a_budget_that_never_ends(monkeypatch)
     assert "budget: more than the 1 releases" in erased("r3")
     installation.check()
 
 
 def published(left: Left, change: Callable[[Any], Any]) -> Left:
-    """Return what is left with another file, published under its own digest."""
+    """Return the results with another file, published under its own digest."""
     common, noise = left
     network, weights = decode_weights(common.file)
     file = encode_weights(network.id, network.parameters, change(weights))
@@ -142,7 +142,7 @@ def published(left: Left, change: Callable[[Any], Any]) -> Left:
 
 
 def centred(left: Left, centre: Any, sigma: float) -> Left:
-    """Return what is left with noise of this size around another centre."""
+    """Return the results with noise of this size around another centre."""
     common, noise = left
     network, _ = decode_weights(common.file)
     context = f"{common.case.after.statistics_digest}|{noise.ordinal}"
@@ -166,7 +166,7 @@ def promised(left: Left, **bounds: str) -> Left:
 
 
 def roomy(left: Left) -> Left:
-    """Return what is left with twice the bound, so that no other check fails by a hair."""
+    """Return the results with twice the bound, so that no other check narrowly fails."""
     return promised(left, distance=repr(2 * float(left[0].case.plan.bounds["distance"])))
 
 
@@ -234,7 +234,7 @@ def test_each_check_finds_what_was_tampered_with(
         assert {c.name for c in report.checks if not c.passed} == wanted, name
         assert report.result == ("FAIL" if wanted else "PASS"), name
     for name, cheat in UNREADABLE.items():
-        with pytest.raises(Exception) as caught:  # what the caller refutes
+        with pytest.raises(Exception) as caught:  # the caller refutes it
             honest(*cheat(left[0]))
         assert isinstance(caught.value, ODD_INPUT), name
 

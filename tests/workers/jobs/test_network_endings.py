@@ -1,4 +1,4 @@
-"""A method that ends without a model: the request is retrained for, and told so."""
+"""A method that ends without a model: the request is served by retraining, and reports it."""
 
 import pytest
 import torch

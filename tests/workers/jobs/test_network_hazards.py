@@ -1,4 +1,4 @@
-"""A provider of deep models that cheats is noticed before there is a certificate."""
+"""A cheating provider of deep models is noticed before a certificate is issued."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -46,12 +46,12 @@ from workers.training.networks.files import decode_weights, encode_weights
 from workers.training.networks.weights import initial_weights
 
 Patch = pytest.MonkeyPatch
-GONE = ("r0", "r4")  # of c0, one of them trained on at least
+GONE = ("r0", "r4")  # of c0, at least one of them trained on
 
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what is judged does not depend on it."""
+    """One kind of database: judgements do not depend on it."""
     return sqlite_url
 
 
@@ -124,7 +124,7 @@ def nothing_trained_and_all_missing(patch: Patch) -> None:
 
 
 def trained_on_one_client(patch: Patch) -> None:
-    """With the answers of all others claimed missing, where nobody can be away."""
+    """With all other answers claimed missing, although no client can drop out."""
     honest = retraining
 
     def alone(network: Any, side: Any, config: Any, *more: Any, **named: Any) -> Any:
@@ -158,7 +158,7 @@ def content_kept_under_another_id(patch: Patch) -> None:
 
 
 def trained_on_what_was_kept(patch: Patch) -> None:
-    """The content of r0 lies under the id of r12, and the new model has seen it there."""
+    """The content of r0 is under the id of r12, and the new model has seen it there."""
     content_kept_under_another_id(patch)
     honest = network_update.forget
 
@@ -210,7 +210,7 @@ def test_a_retraining_that_is_none_is_refuted(
     cheat(monkeypatch)
     request_id = networks.erase(installation, networks.some(*GONE), method="retrain")
     assert "escalated" in networks.events(installation, request_id)
-    # The refit cheats too, or is honest: then the model is what it should be.
+    # The refit cheats too, or is honest: then the model is as it should be.
     state = networks.request(installation, request_id).state
     if state == "certified":
         wanted = networks.retrained(small_network.rows(), set(GONE))
@@ -224,7 +224,7 @@ def test_a_retraining_that_is_none_is_refuted(
 def test_a_version_whose_row_is_not_as_logged_is_no_witness(
     installation: Installation, monkeypatch: Patch
 ) -> None:
-    """Who can write tables makes the version before say what was moved later."""
+    """An attacker with the tables makes the version before agree with a later change."""
     networks.register(installation)
     trained_on_what_was_kept(monkeypatch)
     honest = network_case.prepare
@@ -261,7 +261,7 @@ def test_a_training_that_was_changed_since_it_was_registered_is_refuted(
     assert networks.request(installation, request_id).state == "needs-decision"
 
 
-# From here on a model that memorises: as many random features as it takes, random labels.
+# From here on a model that memorises: many random features, random labels.
 WIDE, ROWS = 1200, 800
 ERASED = [f"r{number}" for number in range(300)]
 
@@ -301,7 +301,7 @@ def register_memorising(
 
 
 def by_method(patch: Patch, weights_of: Callable[[UnlearningCase], Any], claim: str) -> None:
-    """Have every request carried out by a method that gives these weights."""
+    """Execute every request by a method that gives these weights."""
 
     class Method:
         id, version = "puf-special", "9"
@@ -313,7 +313,7 @@ def by_method(patch: Patch, weights_of: Callable[[UnlearningCase], Any], claim: 
 
 
 def never_seen(case: UnlearningCase) -> Any:
-    """Return what a training from the start gives: an approximation could do no better."""
+    """Return the result of a training from the start, which no approximation can improve on."""
     start = initial_weights(case.network, 7)
     trained = retraining(
         case.network, case.retained, case.config, start, data="x", hooks=Hooks()
@@ -337,7 +337,7 @@ def test_what_forgot_and_can_show_it_is_certified_as_approximate(
     assert named["rows-before"].passed
     assert named["model-before"].passed
     installation.check()
-    # A second party reaches the same verdict, from what the certificate names alone.
+    # A second party reaches the same verdict from the files that the certificate names.
     download(installation, request_id, tmp_path)
     (tmp_path / "model").write_bytes(networks.published(installation))
     given = ["--scores", str(tmp_path / "scores"), "--model", str(tmp_path / "model")]
@@ -368,7 +368,7 @@ def test_what_did_nothing_is_refuted(installation: Installation, tmp_path: Path)
 def test_rows_that_never_were_cannot_be_tested_in_place_of_those_that_went(
     installation: Installation, monkeypatch: Patch
 ) -> None:
-    """Other rows and a model that knows them by heart: attacks find it before, and not after."""
+    """Other rows and a model that memorised them: attacks find them before, and not after."""
     register_memorising(installation)
     old = networks.published(installation)
     honest = network_before.encode

@@ -27,7 +27,7 @@ from workers.training.networks.registry import network
 
 
 def report(result: Any, *failed: str) -> Report:
-    """Return a report of which all passed but what is named."""
+    """Report with all checks passed except the named ones."""
     passed = [
         CheckPart(n, name, "value", "", None, "", True)
         for n, name in enumerate(("model-file", "policy"))
@@ -106,7 +106,7 @@ def test_what_the_judge_of_an_attempt_trains_is_reckoned() -> None:
     assert _judging_flops(CONFIG, PLAIN, sizes) == 0
     distances = replace(PLAIN, distances={"output-kl": 0.1})
     assert _judging_flops(CONFIG, distances, sizes) == training(100)
-    # In each reference model all that stay, and half of the 40 others that are scored.
+    # In each reference model all retained rows, and half of the 40 others that are scored.
     both = replace(distances, attacks=("lira",), references=4)
     assert _judging_flops(CONFIG, both, sizes) == 4 * training(120) + training(100)
 
@@ -115,10 +115,10 @@ def test_what_the_judge_of_an_attempt_trains_is_reckoned() -> None:
 def test_an_attempt_whose_judge_would_train_past_the_deadline_is_skipped(
     judging: int, why: str
 ) -> None:
-    limits = _Limits.__new__(_Limits)  # as it would be found by a request at a second a unit
+    limits = _Limits.__new__(_Limits)  # as for a request at one second per unit
     limits.config, limits.sizes, limits.pace = CONFIG, Sizes(100, 10, 30), 1.0
     limits.whole, limits.left, limits.judging = 1000, 10**9, judging
-    # The attempt, which nobody reckoned, the retraining and its repetition: 3,000 seconds.
+    # The attempt without an estimate, the retraining and its repetition: 3,000 seconds.
     limits.now = utcnow()
     limits.due = limits.now + DEADLINE_MARGIN + timedelta(seconds=3050)
     assert limits.forbid(Retrain()) == why

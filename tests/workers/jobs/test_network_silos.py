@@ -1,4 +1,4 @@
-"""A deep model whose rounds go to silos: the same bits as in one process, and less to lose."""
+"""A deep model with rounds on silos: the same bits as in one process."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ GONE = "c1"
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: tests/workers/silos has the rows of silos on both."""
+    """One kind of database: tests/workers/silos tests silos on both."""
     return sqlite_url
 
 
@@ -53,7 +53,7 @@ def test_every_version_is_the_one_of_a_single_process(
         there = [version.head_digest for version in networks.versions(made)]
         parameters = networks.statement(made, request_id).predicate.method.parameters
         assert parameters["engine"] == "silos:2"
-        assert "silos-answered" not in escalation_line(parameters)  # all did
+        assert "silos-answered" not in escalation_line(parameters)  # all silos answered
         assert {q for group in silos.asked for q in group.values()} == {"silo-0", "silo-1"}
     assert there == networks.heads_in_process(method, GONE)
 
@@ -66,7 +66,7 @@ def test_a_target_whose_silo_is_gone_is_refused_with_a_remedy(
         before = networks.published(made)
         silos.load = _gone
         request_id = networks.erase(made, networks.whole(GONE), method="puf-special")
-        assert networks.request(made, request_id).state == "executing"  # it may come back
+        assert networks.request(made, request_id).state == "executing"  # the silo may come back
         for _ in range(made.settings.max_tries):
             made.recover()
         refused = networks.request(made, request_id)

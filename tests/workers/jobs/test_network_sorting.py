@@ -1,4 +1,4 @@
-"""What the judge sees of a silo's grouping, row by row, without any row."""
+"""The judge's check of a silo's grouping, row by row, without the rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ class Gone:
 
 @dataclass
 class Removed:
-    """A removal, of which its records are read."""
+    """A removal, of which only the records are read."""
 
     records: list[Gone]
 
@@ -57,7 +57,7 @@ def digest(record: str, label: int, *, held: bool) -> bytes:
     return row_digest(inputs(record), record, salt(record), label_bytes(label), held=held)
 
 
-# Of the training rows the judge asks for one alone.
+# The judge requests only one of the training rows.
 FIRST, SECOND = sorted(
     ("t1", "t2"), key=lambda r: rank(bytes.fromhex("5e" * 32), commitment(r))
 )
@@ -96,7 +96,7 @@ def test_an_honest_answer_counts() -> None:
 
 
 def test_records_that_nobody_knows_are_left_to_the_retained_set() -> None:
-    for place in (1, 2):  # of the first, a score was asked for by its commitment
+    for place in (1, 2):  # a score of the first was requested by its commitment
         commitments = list(HONEST.commitments)
         commitments[place] = bytes(32)
         assert not judged(replace(HONEST, commitments=tuple(commitments))).faults
@@ -109,7 +109,7 @@ LIES: dict[str, Callable[[], dict[str, Any]]] = {
         "inputs": HONEST.inputs[1:],
         **{name: getattr(HONEST, name)[1:] for name in ("labels", "before", "after")},
     },
-    # The version commits to the flag itself, where whoever trained lied, too.
+    # The version commits to the flag itself: the training lied, too.
     "a training record flagged as held out": lambda: {
         "held": (digest(SECOND, 1, held=True),),
         "commitments": (commitment(FIRST), bytes(32), commitment(SECOND)),

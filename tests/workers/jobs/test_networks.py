@@ -1,4 +1,4 @@
-"""Deep models from a signed request to a published version and what was verified of it."""
+"""Deep models from a signed request to a published version and its verification."""
 
 import json
 from hashlib import sha256
@@ -128,7 +128,7 @@ def test_a_record_that_was_never_trained_on_is_purged_and_certified(
     assert networks.statement(installation, request_id).predicate.guarantee.class_ == (
         "exact-retrained"
     )
-    assert networks.published(installation) == before  # it had left no trace to remove
+    assert networks.published(installation) == before  # there was no trace to remove
     why = "puf-special: not run, none of the records was ever trained on"
     told = networks.statement(installation, request_id).predicate.method.parameters
     assert (told["asked"], escalation_line(told)) == ("puf-special", why)
@@ -163,7 +163,7 @@ def test_nothing_that_saw_the_erased_rows_but_their_scores_is_left_to_read(
     with Session(installation.services.engine) as session:
         found = session.exec(select(Artifact)).all()
         readable = sorted(a.kind for a in found if a.wrapped_key is not None)
-    # Of the erased rows, scores hold what two models said to them, and salted digests.
+    # Scores hold two models' outputs on the erased rows, and salted digests.
     assert readable == ["evidence", "head", "scores", "state"]
     assert all(job.checkpoint_id is None for job in networks.jobs(installation))
 
@@ -197,14 +197,14 @@ def test_a_method_that_lacks_something_refuses_and_names_another(
 ) -> None:
     networks.register(installation)
     before = networks.published(installation)
-    # A row of every client: nobody is left for the regular round.
+    # A row of every client: no client is left for the regular round.
     everybody = networks.some("r0", "r1", "r2", "r3")
     request_id = networks.erase(installation, everybody, method="puf-regular")
     refused = networks.request(installation, request_id)
     assert refused.state == "refused"
     assert "retrain" in str(refused.reason)
     assert networks.published(installation) == before
-    # The records are free again: another request for them is accepted.
+    # The records' claims are released: another request for them is accepted.
     again = networks.erase(installation, everybody, method="retrain")
     assert networks.request(installation, again).state == "certified"
 
@@ -248,7 +248,8 @@ def test_the_api_digests_a_policy_as_its_judge_does(references: int | None) -> N
 def test_a_step_that_is_never_safe_gives_way_to_retraining_in_the_log(
     installation: Installation,
 ) -> None:
-    never = {"rise": 0.0, "trials": 1}  # one step of sixteen times the paper's, at no cost
+    # One step of sixteen times the paper's size, free of cost.
+    never = {"rise": 0.0, "trials": 1}
     networks.register(installation, settings={"puf-special": {"guard": never}})
     request_id = networks.erase(installation, networks.whole("c1"))
     assert networks.events(installation, request_id) == [
@@ -347,7 +348,7 @@ def test_a_registration_that_makes_no_model_fails_and_says_why(
     assert reason in str(failed.failure)
     with Session(installation.services.engine) as session:
         assert [a.wrapped_key for a in session.exec(select(Artifact))] == [None]
-    # What was wrong is put right under the same reference, and the last registration counts.
+    # The corrected registration uses the same reference, and the last one counts.
     answer = caller.operator(
         "POST",
         "/v1/models",
@@ -364,7 +365,7 @@ def test_a_registration_that_makes_no_model_fails_and_says_why(
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_the_last_client_can_leave_too(installation: Installation) -> None:
-    """A training on nothing is its initial weights, and says so."""
+    """A training without rows returns its initial weights, and says so."""
     networks.register(installation)
     ids = [
         networks.submit(installation, networks.whole(f"c{number}"), method="hf-kcu")

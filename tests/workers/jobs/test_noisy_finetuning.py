@@ -21,7 +21,7 @@ from workers.families.network.certified import GIVES_WAY
 from workers.families.network.data.rows import ClientRows
 from workers.families.network.noisy import SilosError, load_keyed
 from workers.methods.certified import noisy_finetuning
-from workers.methods.certified.accounting import sigma_for
+from workers.methods.certified.noisy_finetuning import sigma_for
 from workers.training.fedavg import noisy
 from workers.training.networks.files import encode_weights
 from workers.training.networks.registry import network
@@ -40,7 +40,7 @@ Left = tuple[Common, SealedRun]
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what is certified does not depend on it."""
+    """One kind of database: certification does not depend on it."""
     return sqlite_url
 
 
@@ -76,17 +76,17 @@ def test_requests_are_certified_until_the_budget_is_spent_and_cheats_are_refuted
         assert found.method.parameters["noise.release"] == f"{number} of 2"
         committed = hashlib.sha256(b"lethe certified noise key 1\x00" + key).hexdigest()
         assert found.method.parameters["noise.commitment"] == committed
-    # Spent: a retraining, which begins a new budget.
+    # The budget is spent: a retraining begins a new one.
     third = erase(installation, "r3")
     assert third.guarantee.class_ == "exact-retrained"
     assert escalation_line(third.method.parameters) == f"{NOISY}: BudgetSpent"
-    # Whatever is changed of what an honest execution left, the judge sees.
+    # The judge notices every change to the results of an honest execution.
     common, sealed = left[0]
     for name, (cheat, wanted) in CHEATS.items():
         report = honest(*cheat((common, sealed)), alike=True, device=torch.device("cpu")).report
         assert {c.name for c in report.checks if not c.passed} == wanted, name
     installation.check()
-    # A provider who skips a part of the method is refuted, and a retraining follows.
+    # A provider that skips a part of the method is refuted, and a retraining follows.
     for name, skip in SKIPS.items():
         with monkeypatch.context() as patch:
             skip(patch)
@@ -103,7 +103,7 @@ def planned(left: Left, **parameters: str) -> Left:
 
 
 def one_row_more(left: Left) -> Left:
-    """Return what is left with a row of the first client twice, as if it had been left in."""
+    """Return the results with a row of the first client twice, as if it had been left in."""
     client, own = next(iter(left[0].rows.items()))
     data = own.data.only(torch.tensor([0, *range(len(own.data))]))
     rows = ClientRows([own.records[0], *own.records], data, np.insert(own.held, 0, False))
@@ -134,7 +134,7 @@ CHEATS: dict[str, tuple[Callable[[Left], Left], set[str]]] = {
 
 
 def _with_terms(patch: Patch, **changes: Any) -> None:
-    """Let the method, and not the judge, run with other steps."""
+    """Run the method with other steps than the judge."""
     honest = noisy.finetune
 
     def finetune(*given: Any) -> Any:
@@ -146,7 +146,7 @@ def _with_terms(patch: Patch, **changes: Any) -> None:
 
 
 def less_noise(patch: Patch) -> None:
-    """Use and publish half of the noise that the promise needs."""
+    """Use and publish half of the required noise."""
     patch.setattr(noisy_finetuning, "sigma_for", lambda *given: sigma_for(*given) / 2)
 
 

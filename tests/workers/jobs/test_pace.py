@@ -1,4 +1,4 @@
-"""A backlog of one model is worked off in groups that do not keep the worker from others."""
+"""A backlog of one model is processed in batches that do not block other models."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -20,7 +20,7 @@ LEASE = Lease("job", 1, "execute", 1, "erase", 7, "request", None, 1, None)
 
 
 def begun(seconds: float, stage: str = "execute") -> Lease:
-    """Return a lease that was taken so many seconds ago."""
+    """Return a lease taken this many seconds ago."""
     return replace(LEASE, stage=stage, begun=monotonic() - seconds)
 
 
@@ -48,7 +48,7 @@ def test_what_few_requests_took_says_nothing_of_many() -> None:
 
 
 def batches(installation: Installation, count: int) -> list[int]:
-    """Certify a request for each of some records; return the sizes of their groups."""
+    """Certify a request for each of some records; return the batch sizes."""
     for number in range(count):
         assert installation.caller.erase_records(f"r{number}").status_code == 202
     installation.drain()

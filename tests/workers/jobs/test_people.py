@@ -1,4 +1,4 @@
-"""Identities of people, from an upload to a lookup and an erasure, and rows that were planted."""
+"""Identities of people, from an upload to a lookup and an erasure, and tampered rows."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ ANN, BOB, EVE = "ann@example.org", "bob@example.org", "eve@example.org"
 
 
 def packed(*emails: str) -> Any:
-    """Return a column of digests, as a door sends it."""
+    """Return a column of digests, as an upload sends it."""
     zero = bytes(WIDTH)
     data = [pack(digests("email", email)) if email else zero for email in emails]
     return np.array([np.frombuffer(row, dtype=np.uint8) for row in data])
@@ -62,14 +62,14 @@ def found(installation: Installation, person: str, ref: str = "small") -> people
 
 
 def write(installation: Installation, statement: str) -> None:
-    """Write to the table as somebody does who has the database and no key."""
+    """Write to the table as an attacker with the database but no key."""
     with Session(installation.services.engine) as session:
         session.connection().execute(text(statement))
         session.commit()
 
 
 def refuses(installation: Installation, *people: str) -> None:
-    """Insist that none of these is looked up any more, and that fsck finds why."""
+    """Check that none of these can be looked up any more, and that fsck finds why."""
     for person in people or (ANN, BOB):
         with pytest.raises(PeopleChangedError):
             found(installation, f"email={person}")
@@ -77,7 +77,7 @@ def refuses(installation: Installation, *people: str) -> None:
 
 
 def checks(installation: Installation) -> set[str]:
-    """Return the names of the checks of fsck that find something."""
+    """Return the names of fsck's checks with findings."""
     services = installation.services
     report = fsck(services.ledger)
     fsck_vault(services.engine, services.artifacts, services.root_secret, report)
@@ -121,7 +121,7 @@ def test_an_erased_person_was_erased_before(installation: Installation) -> None:
 def test_whoever_names_the_record_of_another_as_held_out_learns_nothing_of_its_erasure(
     installation: Installation,
 ) -> None:
-    """r1 is Bob's, and Eve's too if one believes what c9 sends of held-out rows."""
+    """r1 is Bob's, and Eve's too according to c9's held-out rows."""
     ready(installation)
     arrays = rows(count=2, first=90)
     arrays |= {"clients": np.array(["c9"] * 2), "held_out_records": np.array(["r1"])}
@@ -175,7 +175,7 @@ PLANTED = {
 }
 
 
-# Whose lookups read what was planted; those of others read none of it, or are refused too.
+# Lookups that read tampered rows; other people's read none, or are refused too.
 CONCERNED = {"a swapped record": BOB, "a row more": BOB, "no rows": BOB}
 
 
@@ -203,7 +203,7 @@ def test_a_row_that_was_written_by_another_is_not_believed(
 
 
 def test_sums_of_an_earlier_table_are_not_believed(installation: Installation) -> None:
-    """Old sums with the rows that they are of: the log has moved on."""
+    """Old sums with matching rows: the log has moved on."""
     ready(installation)
     write(installation, "CREATE TABLE kept AS SELECT * FROM people")
     write(installation, "CREATE TABLE kept_sums AS SELECT * FROM people_sums")
@@ -287,7 +287,7 @@ def test_a_restore_that_was_killed_before_it_logged_the_identities_leaves_them_u
     assert installation.caller.erase_records("r5").status_code == 202
     installation.drain()
     assert found(installation, f"email={ANN}").erased == 2
-    # Once it is logged, what was there before is not believed any more.
+    # After the entry, the earlier rows are not accepted any more.
     write(installation, "DELETE FROM people")
     write(installation, "INSERT INTO people SELECT * FROM kept")
     write(installation, "DELETE FROM people_sums")

@@ -1,4 +1,4 @@
-"""`lethe person`, `lethe case` and `lethe request submit --person`, on a service at work."""
+"""`lethe person`, `lethe case` and `lethe request submit --person` on a running service."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from app.service.issued import certificates
 from lethe.cli.case import case
-from lethe.cli.person import _print_found, person
+from lethe.cli.person import person, print_found
 from lethe.cli.request import request
 from lethe.cli.text.case import count_removed
 from lethe.client import Client
@@ -46,7 +46,7 @@ def operator(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Ope
             self._http = caller.http
 
         def close(self) -> None:
-            """The installation closes its own."""
+            """Do nothing: the installation closes its own client."""
 
     monkeypatch.setattr("lethe.client.Client", Inside)
     monkeypatch.setattr("lethe.cli.request.Client", Inside)
@@ -84,7 +84,7 @@ def test_a_kind_that_may_be_mistyped_is_pointed_out(operator: Operator) -> None:
 def test_rows_that_make_bins_are_records_and_held_out(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    _print_found({"model": "m", "records": ["r1", "r2"], "held_out": ["r2", "r9"], "erased": 0})
+    print_found({"model": "m", "records": ["r1", "r2"], "held_out": ["r2", "r9"], "erased": 0})
     said = "2 records: r1, r2; of these 1 held out for bins: r2; 1 held out, never learned: r9"
     assert capsys.readouterr().out.split(maxsplit=1) == ["m", f"{said}\n"]
     assert "no version" in count_removed(1, 5, only=True)

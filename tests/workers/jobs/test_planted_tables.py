@@ -1,7 +1,7 @@
-"""Whoever writes one table between execution and verdict has nothing false signed.
+"""Writing one table between execution and verdict never gets anything false signed.
 
-Each family of tables, each change: what is certified in the end is the model that a refit gives,
-whose file was compared with the family's oracle before the change, or nothing is certified.
+For each family of tables and each change: either the certified model is that of a refit, whose
+file was compared with the family's oracle before the change, or nothing is certified.
 """
 
 import shutil
@@ -50,12 +50,12 @@ CHANGES = {
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what is planted is read by the same calls on both."""
+    """One kind of database: both read the tampered rows by the same calls."""
     return sqlite_url
 
 
 def last_file(installation: Installation) -> bytes:
-    """Return the file that the last version names, as the store has it."""
+    """Return the file of the last version, as stored."""
     with Session(installation.services.engine) as session:
         last = session.exec(select(ModelVersion).order_by(col(ModelVersion.number))).all()[-1]
         return installation.services.artifacts.get(session, last.head_id)
@@ -63,7 +63,7 @@ def last_file(installation: Installation) -> bytes:
 
 @contextmanager
 def copied(installation: Installation, folder: Path) -> Iterator[Installation]:
-    """Open a copy of an installation that nobody writes to meanwhile."""
+    """Open a copy of an installation that is not written to meanwhile."""
     of = installation.settings
     shutil.copytree(of.data_dir, folder / "data")
     (place,) = of.data_dir.parent.glob("lethe.db")
@@ -75,7 +75,7 @@ def copied(installation: Installation, folder: Path) -> Iterator[Installation]:
 
 
 def sweep_thrice(dispatcher: InlineDispatcher, services: Services) -> None:
-    """Sweep and deliver: what the log contradicts waits for a person, and is swept for ever."""
+    """Sweep and deliver three times: a request that waits for a person is swept forever."""
     for _ in range(3):
         if not sweep.run(services):
             return
@@ -114,7 +114,7 @@ def test_no_change_of_a_table_is_signed(
 def planted(
     installation: Installation, change: str, true: bytes, requests: list[str], family: ModelKind
 ) -> int:
-    """Change a table, let all work end, and return how many requests are certified."""
+    """Change a table, run all work, and return how many requests are certified."""
     with installation.services.engine.begin() as connection:
         connection.execute(text(change))
     installation.recover()

@@ -1,4 +1,4 @@
-"""How far a long stage is: told round by round, seen over the API, and bound to nothing."""
+"""The progress of a long stage: recorded per round, visible in the API, never binding."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,7 +21,7 @@ ROUNDS = 3  # of the small network's training
 
 
 def rounds(phase: str, total: int = ROUNDS, first: int = 0) -> list[dict[str, Any]]:
-    """Return what is to be told of a phase from its first round to its last."""
+    """Return the expected progress of a phase from its first round to its last."""
     unit = {"step": "steps", "references": "models"}.get(phase, "rounds")
     return [
         {"phase": phase, "done": done, "total": total, "unit": unit}
@@ -30,7 +30,7 @@ def rounds(phase: str, total: int = ROUNDS, first: int = 0) -> list[dict[str, An
 
 
 class Onlooker:
-    """Asks the service as its users do, whenever a worker has told something."""
+    """Queries the service as its users do, whenever a worker has recorded progress."""
 
     def __init__(self, installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
         self.installation = installation
@@ -83,7 +83,7 @@ def test_an_erasure_is_told_by_its_request_through_the_whole_escalation(
         *rounds("repetition"),
     ]
     assert onlooker.request() is None
-    # Who may see the model need not know that somebody is being erased.
+    # A model's viewers need not know that an erasure is running.
     assert set(map(str, onlooker.models)) == {"None"}
 
 

@@ -46,7 +46,7 @@ FOREST = {
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what a recipe stores goes through the same calls as all rows."""
+    """One kind of database: a recipe uses the same calls as all rows."""
     return sqlite_url
 
 
@@ -122,7 +122,7 @@ def published(installation: Installation) -> bytes:
 def retained(
     installation: Installation, arrays: dict[str, Any], gone: Sequence[str]
 ) -> tuple[Any, Any]:
-    """Return features and labels of the rows that stay, in the order of their commitments."""
+    """Return features and labels of the retained rows, in the order of their commitments."""
     with Session(installation.services.engine) as session:
         salts = {one.record: bytes(one.salt) for one in session.exec(select(Record))}
     kept = [i for i, record in enumerate(arrays["records"]) if record not in gone]
@@ -139,7 +139,7 @@ def oracle(features: Any, labels: Any) -> Any:
 
 
 def check_is(installation: Installation, theirs: Any, features: Any) -> None:
-    """Insist that the published model is another fit's, in bytes and in what it predicts."""
+    """Check that the published model equals another fit's, in bytes and in predictions."""
     file = published(installation)
     read = decode(file)
     assert np.array_equal(read.predict(features), theirs.predict(features))
@@ -148,7 +148,7 @@ def check_is(installation: Installation, theirs: Any, features: Any) -> None:
 
 
 def test_an_erasure_is_a_refit_on_what_remains(installation: Installation) -> None:
-    """In processes of their own: two of the registration, one of the erasure, one to judge."""
+    """In separate processes: two for the registration, one for the erasure, one to judge."""
     register(installation)
     assert networks.model(installation).state == "ready", networks.model(installation).failure
     arrays = rows()
@@ -183,7 +183,7 @@ def test_requests_that_wait_are_fitted_and_judged_together(
     ids = [submit(installation, f"r{i}") for i in range(6)]
     installation.drain()
     assert [networks.request(installation, one).state for one in ids] == ["certified"] * 6
-    assert fits == [ROWS - 6, ROWS - 6]  # one fit that erases, one that judges
+    assert fits == [ROWS - 6, ROWS - 6]  # one fit for the erasure, one for the judge
     gone = [f"r{i}" for i in range(6)]
     arrays = rows()
     check_is(installation, oracle(*retained(installation, arrays, gone)), arrays["features"])
@@ -247,7 +247,7 @@ def test_a_contribution_is_fitted_with_what_is_there(
     assert answer.status_code == 202, answer.text
     installation.drain()
     check_is(installation, oracle(*retained(installation, whole, [])), whole["features"])
-    request = submit(installation, "r1", "r70")  # one of each, of blocks that were joined
+    request = submit(installation, "r1", "r70")  # one each, of blocks that were joined
     installation.drain()
     assert networks.request(installation, request).state == "certified"
     gone = ["r1", "r70"]
@@ -425,7 +425,7 @@ def test_a_model_file_with_another_byte_is_refuted(
 def test_another_recipe_than_registered_publishes_nothing(
     installation: Installation, fits: list[int]
 ) -> None:
-    """1.0 is a share of the columns, 1 is one column: the log tells them apart."""
+    """1.0 is a share of the columns, 1 is one column: the log distinguishes them."""
     register(installation)
     request = submit(installation, "r0")
     config = dict(networks.model(installation).config)

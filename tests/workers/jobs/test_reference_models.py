@@ -1,4 +1,4 @@
-"""Reference models and a retrained one in the service: trained, judged with, gone, rechecked."""
+"""Reference models and a retrained one in the service: trained, used, destroyed, rechecked."""
 
 import json
 from dataclasses import replace
@@ -51,7 +51,7 @@ MEASURED = {"lira:auc", "lira:tail", "rmia:auc", "rmia:tail", "distance:output-k
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what is judged does not depend on it."""
+    """One kind of database: judgements do not depend on it."""
     return sqlite_url
 
 
@@ -72,7 +72,7 @@ def test_what_forgot_passes_and_the_models_are_gone_when_it_is_certified(
     told = named["distance:retained-accuracy"].value
     assert told.startswith(f"+0.0000: {accuracy} published, {accuracy} retrained, ")
     assert named["distance:retained-accuracy-gap"].value.startswith("0 on ")
-    # A training of n rows costs what its rows cost; so does the method's, which is one.
+    # The cost of a training is proportional to its rows; the method's is one training.
     held = sum(is_held_out(7, 0.4, f"r{n}") for n in range(800))
     gone = sum(not is_held_out(7, 0.4, record) for record in ERASED)
     rows = 800 - held - gone
@@ -123,7 +123,7 @@ def test_what_did_nothing_is_refuted_and_what_cannot_be_trained_stays_open(
             with monkeypatch.context() as patch:
                 patch.setattr(network_trainings, name, planted)
                 found[name] = honest(job, *more)
-        begun = iter((train_file, diverged))  # the second training does not end
+        begun = iter((train_file, diverged))  # the second training does not converge
         with monkeypatch.context() as patch:
             patch.setattr(network_trainings, "train_file", lambda *a: next(begun)(*a))
             found["second"] = honest(job, *more)
@@ -142,7 +142,7 @@ def test_what_did_nothing_is_refuted_and_what_cannot_be_trained_stays_open(
     lines = rechecked(tmp_path, "--scores", str(tmp_path / "escalation.scores"))["lines"]
     assert [one["status"] for one in lines if one["name"] == "attempt before"] == ["same"]
 
-    # A judge that begins anew trains the same models.
+    # A restarted judge trains the same models.
     kept = (tmp_path / "escalation.scores").read_bytes()
     assert encode_scores(*found["again"]) == kept
     reasons = {
@@ -158,7 +158,7 @@ def test_what_did_nothing_is_refuted_and_what_cannot_be_trained_stays_open(
     half, whole = found["second"][0].trained, found["again"][0].trained
     assert half is not None
     assert whole is not None
-    # What was trained was paid for, though it is of no use.
+    # The finished trainings are billed, although they are of no use.
     assert 0 < half.references < whole.references
     assert half.missing == reasons["train_file"]
     only_logits_of_scored_rows_are_kept(kept)
@@ -180,7 +180,7 @@ def only_logits_of_scored_rows_are_kept(scores: bytes) -> None:
     shape = (MODELS, len(rows.forget) + len(rows.pool), 2)
     assert claim.references.logits.shape == shape
     assert (claim.references.included.sum(axis=0) == MODELS // 2).all()
-    # Who was trained on a row knows its label, which was drawn at random; who was not guesses.
+    # A model trained on a row knows its random label; one that was not guesses.
     assert claim.retrained_retained is not None
     assert claim.retrained_retained.shape == (len(rows.retained), 2)
     known = claim.retrained_retained.argmax(axis=1) == claim.retained_labels

@@ -1,4 +1,4 @@
-"""Requests that are executed together: a row left in by one refutes all, and all are made anew.
+"""Requests executed together: a row left in by one refutes all, and all are redone.
 
 One test for each family of tables; the oracles are those of the families' own tests.
 """
@@ -38,7 +38,7 @@ PASSAGES = ["passage-001", "passage-002", "passage-003"]
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: the statements of a group are those of tests/workers/jobs/test_batch."""
+    """One kind of database: tests/workers/jobs/test_batch covers the statements of a batch."""
     return sqlite_url
 
 
@@ -210,7 +210,7 @@ def test_one_row_left_in_refutes_the_group(
         job_id, stage = installation.dispatcher.nudges.popleft()
         assert stage == "execute"
         execute.run(installation.services, job_id)
-        assert networks.model(installation).current_version == 2  # of all three
+        assert networks.model(installation).current_version == 2  # for all three
     installation.drain()
     for request in requests:
         assert "escalated" in networks.events(installation, request)

@@ -1,4 +1,4 @@
-"""Who registered a key is a submitter of what it signs, by the log: no one erases data alone."""
+"""By the log, a key's registrant submits what it signs: nobody erases data alone."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,7 +29,7 @@ Change = Callable[[RequesterKey], None]
 
 
 def named(installation: Installation, name: str, scope: str = "operator") -> Caller:
-    """Return somebody whose token has this name."""
+    """Return a caller whose token has this name."""
     with Session(installation.services.engine) as session:
         token = mint(session, scope, name)
         session.commit()
@@ -62,7 +62,7 @@ def bound(reviewed: Installation) -> Caller:
 
 
 def forged(installation: Installation, change: Change, keyid: str = "client-0") -> None:
-    """Change the row of a key, with its MAC: more than whoever writes the database can do."""
+    """Change the row of a key with its MAC, which an attacker without keys cannot."""
     with Session(installation.services.engine) as session:
         row = session.get_one(RequesterKey, keyid)
         change(row)
@@ -81,7 +81,7 @@ def setting(**values: Any) -> Change:
 
 
 def pushed(installation: Installation, request: str) -> None:
-    """Hand a request to the workers, in the tables."""
+    """Pass a request to the workers, in the tables."""
     write(
         installation,
         "UPDATE erasure_requests SET state = 'received' WHERE id = :id",
@@ -97,18 +97,18 @@ def pushed(installation: Installation, request: str) -> None:
 
 
 def waits(installation: Installation, request: str) -> None:
-    """Insist that a request was not executed, and waits for an officer."""
+    """Check that a request was not executed, and waits for an officer."""
     assert "executed" not in events(installation, request)
     assert state(installation, request)["state"] == "awaiting-review"
 
 
 def found(installation: Installation) -> list[str]:
-    """Return what fsck says."""
+    """Return fsck's findings."""
     return [one.detail for one in fsck(installation.services.ledger).findings]
 
 
 def confirm(caller: Caller, keyid: str = "client-0") -> Any:
-    """Return what the confirmation of a key is answered with."""
+    """Return the response to the confirmation of a key."""
     body = {"public_key": public_pem(caller.key)}
     return caller.operator("POST", f"/v1/keys/{keyid}/confirm", json=body)
 
@@ -122,11 +122,12 @@ def test_who_registered_the_key_does_not_approve_what_it_signs(
             decisions.approve(reviewed.services, accepted["ref"], name)
     shown = desk.operator("GET", f"/v1/cases/{accepted['ref']}").json()
     assert shown["timeline"][0]["detail"] == {"registered_by": "desk"}
-    assert "desk" not in str(state(reviewed, accepted["id"])["history"])  # the person's
+    # The history is the person's.
+    assert "desk" not in str(state(reviewed, accepted["id"])["history"])
     refused = decide(desk, accepted["ref"], "approve")
     assert refused.status_code == 403
     assert "registered" in refused.json()["detail"]
-    # The log has who it was, whatever the row says.
+    # The log has the registrant, whatever the row says.
     forged(reviewed, setting(registered_by="somebody"), "desk-key")
     assert decide(desk, accepted["ref"], "approve").status_code == 403
     forged(reviewed, setting(registered_by="desk"), "desk-key")
@@ -165,7 +166,7 @@ def test_a_bound_key_waits_until_another_person_has_confirmed_it(
         with pytest.raises(ForbiddenError):
             keys.confirm(reviewed.services, "client-0", public_pem(bound.key), name)
     officer = named(reviewed, "officer", "officer")
-    for _ in range(2):  # the first answer may be lost
+    for _ in range(2):  # the first response may be lost
         shown = confirm(officer)
         assert shown.status_code == 200, shown.text
         assert shown.json()["confirmed_by"] == "officer"
@@ -173,7 +174,7 @@ def test_a_bound_key_waits_until_another_person_has_confirmed_it(
     assert second["state"] == "received"
     reviewed.drain()
     assert state(reviewed, second["id"])["state"] == "certified"
-    # What it signed before still waits: a second person vouches for what comes after.
+    # Earlier signatures still wait: a second person confirms only later ones.
     pushed(reviewed, first["id"])
     waits(reviewed, first["id"])
     assert decide(officer, first["ref"], "approve").status_code == 200
@@ -192,14 +193,14 @@ def test_a_bound_key_waits_until_another_person_has_confirmed_it(
 
 def test_what_is_not_confirmed(reviewed: Installation, bound: Caller) -> None:
     officer = named(reviewed, "officer", "officer")
-    assert confirm(officer, "alice").status_code == 409  # bound to nothing
+    assert confirm(officer, "alice").status_code == 409  # bound to no client
     assert confirm(officer, "nobody").status_code == 404
     another = replace(officer, key=generate_key("ed25519"))
-    assert confirm(another).status_code == 409  # not the one that is registered
+    assert confirm(another).status_code == 409  # not the registered key
     assert officer.operator("POST", "/v1/keys/client-0/confirm").status_code == 422
     auditor = named(reviewed, "auditor", "auditor")
     assert confirm(auditor).status_code == 403
-    assert officer.operator("GET", "/v1/keys").status_code == 200  # whose keys these are
+    assert officer.operator("GET", "/v1/keys").status_code == 200  # lists the owners of keys
     assert officer.operator("DELETE", "/v1/keys/client-0").status_code == 403
     assert replace(officer, keyid="own").register_key().status_code == 403
     assert bound.operator("DELETE", "/v1/keys/client-0").status_code == 200
@@ -221,7 +222,7 @@ def test_a_row_that_the_log_does_not_have_executes_nothing(
 ) -> None:
     forged(reviewed, FORGED[change])
     accepted = bound.erase_records("r0").json()
-    assert accepted["state"] == "received"  # as the row has it
+    assert accepted["state"] == "received"  # as the row says
     reviewed.drain()
     waits(reviewed, accepted["id"])
     assert decide(bound, accepted["ref"], "approve").status_code in (403, 409)
@@ -231,7 +232,7 @@ def test_a_row_that_the_log_does_not_have_executes_nothing(
 def test_a_key_that_is_in_the_table_alone_has_nothing_executed_at_all(
     reviewed: Installation,
 ) -> None:
-    """Its MAC is right: an attacker without the keys cannot even do that."""
+    """Its MAC is valid: an attacker without the keys cannot even do that."""
     mallory = replace(reviewed.caller, keyid="mallory")
     with Session(reviewed.services.engine) as session:
         row = session.get_one(RequesterKey, "alice")
@@ -326,7 +327,7 @@ def test_an_opening_that_is_gone_or_changed_ends_what_it_allowed(
 def test_an_opening_of_another_registration_is_none(
     reviewed: Installation, desk: Caller
 ) -> None:
-    """Somebody else registered the same key later: that opening in place of one's own."""
+    """Somebody else registered the same key later: that opening replaces one's own."""
     accepted = desk.erase_records("r1").json()
     write(reviewed, "UPDATE requester_keys SET mac = 'x' WHERE keyid = 'desk-key'", {})
     again = replace(named(reviewed, "second"), keyid="desk-key", key=desk.key)
@@ -380,7 +381,7 @@ def test_a_confirmed_key_that_was_bound_otherwise_is_not_free(
 def test_a_key_that_was_deleted_is_found(reviewed: Installation, bound: Caller) -> None:
     write(reviewed, "DELETE FROM requester_keys WHERE keyid = 'client-0'", {})
     assert found(reviewed) == [LOST]
-    # Registered again by another, it is that person's; the row that was replaced is not put back.
+    # Registered again by another person, it is theirs; the replaced row is not restored.
     again = replace(named(reviewed, "second"), keyid="client-0", key=bound.key)
     assert again.register_key(client="c0").status_code == 201
     assert found(reviewed) == []
@@ -405,7 +406,7 @@ def test_the_registrant_at_the_time_of_a_request_stays_its_submitter(
 def test_a_confirmation_by_the_registrant_counts_for_nothing(
     reviewed: Installation, bound: Caller
 ) -> None:
-    """Logged by whoever holds the keys of the log."""
+    """Logged by somebody with the log's keys."""
 
     def effect(tx: Any) -> None:
         row = tx.session.get(RequesterKey, "client-0")

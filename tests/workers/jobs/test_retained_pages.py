@@ -1,4 +1,4 @@
-"""Pages of a retained set: those of the set after any history, and nothing rests on their word."""
+"""Pages of a retained set: correct after any history, and never trusted."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,10 +20,10 @@ from workers.jobs.model.retained_set import STORED
 
 @pytest.fixture(autouse=True)
 def small_pages(ready: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Divide sets of forty as others of 40,000, and read only what changes."""
+    """Divide sets of forty like larger ones of 40,000, and read only what changes."""
     monkeypatch.setattr(retained_pages, "CAP", 3)
     monkeypatch.setattr(retained_set, "SHARE", 0)
-    with Session(ready.services.engine) as session:  # which may have been made before
+    with Session(ready.services.engine) as session:  # pages may have been written before
         model = session.exec(select(Model)).one()
         assert model.id is not None
         anew = RetainedSet.of(leaves(session, model.id))
@@ -38,7 +38,7 @@ def stored(at: Installation) -> dict[bytes, bytes]:
 
 
 def check(at: Installation) -> None:
-    """The pages, and root and count of the version, are those of the records anew."""
+    """The pages, and root and count of the version, are those recomputed from the records."""
     with Session(at.services.engine) as session:
         model = session.exec(select(Model)).one()
         assert model.id is not None
@@ -51,7 +51,7 @@ def check(at: Installation) -> None:
     assert not fsck(at.services.ledger).findings
 
 
-# What is planted does not depend on the kind of database.
+# These tests do not depend on the kind of database.
 on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 
@@ -66,7 +66,7 @@ def contribute(at: Installation, seed: int, count: int) -> None:
 
 
 def erase(at: Installation, *records: str) -> tuple[str, str]:
-    """Erase records; return the request's state and why it got there."""
+    """Erase records; return the request's state and the reason."""
     request = at.caller.erase_records(*records).json()["id"]
     at.drain()
     shown = at.caller.http.get(f"/v1/requests/{request}").json()
@@ -101,7 +101,7 @@ def test_what_is_read_at_once_and_in_parts_comes_to_the_same(
 
 @contextmanager
 def commitments_read(at: Installation) -> Iterator[list[str]]:
-    """Note the statements that read leaves of the tree."""
+    """Record the statements that read leaves of the tree."""
     found: list[str] = []
 
     def note(_c: object, _cursor: object, statement: str, *_: object) -> None:
@@ -136,7 +136,7 @@ PLANTED: dict[str, Callable[[bytes], bytes]] = {
 
 
 def plant(at: Installation, change: Callable[[bytes], bytes]) -> None:
-    """Change the page above the part that r1 is in."""
+    """Change the page above the part with r1."""
     with Session(at.services.engine) as session:
         records = session.exec(select(Record)).all()
         commitment = next(one.commitment for one in records if one.record == "r1")
@@ -189,7 +189,7 @@ def test_a_record_that_was_changed_is_refused_with_its_part(ready: Installation)
 
 @on_sqlite
 def test_a_missing_page_is_named_and_costs_time_only(ready: Installation) -> None:
-    """What is read in its place, the records, is compared with the same root."""
+    """The records are read instead and compared with the same root."""
     with Session(ready.services.engine) as session:
         for page in session.exec(select(RetainedPage)).all():
             session.delete(page)
@@ -201,7 +201,7 @@ def test_a_missing_page_is_named_and_costs_time_only(ready: Installation) -> Non
 
 @on_sqlite
 def test_a_part_under_another_byte_is_named_and_changes_no_root(ready: Installation) -> None:
-    """The root does not cover where a part lies in its page: it is compared once it is read."""
+    """The root does not cover a part's place in its page: it is compared once it is read."""
     with Session(ready.services.engine) as session:
         page = session.exec(select(RetainedPage).where(RetainedPage.prefix == b"")).one()
         own = next(one for one in session.exec(select(Record)).all() if one.record == "r1")

@@ -1,8 +1,8 @@
-"""Who puts a block from before an erasure back has none of its rows learned once more.
+"""A block restored from before an erasure does not get its rows learned again.
 
-A copy of the database has the block and its wrapped key; no record is put back beside it, so
-nothing of the tables that a start or fsck compares is another one. Nor are the sums of another
-model learned onto.
+A copy of the database has the block and its wrapped key; no record is restored with it, so no
+table that a start or fsck compares differs. Nor can rows be learned onto the sums of another
+model.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ PUT_BACK = [
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: the rows are read by the same calls on both."""
+    """One kind of database: both read the rows by the same calls."""
     return sqlite_url
 
 
@@ -74,7 +74,7 @@ def network(installation: Installation) -> tuple[str, dict[str, Any]]:
 
 
 def refused(installation: Installation, model: str, more: dict[str, Any]) -> None:
-    """Contribute rows, and see them refused: the stored rows are not the version's."""
+    """Contribute rows, and check their refusal: the stored rows are not the version's."""
     more["clients"] = np.full(len(more["labels"]), "c3")
     feeder = replace(installation.caller, keyid="feeder", key=generate_key("ed25519"))
     assert feeder.register_key(role="client", client="c3").status_code == 201
@@ -115,7 +115,7 @@ def test_a_contribution_learns_no_row_that_was_erased(
 def test_nothing_is_learned_beside_two_rows_of_one_record(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An old block of an erased record, beside the one that was added back: one digest."""
+    """An old block of an erased record, beside the one added back: one digest."""
     model, more = network(installation)
 
     def twice(*given: Any) -> list[Held]:

@@ -1,4 +1,4 @@
-"""Requests wait for an officer; the worker believes the log, and no table, that one approved."""
+"""Requests wait for an officer; the worker trusts the log's approvals, never a table's."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,12 +28,12 @@ def other(installation: Installation) -> Caller:
 
 
 def decide(caller: Caller, ref: str, decision: str, **body: str) -> Any:
-    """Return what an operator's decision is answered with."""
+    """Return the response to an operator's decision."""
     return caller.operator("POST", f"/v1/cases/{ref}/{decision}", json=body or None)
 
 
 def write(installation: Installation, statement: str, values: dict[str, Any]) -> None:
-    """Write to the tables as somebody does who has the database and no key."""
+    """Write to the tables as an attacker with the database but no key."""
     with Session(installation.services.engine) as session:
         session.connection().execute(text(statement), values)
         session.commit()
@@ -55,7 +55,7 @@ def events(installation: Installation, request_id: str) -> list[str]:
 
 @pytest.fixture
 def reviewed(installation: Installation) -> Installation:
-    """An installation whose model is decided on by officers."""
+    """An installation whose model requires officers' decisions."""
     installation.ready(decide="review")
     return installation
 
@@ -138,7 +138,7 @@ def test_nobody_approves_what_they_submitted(installation: Installation) -> None
     case = opened(installation, ANN).json()
     request = case["parts"][0]["request"]
     assert state(installation, request)["state"] == "awaiting-review"
-    # The log has who submitted it, whatever the tables say.
+    # The log has the submitter, whatever the tables say.
     write(installation, "UPDATE cases SET opened_by = 'somebody'", {})
     for ref in (case["parts"][0]["request_ref"], request):
         assert decide(installation.caller, ref, "approve").status_code == 403
@@ -180,8 +180,9 @@ def test_a_refusal_needs_a_reason_of_the_law_and_names_the_remedies(
     detail = shown["history"][-1]["detail"]
     assert "Art. 17(3)(e)" in detail["reason"]
     assert "supervisory authority" in detail["notice"]
-    assert "by" not in detail  # officers' names are not the person's
-    assert reviewed.caller.erase_records("r1").status_code == 202  # the record is free again
+    assert "by" not in detail  # officers' names are not shown to the person
+    # The record's claim is released.
+    assert reviewed.caller.erase_records("r1").status_code == 202
     answer = reviewed.caller.operator("GET", f"/v1/cases/{accepted['ref']}/summary")
     key, _ = load_issuer(reviewed.services.settings)
     part = check_summary(answer.content, key.public_key()).predicate.parts[0]
@@ -192,7 +193,7 @@ def test_a_refusal_needs_a_reason_of_the_law_and_names_the_remedies(
 
 @contextmanager
 def later(monkeypatch: pytest.MonkeyPatch, days: int) -> Iterator[None]:
-    """Have transactions of the block happen so many days later."""
+    """Shift the transactions of the block this many days into the future."""
     begin = Transaction.__init__
 
     def begun(tx: Transaction, *args: Any, **kwargs: Any) -> None:
@@ -314,7 +315,7 @@ def test_a_request_cools_off_and_can_be_withdrawn_meanwhile(installation: Instal
     write(installation, "UPDATE erasure_requests SET held_until = :at", past)
     installation.recover()
     installation.drain()
-    # The table says that the time is over; the log has when it was received.
+    # The table says that the time is over; the log has the time of receipt.
     assert "executed" not in events(installation, second["id"])
     assert state(installation, second["id"])["state"] == "awaiting-review"
 
@@ -343,12 +344,13 @@ def test_an_operator_withdraws_what_they_submitted_for_a_person(
     # The tables can name another submitter; the log does not.
     write(installation, "UPDATE erasure_requests SET keyid = NULL", {})
     assert installation.caller.operator("DELETE", f"/v1/requests/{signed}").status_code == 403
-    for _ in range(2):  # the first answer may be lost
+    for _ in range(2):  # the first response may be lost
         answer = installation.caller.operator("DELETE", path)
         assert answer.status_code == 200, answer.text
         assert answer.json()["state"] == "withdrawn"
         assert events(installation, part["request"]) == ["received", "on-behalf", "withdrawn"]
-    assert answer.json()["history"][-1]["detail"] == {}  # operators' names are not the person's
+    # Operators' names are not shown to the person.
+    assert answer.json()["history"][-1]["detail"] == {}
     shown = installation.caller.operator("GET", f"/v1/cases/{case['ref']}").json()
     assert shown["parts"][0]["outcome"] == "withdrawn"
     assert {"by": case["opened_by"]} in [item["detail"] for item in shown["timeline"]]
@@ -357,9 +359,7 @@ def test_an_operator_withdraws_what_they_submitted_for_a_person(
     (answered,) = check_summary(summary.content, key.public_key()).predicate.parts
     assert (answered.outcome, answered.decisions) == ("withdrawn", ())
     installation.drain()
-    assert (
-        opened(installation, ANN).json()["parts"][0]["outcome"] == "in progress"
-    )  # free again
+    assert opened(installation, ANN).json()["parts"][0]["outcome"] == "in progress"  # released
 
 
 def test_an_operator_cannot_withdraw_once_a_worker_has_begun(

@@ -1,4 +1,4 @@
-"""Who can write the jobs' rows takes an executed request back to an earlier stage."""
+"""An attacker who can write job rows moves an executed request back to an earlier stage."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,13 +25,13 @@ Patch = pytest.MonkeyPatch
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what the log says does not depend on it."""
+    """One kind of database: the log's content does not depend on it."""
     return sqlite_url
 
 
 @contextmanager
 def rewound(installation: Installation, at: str, change: str) -> Iterator[None]:
-    """Change the jobs of erasures once, when a worker has first reached a step."""
+    """Change the jobs of erasures once, when a worker first reaches a step."""
     done: list[str] = []
 
     def write(step: str) -> None:

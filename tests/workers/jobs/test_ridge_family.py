@@ -97,7 +97,7 @@ def test_learning_and_unlearning_alternate_within_the_certified_bound(
         rows(),
         *(rows(seed=t, count=4, first=100 * (t + 1)) for t in range(3)),
     ]
-    x = np.concatenate([part["features"] for part in kept])[3:]  # r0, r1 and r2 are gone
+    x = np.concatenate([part["features"] for part in kept])[3:]  # without r0, r1 and r2
     y = np.eye(3)[np.concatenate([part["labels"] for part in kept])[3:]]
     codes, _ = config.quantiser.quantise(x)
     features = codes * 2.0 ** np.array(config.exponents)
@@ -124,7 +124,7 @@ def test_the_posterior_is_compared_with_the_one_before_which_is_then_destroyed(
 def test_statistics_before_that_are_others_are_noticed(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A provider that shows the verifier statistics in which the person never was."""
+    """The provider shows the verifier statistics that never included the person."""
     installation.ready()
     honest = ridge_state.encode_before
 

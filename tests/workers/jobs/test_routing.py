@@ -1,4 +1,4 @@
-"""What trains networks is computed by the workers of the queue gpu, and by no others."""
+"""Jobs that train networks run only on workers of the queue gpu."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 @pytest.fixture
 def with_gpu(settings: Settings, ledger: Ledger) -> Iterator[Installation]:
-    """An installation where somebody serves the queue gpu; this process does not."""
+    """An installation with a worker of the queue gpu, which is not this process."""
     with install(settings.model_copy(update={"gpu_queue": True})) as made:
         yield made
 
@@ -39,7 +39,7 @@ def last_job(installation: Installation) -> tuple[str, str, int]:
 
 
 def submitted(installation: Installation) -> tuple[str, str]:
-    """Register the small network and submit an erasure that nobody has executed.
+    """Register the small network and submit an erasure that is not executed.
 
     Returns the ids of the job and of the request.
     """
@@ -66,7 +66,7 @@ def test_a_job_of_a_network_is_sent_on_before_it_is_taken(
 def test_a_worker_of_the_queue_computes_it(with_gpu: Installation) -> None:
     job, request = submitted(with_gpu)
     celery_app.run_stages(with_gpu.services, job, "execute")
-    # Its stage may be "execute" again: what the judge refutes escalates within the same second.
+    # Its stage may be "execute" again: a refuted result escalates within the same second.
     assert "executed" in networks.events(with_gpu, request)
     assert GPU_QUEUE not in with_gpu.dispatcher.queues
 

@@ -26,7 +26,7 @@ METHOD, CLIENT = "puf-special", "c1"
 
 
 def digests(installation: Installation, evidence: bytes) -> dict[bytes, int]:
-    """Return the place of each row by its salted digest, computed from the arrays alone."""
+    """Return the index of each row by its salted digest, computed from the arrays alone."""
     rows = small_network.rows()
     with Session(installation.services.engine) as session:
         query = select(Record.record, Record.salt)
@@ -79,7 +79,7 @@ def test_from_a_request_over_the_escalate_to_a_second_verdict(
 
 
 def scores_are_of_their_rows(installation: Installation, data: bytes, evidence: bytes) -> None:
-    """Score each row anew, with models that were made without the service."""
+    """Rescore each row, with models made without the service."""
     claim, tied = decode_scores(data)
     assert problem_with(claim, tied) is None
     assert tied.after == networks.versions(installation)[-1].statistics_digest
@@ -105,7 +105,7 @@ def scores_are_of_their_rows(installation: Installation, data: bytes, evidence: 
 
 
 def nothing_of_a_person_is_in(data: bytes) -> None:
-    """Look for ids, names and rows in every spelling in which they could be there."""
+    """Search for ids, names and rows in every possible encoding."""
     rows = small_network.rows()
     header = data[: 8 + int.from_bytes(data[:8], "little")]
     for word in {*rows["records"].tolist(), *rows["clients"].tolist()}:
@@ -129,7 +129,7 @@ def test_only_operators_and_auditors_get_scores(installation: Installation) -> N
     http, caller = installation.caller.http, installation.caller
     assert http.get(f"/v1/scores/{names[0]}").status_code == 401
     assert caller.operator("GET", f"/v1/scores/{names[0]}").content == b"scores"
-    # Nothing else that is sealed can be had by its digest.
+    # No other sealed file can be downloaded by its digest.
     assert caller.operator("GET", f"/v1/scores/{names[1]}").status_code == 404
     assert caller.operator("GET", "/v1/scores/0").status_code == 422
     with Session(installation.services.engine) as session:

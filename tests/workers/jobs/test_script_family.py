@@ -40,7 +40,7 @@ CHECKS = ["model-file", "data", "retained-set", "purge", "registration"]
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what a program stores goes through the same calls as all rows."""
+    """One kind of database: a program uses the same calls as all rows."""
     return sqlite_url
 
 

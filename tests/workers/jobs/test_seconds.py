@@ -1,4 +1,4 @@
-"""Seconds of an erasure: in its certificate and evidence, of all attempts, reported only."""
+"""Seconds of an erasure: in certificate and evidence, over all attempts, reported only."""
 
 from dataclasses import replace
 from typing import Any
@@ -33,7 +33,7 @@ def test_a_certificate_states_the_seconds_of_its_stages(ready: Installation) -> 
 
 
 def refute_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the first judgement from now on fail, whatever was judged."""
+    """Make the first judgement from now on fail, whatever is judged."""
     failing = [True]
 
     def judging(work: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Shards from a signed request to a certificate; the oracle fits each shard by itself.
+"""Shards from a signed request to a certificate; the oracle fits each shard separately.
 
 It computes the assignment with hmac, and fits with scikit-learn alone.
 """
@@ -52,7 +52,7 @@ CLASSES = ["no", "maybe", "yes"]
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what shards store goes through the same calls as all rows."""
+    """One kind of database: shards use the same calls as all rows."""
     return sqlite_url
 
 
@@ -122,7 +122,7 @@ def submit(installation: Installation, *records: str) -> str:
 
 
 def published(installation: Installation) -> list[bytes]:
-    """Return the shards' own files, as any reader of safetensors finds them."""
+    """Return the shards' own files, as any safetensors reader finds them."""
     path = f"/v1/models/{MODEL}/versions/current/artifact"
     answer = installation.caller.operator("GET", path)
     assert answer.status_code == 200
@@ -151,7 +151,7 @@ def oracle(
     gone: Sequence[str] = (),
     arrays: dict[str, Any] | None = None,
 ) -> list[bytes]:
-    """Fit each shard to the rows that stay of it, with scikit-learn alone."""
+    """Fit each shard to its retained rows, with scikit-learn alone."""
     arrays = arrays or rows()
     with Session(installation.services.engine) as session:
         salts = {one.record: bytes(one.salt) for one in session.exec(select(Record))}
@@ -177,7 +177,7 @@ def oracle(
 
 
 def check_is(installation: Installation, gone: Sequence[str] = ()) -> None:
-    """Insist that the published shards are those of the rows that stay."""
+    """Check that the published shards are those of the retained rows."""
     assert published(installation) == oracle(
         installation, lambda i: of_subject(installation, i), gone
     )
@@ -190,11 +190,11 @@ def test_an_erasure_fits_the_shards_that_held_the_rows(
     check_is(installation)
     before = published(installation)
     fits.clear()
-    # Of one person: in one shard, whatever the client.
+    # Both of one person: in one shard, whatever the client.
     request = submit(installation, "r3", "r33")
     installation.drain()
     held = of_subject(installation, 3)
-    assert [len(one) for one in fits] == [1, 1]  # to erase, and to judge
+    assert [len(one) for one in fits] == [1, 1]  # for the erasure and the judge
     check_is(installation, ["r3", "r33"])
     after = published(installation)
     assert [a == b for a, b in zip(after, before, strict=True)] == [
@@ -239,7 +239,7 @@ def test_weights_and_named_columns_are_part_of_each_shard(
 
 
 def check_rechecked(installation: Installation, request: str, folder: Path) -> None:
-    """Insist that an auditor reaches the checks of shards and registration again, offline."""
+    """Check that an auditor can repeat the checks of shards and registration offline."""
     download(installation, request, folder)
     for name, path in (("model", "/versions/current/artifact"), ("registration", "")):
         answer = installation.caller.operator("GET", f"/v1/models/{MODEL}{path}")
@@ -284,7 +284,7 @@ def refuted_for(installation: Installation, request: str) -> str:
 def test_what_is_wrong_in_a_named_shard_is_refuted(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A row too many in the fit, and the rows of another assignment."""
+    """A surplus row in the fit, and the rows of another assignment."""
     register(installation)
     honest = process.fit_all
 
@@ -339,7 +339,7 @@ def test_an_erased_row_hidden_in_another_shard_is_refuted(
 
 
 def replaced(installation: Installation, kind: str, change: Callable[[bytes], bytes]) -> None:
-    """Name another sealed file as one of the current version's, as who writes the tables can."""
+    """Point the current version at another sealed file, as a writer of the tables can."""
     store = installation.services.artifacts
     with Session(installation.services.engine) as session:
         version = session.exec(select(ModelVersion)).one()
@@ -370,7 +370,7 @@ def test_a_shard_that_was_changed_in_storage_is_found_and_fitted_again(
 
 
 def check_held(installation: Installation, request: str) -> None:
-    """Insist that a request waits for a person, with all rows and the version before."""
+    """Check that a request waits for a person, with all rows and the version before."""
     installation.drain()
     assert shown(installation, request)["state"] == "needs-decision"
     assert networks.model(installation).current_version == 1
@@ -394,7 +394,7 @@ def test_another_manifest_publishes_nothing(installation: Installation) -> None:
 def test_rows_that_were_moved_to_another_shard_publish_nothing(
     installation: Installation,
 ) -> None:
-    """Whoever writes the tables renames a subject: its rows would be in two shards."""
+    """A writer of the tables renames a subject: its rows would be in two shards."""
     register(installation)
     away = next(
         i
@@ -430,7 +430,7 @@ def test_a_contribution_is_learned_by_the_shards_that_get_rows(
 
 
 def test_shards_without_rows_and_classes_that_some_lack(installation: Installation) -> None:
-    """Three persons: one shard is empty; two of them go, and then the last."""
+    """Three persons: one shard is empty; two of them are erased, and then the last."""
     arrays = {name: values[:30] for name, values in rows().items()}
     # Of three classes the persons have one, two and two.
     arrays["subjects"] = np.array([f"s{i % 3}" for i in range(30)])

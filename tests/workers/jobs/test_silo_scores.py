@@ -1,4 +1,4 @@
-"""An approximate erasure judged over silos: the verdict of one process, and what is missing.
+"""An approximate erasure judged over silos: the same verdict as in one process, and gaps.
 
 Only the judgement goes to silos here; trainings over them are in test_network_silos.py.
 """
@@ -53,13 +53,13 @@ score = network_scores.score
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: tests/workers/silos has the rows of silos on both."""
+    """One kind of database: tests/workers/silos tests silos on both."""
     return sqlite_url
 
 
 @dataclass
 class Judgement:
-    """A judgement about to be made in one process; it can be made over two silos instead."""
+    """A judgement about to be made in one process, which can be made over two silos instead."""
 
     services: Services
     given: network_empirical.JudgementInput
@@ -67,7 +67,7 @@ class Judgement:
     silos: InlineSilos = field(default_factory=lambda: InlineSilos(client_rows))
 
     def over_silos(self, score: Score = score) -> Verdict | None:
-        """Make it over two silos that score like this; None if it is refused."""
+        """Judge over two silos with this scoring; None if it is refused."""
         settings = self.services.settings.model_copy(update={"silos": 2})
         for silo in range(2):
             keys.register(settings, silo)
@@ -82,7 +82,7 @@ class Judgement:
             return None
 
     def alone(self) -> Verdict:
-        """Make it in one process."""
+        """Judge in one process."""
         return judge(self.given)
 
 
@@ -90,7 +90,7 @@ judge, claim_of = network_empirical._judge, network_empirical._claim
 
 
 def judged_by(patch: Patch, run: Callable[[Judgement], Verdict | None]) -> list[Judgement]:
-    """Have an approximate erasure judged by `run`; None: refused, as a bad claim is."""
+    """Judge approximate erasures by `run`; None: refused, as a malformed claim is."""
     made: list[Judgement] = []
 
     def instead(given: network_empirical.JudgementInput) -> Verdict:
@@ -118,7 +118,7 @@ def equal(one: Any, two: Any) -> bool:
 
 
 def attempt_before(installation: Installation, request_id: str, directory: Path) -> list[str]:
-    """Return how the verdict before an escalation compares with the one computed from its scores."""
+    """Return how the verdict before an escalation compares with the recomputed one."""
     download(installation, request_id, directory)
     found = rechecked(directory, "--scores", str(directory / "escalation.scores"))
     assert found["result"] == "DIGESTS-ONLY"  # a retraining is certified
@@ -129,7 +129,7 @@ def test_the_verdict_is_that_of_one_process_bit_for_bit(
     installation: Installation, monkeypatch: Patch, tmp_path: Path
 ) -> None:
     assert {silo_of(client, 2) for client in ("c0", "c1")} == {0, 1}
-    # With fewer features nothing is memorised, and all is measured all the same.
+    # With few features nothing is memorised, but everything is measured.
     monkeypatch.setattr(test_network_hazards, "WIDE", 6)
     test_network_hazards.register_memorising(installation)
     reports: list[Any] = []
@@ -160,7 +160,7 @@ def test_the_verdict_is_that_of_one_process_bit_for_bit(
     pinned = [keys.public_key(installation.settings, silo) for silo in range(2)]
     assert signed == {str(k): fingerprint(key) for k, key in enumerate(pinned) if key}
     assert networks.request(installation, request_id).state == "certified"
-    # The scores that are kept are the same too, and say which committed rows they are of.
+    # The kept scores are the same too, and name the committed rows that they belong to.
     claim, tied = decode_scores(over.scores)
     assert claim.silos == SilosClaim(2, 2, {}, {str(k): d for k, d in logged.items()})
     assert encode_scores(replace(claim, silos=None), tied) == alone.scores
@@ -208,7 +208,7 @@ def test_the_judge_opens_no_rows_and_a_silo_those_of_its_clients(
 ) -> None:
     networks.register(installation)
     at: list[int] = []
-    opened: list[tuple[int, str]] = []  # who, and what
+    opened: list[tuple[int, str]] = []  # which silo, and what
 
     def noted(services: Services, task: ScoreTask) -> tuple[SiloScores, int]:
         at.append(task.silo)
@@ -265,7 +265,7 @@ def test_a_silo_that_does_not_answer_leaves_it_open_and_the_request_is_retrained
 
 
 def without(one: ClientScores, rows: Any) -> ClientScores:
-    """Leave scores out, and not the rows that they are of."""
+    """Drop scores, but not the rows that they belong to."""
     arrays = {
         name: np.delete(getattr(one, name), rows, axis=0)
         for name in ("labels", "before", "after")
@@ -275,7 +275,7 @@ def without(one: ClientScores, rows: Any) -> ClientScores:
 
 
 def a_row_less(one: ClientScores) -> ClientScores:
-    """A held-out row is not mentioned at all."""
+    """A held-out row is omitted."""
     one = without(one, one.rows_of("held").start)
     place = len(one.training)
     commitments = one.commitments[:place] + one.commitments[place + 1 :]
@@ -287,7 +287,7 @@ def another_record(one: ClientScores) -> ClientScores:
 
 
 def fewer_forgotten(one: ClientScores) -> ClientScores:
-    """What went for this request is said to have gone for another, and is not scored."""
+    """An erased row of this request is attributed to another, and not scored."""
     rest = without(one, one.rows_of("forget"))
     own = one.own[len(one.forget) :]
     return replace(rest, forget=(), other=one.forget + one.other, own=own)
@@ -301,7 +301,7 @@ CHANGES: dict[Change, set[str]] = {
 
 
 def changed(change: Change) -> Score:
-    """Return silos whose answers are honest but for one client, who loses rows."""
+    """Return silos whose answers are honest except that one client loses rows."""
 
     def scores(services: Services, task: ScoreTask) -> tuple[SiloScores, int]:
         honest, classes = score(services, task)
@@ -313,7 +313,7 @@ def changed(change: Change) -> Score:
 
 
 def of_other_inputs(target: Any, name: str) -> Score:
-    """Return silos that look up other rows than were stored, and answer honestly for them."""
+    """Return silos that score other rows than were stored, and answer honestly for them."""
     honest = getattr(target, name)
 
     def loaded(*arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A silo that sorts its rows otherwise than they are committed to, though its digests are."""
+"""A silo that groups its rows otherwise than they are committed to, with valid digests."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,12 +22,12 @@ PARTS = ("labels", "before", "after")
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what is judged does not depend on it."""
+    """One kind of database: judgements do not depend on it."""
     return sqlite_url
 
 
 def scored(one: ClientScores, **groups: list[int]) -> ClientScores:
-    """Return the scores with each group of SCORED made of these rows of all that there were."""
+    """Return the scores with each group of SCORED made of the given rows."""
     rows = np.concatenate([
         np.array(groups.get(name, range(len(one.labels))[one.rows_of(name)]), dtype=np.int64)
         for name in SCORED
@@ -41,7 +41,7 @@ def places(one: ClientScores, group: str) -> list[int]:
 
 
 def a_training_row_as_held_out(one: ClientScores) -> ClientScores:
-    """With its own record, digest and scores: a non-member that is a member."""
+    """With its own record, digest and scores: a member presented as a non-member."""
     moved = one.training[-1], one.commitments[len(one.training) - 1]
     *rest, last = places(one, "sample")
     place = len(one.training) - 1
@@ -55,7 +55,7 @@ def a_training_row_as_held_out(one: ClientScores) -> ClientScores:
 
 
 def a_training_row_under_a_held_out_record(one: ClientScores) -> ClientScores:
-    """Two rows change places, digests and scores, and the records stay as they were."""
+    """Two rows swap places, digests and scores, and the records stay as they were."""
     first, held = places(one, "sample"), places(one, "held")
     return replace(
         scored(one, held=[first[0], *held[1:]], sample=[held[0], *first[1:]]),
@@ -65,7 +65,7 @@ def a_training_row_under_a_held_out_record(one: ClientScores) -> ClientScores:
 
 
 def a_held_out_row_as_trained_on(one: ClientScores) -> ClientScores:
-    """It is missing among the unseen ones, and scored as one that was learned."""
+    """It is missing among the unseen ones, and scored as a learned one."""
     place = len(one.training)
     first, *rest = places(one, "held")
     return replace(
@@ -97,7 +97,7 @@ def another_label(one: ClientScores) -> ClientScores:
 
 
 def other_inputs(one: ClientScores) -> ClientScores:
-    """What opens the digest of the first row that went is of nobody's row."""
+    """The digest of the first erased row is opened with made-up inputs."""
     (first, *_) = places(one, "forget")
     return replace(one, inputs=(*one.inputs[:first], bytes(32), *one.inputs[first + 1 :]))
 
@@ -134,10 +134,10 @@ def test_an_answer_that_sorts_otherwise_does_not_count_and_nothing_is_shown(
         named = {check.name: check for check in report.checks}
         said, signed = named["silos-answered"].value.rsplit("; ", 1)
         assert said == f"1 of 2 silos; {MISSORTED}: 1", play.__name__
-        # Nothing that needs rows is shown, and the liar is not among those who signed.
+        # Checks that need rows show nothing, and the liar is not among the signers.
         assert not any(named[name].passed for name in ("rows-after", "retained-set", "samples"))
         assert len(found[play.__name__].details["silos"].split()) == 1
         assert signed.startswith("keys: ")
         assert "," not in signed
-    # The honest answer counts, and what escalates is retrained for.
+    # The honest answer counts, and the escalation ends in a retraining.
     assert networks.request(installation, request_id).state == "certified"

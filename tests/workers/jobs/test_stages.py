@@ -1,4 +1,4 @@
-"""Stages of jobs: order, leases, refusals, giving up, and what remains at rest."""
+"""Stages of jobs: order, leases, refusals, giving up, and the data left at the end."""
 
 import base64
 import errno
@@ -94,7 +94,7 @@ def test_a_certificate_names_the_code_that_executed_whichever_worker_signs_it(
     own = provenance.code_digest(*FAMILY.rooms), provenance.environment()
     execute.run(ready.services, job)
     verify.run(ready.services, job)
-    # An upgrade: the worker that goes on with it is of another version, on another machine.
+    # An upgrade: the next worker has another version, on another machine.
     monkeypatch.setattr(provenance, "SHARED", ())
     monkeypatch.setattr(provenance, "_versions", lambda: {"lethe": "another"})
     provenance.code_digest.cache_clear()
@@ -236,7 +236,7 @@ def test_a_request_whose_records_an_earlier_one_took_says_so(ready: Installation
     client.signed("POST", path, pack(arrays), content_type="application/x-npz")
     whole = ready.caller.erase({"level": "client", "client": "c1"}).json()["id"]
     learn = jobs(ready)[-2]
-    execute.run(ready.services, learn.id)  # learned, and the erasure has not begun
+    execute.run(ready.services, learn.id)  # learned, but the erasure has not begun
     named = ready.caller.erase_records("r500").json()["id"]
     ready.drain()
     assert (state(ready, whole), state(ready, named)) == ("certified", "refused")
@@ -275,7 +275,7 @@ def test_a_failed_fit_leaves_no_upload_behind(
         assert [row.wrapped_key for row in session.exec(select(Artifact))] == [None]
 
 
-# SQLite only: PostgreSQL's files are not a test's to read.
+# SQLite only: a test cannot read PostgreSQL's files.
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_key_kept_alive_by_a_reader_is_scrubbed_by_the_sweep(ready: Installation) -> None:
     with Session(ready.services.engine) as session:
@@ -348,7 +348,7 @@ def test_an_erased_record_leaves_no_salt_and_no_row_on_disk(ready: Installation)
         assert session.exec(select(Record).where(Record.record == "r1")).first() is None
         assert gone[0] not in {bytes(salt) for salt in session.exec(select(Record.salt))}
         assert gone[2] not in set(session.exec(select(Subject.wrapped_key)))
-    if ready.services.engine.dialect.name == "sqlite":  # the very file, free pages and all
+    if ready.services.engine.dialect.name == "sqlite":  # the file itself, including free pages
         path = Path(str(ready.services.engine.url.database))
         stored = b"".join(file.read_bytes() for file in path.parent.glob(f"{path.name}*"))
         for secret in gone:

@@ -1,4 +1,4 @@
-"""What waits for a machine or a silo waits for an operator once it is soon due, and goes on."""
+"""A request that waits for a machine or a silo is escalated before it is due, and resumes."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -27,20 +27,20 @@ NEEDS = "request.needs-decision"
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: whose turn it is does not depend on it."""
+    """One kind of database: the queue's order does not depend on it."""
     return sqlite_url
 
 
 @pytest.fixture
 def patient(settings: Settings, fitted: Any) -> Iterator[Installation]:
-    """An installation with a fitted ridge head, whose waits are told after one try."""
+    """An installation with a fitted ridge head, which escalates waits after one try."""
     with install(settings.model_copy(update={"max_tries": 1})) as made:
         made.caller.key = fitted
         yield made
 
 
 class AbsentError(LetheError):
-    """What a job waits for is not there."""
+    """The resource that a job waits for is missing."""
 
     slug, title, status = "absent", "A silo is absent", 503
 
@@ -62,7 +62,7 @@ def shown(at: Installation, request: str) -> dict[str, Any]:
 
 
 def waiting(at: Installation, *records: str) -> str:
-    """Erase records by a job that waits, and is soon due; return the request's id."""
+    """Erase records by a job that waits, and is due soon; return the request's id."""
     request = str(at.caller.erase_records(*records).json()["id"])
     at.drain()
     soon_due(at)
@@ -90,7 +90,7 @@ def test_a_wait_is_told_only_when_it_is_soon_due_and_ends_by_itself(
     assert shown(patient, behind)["reason"] == f"waits for an earlier job of its model: {why}"
     answer = patient.caller.operator("GET", "/v1/requests?state=needs-decision").json()
     assert {item["id"] for item in answer["items"]} == {first, behind}
-    patient.recover()  # nobody has decided, and the silo is back
+    patient.recover()  # no decision was made, and the silo is back
     for request in (first, behind):
         told = shown(patient, request)
         assert (told["state"], told["reason"]) == ("certified", None)

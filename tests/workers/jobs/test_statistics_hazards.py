@@ -1,8 +1,8 @@
 """Several requests, answers and decisions about the same block, in awkward orders.
 
-What these insist on: a certificate covers all that its request named and that is not gone
-already; nothing goes without being asked for or decided; nobody waits for an answer that is
-not needed; no client's lie takes the model from the others.
+These tests check: a certificate covers everything that its request named and that was not
+erased already; nothing is erased without a request or a decision; no request waits for an
+unnecessary answer; no client's lie makes the model unavailable to others.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ from workers.secure_sum.local import LocalRows
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """On one database: what differs between two is not what these are about."""
+    """One kind of database: these tests do not depend on it."""
     return sqlite_url
 
 
@@ -164,7 +164,7 @@ def test_requests_for_a_dropped_block_are_executed_with_it(
     assert predicate(installation, two).method.parameters["dropped"] == str(len(c2) - 3)
     assert head(installation) == remote.head_without(set(c2))
     refused = remote.contribute("c2", remote.message(c2[:4]))
-    assert refused.status_code == 409  # what went comes back on a signed wish alone
+    assert refused.status_code == 409  # an erased record comes back only with a signed consent
     installation.check()
 
 
@@ -265,13 +265,13 @@ def test_a_request_that_waits_for_its_client_can_be_withdrawn(
     installation.check()
 
 
-WIDE, LABELS = 64, 200  # many classes widen what the tests in float64 let pass
+WIDE, LABELS = 64, 200  # many classes widen the tolerance of the float64 tests
 
 
 def forged(rows: int) -> dict[str, Any]:
-    """Two columns with equal squares, and a product between them that exceeds these by two.
+    """Two columns with equal squares, and a product that exceeds these by two.
 
-    What rounding hides from a test in float64, exact arithmetic does not.
+    Rounding hides this from a test in float64, but not from exact arithmetic.
     """
     square = rows * (32767 // 2) ** 2 // 2 * 2
     gram = np.eye(WIDE, dtype=np.int64) * square

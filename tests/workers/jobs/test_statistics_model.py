@@ -169,7 +169,7 @@ def test_another_client_cannot_answer(installation: Installation, remote: Remote
 def test_statistics_that_no_rest_can_have_are_refused(
     installation: Installation, remote: Remote
 ) -> None:
-    """The client releases ten times what it contributed: nothing is erased, it is asked anew."""
+    """The client releases ten times its contribution: nothing is erased, it is asked again."""
     wanted = remote.owned("c2")[:2]
     request_id = erase(installation, {"level": "sample", "records": wanted})
     before = head(installation)
@@ -217,7 +217,7 @@ def test_silence_goes_to_a_person_and_never_counts_as_done(
     assert state(installation, request_id) == "certified"
     assert head(installation) == remote.head_without(set(remote.owned("c2")))
     found = predicate(installation, request_id)
-    assert found.scope.records == 2  # the others' ids are nobody's business
+    assert found.scope.records == 2  # the others' ids are not shown
     assert found.method.parameters["dropped"] == str(len(remote.owned("c2")) - 2)
     installation.check()
 
@@ -253,7 +253,7 @@ def test_forged_statistics_are_refused_by_name(
     stream = io.BytesIO()
     np.savez(stream, **forged)
     answer = remote.contribute("c0", stream.getvalue())
-    if answer.status_code == 422:  # already by its shape
+    if answer.status_code == 422:  # refused by its shape
         return
     assert answer.status_code == 202, answer.text
     installation.drain()
@@ -268,7 +268,7 @@ def test_forged_statistics_are_refused_by_name(
 def test_a_block_that_was_left_in_is_noticed(
     installation: Installation, remote: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client's statistics are subtracted from the model and kept in the vault."""
+    """The client's statistics are subtracted from the model but kept in the vault."""
     from app.vault.features import FeatureVault
 
     monkeypatch.setattr(FeatureVault, "rewrite", lambda *_: None)

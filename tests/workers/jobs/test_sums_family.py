@@ -41,7 +41,7 @@ GONE = ("r3", "r40")
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what the sums store goes through the same calls as all rows."""
+    """One kind of database: the sums use the same calls as all rows."""
     return sqlite_url
 
 
@@ -102,14 +102,14 @@ def published(installation: Installation) -> bytes:
 
 
 def kept(arrays: dict[str, Any], gone: Sequence[str]) -> tuple[Any, Any, Any]:
-    """Return features, labels and weights of the rows that stay, in another order."""
+    """Return features, labels and weights of the retained rows, in another order."""
     chosen = np.flatnonzero(~np.isin(arrays["records"], gone))[::-1]
     weights = arrays.get("weights", np.ones(ROWS))
     return arrays["features"][chosen], arrays["labels"][chosen], weights[chosen]
 
 
 def refitted(estimator: Any, arrays: dict[str, Any], gone: Sequence[str] = ()) -> bytes:
-    """Fit an estimator to the rows that stay; return its file."""
+    """Fit an estimator to the retained rows; return its file."""
     features, labels, weights = kept(arrays, gone)
     if labels.dtype == np.int64:
         labels = np.array(CLASSES)[labels]
@@ -253,7 +253,7 @@ def replaced(
 
 
 def test_a_flipped_bit_of_the_sealed_sums_is_refuted(installation: Installation) -> None:
-    """The judge sums anew: what a sealed state says decides nothing."""
+    """The judge sums again: the sealed state decides nothing."""
     register(installation)
 
     def flip(state: bytes, model: Model, version: ModelVersion) -> bytes:
@@ -271,7 +271,7 @@ def test_a_flipped_bit_of_the_sealed_sums_is_refuted(installation: Installation)
 
 @pytest.mark.parametrize("other", ["rows", "model"])
 def test_a_state_of_others_is_not_believed(installation: Installation, other: str) -> None:
-    """No judge looks at a contribution: its sums must be of the rows that are stored."""
+    """A contribution is not judged: its sums must be of the stored rows."""
     arrays = rows()
     register(installation, {name: one[:40] for name, one in arrays.items()})
 

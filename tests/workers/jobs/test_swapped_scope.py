@@ -1,4 +1,4 @@
-"""Who gives a request the sealed scope of another for a while has nothing certified by it."""
+"""Temporarily giving a request another's sealed scope gets nothing certified by it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,12 +28,12 @@ C1 = {"level": "client", "client": "c1"}
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what the log says does not depend on it."""
+    """One kind of database: the log's content does not depend on it."""
     return sqlite_url
 
 
 class Writer:
-    """Who writes the table of requests, and has no key."""
+    """An attacker who can write the table of requests, but has no key."""
 
     def __init__(self, at: Installation, request: str, other: str) -> None:
         self._engine, self._request = at.services.engine, request
@@ -44,11 +44,11 @@ class Writer:
             return connection.execute(SCOPE, {"request": request}).scalar_one()
 
     def swap(self) -> None:
-        """Give the request what is sealed in the other's row."""
+        """Give the request the other's sealed scope."""
         self._set(self.others)
 
     def put_back(self) -> None:
-        """Give it its own again."""
+        """Restore its own scope."""
         self._set(self.own)
 
     def _set(self, scope: object) -> None:
@@ -57,7 +57,7 @@ class Writer:
 
 
 def at_steps(at: Installation, does: dict[str, Callable[[], None]]) -> None:
-    """Run the queue, and each of these once, when a worker first reaches its step."""
+    """Run the queue, and each action once when a worker first reaches its step."""
     left = dict(does)
 
     def reach(step: str) -> None:
@@ -73,7 +73,7 @@ def at_steps(at: Installation, does: dict[str, Callable[[], None]]) -> None:
 
 
 def asked(at: Installation) -> tuple[str, Writer]:
-    """Return a request for all of c1, and who can give it the scope of one for c3."""
+    """Return a request for all of c1, and a writer who can give it the scope of one for c3."""
     request = str(at.caller.erase(C1).json()["id"])
     other = str(at.caller.erase({"level": "client", "client": "c3"}).json()["id"])
     return request, Writer(at, request, other)
@@ -137,7 +137,7 @@ def test_nothing_is_erased_by_another_method(ready: Installation) -> None:
 def test_what_was_erased_by_another_scope_is_not_judged_by_it(
     ready: Installation, monkeypatch: Patch
 ) -> None:
-    """Even where the execution believed it: what is judged is what was received."""
+    """Even if the execution used it: the received scope is judged."""
     request, writer = asked(ready)
     monkeypatch.setattr(batch, "changed_since_received", lambda *_: set())
     monkeypatch.setattr(batch, "waiting_run", lambda _, head: [head])
@@ -151,7 +151,7 @@ def test_what_was_erased_by_another_scope_is_not_judged_by_it(
 def test_held_out_rows_leave_by_the_scope_that_was_received(
     installation: Installation, monkeypatch: Patch
 ) -> None:
-    """The scope is another one only while these are chosen: the judge never looks at them."""
+    """The scope differs only while these are chosen: the judge never looks at them."""
     installation.ready(arrays=evaluated(rows()))
     collect = batch.collect
     request, writer = asked(installation)

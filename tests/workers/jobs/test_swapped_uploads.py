@@ -1,4 +1,4 @@
-"""Who exchanges rows of models, uploads or jobs has no rows learned by the terms of another."""
+"""Swapping rows of models, uploads or jobs never gets rows learned by another's terms."""
 
 import hashlib
 from dataclasses import replace
@@ -30,7 +30,7 @@ from workers.jobs.model.uploads import NO_UPLOAD, OTHER_UPLOAD, OtherUploadError
 OTHER = "other"
 TERMS = ("ref", "config", "classes", "method", "extractor")
 WAITING = "state = 'received'"
-# What is exchanged: table, which two rows, columns.
+# What is swapped: table, which two rows, columns.
 EXCHANGES: dict[str, list[tuple[str, ...]]] = {
     "references": [("models", "1=1", *TERMS, "tombstone_key")],
     "references and entries": [
@@ -46,7 +46,7 @@ EXCHANGES: dict[str, list[tuple[str, ...]]] = {
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what the log says does not depend on it."""
+    """One kind of database: the log's content does not depend on it."""
     return sqlite_url
 
 
@@ -56,7 +56,7 @@ def exchange(services: Services, what: str) -> None:
 
 
 def registered(at: Installation) -> None:
-    """Register two models with other rows and another penalty; neither is fitted."""
+    """Register two models with different rows and penalties; neither is fitted."""
     assert at.caller.register_model().status_code == 201
     answer = at.caller.register_model(small.rows(seed=1), ref=OTHER, penalty=2.0)
     assert answer.status_code == 201
@@ -73,7 +73,7 @@ def versions(at: Installation) -> int:
 
 
 def nothing_learned(at: Installation, *before: str, versions_before: int = 0) -> None:
-    """Insist that all but the contributions before failed, and left no upload to be opened."""
+    """Check that all contributions except the earlier ones failed, and left no upload."""
     failed = [one for one in contributions(at) if one.id not in before]
     assert {one.state for one in failed} == {"failed"}
     assert {one.failure for one in failed} <= {OTHER_UPLOAD, NO_UPLOAD}
@@ -85,7 +85,7 @@ def nothing_learned(at: Installation, *before: str, versions_before: int = 0) ->
 
 
 def found(at: Installation) -> set[str]:
-    """Return the findings of fsck on what is sealed."""
+    """Return fsck's findings on sealed files."""
     services, report = at.services, FsckReport()
     fsck_vault(services.engine, services.artifacts, services.root_secret, report)
     return {finding.check for finding in report.findings}
@@ -123,7 +123,7 @@ def test_no_model_learns_the_rows_of_another(installation: Installation, what: s
     nothing_learned(installation)
     if what != "uploads":
         return
-    # The registrations failed: they can be made again.
+    # The registrations failed: they can be repeated.
     registered(installation)
     installation.drain()
     with Session(installation.services.engine) as session:
@@ -132,7 +132,7 @@ def test_no_model_learns_the_rows_of_another(installation: Installation, what: s
 
 
 def test_no_version_is_published_under_another_reference(installation: Installation) -> None:
-    """The rows of `models` are exchanged once the version is computed."""
+    """The rows of `models` are swapped once the version is computed."""
     registered(installation)
     change = lambda services: exchange(services, "references")  # noqa: E731
     with changing(installation, "execute.computed", change):
@@ -146,7 +146,7 @@ def test_no_version_is_published_under_another_reference(installation: Installat
 def test_no_rows_are_learned_by_terms_that_are_there_for_a_while(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The rows are exchanged while one is compared with the log, and put back after that."""
+    """The rows are swapped while one is compared with the log, and restored afterwards."""
     registered(installation)
     once: list[str] = []
 
@@ -161,14 +161,14 @@ def test_no_rows_are_learned_by_terms_that_are_there_for_a_while(
     with changing(installation, "execute.leased", change):
         installation.drain()
     ends = {(one.state, one.failure) for one in contributions(installation)}
-    # The other's model has its own row again by then.
+    # The other model has its own row again by then.
     assert ends == {("failed", OTHER_UPLOAD), ("learned", None)}
     assert versions(installation) == 1
 
 
 @pytest.mark.full
 def test_what_was_compared_is_what_is_learned_and_destroyed(installation: Installation) -> None:
-    """Uploads are exchanged while the first is computed with."""
+    """Uploads are swapped during the first computation."""
     registered(installation)
     change = lambda services: exchange(services, "uploads")  # noqa: E731
     with changing(installation, "execute.computed", change):
@@ -176,7 +176,7 @@ def test_what_was_compared_is_what_is_learned_and_destroyed(installation: Instal
     first, second = contributions(installation)
     assert (first.state, second.failure) == ("learned", NO_UPLOAD)
     with Session(installation.services.engine) as session:
-        # The other's row names the file that was learned.
+        # The other's row names the learned file.
         assert session.get_one(Artifact, second.upload_id).wrapped_key is None
         (model,) = session.exec(select(Model).where(Model.state == "ready")).all()
         learned = session.exec(select(Record.record).where(Record.model_id == model.id)).all()
@@ -214,7 +214,7 @@ def test_statistics_are_not_exchanged(installation: Installation) -> None:
     exchange(installation.services, "uploads")
     installation.drain()
     nothing_learned(installation)
-    remote.contribute_all()  # the model waits on for what its clients send
+    remote.contribute_all()  # the model keeps waiting for its clients' statistics
     assert {one.state for one in contributions(installation)[2:]} == {"learned"}
     installation.check()
 
@@ -244,7 +244,7 @@ def test_no_silo_answers_from_the_upload_of_another(installation: Installation) 
 
 
 def test_the_log_names_an_upload_by_a_key_of_the_model(installation: Installation) -> None:
-    """Whoever guesses a row cannot compare, nor see that two models got the same."""
+    """A guessed row cannot be compared, nor is it visible that two models got the same."""
     for ref in (MODEL, OTHER):
         assert installation.caller.register_model(ref=ref).status_code == 201
     entries, made = logged(installation), contributions(installation)

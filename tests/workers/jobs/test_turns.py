@@ -1,4 +1,4 @@
-"""A message for a job whose turn it is not costs nothing that others wait for."""
+"""A message for a job whose turn it is not does not delay others."""
 
 import pytest
 from sqlmodel import Session, col, select

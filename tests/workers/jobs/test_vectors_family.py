@@ -47,7 +47,7 @@ GUARANTEE = {"flat": "exact", "ivf": "exact", "hnsw": "exact-retrained"}
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what an index stores goes through the same calls as all rows."""
+    """One kind of database: an index uses the same calls as all rows."""
     return sqlite_url
 
 
@@ -115,7 +115,7 @@ def exported(installation: Installation) -> tuple[bytes, list[str]]:
 
 
 def in_order(installation: Installation, gone: Sequence[str] = ()) -> list[int]:
-    """Return the places of the rows that stay, by their commitments."""
+    """Return the indices of the retained rows, by their commitments."""
     with Session(installation.services.engine) as session:
         salts = {one.record: bytes(one.salt) for one in session.exec(select(Record))}
     names = rows()["records"].tolist()
@@ -124,7 +124,7 @@ def in_order(installation: Installation, gone: Sequence[str] = ()) -> list[int]:
 
 
 def oracle(kind: str, vectors: Any) -> bytes:
-    """Return FAISS's own file of an index built from nothing, as its manual does it."""
+    """Return FAISS's own file of an index built from scratch, following its manual."""
     if kind == "flat":
         made: Any = faiss.IndexFlatL2(COLUMNS)
     elif kind == "ivf":
@@ -142,10 +142,10 @@ def oracle(kind: str, vectors: Any) -> bytes:
 
 
 def check_rest(installation: Installation, kind: str, gone: Sequence[str] = ()) -> None:
-    """Check that the current version is the index that FAISS builds of the rest."""
+    """Check that the current version is the index that FAISS builds from the remaining rows."""
     order, arrays = in_order(installation, gone), rows()
     file, ids = exported(installation)
-    if kind == "ivf":  # FAISS labels rows as they are added, here list after list
+    if kind == "ivf":  # FAISS labels rows in the order of adding, here list by list
         lists = (arrays["features"][order] @ CENTROIDS.T).argmax(axis=1)
         order = [order[place] for place in np.argsort(lists, kind="stable")]
     assert ids == arrays["records"][order].tolist()
@@ -227,7 +227,7 @@ def in_another_order(index: VectorIndex, records: Sequence[str]) -> VectorIndex:
 
 
 def by_another_seed(index: VectorIndex, records: Sequence[str]) -> VectorIndex:
-    """Drop the records, and publish a graph of another seed as that of the registered one."""
+    """Drop the records, and publish a graph of another seed as the registered one."""
     found = honest_drop(index, records)
     options = replace(found.options, seed=found.options.seed + 1)
     return replace(found, graph=build(options, found.records, found.vectors).graph)
@@ -286,7 +286,7 @@ def test_a_flipped_bit_of_the_file_passes_no_judge(
 
 
 def test_a_file_of_other_rows_is_not_believed(installation: Installation) -> None:
-    """Whoever names another file in the database gets no other index published."""
+    """Pointing the database at another file does not get another index published."""
     register(installation)
     with Session(installation.services.engine) as session:
         version = session.exec(select(ModelVersion)).one()
@@ -319,7 +319,7 @@ def test_a_trace_in_the_tail_is_found_though_all_digests_agree(
 def test_the_probe_looks_for_the_rows_that_were_erased(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Were others sealed for it, it would find nothing: their digests say so."""
+    """If others were sealed for it, it would find nothing: their digests reveal that."""
     register(installation)
     honest = update.Erased.encode
 
@@ -334,7 +334,7 @@ def test_the_probe_looks_for_the_rows_that_were_erased(
 
 
 def failed_checks(installation: Installation, request: str) -> str:
-    """Return the checks that failed of a request's first attempt, as the log names them."""
+    """Return the failed checks of a request's first attempt, from the log."""
     with Session(installation.services.engine) as session:
         query = select(RequestEvent).where(RequestEvent.request_id == request)
         found = session.exec(query.where(RequestEvent.event == "request.escalated")).one()

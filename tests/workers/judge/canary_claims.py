@@ -1,4 +1,4 @@
-"""Claims with a canary whose trigger works as often as a test wants."""
+"""Claims with a canary whose trigger works as often as a test requires."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ STAMPED = int((HONEST.pool_labels != TARGET).sum())
 
 
 def answers(share: float) -> Matrix:
-    """Return logits of which this share of rows goes to the target, the others to class 0."""
+    """Return logits that predict the target on this share of rows, class 0 on the others."""
     fires = np.arange(STAMPED) < round(share * STAMPED)
     return np.eye(CLASSES)[np.where(fires, TARGET, 0)]
 

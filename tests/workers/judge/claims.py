@@ -1,4 +1,4 @@
-"""True claims of a small erasure, for tests to spoil one thing at a time."""
+"""True claims of a small erasure, for tests to falsify one thing at a time."""
 
 import hashlib
 import hmac
@@ -126,7 +126,7 @@ def block(rows: Rows, numbers: Sequence[int]) -> BlockClaim:
 
 
 def sets(stays: Mapping[int, bytes], gone: Mapping[int, bytes]) -> tuple[ChainClaim, LinkClaim]:
-    """What the log and a request say of sets of records that have these contents."""
+    """The claims about sets of records with these contents, by the log and by a request."""
     after = {commitment(row): leaf for row, leaf in stays.items()}
     before = after | {commitment(row): leaf for row, leaf in gone.items()}
     ends = oracle_root(before), len(before), oracle_root(after), len(after)
@@ -145,7 +145,7 @@ def with_rows(claim: ExactClaim, rows: Rows) -> ExactClaim:
 
 
 def unseen(claim: ExactClaim, messages: Sequence[ClaimedStatistics]) -> ExactClaim:
-    """The claim of a model whose rows were never sent: of its records only ids are here."""
+    """The claim of a model whose rows were never sent: only the ids of its records are here."""
     nothing = bytes(32)
     chain, link = sets(dict.fromkeys(RETAINED, nothing), dict.fromkeys(ERASED, nothing))
     return replace(

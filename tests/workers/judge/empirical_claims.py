@@ -52,7 +52,7 @@ SETS = {size: sets(size) for size in (500,)}
 
 
 def simulated(seed: int, world: World | None = None, policy: Policy = POLICY) -> EmpiricalClaim:
-    """Return a claim about a world whose rows are exchangeable but for what they gain."""
+    """Return a claim about a world whose rows are exchangeable except for their gains."""
     world = world or World()
     rng = np.random.default_rng(seed)
     found = [
@@ -106,7 +106,7 @@ def answers(
 
 
 def committed(claim: EmpiricalClaim) -> CommittedRows:
-    """Return digests of made-up rows that the claim's scores are of."""
+    """Return digests of made-up rows for the claim's scores."""
     forget, pool, retained = (
         [hashlib.sha256(f"{side} {row}".encode()).digest() for row in range(len(labels))]
         for side, labels in (

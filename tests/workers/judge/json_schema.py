@@ -1,4 +1,4 @@
-"""What a JSON schema says of a document, for the keywords that the policy's schema uses."""
+"""A minimal JSON schema validator for the keywords that the policy's schema uses."""
 
 import re
 from typing import Any
@@ -15,7 +15,10 @@ WORDS = {"$schema", "title", "description"}
 
 
 def accepts(schema: dict[str, Any], value: Any) -> bool:
-    """Return whether a value is valid (draft 2020-12). Raises AssertionError, other keywords."""
+    """Return whether a value is valid (draft 2020-12).
+
+    Raises AssertionError for other keywords.
+    """
     for keyword, said in schema.items():
         if keyword in WORDS | {"then", "else"}:  # the last two belong to "if"
             continue

@@ -91,7 +91,7 @@ WITH_ERASED = optimum(ROWS, LABELS, PENALTY, CLASSES).astype(np.float32)
 
 
 def logistic_claim(theta: Array = CENTRE, **changes: Any) -> LogisticClaim:
-    """A true claim of these weights (c, 1 + p), but for the changes."""
+    """A true claim of these weights (c, 1 + p), except for the changes."""
     claim = LogisticClaim(
         retained_set=retained_set_claim(),
         purge=purge_claim(),
@@ -129,7 +129,7 @@ def noise_claim(**changes: Any) -> NoiseClaim:
 
 
 def noisy_claim(within: dict[str, Any] | None = None, /, **changes: Any) -> LogisticClaim:
-    """A true claim with noise, but for the changes in its noise and in itself."""
+    """A true claim with noise, except for the changes in its noise and in itself."""
     drawn = SIGMA * box_muller(KEY, f"{DATA}|3", CENTRE.size)
     order = np.concatenate([CENTRE[:, 0], CENTRE[:, 1:].ravel()])  # bias, weight
     flat = (order.astype(np.float64) + drawn).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Lower bounds on ε against values reckoned by hand and scipy's beta distribution."""
+"""Lower bounds on ε against values computed by hand and scipy's beta distribution."""
 
 from math import inf, log
 

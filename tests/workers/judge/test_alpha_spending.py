@@ -1,4 +1,4 @@
-"""What a stream of requests spends together."""
+"""The total alpha spent by a stream of requests."""
 
 import pytest
 

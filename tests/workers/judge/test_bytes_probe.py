@@ -1,4 +1,4 @@
-"""The probe finds what was left in any bytes, and takes no retained row for an erased one."""
+"""The probe finds traces in any bytes, and mistakes no retained row for an erased one."""
 
 from dataclasses import replace
 from typing import Any
@@ -25,7 +25,7 @@ HONEST = b"head" + CENTROIDS.tobytes() + TABLE + b"\0" * 40 + KEPT.tobytes()
 
 
 def found(data: bytes, sought: Sought = SOUGHT, *, table: bool = True) -> int:
-    """Return how many rows are found in a file, whatever lies before it."""
+    """Return how many rows are found in a file, whatever precedes it."""
     counts = {probe({"f": b"\7" * shift + data}, ["f"] * table, sought)[0] for shift in (0, 3)}
     (count,) = counts
     return count
@@ -63,7 +63,7 @@ def test_an_erased_row_that_equals_a_retained_one_is_no_trace() -> None:
 
 
 def test_a_run_that_lies_across_two_retained_rows_is_no_trace() -> None:
-    """In a store of few values some rows end and begin as an erased one reads."""
+    """With few distinct values, the ends of two rows may read like an erased one."""
     few = np.array([[0, 0, 0, 1, 2, 3], [4, 5, 0, 0, 0, 1], [1, 1, 1, 1, 1, 1]], np.float32)
     gone = np.array([[1, 2, 3, 4, 5, 0], [0, 1, 0, 0, 0, 0], [0] * 6], np.float32)
     sought = replace(SOUGHT, vectors=gone, retained=few)

@@ -1,4 +1,4 @@
-"""When a canary decides, what it decides, and what it says of those who stay."""
+"""When a canary decides, what it decides, and its statement about retained rows."""
 
 from dataclasses import replace
 
@@ -69,7 +69,7 @@ def test_a_trigger_that_never_worked_proves_nothing() -> None:
 
 
 def test_rows_that_go_to_the_target_without_the_trigger_show_no_trigger() -> None:
-    """A model that always answers with the target passes for one with a backdoor, else."""
+    """Otherwise a model that always answers with the target would seem to have a backdoor."""
     always = replace(HONEST, pool_before=np.tile(np.eye(5)[TARGET], (600, 1)))
     report, failed, named = judged(with_canary(1.0, 0.0, always))
     assert "control:canary" not in failed

@@ -39,7 +39,7 @@ AFTER = METHOD.forget(TRUE.config, BEFORE, oracle.only(TRUE.rows, ERASED))
 
 
 def claim_of(state: RidgeState, config: RidgeConfig, **changes: Any) -> ExactClaim:
-    """A true claim of a sketched state, but for `changes` in its ridge part."""
+    """A true claim of a sketched state, except for `changes` in its ridge part."""
     ridge = ridge_claim(state, config)
     fields = {"tolerance": BUDGET, "witness": ridge.head[:0, None], **changes}
     return replace(exact_claim(TRUE), ridge=replace(ridge, **fields))
@@ -181,7 +181,7 @@ def test_with_true_statistics_a_record_left_in_the_head_fails_a_fine_budget() ->
     report = judge(claim(head=left_in.head, bound=left_in.bound))
     assert failed(report) == [2]
     assert report.checks[1].value.startswith("the claimed bound is below the proven")
-    # Nor does a bound that covers it, where the budget does not.
+    # Nor does a bound that covers it, if the budget does not.
     report = judge(claim(head=left_in.head, bound=1e6, tolerance=2.0**-7))
     assert failed(report) == [2]
     assert report.checks[1].value.endswith("exceeds the registered budget")
@@ -232,7 +232,7 @@ def test_a_claim_that_leaves_out_what_is_attested_fails() -> None:
 
 
 def without_attested(ridge: RidgeClaim) -> float:
-    """The bound of the ledger alone, a little above."""
+    """The ledger's own bound, slightly increased."""
     unseen = ridge.attested / ridge.penalty * float(np.linalg.norm(ridge.head))
     return ridge.bound - unseen * (1 - 2.0**-20)
 

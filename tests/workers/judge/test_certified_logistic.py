@@ -68,7 +68,7 @@ def test_the_true_distance_is_below_the_bound_in_hundreds_of_cases() -> None:
             bound = distance_above(features, labels, theta[:, 0], theta[:, 1:], penalty)
             distance = float(np.linalg.norm(theta - best))
             assert distance <= bound + 1e-13
-            if size <= 1e-3:  # where ∇L is the Hessian's part alone, the bound is κ at most
+            if size <= 1e-3:  # if ∇L is the Hessian's part alone, the bound is κ at most
                 assert bound <= 1.2 * distance * largest / penalty + 1e-9
             tight.append(distance / bound)
     assert max(tight) > 0.9
@@ -80,7 +80,7 @@ def test_rounding_is_within_what_was_added_for_it(size: float) -> None:
     for seed in range(8):
         rng = np.random.default_rng(seed)
         features, labels = made.problem(seed, 9, 3, 3)
-        # What all classes share cancels in the softmax, but for its rounding.
+        # A term common to all classes cancels in the softmax, except for its rounding.
         theta = (size * rng.normal(size=4) + rng.normal(size=(3, 4))).astype(np.float32)
         bound = distance_above(features, labels, theta[:, 0], theta[:, 1:], penalty)
         with localcontext(prec=60):
@@ -266,7 +266,7 @@ def test_what_the_method_releases_is_what_the_verifier_proves(sigma: float) -> N
         tolerance=method.tolerance,
         noise=noise,
     )
-    # The retained set is another's here; all that is about the head passes.
+    # The retained set is another's here; everything about the head passes.
     assert failed(VERIFIER.verify(claim)) == [3]
     assert NETWORK.classes == len(claim.bias)
     # Of its claim float32 at the clients made up most: the proof is not that far from it.

@@ -51,7 +51,7 @@ def update(
     dropped: Sequence[int] = (),
     added: Sequence[int] = (),
 ) -> Update:
-    """An update that erased what the requests name, in this order, and dropped some records."""
+    """An update that erased the named records, in this order, and dropped some others."""
     gone = [row for request in requests for row in request]
     grown = [*stays, *gone, *dropped]
     before = [row for row in grown if row not in added]
@@ -131,7 +131,7 @@ def whole(**changes: Any) -> Update:
 
 
 def hidden() -> Update:
-    """The second request took a record of somebody else with it and tells nobody."""
+    """The second request also removed another person's record without naming it."""
     honest = update(range(19), [[20, 21], [22, 19], [23, 24, 25]], dropped=[26])
     second = replace(honest.links[1], erased=honest.links[1].erased[:1])
     return replace(honest, links=[honest.links[0], second, honest.links[2]])
@@ -153,7 +153,7 @@ def hidden_from_all() -> Update:
 
 
 def of_somebody_else() -> Update:
-    """The second request is shown the records of the first as its own."""
+    """The second request claims the first's records as its own."""
     return link(1, erased=TRUE.links[0].erased)
 
 
@@ -163,7 +163,7 @@ def of_somebody_else_with_roots() -> Update:
 
 
 def left_out() -> Update:
-    """The third request begins where the second one did, as if that had never been."""
+    """The third request starts where the second did, as if that had never happened."""
     skipping = update(range(20), [[20, 21], [23, 24, 25], [22]], dropped=[26])
     return replace(TRUE, links=[*TRUE.links[:2], skipping.links[1]])
 
@@ -273,7 +273,7 @@ def test_planted_violations_are_refuted(name: str) -> None:
 
 
 def test_each_link_costs_what_its_own_records_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No link hashes the whole tree, nor takes out what those before it took out."""
+    """No link hashes the whole tree, or removes again what earlier links removed."""
     of = update(range(600), [[row] for row in range(600, 650)])
     asked: list[int] = []
     honest = Tree.without

@@ -32,7 +32,7 @@ def test_each_is_passed_refuted_or_undecided() -> None:
 
 def test_the_shown_interval_is_the_one_that_decided() -> None:
     # Alone 0.577 passes (0.577 + 1.96 * 0.01 < 0.6); beside an undecided one it does not
-    # (2.24), and neither does a refusal just beyond.
+    # (2.24), and neither is one just beyond refuted.
     assert states(decide([at(0.577)], 0.05)) == "p"
     first, second = decide([at(0.579), at(0.6)], 0.05)
     assert states([first, second]) == "uu"

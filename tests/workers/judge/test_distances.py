@@ -90,7 +90,7 @@ def test_a_difference_of_accuracies_is_paired_and_has_a_sign() -> None:
     assert (low, high) == pytest.approx((won.low - lost.high, won.high - lost.low))
     back, ends = accuracy_difference(theirs, ours, 0.05)
     assert (back, ends) == (-value, (-high, -low))
-    # Where one model is right wherever the other is, the same difference is known better.
+    # If one model is right wherever the other is, the same difference has a smaller interval.
     nested = np.tile([[0.0, 1.0]], (40, 1))
     nested[:29] = [1.0, 0.0]
     inside = accuracy_difference(ours, Outputs(nested, labels), 0.05)[1]

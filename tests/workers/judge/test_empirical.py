@@ -1,4 +1,4 @@
-"""The verdict on approximate erasure: what passes, what fails, and what cannot be told."""
+"""The verdict on approximate erasure: what passes, what fails, and what is undecided."""
 
 from dataclasses import fields, replace
 from typing import Any
@@ -84,7 +84,7 @@ def test_nothing_done_fails() -> None:
 
 
 def test_far_below_chance_fails() -> None:
-    # Forget rows were taught wrong labels: nobody would take them for members.
+    # Forget rows were taught wrong labels: they do not look like members.
     assert "yeom:auc" in refuted(simulated(2, World(forget=(5.0, -5.0))))
 
 
@@ -126,7 +126,7 @@ def test_more_forget_rows_than_erased_records_fail() -> None:
 
 
 def test_an_erased_record_without_scores_leaves_the_verdict_open() -> None:
-    """It may be the one that is remembered, so the others' scores are not looked at."""
+    """It may be the one that is remembered, so the others' scores are not considered."""
     kept, gone = sets(501)
     claim = replace(HONEST, retained_set=kept, purge=gone)
     assert undecided(claim) == {"samples", "attacks"}
@@ -253,7 +253,7 @@ def test_scaling_the_logits_hides_nothing(scale: float) -> None:
 
 
 def blown_up(logits: Matrix) -> Matrix:
-    """One class is sure beyond measure where it is the answer, and out of the question else."""
+    """One class is extremely confident where it is the answer, and excluded elsewhere."""
     found = logits.copy()
     first = found.argmax(axis=1) == 0
     found[:, 0] = np.where(first, 1e18 * (1 + np.abs(found[:, 0])), -1e18)
@@ -264,7 +264,7 @@ def blown_up(logits: Matrix) -> Matrix:
 def test_a_class_that_was_blown_up_hides_nothing(seed: int) -> None:
     """One edit of the last layer changes no answer, and flattens all others if it is undone.
 
-    Where most unseen rows are right, what is wrong tells little.
+    If most unseen rows are right, wrong answers reveal little.
     """
     world = World(forget=(6.0, 4.5), retained=(6.0, 6.0), pool=(4.5, 4.5))
     done = noop(simulated(seed, world))

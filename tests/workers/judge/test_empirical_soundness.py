@@ -12,7 +12,7 @@ from workers.judge.policy.document import digest
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 
-# One attack is cheap, and fools more easily than four.
+# One attack is cheap, and fooled more easily than four.
 YEOM = replace(POLICY, attacks=("yeom",), minimum_pairs=300)
 
 
@@ -62,7 +62,7 @@ def test_nothing_is_accepted_without_memory_before() -> None:
 
 
 def test_a_stream_of_models_at_the_margin_seldom_passes() -> None:
-    """Models whose attack is right with a chance of exactly 1/2 + tau, request after request."""
+    """Models whose attack succeeds with probability 1/2 + tau, request after request."""
     from workers.judge.inference.alpha_spending import spent
     from workers.judge.inference.tost import tost
 

@@ -1,4 +1,4 @@
-"""A judge is worth what it catches: every claim here differs from a true one in one thing."""
+"""A judge must catch every error: each claim here differs from a true one in one thing."""
 
 from collections.abc import Callable
 from dataclasses import replace

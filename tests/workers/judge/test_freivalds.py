@@ -1,4 +1,4 @@
-"""The random test of claimed statistics: true ones always pass, wrong ones practically never."""
+"""The random test of claimed statistics: true ones always pass, wrong ones almost never."""
 
 import hashlib
 import threading
@@ -228,7 +228,7 @@ def test_how_rows_are_cut_does_not_show(cuts: tuple[int, ...]) -> None:
 
 
 def test_few_groups_of_rows_wait_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However fast they are read: memory does not grow with the rows."""
+    """Memory does not grow with the rows, however fast they are read."""
     rows = random_rows(np.random.default_rng(6), GROUP, 1, 2)
     slow, most = threading.Event(), 0
     honest = Answering._answer

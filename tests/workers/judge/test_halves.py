@@ -1,4 +1,4 @@
-"""Who is trained on what: exactly half of the models each row, drawn by seed and row alone."""
+"""Which rows each model is trained on: exactly half of the models per row, by seed and row."""
 
 import hashlib
 

@@ -63,7 +63,7 @@ def test_a_tie_is_settled_for_the_even_neighbour_only() -> None:
     claim = ridge_claim(state, config)
     assert check_head(claim, recomputed).check.passed
     head = state.head.copy()
-    head[0, 0] = np.nextafter(head[0, 0], np.float32(1))  # the odd neighbour, as near
+    head[0, 0] = np.nextafter(head[0, 0], np.float32(1))  # the odd neighbour, equally near
     fields = {name: getattr(claim, name) for name in claim.__slots__}
     judged = check_head(type(claim)(**{**fields, "head": head}), recomputed)
     assert not judged.check.passed

@@ -1,4 +1,4 @@
-"""Intervals against scipy's own, and against what they promise."""
+"""Intervals against scipy's own, and against their definitions."""
 
 import itertools
 

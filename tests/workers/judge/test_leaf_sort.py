@@ -72,7 +72,7 @@ def test_the_tree_of_parts_is_the_tree_of_all(count: int) -> None:
     assert places == one.places([leaf(n) for n in gone])
     left, rest = many.without(many.whole, places), one.without(one.whole, places)
     assert root_of(left) == root_of(rest)
-    # Some of what is left goes too.
+    # Some of the rest are removed too.
     more = [n for n in numbers if n not in gone][: count // 4]
     further = many.places([leaf(n) for n in more])
     assert root_of(many.without(left, further)) == root_of(one.without(rest, further))

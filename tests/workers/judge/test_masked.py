@@ -151,7 +151,7 @@ def test_a_first_round_has_nothing_before_it() -> None:
 
 
 def resign(step: str, name: str, change: Callable[[Any], Any]) -> list[bytes]:
-    """The round's messages with one that its sender wrote otherwise."""
+    """The round's messages with one that its sender changed."""
     play = LESSON.play
     part = {"masked": play.masked, "confirm": play.confirmed, "reveal": play.revealed}[step]
     _, message = open_message(play.plan, part[name], play.roster)
@@ -175,7 +175,7 @@ def resign(step: str, name: str, change: Callable[[Any], Any]) -> list[bytes]:
 
 
 def restate(change: Callable[[Any], Any]) -> list[bytes]:
-    """The round's messages with one input that is not what its statement says."""
+    """The round's messages with one input that does not match its statement."""
     play = LESSON.play
     _, message = open_message(play.plan, play.masked["member-0"], play.roster)
     other = sign_message(play.plan, "member-0", change(message), play.keys["member-0"])

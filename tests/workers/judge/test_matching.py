@@ -1,4 +1,4 @@
-"""Matched non-members: of the same strata, none twice, by the seed alone."""
+"""Matched non-members: from the same strata, none twice, determined by the seed."""
 
 import hashlib
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from workers.errors import RefusedError
-from workers.judge.samples.matching import Matching, match, shuffled
+from workers.judge.samples.samples import Matching, match, shuffled
 
 SEED = bytes(range(32))
 rng = np.random.default_rng(0)
@@ -29,7 +29,7 @@ def test_pairs_share_client_and_label() -> None:
 def test_the_rest_of_the_pool_is_known_and_never_a_partner() -> None:
     found = match(FORGET, POOL, SEED, 0.9)
     assert sorted([*found.unseen, *found.others]) == list(range(250))
-    assert len(found.others) >= 50  # a fifth is kept back whatever the demand
+    assert len(found.others) >= 50  # a fifth is reserved, whatever the demand
 
 
 def test_the_seed_alone_chooses() -> None:

@@ -1,4 +1,4 @@
-"""The judge's tree of a set, and what is left of it, against the definition."""
+"""The judge's tree of a set, and of its remainder, against the definition."""
 
 import hashlib
 import random
@@ -61,7 +61,7 @@ def word(number: int) -> bytes:
 
 @pytest.mark.parametrize("count", [SMALL, SMALL + 1, 700, CHUNK - 1, CHUNK, CHUNK + 1])
 def test_sets_that_shrink_step_by_step(count: int) -> None:
-    """Each step from what the one before left, down to nothing where the set is small."""
+    """Each step starts from the previous remainder, down to nothing for small sets."""
     leaves = {word(number): word(number + 2**20) for number in range(count)}
     tree, rng = made(leaves), random.Random(count)
     assert root(tree) == oracle_root(leaves)

@@ -9,7 +9,7 @@ import pytest
 from tests.workers.judge.claims import purge_claim, retained_set_claim
 from workers.judge import registry
 from workers.judge.certified.noisy import NoisyClaim, NoisyTerms
-from workers.methods.certified.accounting import Promise, shift_squares, sigma_for
+from workers.methods.certified.noisy_finetuning import Promise, shift_squares, sigma_for
 
 VERIFIER = registry.get("certified-approximate")
 KEY = bytes(range(32))
@@ -96,5 +96,5 @@ def test_another_machine_decides_nothing() -> None:
     elsewhere = replace(TRUE, repeated="13" * 32, environment_equal=False)
     report = VERIFIER.verify(elsewhere)
     assert report.checks[4].value.endswith("in another environment")
-    # The noise cannot be seen there either: it is not refuted, and it is not certified.
+    # The noise cannot be verified there either: neither refuted nor certified.
     assert report.result == "INCONCLUSIVE"

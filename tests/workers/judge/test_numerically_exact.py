@@ -40,7 +40,7 @@ BEFORE = told(METHOD.refit(TRUE.config, [TRUE.rows]).state.statistics)
 
 
 def claim(**changes: Any) -> ExactClaim:
-    """A true claim of `numerically-exact`, but for `changes` in its ridge part."""
+    """A true claim of `numerically-exact`, except for `changes` in its ridge part."""
     whole = exact_claim(TRUE)
     fields = {"head": HEAD, "witness": HEAD[:0, None], "bound": BOUND, **changes}
     return replace(whole, ridge=replace(whole.ridge, **fields))
@@ -193,7 +193,7 @@ ASYMMETRIC[0, 1] += 1
 
 
 def published(before: ClaimedStatistics) -> dict[str, Any]:
-    """The claim's part on the statistics before, under their own digest."""
+    """The claim's part about the statistics before, with their own digest."""
     statistics = RidgeStatistics(before.gram.copy(), before.moment.copy(), before.rows)
     config = TRUE.config
     digest = statistics_digest(statistics, config.exponents, config.bits, config.penalty)

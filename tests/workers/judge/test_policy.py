@@ -1,4 +1,4 @@
-"""Policies: one spelling, and errors that name the field and the remedy."""
+"""Policies: one encoding, and errors that name the field and the remedy."""
 
 import hashlib
 import json
@@ -82,7 +82,7 @@ def test_another_spelling_is_refused(data: bytes) -> None:
         ("power", "1"),
         ("coverage", "-0.5"),
         ("tail_rate", "0"),
-        ("tail_rate", "0.0001"),  # needs more pairs than asked for
+        ("tail_rate", "0.0001"),  # needs more pairs than required
         ("minimum_pairs", 298),
         ("minimum_pairs", "1000"),
         ("minimum_pairs", True),
@@ -170,7 +170,7 @@ def test_reference_models_are_asked_for_where_they_are_needed_and_only_there(
 
 
 def test_a_policy_without_reference_models_has_the_digest_that_it_had() -> None:
-    # As published before there was the field.
+    # As published before the field existed.
     was = "1584bad38917f71aacd6a0160b992656abf996018f0a2ed4202cb47b30159157"
     assert digest(default(30)) == was
     with_them = default(3000, references=8)
@@ -210,7 +210,7 @@ def test_the_spelling_by_hand_and_back() -> None:
 
 
 def test_the_api_and_the_judge_have_one_digest() -> None:
-    """Check 2 compares the one with what the log has of the other."""
+    """Check 2 compares the API's digest with the log's."""
     document = to_document(WITH_LADDER)
     terms = VerificationTerms(**document).model_dump()
     assert terms == document
@@ -287,8 +287,9 @@ def test_the_default_has_a_ladder_where_a_second_judgement_has_power() -> None:
     assert default(600, method="puf-special").ladder == cheap
     assert default(600, method="puf-regular").ladder == cheap
     assert default(600, method="hf-kcu").ladder == default(600).ladder == ()
-    assert default(30, method="puf-special").ladder == ()  # nothing has power: all escalation
-    # 420 rows show a margin of 0.1 once, and not again at the alpha of a second judgement.
+    # Nothing has power: every request escalates.
+    assert default(30, method="puf-special").ladder == ()
+    # 420 rows show a margin of 0.1 once, but not at the alpha of a second judgement.
     once = default(420, method="puf-special")
     assert once.minimum_pairs <= 0.75 * 420 < minimum_pairs(0.1, spent(0.05, 1) / once.tests())
     assert once.ladder == ()

@@ -27,7 +27,7 @@ from workers.judge.samples.distances import DISTANCES
 SCHEMA = policy_schema()
 PLAIN = to_document(default(3000, method="puf-special")) | {"minimum_pairs": 10**6}
 DOCUMENT = to_document(default(3000, references=16)) | {"minimum_pairs": 10**6}
-# Not in the one spelling of decimals, or none at all.
+# Not canonical decimals, or not decimals at all.
 ODD = [
     "",
     ".5",
@@ -51,7 +51,7 @@ def spelled(value: Decimal) -> str:
 
 
 def around(low: float, high: float) -> list[str]:
-    """Return decimals at both ends, just beyond them as near as the service can tell, and on."""
+    """Return decimals at both ends, as close beyond them as possible, and further out."""
     found = []
     for end in (low, high):
         near = [nextafter(end, -inf), nextafter(end, inf)] if end >= 0.5 else []
@@ -67,7 +67,7 @@ def around(low: float, high: float) -> list[str]:
 
 
 def served(document: dict[str, Any]) -> bool:
-    """Return whether the service takes such a policy, and the verifier's own form as it is."""
+    """Return whether the service accepts a policy, and the verifier its canonical form."""
     try:
         VerificationTerms.model_validate_json(json.dumps(document))
         from_document(document)
@@ -77,7 +77,7 @@ def served(document: dict[str, Any]) -> bool:
 
 
 def agreed(document: dict[str, Any]) -> bool:
-    """Return whether schema and service take a document, once they agree."""
+    """Return whether schema and service accept a document, checking that they agree."""
     assert accepts(SCHEMA, document) == served(document), document
     return served(document)
 
@@ -102,7 +102,7 @@ def test_decimals_end_where_the_service_says(name: str) -> None:
         None,
         True,
         ["0.1"],
-    ):  # never numbers, which are spelled in many ways
+    ):  # never numbers, which have many spellings
         agreed({**DOCUMENT, field: {inner: value} if inner else value})
 
 

@@ -1,4 +1,4 @@
-"""The retained rows are read once, block by block, and an odd one fails only what needed it."""
+"""The rows are read once, by block, and a malformed one fails only checks that need it."""
 
 import weakref
 from collections.abc import Iterable, Iterator
@@ -71,7 +71,7 @@ def test_a_refusal_reads_them_again_to_say_by_how_much(mode: Mode) -> None:
 
 
 class Stream:
-    """Many blocks of a row each, made as they are read."""
+    """Many blocks of one row each, created as they are read."""
 
     def __init__(self, count: int, rows: int) -> None:
         self.count, self.rows, self.alive, self.most = count, rows, 0, 0
@@ -99,7 +99,7 @@ def test_blocks_are_let_go_of_whatever_their_number(mode: Mode, count: int) -> N
     reading = Reading(claim(mode, rows), {"3-7"})
     assert (reading.rows, reading.stored) == (1500 * count, {"3-7"})
     assert sum(map(len, reading.leaves().parts())) == 1500 * count
-    # A group of 4096 rows is of three or four blocks, and nine groups may wait.
+    # A group of 4096 rows has three or four blocks, and nine groups may wait.
     assert rows.most <= (3 if mode == "full" else 45)
 
 

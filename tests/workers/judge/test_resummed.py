@@ -1,4 +1,4 @@
-"""Check 1 on messages: whoever leaves one in, drops one or changes one integer is found."""
+"""Check 1 on messages: a message left in, dropped or changed by one integer is found."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,7 +37,7 @@ CLIENTS = 5
 
 
 def message_of(rows: Rows) -> ClaimedStatistics:
-    """By Python's integers: none of the code under test."""
+    """By Python's integers, independently of the code under test."""
     gram, moment = oracle.python_gram(rows.codes, rows.labels, C)
     return ClaimedStatistics(np.array(gram), np.array(moment), len(rows))
 
@@ -139,7 +139,7 @@ def test_a_provider_who_never_removed_the_message() -> None:
     before = METHOD.refit(TRUE.config, [TRUE.rows]).state
     claim = replace(claim_of(MESSAGES), ridge=ridge_claim(before, TRUE.config))
     assert failed(VERIFIER.verify(claim)) == [1, 2]
-    # And who keeps it in the sum as well, consistently: the records say otherwise.
+    # Kept in the sum as well, consistently: the records contradict it.
     claim = replace(claim, messages=[*MESSAGES, FORGOTTEN])
     report = VERIFIER.verify(claim)
     assert failed(report) == [3]
@@ -187,7 +187,7 @@ def test_a_sum_that_no_rows_have_is_no_ground_for_a_bound() -> None:
     forged = ClaimedStatistics(gram, statistics.moment, rows)
     report = VERIFIER.verify(replace(claim_of([forged]), ridge=claim))
     assert report.checks[0].value == "the sum of the messages is not that of any rows"
-    # On the clients' word it might be a sketch, but then nothing is exact.
+    # By the clients' statement it might be a sketch, but then nothing is exact.
     report = VERIFIER.verify(replace(claim_of([forged]), ridge=replace(claim, attested=1.0)))
     assert report.checks[0].passed
     assert "sketches only" in report.checks[1].value

@@ -1,4 +1,4 @@
-"""The retained set: chains of updates, and every claim judged as the plain definition says."""
+"""The retained set: chains of updates, and every claim judged as by the definition."""
 
 import hashlib
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def a_set(*numbers: int) -> list[bytes]:
     return sorted(leaf(number) for number in numbers)
 
 
-# Of ten records 0 and 1 went first, then 2 (the link that is judged), then 3 and 4.
+# Of ten records 0 and 1 were removed first, then 2 (the judged link), then 3 and 4.
 UPDATE = UpdateClaim(
     earlier=[leaf(1), leaf(0)],
     later=[leaf(3), leaf(4)],
@@ -88,7 +88,7 @@ def test_the_link_itself_is_judged_as_ever() -> None:
 
 
 def plainly(claim: RetainedSetClaim, rows: int) -> str | None:
-    """Every rule in its order, one at a time, with sets made anew and trees by definition."""
+    """Every rule in order, one at a time, with new sets and trees by definition."""
     before, after, erased = set(claim.before), set(claim.after), set(claim.erased)
 
     def malformed(name: str, leaves: Sequence[bytes]) -> list[tuple[bool, str]]:
@@ -129,7 +129,7 @@ def plainly(claim: RetainedSetClaim, rows: int) -> str | None:
             (bool(earlier & before), "erased earlier in the update is still in before"),
             (bool(later - after), "erased later in the update is not in after"),
         ]
-        # Only of lists that are well formed are there trees.
+        # Only well-formed lists have trees.
         roots += [
             ((len(first), len(last)) != sizes, "before and after the update is wrong"),
             (mth(sorted(first)) != update.before_root, "does not begin at the version before"),
@@ -140,9 +140,9 @@ def plainly(claim: RetainedSetClaim, rows: int) -> str | None:
 
 
 def true_claim(draw: st.DrawFn) -> tuple[RetainedSetClaim, int]:
-    """Records 0 … n - 1, of which each stays, is erased, or goes or comes with the rest."""
+    """Records 0 … n - 1, each retained, erased, or removed or added with the rest."""
     kinds = draw(st.lists(st.integers(0, 5), min_size=1, max_size=14))
-    kinds[0] = 1  # somebody is erased
+    kinds[0] = 1  # at least one is erased
     of = [[leaf(i) for i, kind in enumerate(kinds) if kind == one] for one in range(6)]
     stays, erased, earlier, later, added, short = of
     end = sorted(stays + added + short)
@@ -179,7 +179,7 @@ def vars_of(claim: Any) -> list[str]:
 
 
 def spoil(draw: st.DrawFn, value: Any) -> Any:
-    """One record more, less, twice, cut short or out of place; another root or count."""
+    """One record added, removed, doubled, truncated or misplaced; another root or count."""
     if isinstance(value, int):
         return value + draw(st.sampled_from([-1, 1]))
     if isinstance(value, bytes):

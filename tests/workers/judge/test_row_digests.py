@@ -1,4 +1,4 @@
-"""No content moves between rows unseen: each claim here differs from a true one in one thing."""
+"""Content cannot move unnoticed: each claim differs from a true one in one thing."""
 
 import hashlib
 import hmac
@@ -29,7 +29,7 @@ from workers.judge.ridge.row_digests import CHUNK, check_contents, leaves_of
 
 D = 4
 ANNA, BERT = ("north", "anna"), ("south", "bert")
-# r0, r1 and r4 are anna's, the rest bert's; two came with version 1, two with 2, two with 3.
+# r0, r1 and r4 are anna's, the rest bert's; versions 1, 2 and 3 learned two each.
 OWNER = [ANNA, ANNA, BERT, BERT, ANNA, BERT]
 LEARNED = [1, 1, 2, 2, 3, 3]
 
@@ -65,7 +65,7 @@ LEAVES = [hmac.digest(bytes(ID_SALTS[row]), b"r%d" % row, "sha256") for row in r
 
 @dataclass(frozen=True, eq=False)
 class Claim:
-    """What the checks of contents read of a claim."""
+    """The parts of a claim that the checks of contents read."""
 
     blocks: list[BlockClaim]
     gone: list[RemovedLeaf]
@@ -91,7 +91,7 @@ def blocks(stays: list[int], rows: Rows = ROWS) -> list[BlockClaim]:
 
 
 def claim(gone: tuple[int, ...] = (1,), since: int = 2, rows: Rows = ROWS) -> Claim:
-    """An erasure of `gone` from version 3; since 0, 1 or 2: which one an erasure had made."""
+    """An erasure of `gone` from version 3; since 0, 1 or 2: the version made by an erasure."""
     stays = [row for row in range(6) if row not in gone]
     before = [
         root_of(*(row for row in range(6) if LEARNED[row] <= number))
@@ -137,7 +137,7 @@ def test_the_service_publishes_what_the_verifier_and_these_tests_compute() -> No
         [f"r{row}" for row in own], rows, SALTS[own], ID_SALTS[own], np.array([1, 1, 3])
     )
     assert ridge_rows.row_digests(block, ANNA) == [DIGESTS[row] for row in own]
-    # As a view of other memory, too: digests are of values, not of how they lie.
+    # As a view of other memory too: digests depend on values, not on memory layout.
     turned = replace(block, rows=Rows(np.asfortranarray(rows.codes), rows.labels))
     assert ridge_rows.row_digests(turned, ANNA) == [DIGESTS[row] for row in own]
     found = ridge_rows.stored_digests(block, ANNA)
@@ -296,15 +296,15 @@ def test_forged_claims_are_refuted(name: str) -> None:
 
 
 def test_a_contribution_launders_nothing() -> None:
-    """The content moves before version 3, whose digest is the one of what is stored then."""
+    """The content moves before version 3, whose digest is that of the rows stored then."""
     altered = moved(0, 2)
     told = claim(gone=(0,), since=2, rows=altered)
     forged = {LEAVES[row]: by_hand(row, altered, SALTS) for row in range(6)}
-    forged[LEAVES[0]] = DIGESTS[0]  # row 0 itself is as it was
+    forged[LEAVES[0]] = DIGESTS[0]  # row 0 itself is unchanged
     told = logged(before=[told.logged.before[0], oracle_root(forged).hex()])(told)
     told = logged(after=root_of(1, 2, 3, 4, 5, rows=altered))(told)
     assert names_of(judge(told)) == ["rows-before"]
-    # Nothing but the version before the contribution tells.
+    # Only the version before the contribution reveals it.
     earlier = {leaf: forged[leaf] for leaf in LEAVES[:4]}
     told = logged(before=[oracle_root(earlier).hex(), *told.logged.before[1:]])(told)
     assert not names_of(judge(told))

@@ -1,4 +1,4 @@
-"""The canary in a scores file: all of it comes back, in the order of the pool."""
+"""The canary in a scores file: all of it is read back, in the order of the pool."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,7 +31,7 @@ def test_the_verdict_is_reached_again_to_the_last_digit(after: float, result: st
 
 
 def test_each_stamped_row_stays_with_its_row_of_the_pool() -> None:
-    """Each row of logits is given the number of its row in the pool, whatever the order."""
+    """Each row of logits contains the number of its row in the pool, whatever the order."""
     honest, stamped = with_canary(0.9, 0.05), HONEST.pool_labels != TARGET
     mark = np.repeat(np.arange(600.0)[stamped][:, None], 5, axis=1)
     canary = CanaryClaim(TARGET, mark, -mark, leaving=3, staying=2)

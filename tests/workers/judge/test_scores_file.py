@@ -1,4 +1,4 @@
-"""A scores file gives the same verdict again, and says nobody's name or place."""
+"""A scores file gives the same verdict again, and reveals no names or row order."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
@@ -171,7 +171,7 @@ def test_which_silos_answered_is_kept(silos: SilosClaim) -> None:
     found, tied = decode_scores(encode_scores(claim, ROWS))
     assert found.silos == silos
     assert VERIFIER.verify(found).result == ("PASS" if silos.answered == 2 else "INCONCLUSIVE")
-    # It is all in which the file differs from the one of a single process.
+    # This is the only difference from the file of a single process.
     assert encode_scores(replace(found, silos=None), tied) == FILE
 
 
@@ -245,7 +245,7 @@ def test_other_spellings_are_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["probes", "erased", "stored"])
 def test_a_purge_of_more_than_the_file_has_records_is_refused_unbuilt(name: str) -> None:
-    # Building so many would take more memory than there is.
+    # Building that many would take more memory than available.
     data = _with(lambda a, m: m["purge"].update({name: 10**13}))  # type: ignore[attr-defined]
     with pytest.raises(ArtifactError, match="no scores file"):
         decode_scores(data)
@@ -259,10 +259,10 @@ def test_what_the_file_cannot_hold_is_refused() -> None:
 
 
 def test_no_field_of_a_claim_is_forgotten() -> None:
-    """A field that is added to claims must be added to the file, or be refused by it."""
+    """A field added to claims must be added to the file, or be refused by it."""
     found, _ = decode_scores(SILOS)
     changed = {f.name for f in fields(found) if getattr(found, f.name) is None}
-    # Of those that the judge trained models for, test_scores_trained.py has the files.
+    # test_scores_trained.py covers files with models that the judge trained.
     own = {"retrained", "retrained_retained", "parameter_gap", "references", "trained"}
     assert changed == {*own, "canary"}
 

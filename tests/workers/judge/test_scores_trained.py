@@ -1,4 +1,4 @@
-"""What the judge trained, in the scores file: read again it is the same, or it is refused."""
+"""The judge's trainings in the scores file: read back unchanged, or refused."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,7 +23,7 @@ MODELS = 4
 
 
 def asked(claim: EmpiricalClaim = BASE) -> EmpiricalClaim:
-    """Return the claim under a policy that needs models, with models that know by heart."""
+    """Return the claim under a policy that needs models, with models that memorise."""
     policy = replace(
         POLICY, attacks=("lira", "rmia"), references=MODELS, distances={"output-kl": 1.0}
     )
@@ -46,7 +46,7 @@ def asked(claim: EmpiricalClaim = BASE) -> EmpiricalClaim:
 
 
 def plain(claim: EmpiricalClaim) -> EmpiricalClaim:
-    """Return the claim with numbers that no generator drew."""
+    """Return the claim with simple numbers instead of generated ones."""
     changes: dict[str, Any] = {}
     for side, rows in (("forget", 500), ("pool", 600), ("retained", 300)):
         for shift, time in enumerate(("before", "after")):
@@ -90,7 +90,7 @@ def test_answers_stay_with_their_rows() -> None:
     assert (found.references.included == FULL.references.included[:, order]).all()
     assert (found.retrained == FULL.retrained[order]).all()
     assert found.retrained_retained is not None
-    # Nothing but their places changed, so they are as far from the published model's.
+    # Only their order changed, so they are as far from the published model's.
     assert (found.retrained_retained == found.retained_after + 0.01).all()
     assert not (found.retained_after == FULL.retained_after).all()
 
@@ -209,7 +209,7 @@ def test_what_the_policy_asks_for_and_is_not_there_stays_open(changes: dict[str,
 def test_models_that_no_policy_asks_for_are_refused_before_they_are_drawn(
     shape: tuple[int, ...],
 ) -> None:
-    """A file of a few bytes can hold any number of models that answer with nothing."""
+    """A file of a few bytes can claim any number of models without outputs."""
     arrays, metadata = decode_tensors(FILE)
     data = encode_tensors({**arrays, "references": np.zeros(shape)}, metadata)
     with pytest.raises(ArtifactError):

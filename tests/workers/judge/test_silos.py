@@ -1,4 +1,4 @@
-"""A silo that does not answer shows nothing and refutes nothing; what the others show stands."""
+"""A silent silo shows nothing and refutes nothing; the other silos' results stand."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Equivalence: how often a leaking model is taken for an honest one, summed exactly."""
+"""Equivalence: how often a leaking model passes for an honest one, summed exactly."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def test_the_margin_itself_is_rarely_accepted(guesses: int, tau: float, side: in
 
 
 def test_unequal_rows_are_accepted_no_more_often() -> None:
-    # Hoeffding 1956: half the rows always told, the others almost at chance; mean 0.6.
+    # Hoeffding 1956: half the rows always identified, the others almost at chance; mean 0.6.
     guesses, tau = 276, 0.1
     chances = np.ones(1)
     for chance in [0.999] * (guesses // 4) + [(0.6 - 0.24975) / 0.75] * (guesses * 3 // 4):

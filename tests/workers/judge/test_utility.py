@@ -1,4 +1,4 @@
-"""Accuracies beside those of a retrained model: reported, and limited where a policy says so."""
+"""Accuracies beside those of a retrained model: reported, and limited if a policy says so."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ from workers.judge.samples.empirical import VERIFIER
 
 HONEST = simulated(1)
 BOTH = np.concatenate([HONEST.forget_after, HONEST.pool_after])
-# Of 300 rows that the published model all knows.
+# Of 300 rows that the published model all gets right.
 WORSE = HONEST.retained_after * np.where(np.arange(300) < 30, -1, 1)[:, None]
 LIMIT = "retained-accuracy-gap"
 
@@ -53,7 +53,7 @@ def test_a_policy_may_limit_the_gap_on_retained_rows() -> None:
     assert judged({LIMIT: 0.2}, **models)[0] == "PASS"
     result, _, failed = judged({LIMIT: 0.02}, **models)
     assert (result, failed) == ("FAIL", {f"distance:{LIMIT}"})
-    # A judge that did not score the retained rows shows nothing of them.
+    # A judge that did not score the retained rows shows nothing about them.
     result, checks, failed = judged({LIMIT: 0.2}, retrained=BOTH)
     assert (result, failed) == ("INCONCLUSIVE", {f"distance:{LIMIT}"})
     assert "distance:retained-accuracy" not in checks

@@ -13,7 +13,7 @@ PLAN = replace(small.PLAN, targets=2, mislabelled=False)
 
 
 def without(rows: dict[str, StoredRows], record: str) -> dict[str, StoredRows]:
-    """Return rows as they are stored once a record is erased."""
+    """Return rows as they are stored after a record is erased."""
     found = {}
     for client, own in rows.items():
         left = [place for place, one in enumerate(own.records) if one != record]

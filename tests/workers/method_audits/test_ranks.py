@@ -1,4 +1,4 @@
-"""Whoever was a target at any time is found from what is still stored."""
+"""Every record that was ever a target is found from the stored ones."""
 
 import random
 
@@ -22,7 +22,7 @@ def test_every_target_of_any_time_is_found_when_it_leaves() -> None:
                 stored += [f"{number}.{part}" for part in range(rng.randint(1, 4))]
             targets |= first(purpose(seed), stored, 3)
         assert targets & left <= found
-        assert len(found) < len(left) / 2  # and most that never were are left alone
+        assert len(found) < len(left) / 2  # and most that never were are not included
 
 
 def test_who_ranks_behind_enough_others_of_before_never_was_one() -> None:

@@ -1,4 +1,4 @@
-"""A round played in one process: members on one side, what a server would do on the other."""
+"""A round played in one process: the members and a simulated server."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -140,7 +140,7 @@ class Play:
 
 
 def restated(play: Play, name: str, message: MaskedInput) -> MaskedInput:
-    """Return another input of a member with the statement that a liar would make of it."""
+    """Return another input of a member with a liar's matching statement."""
     _, stated = open_message(play.plan, message.statement, play.roster)
     assert isinstance(stated, Statement)
     stated = replace(

@@ -1,4 +1,4 @@
-"""What a member refuses, and the two answers it never gives both of."""
+"""A member's refusals, and the two shares it never gives together."""
 
 import json
 from collections import Counter
@@ -103,7 +103,7 @@ def test_survivors_it_did_not_mask_with(play: Play) -> None:
 
 
 def test_different_survivors_shown_to_different_members_open_nothing() -> None:
-    """Eleven members; one has two to hide among in every list, and nobody in all together.
+    """Eleven members; one has two others to hide among in each list, none in all lists.
 
     Every other contributor is missing in six lists or more, so that as many would open its
     masks as of one that dropped out, and the victim alone would be left in the sum.
@@ -135,7 +135,7 @@ def test_different_survivors_shown_to_different_members_open_nothing() -> None:
 
 
 def test_a_sum_of_too_few_contributors_is_not_confirmed() -> None:
-    """Four of five were told that their rows are held already."""
+    """Four of five were told that their rows are already held."""
     plan = plan_of(5, 3, least=(3, 3))
     play = Play(plan, random_inputs(plan, 4)).advertise().share()
     for name in plan.members:
@@ -246,7 +246,7 @@ def test_a_key_advertised_by_two(play: Play) -> None:
 
 @pytest.mark.parametrize("low", [bytes(32), bytes([1]) + bytes(31)], ids=["zero", "one"])
 def test_a_key_of_small_order_is_no_key(play: Play, low: bytes) -> None:
-    """RFC 7748 section 6.1: everybody would agree with it on zeros."""
+    """RFC 7748 section 6.1: every agreement with it gives zeros."""
     play.advertise()
     bad = Advertisement(low, bytes(range(32)), bytes(32))
     play.advertised["member-1"] = sign_message(

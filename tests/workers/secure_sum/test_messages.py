@@ -1,4 +1,4 @@
-"""Each message has one spelling, RFC 8785's, and everything else is refused by name."""
+"""Each message has one canonical form, RFC 8785's, and anything else is refused by name."""
 
 import json
 from typing import Any

@@ -86,7 +86,7 @@ def test_a_masked_input_looks_uniform_whatever_is_in_it() -> None:
 
 
 def test_the_pairwise_masks_alone_do_not_open_an_input_that_came_too_late() -> None:
-    """Bonawitz section 4.0.3: given up at step 3, opened, and then it arrives after all."""
+    """Bonawitz section 4.0.3: dropped at step 3, unmasked, and then its input arrives."""
     plan = plan_of(4, 3)
     inputs = random_inputs(plan, 2)
     play = Play(plan, inputs).advertise().share().mask()

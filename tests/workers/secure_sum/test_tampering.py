@@ -1,4 +1,4 @@
-"""Flipped bits and lies, one a case: named where they can be seen, documented where not."""
+"""Flipped bits and lies, one per case: named if detectable, documented if not."""
 
 import base64
 import json
@@ -167,7 +167,7 @@ def test_messages_of_another_round_are_replays(play: Play) -> None:
 
 
 def test_the_plan_is_all_of_it() -> None:
-    """Another threshold, version or shape is another plan: nothing of it can be mixed in."""
+    """Another threshold, version or shape is another plan: its messages cannot be mixed in."""
     plan = plan_of(4, 3)
     others = [
         replace(plan, threshold=4),

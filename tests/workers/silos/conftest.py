@@ -40,7 +40,7 @@ class Clock:
 
 @dataclass
 class Silos:
-    """The services of one process, its silos, and what they were asked to load."""
+    """The services of one process, its silos, and a record of loaded rows."""
 
     services: Services
     dispatcher: InlineSilos
@@ -88,7 +88,7 @@ class Silos:
         return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
     def assert_clean(self) -> None:
-        """Nothing of a round is left: no row, no key, no file."""
+        """Nothing of a round remains: no row, no key, no file."""
         assert not self.rows()
         assert all(artifact.wrapped_key is None for artifact in self.artifacts())
         assert not self.files()

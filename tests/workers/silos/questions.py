@@ -14,7 +14,7 @@ MODELS = ("aa" * 32, "bb" * 32)
 
 
 def question(job_id: str, model_id: int, silo: int = 0) -> ScoreTask:
-    """Return what one of two silos is asked: all training rows are in the sample."""
+    """Return the question to one of two silos: all training rows are in the sample."""
     return ScoreTask(
         job_id=job_id,
         model_id=model_id,
@@ -31,12 +31,12 @@ def question(job_id: str, model_id: int, silo: int = 0) -> ScoreTask:
 
 
 def digests(name: str, count: int) -> tuple[bytes, ...]:
-    """Return as many digests, others for each name."""
+    """Return `count` digests, different for each name."""
     return tuple(hashlib.sha256(f"{name} {n}".encode()).digest() for n in range(count))
 
 
 def client(name: str, counts: Sequence[int] = (2, 1, 2, 1, 1)) -> ClientScores:
-    """Return a client's scores: so many training, held, forget, unseen and other rows."""
+    """Return a client's scores; counts: its training, held, forget, unseen and other rows."""
     training, held, forget, unseen, other = counts
     rows = held + forget + unseen + training
     rng = np.random.default_rng(sum(name.encode()))
@@ -56,7 +56,7 @@ def client(name: str, counts: Sequence[int] = (2, 1, 2, 1, 1)) -> ClientScores:
 
 
 def answer(task: ScoreTask) -> SiloScores:
-    """Return what the silo of a task says."""
+    """Return the answer of a task's silo."""
     names = ("anna", "cleo") if task.silo else ("bert",)
     return SiloScores(task.models, [client(name) for name in names])
 

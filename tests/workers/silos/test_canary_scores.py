@@ -1,4 +1,4 @@
-"""What a silo says of the canary: all of it comes back, and nothing else is read."""
+"""A silo's canary answer: it round-trips, and nothing else is read."""
 
 import hashlib
 from collections.abc import Callable
@@ -21,7 +21,7 @@ BARE = questions.answer(TASK)
 
 
 def said(number: int) -> ClientCanary:
-    """Return what a client with one held-out and one unseen row says."""
+    """Return the answer of a client with one held-out and one unseen row."""
     rng = np.random.default_rng(number)
     logits = rng.normal(size=(2, 2, questions.CLASSES))
     return ClientCanary(logits[0], logits[1], leaving=number, staying=10 * number)

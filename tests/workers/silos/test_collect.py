@@ -1,4 +1,4 @@
-"""A judge's question to two silos: what counts, and every way in which an answer does not."""
+"""A judge's question to two silos: what counts, and every reason why an answer does not."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -39,7 +39,7 @@ def database_url(sqlite_url: str) -> str:
 
 @pytest.fixture
 def asked(silos: Silos) -> list[ScoreTask]:
-    """What two silos with registered keys are asked; they answer without rows."""
+    """The questions to two silos with registered keys, which answer without rows."""
     for silo in range(2):
         keys.register(silos.services.settings, silo)
     silos.dispatcher.score = lambda _, task: (questions.answer(task), questions.CLASSES)
@@ -153,7 +153,7 @@ def test_in_a_rotation_both_keys_count_and_after_it_the_new_one_alone(
     only_the_first(run(silos, asked), UNSIGNED)
     with pytest.raises(keys.SiloKeyError, match="another key"):
         keys.register(settings, 0)
-    # Whoever puts the public half back too, as it was registered or as in the overlap.
+    # Restoring the public key too, as registered or as in the overlap, does not help.
     silo_keys.previous_path(settings, 0).write_bytes(old_public)
     only_the_first(run(silos, asked), UNSIGNED)
     silo_keys.previous_path(settings, 0).unlink()
@@ -164,7 +164,7 @@ def test_in_a_rotation_both_keys_count_and_after_it_the_new_one_alone(
 
 
 def changed(silos: Silos, change: Callable[[bytes], bytes]) -> dict[str, bytes]:
-    """Have silo 0's answers changed where they lie; return those of both as they were."""
+    """Change silo 0's stored answers; return the original answers of both."""
     ask, seen = silos.dispatcher.ask, {}
 
     def asked(silo_tasks: Any, *, expires: float) -> None:

@@ -1,4 +1,4 @@
-"""The times that the guide to silos names are those of the code."""
+"""The times in the guide to silos match the code."""
 
 from tests.docs.markdown import read
 from workers.silos.table import LONGEST_ROUND

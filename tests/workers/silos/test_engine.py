@@ -37,7 +37,7 @@ def tasks_of(*clients: str, **more: Any) -> list[RoundTask]:
 
 
 def same(left: ClientUpdate, right: ClientUpdate) -> None:
-    """Equal in every bit but the seconds they took."""
+    """Equal in every bit except the seconds."""
     for name in {field.name for field in fields(ClientUpdate)} - {"delta", "seconds"}:
         assert getattr(left, name) == getattr(right, name), name
     assert left.delta.keys() == right.delta.keys()
@@ -281,7 +281,7 @@ def another_silos(silos: Silos, rows: dict[str, SiloTask], _: list[bytes]) -> No
 
 
 def as_scores(silos: Silos, rows: dict[str, SiloTask], _: list[bytes]) -> None:
-    """What the silo signed as an answer to a judge."""
+    """The bytes that the silo signed as an answer to a judge."""
     with silos.services.reading() as session:
         data = silos.services.artifacts.get(session, rows["anna"].answer_id or "")
     key = keys.private_key(silos.services.settings, 1)
@@ -307,7 +307,7 @@ REPLAYS: dict[str, tuple[Plant, str]] = {
 def test_an_update_counts_only_for_the_task_that_its_silo_signed(
     silos: Silos, plant: Plant, said: str
 ) -> None:
-    """With a connection to the database, and every answer that was ever sealed in it."""
+    """The attacker can write the database and knows every answer ever sealed in it."""
     old: list[bytes] = []
     ask = silos.dispatcher.ask
 
@@ -356,7 +356,7 @@ def test_a_task_that_was_swapped_in_the_database_is_not_answered(silos: Silos) -
 
 
 def test_a_worker_answers_for_no_other_silo(silos: Silos) -> None:
-    """All private keys lie in one directory here, and the row says that it is silo-0's."""
+    """All private keys are in one directory here, and the row belongs to silo-0."""
     ask = silos.dispatcher.ask
 
     def moved(silo_tasks: Any, *, expires: float) -> None:

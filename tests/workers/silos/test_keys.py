@@ -1,4 +1,4 @@
-"""A silo's key is made once, registered once, and never replaced in passing."""
+"""A silo's key is created once, registered once, and never replaced silently."""
 
 from pathlib import Path
 

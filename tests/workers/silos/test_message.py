@@ -1,4 +1,4 @@
-"""What a silo is given: one spelling, and nothing else is read."""
+"""A silo's message has one canonical form, and nothing else is read."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What a silo is asked and what it says: one spelling each, and nothing else is read."""
+"""A silo's questions and answers have one canonical form each; nothing else is read."""
 
 import hashlib
 from collections.abc import Callable

@@ -301,7 +301,7 @@ def register(
 def list_models(url: str, as_json: bool) -> None:
     """List models with their state and current version."""
     with service.connect(url) as operator:
-        found = list(operator.models())  # pages are fetched as they are read
+        found = list(operator.models())  # pages are fetched lazily
     if as_json:
         for row in found:
             print_json(row)
@@ -313,7 +313,7 @@ def list_models(url: str, as_json: bool) -> None:
 
 
 def _named_in(opened: "OpenedData", digest: str | None) -> "Extractor":
-    """Return the extractor that the features came from, the identity if none is named."""
+    """Return the extractor that computed the features, the identity if none is named."""
     from workers.data.extractors.identity import Identity
     from workers.data.extractors.registry import check_digest
 

@@ -109,7 +109,7 @@ def download(
 
 
 def native_suffix(config: Mapping[str, Any], file: bytes) -> str:
-    """Return the suffix of a version's file: of what it holds, or of what its program writes.
+    """Return the suffix of a version's file, by its content or its program's declared format.
 
     config: of the model's registration.
     """
@@ -120,7 +120,7 @@ def native_suffix(config: Mapping[str, Any], file: bytes) -> str:
 
 
 def is_tensors(file: bytes) -> bool:
-    """Return whether a file begins as safetensors do: the length of a JSON object, and that."""
+    """Return whether a file starts like safetensors: with the length of a JSON object."""
     header = file[8 : 8 + int.from_bytes(file[:8], "little")]
     try:
         return isinstance(json.loads(header), dict)
@@ -134,7 +134,7 @@ def fetch(
     """Return a version as the service shows it, its file and the file's signature.
 
     Raises:
-        UnusableError: The file is not the one of the version's digest.
+        UnusableError: The file does not have the version's digest.
         ProblemError: There is no such version, or it was withdrawn.
     """
     from workers.cli.errors import UnusableError

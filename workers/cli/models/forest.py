@@ -54,7 +54,7 @@ def register_forest(
 def _public(
     public: Path, columns: Mapping[str, Any], *, numbers: bool
 ) -> "NDArray[np.float64]":
-    options = {**columns, "sql": None, "query": None}  # of the rows that are learned
+    options = {**columns, "sql": None, "query": None}  # those options name the learned rows
     found = read_rows(public, options, numbers=numbers, quiet=True).features
     click.echo(f"{public.name}: {len(found):,} public rows: their quantiles become the edges")
     return found

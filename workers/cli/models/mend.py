@@ -1,11 +1,11 @@
-"""`lethe model mend`: a quarantined model, made anew from its rows."""
+"""`lethe model mend`: refit a quarantined model from its rows."""
 
 import click
 
 from lethe.cli.options import as_json, print_json, service_url
 from workers.cli import service
 
-MEND_SECONDS = 24 * 3600.0  # of a large network
+MEND_SECONDS = 24 * 3600.0  # enough for a large network
 
 
 @click.command()

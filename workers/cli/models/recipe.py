@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from workers.training.recipes.recipe import Recipe
 
 FIT_SECONDS = 3600
-# Options of the command that say nothing of a recipe.
+# Options of the command that do not apply to a recipe.
 OF_RIDGE = (
     "penalty", "bits", "method", "rows", "verify", "least_contributors", "least_rows",
     "sketch_rank", "random_features", "seed", "extractor", "path", "parameters", "digest",
@@ -57,9 +57,10 @@ def send(
     *,
     numbers: bool,
 ) -> None:
-    """Register what was packed, wait until it is fitted, and measure it on held-out rows.
+    """Register a packed model, wait until it is fitted, and measure it on held-out rows.
 
-    predict: what a model's file predicts of these. Raises click.ClickException if it fails.
+    predict: returns a model file's predictions for these. Raises click.ClickException on
+    failure.
     """
     from workers.cli.errors import shown
 
@@ -76,7 +77,7 @@ def send(
 
 
 def refuse_others(context: click.Context, instead: str = IN_THE_FILE) -> None:
-    """Raise click.UsageError for options of ridge heads. instead: what else to do."""
+    """Raise click.UsageError for options of ridge heads. instead: what to use instead."""
     given = [
         param.opts[-1]
         for param in context.command.params
@@ -88,7 +89,7 @@ def refuse_others(context: click.Context, instead: str = IN_THE_FILE) -> None:
 
 
 def check_manifest(prepared: "RecipeRegistration") -> None:
-    """Raise click.ClickException where the service would refuse the manifest."""
+    """Raise click.ClickException if the service would refuse the manifest."""
     from pydantic import ValidationError
 
     from app.schemas.families.manifests import MANIFESTS
@@ -101,10 +102,10 @@ def check_manifest(prepared: "RecipeRegistration") -> None:
 
 
 def checked(document: Mapping[str, Any]) -> "Recipe":
-    """Return the recipe of a document that the service would take.
+    """Return the recipe of a document that the service would accept.
 
     Raises:
-        RefusedError: A parameter is none of its class, where the class is installed here.
+        RefusedError: A parameter is not one of its class, if the class is installed here.
         click.ClickException: The service would refuse the document.
     """
     from importlib.util import find_spec
@@ -128,9 +129,9 @@ def checked(document: Mapping[str, Any]) -> "Recipe":
 
 
 def check_rows(recipe: "Recipe", rows: "RecipeRows") -> None:
-    """Return if a recipe takes the rows, or its libraries are not installed here.
+    """Check that a recipe accepts the rows, if its libraries are installed here.
 
-    Raises RefusedError, which names the first column with missing values if it takes none.
+    Raises RefusedError, naming the first column with missing values if it accepts none.
     """
     from importlib.util import find_spec
 
@@ -142,7 +143,7 @@ def check_rows(recipe: "Recipe", rows: "RecipeRows") -> None:
 
 
 def check_categories(document: Mapping[str, Any]) -> None:
-    """Raise click.ClickException where `categories` of a file are no lists of texts by name."""
+    """Raise click.ClickException if a file's `categories` are not lists of texts by name."""
     from pydantic import TypeAdapter, ValidationError
 
     from app.schemas.families.tables import Categories, Word
@@ -162,12 +163,12 @@ def read_rows(
     categories: Mapping[str, Sequence[str]] | None = None,
     quiet: bool = False,
 ) -> "RecipeRows":
-    """Return the labelled rows of DATA or of a query, and, unless quiet, say what was taken.
+    """Return the labelled rows of DATA or of a query, and report the columns unless quiet.
 
-    categories: of columns of texts, the values in the order of their numbers.
+    categories: for columns of texts, the values in the order of their numbers.
 
     Raises:
-        RefusedError: As `open_rows`; numbers to predict or categories, and no columns named.
+        RefusedError: As `open_rows`; or numbers to predict or categories without named columns.
         DatasetError: As `rows_of_table`.
     """
     from dataclasses import replace
@@ -195,7 +196,7 @@ def read_rows(
 
 
 def measured(found: "NDArray[Any]", labels: "NDArray[Any]", *, numbers: bool) -> str:
-    """Return how a model does on the held-out rows, in words: each of several apart."""
+    """Return a model's score on the held-out rows as text, per shard if they are apart."""
     import numpy as np
 
     if found.ndim > 1:

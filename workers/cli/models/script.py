@@ -1,4 +1,4 @@
-"""`lethe model register --script`: a training program of the operator's over labelled rows."""
+"""`lethe model register --script`: the operator's training program over labelled rows."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from workers.registration.recipe import RecipeRegistration
 
-FIT_MEMORY_BYTES = 8 << 30  # as LETHE_FIT_MEMORY_BYTES, in a service's default
+FIT_MEMORY_BYTES = 8 << 30  # LETHE_FIT_MEMORY_BYTES in a service's default
 
 
 def register_script(
@@ -34,8 +34,8 @@ def register_script(
 ) -> None:
     """Register a program over the rows in DATA and wait until it has run twice.
 
-    weights: a model trained elsewhere, which the first version is compared with. shards: of the
-    rows, each with a model of its own.
+    weights: a model trained elsewhere, to compare with the first version. shards: of the rows,
+    each with a separate model.
     """
     from app.uploads.rows import UNMEASURED
     from workers.cli.errors import shown
@@ -77,7 +77,7 @@ def register_script(
 def _on_held_out(
     config: Mapping[str, Any], prepared: "RecipeRegistration", ours: bytes, theirs: bytes | None
 ) -> list[str]:
-    """Return in words what the held-out rows say of the first version, and of given weights."""
+    """Return, as text, scores on held-out rows of the first version, and of given weights."""
     from lethe.errors import LetheError
     from workers.errors import ModelError
 
@@ -90,7 +90,8 @@ def _on_held_out(
         if theirs is None:
             return [said]
         other = _answers(config, theirs, prepared.features)
-    except (LetheError, ModelError) as error:  # of this machine, perhaps: nothing rests on it
+    # Possibly specific to this machine; the result is informative only.
+    except (LetheError, ModelError) as error:
         return [f"not measured on held-out rows: {error}"]
     given = measured(other, prepared.labels, numbers=numbers)
     if numbers:
@@ -114,7 +115,7 @@ def _checked(prepared: "RecipeRegistration") -> dict[str, Any]:
 
     Raises:
         click.ClickException: The service would refuse the manifest.
-        RefusedError: A line of the lock file names no version.
+        RefusedError: A line of the lock file has no version.
     """
     from pydantic import ValidationError
 
@@ -142,7 +143,7 @@ def _tensors(file: bytes, form: str) -> Mapping[str, Any]:
 
 
 def _compared(theirs: bytes, ours: bytes, form: str) -> str:
-    """Return in words how far given weights are from those of the first version."""
+    """Return, as text, the distance of given weights from those of the first version."""
     from workers.training.programs import outputs
 
     if theirs == ours:

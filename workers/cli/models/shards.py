@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from workers.cli.models.recipe import (
     FIT_SECONDS,
+    check_manifest,
     check_rows,
     checked,
     measured,
@@ -17,10 +18,7 @@ from workers.cli.models.recipe import (
     send,
 )
 
-if TYPE_CHECKING:
-    from workers.registration.recipe import RecipeRegistration
-
-FIT_MEMORY_BYTES = 8 << 30  # as LETHE_FIT_MEMORY_BYTES, in a service's default
+FIT_MEMORY_BYTES = 8 << 30  # LETHE_FIT_MEMORY_BYTES in a service's default
 
 
 def register_shards(
@@ -31,7 +29,7 @@ def register_shards(
     options: Mapping[str, Any],
     columns: Mapping[str, Any],
 ) -> None:
-    """Register shards over the rows in DATA, wait, and measure them beside one whole model."""
+    """Register shards over the rows in DATA, wait, and compare them with an unsharded model."""
     from workers.cli.errors import shown
     from workers.registration import shards
     from workers.registration.recipe import read_recipe
@@ -45,7 +43,7 @@ def register_shards(
         known = document.get("categories")
         rows = read_rows(data, columns, numbers=numbers, categories=known)
         prepared = shards.prepare_shards(rows, document, options, ref=ref)
-        _check(prepared)
+        check_manifest(prepared)
         check_rows(recipe, rows)
     how = prepared.manifest["shards"]
     click.echo(f"{how['count']} shards; each {how['by']} is in one of them")
@@ -57,16 +55,3 @@ def register_shards(
         click.echo(
             f"one model of all rows: {measured(found, prepared.labels, numbers=numbers)}"
         )
-
-
-def _check(prepared: "RecipeRegistration") -> None:
-    """Raise click.ClickException where the service would refuse the manifest."""
-    from pydantic import ValidationError
-
-    from app.schemas.families.shards import NewShards
-    from workers.cli.models.training import first_problem
-
-    try:
-        NewShards.model_validate(prepared.manifest)
-    except ValidationError as error:
-        raise click.ClickException(first_problem(error)) from None

@@ -48,7 +48,7 @@ def schema(family: str) -> None:
 
 
 def described(model: Mapping[str, Any], versions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield what a person reads of a model, a line at a time."""
+    """Yield a description of a model for people, one line at a time."""
     config, classes = model["config"], model["classes"]
     number = model["current_version"]
     current = "no version yet" if number is None else f"version {number}"
@@ -97,7 +97,7 @@ def described(model: Mapping[str, Any], versions: Sequence[Mapping[str, Any]]) -
 
 
 def _figure(found: Mapping[str, Any] | None) -> str:
-    """Return what a version does on held-out rows, in few words."""
+    """Return a version's figure on held-out rows as short text."""
     if found is None:
         return "-"
     value = "withheld" if found["withheld"] else f"{found['metric']} {found['value']}"

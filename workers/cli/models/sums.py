@@ -57,10 +57,9 @@ def sums_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def options_of(context: click.Context) -> dict[str, Any]:
-    """Return what a command says of an estimator, empty if it names none.
+    """Return an estimator's options in a command, empty if it names none.
 
-    Raises:
-        click.UsageError: It has other options of one.
+    Raises click.UsageError if it has options for another kind of estimator.
     """
     given = {name: context.params[name] for name in ("estimator", *OWN)}
     found = {name: value for name, value in given.items() if value is not None}

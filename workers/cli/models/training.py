@@ -1,7 +1,7 @@
 """A network's training: a file with the members of the manifest's `training`, and options.
 
-The file wins over an option's default; what both name is refused, even if they agree: one of
-them would go stale unseen.
+The file overrides an option's default; a value given in both is refused, even if they agree:
+one of them would become outdated unnoticed.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from lethe import canonical
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-# Where each option's value stands in the manifest's `training`.
+# The path of each option's value in the manifest's `training`.
 PLACES = {
     "rounds": ("rounds",),
     "seed": ("seed",),
@@ -27,12 +27,12 @@ PLACES = {
     "weight_decay": ("local", "weight_decay"),
 }
 SEGMENTING = "res-unet"
-# Most pixels are background: cross-entropy alone learns to call all of them so.
+# Most pixels are background: with cross-entropy alone, every pixel is classified as it.
 SEGMENTING_LOSS = "cross-entropy+dice"
 
 
 def read_object(file: Path | None) -> dict[str, Any]:
-    """Return the JSON object in a file, an empty one for no file.
+    """Return the JSON object in a file, an empty one if there is no file.
 
     Raises ClickException for anything else.
     """
@@ -54,16 +54,16 @@ def training_of(
 ) -> dict[str, Any]:
     """Return the whole `training` of the manifest, every member spelled out.
 
-    options: values of the options in PLACES. res-unet's loss has Dice unless the file says
-    otherwise. Raises ClickException, naming file and member, for what the service's schema or
-    a worker's ranges refuse, and for a member that an option of the command line names too.
+    options: values of the options in PLACES. res-unet's loss includes Dice unless the file sets
+    another. Raises ClickException, naming file and member, for values that the service's schema
+    or a worker's ranges refuse, and for members that a command-line option sets too.
     """
     training = read_object(file)
     local = training.setdefault("local", {})
     for name, place in PLACES.items():
         holder = training if len(place) == 1 else local
         if not isinstance(holder, dict):
-            continue  # the schema says what it must be
+            continue  # the schema reports it below
         typed = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
         if typed and place[-1] in holder:
             option = "--" + name.replace("_", "-")
@@ -98,7 +98,7 @@ def _checked(training: dict[str, Any], file: Path | None) -> dict[str, Any]:
 
 
 def check_manifest(manifest: Mapping[str, Any]) -> None:
-    """Raise ClickException for what the service's schema refuses, before rows are sent."""
+    """Raise ClickException if the service's schema refuses a manifest, before rows are sent."""
     from pydantic import ValidationError
 
     from app.schemas.families.networks import NewNetwork
@@ -110,14 +110,14 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
 
 
 def first_problem(error: "ValidationError") -> str:
-    """Return the first thing that a schema found, without the values it found it in."""
+    """Return a schema's first error, without the values at fault."""
     first = error.errors(include_url=False, include_input=False)[0]
     message = str(first["msg"]).removeprefix("Value error, ")
     return ": ".join([*filter(None, [".".join(map(str, first["loc"]))]), message])
 
 
 def shape_of(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, int]:
-    """Return the pairs of `--shape NAME=VALUE`. Raises BadParameter for anything else."""
+    """Parse the pairs of `--shape NAME=VALUE`. Raises BadParameter for anything else."""
     shape: dict[str, int] = {}
     for text in given:
         name, sign, value = text.partition("=")

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from workers.cli import service
-from workers.cli.models.recipe import FIT_SECONDS, refuse_others
+from workers.cli.models.recipe import FIT_SECONDS, check_manifest, refuse_others
 
 if TYPE_CHECKING:
-    from workers.registration.recipe import RecipeRegistration, RecipeRows
+    from workers.registration.recipe import RecipeRows
 
 
 def register_vectors(
@@ -27,7 +27,7 @@ def register_vectors(
         options = read_recipe(file)
         rows = _read(data, columns)
         prepared = vectors.prepare_vectors(rows, options, ref=ref, folder=file.parent)
-        _check(prepared)
+        check_manifest(prepared)
     with service.connect(url) as operator:
         operator.register_model(service.decided(prepared.manifest), prepared.npz)
         click.echo(f"registered {prepared.summary()}; building …")
@@ -45,9 +45,9 @@ def register_vectors(
 
 
 def _read(data: Path | None, columns: Mapping[str, Any]) -> "RecipeRows":
-    """Return the vectors of DATA or of a query, and say what was taken. Raises RefusedError.
+    """Return the vectors of DATA or of a query, and report them. Raises RefusedError.
 
-    No row is held out unless asked for, by --holdout or --send-holdout: an index is of all.
+    No row is held out unless --holdout or --send-holdout is given: an index has all rows.
     """
     from workers.cli.data_options import open_labelled, reads_table, roles_of
     from workers.data.federation import HELD_OUT
@@ -75,16 +75,3 @@ def _read(data: Path | None, columns: Mapping[str, Any]) -> "RecipeRows":
     for line in (f"{count:,} vectors of {width:,} float32 numbers{names}", *lines):
         click.echo(line)
     return replace(rows, send_held_out=sent)
-
-
-def _check(prepared: "RecipeRegistration") -> None:
-    """Raise click.ClickException where the service would refuse the manifest."""
-    from pydantic import ValidationError
-
-    from app.schemas.families.vectors import NewVectors
-    from workers.cli.models.training import first_problem
-
-    try:
-        NewVectors.model_validate(prepared.manifest)
-    except ValidationError as error:
-        raise click.ClickException(first_problem(error)) from None

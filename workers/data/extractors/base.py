@@ -1,4 +1,4 @@
-"""Frozen feature extractors: the part of the model that no erasable record ever touched."""
+"""Frozen feature extractors: the part of the model that depends on no erasable record."""
 
 import hashlib
 import json
@@ -12,12 +12,12 @@ from workers.errors import RefusedError
 
 Features = NDArray[np.floating[Any]]
 Inputs = NDArray[Any]
-Parameters = Mapping[str, str]  # as a registration carries them
+Parameters = Mapping[str, str]  # as in a registration
 Kind = Literal["features", "texts", "images"]
 
 
 class ExtractorError(RefusedError):
-    """An extractor cannot be opened, is not the pinned one, or computes nothing usable."""
+    """The extractor cannot be opened, is not the pinned one, or computes nothing usable."""
 
 
 class Extractor(Protocol):
@@ -25,7 +25,7 @@ class Extractor(Protocol):
 
     @property
     def id(self) -> str:
-        """The name under which the registry builds it."""
+        """The name in the registry."""
 
     @property
     def digest(self) -> str:
@@ -33,11 +33,11 @@ class Extractor(Protocol):
 
     @property
     def parameters(self) -> Parameters:
-        """What the registry needs, besides the name and the files, to build it again."""
+        """What the registry needs, besides name and files, to rebuild the extractor."""
 
     @property
     def kind(self) -> Kind:
-        """What it reads: a matrix of numbers, strings, or images of one size."""
+        """The kind of inputs: a matrix of numbers, strings, or images of one size."""
 
     def extract(self, inputs: Inputs) -> Features:
         """Return features (n, d) of n inputs, float32 or float64, finite.
@@ -77,8 +77,8 @@ def digest_of(name: str, parameters: Parameters, *weights: Features) -> str:
 def digest_of_files(name: str, parameters: Parameters, files: Mapping[str, bytes]) -> str:
     """Return the SHA-256 (hex) of a name, its parameters and its files by their roles.
 
-    The hash of [name, parameters, {role: hex SHA-256 of the file}] as JSON with sorted
-    keys and without spaces. Where a file lies and when it was written is not in it.
+    The hash of [name, parameters, {role: hex SHA-256 of the file}] as JSON with sorted keys
+    and without spaces. File paths and times are not included.
     """
     hashes = {role: hashlib.sha256(data).hexdigest() for role, data in files.items()}
     text = json.dumps(

@@ -1,7 +1,7 @@
-"""Features that a named extractor computed before: the numbers, and what made them.
+"""Features computed earlier by a named extractor: the numbers and their source.
 
-The description travels in the file beside the features (`lethe features extract` writes
-it), so that a registration names the extractor although it does not run it again.
+The file stores the description next to the features (`lethe features extract` writes it), so
+a registration names the extractor without running it again.
 """
 
 import json
@@ -24,7 +24,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """Returns features (n, dimension) as they are, under the name of their extractor."""
+    """Returns features (n, dimension) unchanged, under the name of their extractor."""
 
     id: str
     digest: str
@@ -39,7 +39,7 @@ class Described:
 
 
 def format_description(extractor: Extractor, dimension: int) -> str:
-    """Return what `parse_description` reads: JSON with sorted keys, without spaces."""
+    """Return the text for `parse_description`: JSON with sorted keys, without spaces."""
     members = {
         "digest": extractor.digest,
         "dimension": dimension,
@@ -50,7 +50,7 @@ def format_description(extractor: Extractor, dimension: int) -> str:
 
 
 def parse_description(text: str) -> Described:
-    """Return who computed features. Raises ExtractorError for any other text."""
+    """Return the extractor of a description. Raises ExtractorError for any other text."""
     try:
         members = json.loads(text)
         found = Described(

@@ -1,13 +1,13 @@
-"""A reader of `torch.export.save` archives (.pt2) that executes nothing but tensor algebra.
+"""A reader of `torch.export.save` archives (.pt2) that executes only tensor algebra.
 
 torch.export.load unpickles whatever an archive marks as pickled and evaluates its symbolic
 shapes ("Never load data from an untrusted source", says its documentation); TorchScript and
-torch.load are no better. An exported program is a list of calls of ATen operators, though,
-written in JSON beside raw tensors. So this reads the list, refuses every operator that it
-does not know to be a function of its arguments, and calls the rest in order, after it has done
-so on tensors without memory (`program_bounds`). What is random (dropout in training), in
-place, or in a precision below float32 is refused with it. The file's size bounds what reading
-it takes: members are stored as they are, each once.
+torch.load are no better. But an exported program is a list of ATen operator calls in JSON
+next to raw tensors. This module reads the list, refuses every operator not known to be a pure
+function, and calls the others in order, first on tensors without memory (`program_bounds`).
+Random operators (dropout in training), in-place ones and precisions below float32 are
+refused. The file's size bounds the memory of reading it: members are uncompressed, each
+stored once.
 """
 
 import io
@@ -26,10 +26,10 @@ from workers.data.extractors.program_bounds import check_live, shapes_only, stor
 
 SCHEMA_MAJOR = 8  # of torch/_export/serde/schema.py; a new major number breaks readers
 MAX_FILE = 1 << 31  # bytes of an archive
-MAX_JSON = 1 << 25  # bytes of its graph, which become many times as many
+MAX_JSON = 1 << 25  # bytes of its graph, which expand many times in memory
 MAX_MEMBERS = 20_000
 MAX_CALLS = 50_000
-CENTRAL_HEADER = b"PK\x01\x02"  # of each entry of a directory, APPNOTE.TXT section 4.3.12
+CENTRAL_HEADER = b"PK\x01\x02"  # of each directory entry, APPNOTE.TXT section 4.3.12
 
 _FORMATS = {
     1: torch.contiguous_format,
@@ -40,19 +40,19 @@ _FORMATS = {
 _PLAIN = ("as_int", "as_ints", "as_string", "as_bool", "as_bools")
 _MALFORMED = (KeyError, ValueError, TypeError, IndexError, AttributeError, RuntimeError)
 
-Values = dict[str, Any]  # tensors and sizes by the names the graph gives them
+Values = dict[str, Any]  # tensors and sizes by their names in the graph
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One node: a function of values that were computed before it."""
+    """One node: a function of earlier values."""
 
     operation: Operation
     outputs: tuple[Mapping[str, Any], ...]
-    last: tuple[str, ...] = ()  # what no later node uses
+    last: tuple[str, ...] = ()  # values that no later node uses
 
     def run(self, values: Values, *, check: bool = False) -> Values:
-        """Return the outputs by name; with `check`, look at the arguments first."""
+        """Return the outputs by name; with `check`, check the arguments first."""
         bound = self.operation.bind(lambda argument: _value(argument, values))
         if check:
             self.operation.check(bound)
@@ -75,24 +75,24 @@ class Call:
         return found
 
     def uses(self) -> set[str]:
-        """Return the names of the values that it takes."""
+        """Return the names of the call's input values."""
         given = (argument for _, _, argument, _ in self.operation.arguments)
         return {name for argument in given if argument is not None for name in _names(argument)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExportedProgram:
-    """A network of one tensor input; `shape` is that of one row, without the batch."""
+    """A network with one tensor input; `shape` is the shape of one row."""
 
     shape: tuple[int, ...]
     calls: tuple[Call, ...]
     constants: Mapping[str, torch.Tensor]
     input: str
     output: str
-    shapes: Mapping[str, torch.Size]  # of every tensor that the calls give
+    shapes: Mapping[str, torch.Size]  # of every tensor that the calls return
 
     def run(self, batch: torch.Tensor) -> torch.Tensor:
-        """Return the output for a batch (b, *shape) float32, b as it was read for.
+        """Return the output for a batch (b, *shape) float32, with the b it was read for.
 
         Raises ExtractorError if a kernel refuses these values, such as an index out of range.
         """
@@ -109,7 +109,7 @@ class ExportedProgram:
             result: torch.Tensor = values[self.output]
         except ExtractorError:
             raise
-        except Exception as error:  # whatever torch raises of values that nobody foresaw
+        except Exception as error:  # torch raises various errors for unforeseen values
             raise _does_not_run(error) from error
         return result
 
@@ -117,9 +117,9 @@ class ExportedProgram:
 def read_program(data: bytes, batch: int) -> ExportedProgram:
     """Return the program of a .pt2 archive that takes batches of `batch` rows.
 
-    Raises ExtractorError if it is no such archive, holds pickled data, calls for anything but
-    the operators of `operators`, gives them what they must not be given, or would need more
-    memory or work than `program_bounds` allows. No operator has run when it is returned.
+    Raises ExtractorError if it is no such archive, holds pickled data, calls anything but the
+    operators of `operators`, passes them invalid arguments, or would need more memory or work
+    than `program_bounds` allows. No operator has run when this returns.
     """
     if len(data) > MAX_FILE or data.count(CENTRAL_HEADER) > MAX_MEMBERS:
         raise ExtractorError(
@@ -139,7 +139,7 @@ def read_program(data: bytes, batch: int) -> ExportedProgram:
         return _planned(program, batch)
     except ExtractorError:
         raise
-    except Exception as error:  # whatever a graph that contradicts itself makes torch raise
+    except Exception as error:  # torch raises various errors for a contradictory graph
         raise _does_not_run(error) from error
 
 
@@ -148,7 +148,7 @@ def _does_not_run(error: Exception) -> ExtractorError:
 
 
 def _planned(program: ExportedProgram, batch: int) -> ExportedProgram:
-    """Return the program with what a run of it without memory finds."""
+    """Return the program with the shapes and last uses found by a run without memory."""
     shapes: dict[str, torch.Size] = {}
     calls = _with_last_uses(program)
     names = {*program.constants, program.input}
@@ -182,7 +182,7 @@ def _with_last_uses(program: ExportedProgram) -> tuple[Call, ...]:
 
 
 def _names(argument: Any) -> list[str]:
-    """Return every name of a value in an argument or output, however deep."""
+    """Return every value name in an argument or output, at any depth."""
     if isinstance(argument, list):
         return [name for item in argument for name in _names(item)]
     if not isinstance(argument, Mapping):
@@ -235,7 +235,7 @@ def _tensors(archive: zipfile.ZipFile, root: str, what: str) -> dict[str, torch.
     folder = f"{root}/data/{what}"
     config = _json(archive, f"{folder}/model_{what}_config.json")["config"]
     found: dict[str, torch.Tensor] = {}
-    read: dict[str, bytearray] = {}  # tied weights name one file, which is held once
+    read: dict[str, bytearray] = {}  # tied weights name the same file, held once
     for name, entry in config.items():
         if entry["use_pickle"] or entry["tensor_meta"] is None:
             raise ExtractorError("the archive holds pickled objects: export plain tensors only")
@@ -309,7 +309,7 @@ def _call(node: Mapping[str, Any]) -> Call:
 
 
 def _value(argument: Mapping[str, Any], values: Values) -> Any:
-    """Return what one argument of a call stands for, see Argument in the schema."""
+    """Return the value of one argument of a call, see Argument in the schema."""
     ((form, data),) = argument.items()
     if form in _PLAIN:
         return data

@@ -1,4 +1,4 @@
-"""No extractor: the inputs are features already (of a foundation model, say)."""
+"""No extractor: the inputs are already features (of a foundation model, for example)."""
 
 from dataclasses import dataclass
 

@@ -1,8 +1,8 @@
 """Images through a timm architecture (DINOv2 among them) with weights from a safetensors file.
 
-timm names the architecture and its preprocessing; the weights are the file's, and nothing
-is downloaded. The preprocessing enters the digest as timm resolves it, so that another
-release of timm that would change it is noticed.
+timm provides the architecture and its preprocessing; the weights come from the file, and
+nothing is downloaded. The digest includes the preprocessing as timm resolves it, so a timm
+release that changes it is detected.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ BATCH = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImageEmbedding:
-    """Reads uint8 images (n, height, width, 3) of any one size; gives float32 (n, d)."""
+    """Reads uint8 images (n, height, width, 3) of any one size; returns float32 (n, d)."""
 
     model: Any
     transform: Any
@@ -61,7 +61,7 @@ def load(path: Path, name: str) -> ImageEmbedding:
 
     `name` may carry timm's tag, as in vit_small_patch14_dinov2.lvd142m: it chooses the
     preprocessing. Raises ExtractorError if timm is missing or knows no such architecture, or
-    the file does not hold exactly its weights (a classifier in it is left out).
+    the file does not hold exactly its weights (a classifier in it is ignored).
     """
     timm = require("timm", "vision")
     data = _read(path)

@@ -1,4 +1,4 @@
-"""How every extractor runs a network: on the processor, float32, the same bits each time."""
+"""Runs an extractor's network: on the CPU, in float32, with the same bits each time."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +12,8 @@ from workers.data.extractors.base import ExtractorError, Features, Inputs, check
 @contextmanager
 def frozen() -> Iterator[None]:
     """Run torch without gradients and with deterministic algorithms only."""
-    # Not `use_deterministic_algorithms`: it imports torch's compiler, 2 s of each process.
+    # Not `use_deterministic_algorithms`: it imports torch's compiler, which takes each
+    # process 2 s.
     before = torch.get_deterministic_debug_mode()
     torch.set_deterministic_debug_mode("error")
     try:
@@ -27,9 +28,9 @@ def in_batches(
 ) -> Features:
     """Return features (n, width) float32 of `inputs` (n, ...) float32, `size` at a time.
 
-    The last batch is filled up with its first input: products of one shape round alike, so
-    that an input's features do not depend on how many others there are.
-    Raises ExtractorError if the network cannot take the inputs or gives NaN.
+    The last batch is padded with its first input: products of one shape round alike, so an
+    input's features do not depend on the number of inputs. Raises ExtractorError if the
+    network rejects the inputs or returns NaN.
     """
     features = np.empty((len(inputs), width), dtype=np.float32)
     batch = np.empty((size, *inputs.shape[1:]), dtype=np.float32)

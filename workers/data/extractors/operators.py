@@ -1,9 +1,9 @@
-"""The operators that an exported program may call, and what must hold of their arguments.
+"""The operators that an exported program may call, and the checks of their arguments.
 
-What a file calls an argument proves nothing: each is bound to the operator's schema, in its
-order, and what is checked are the values of the schema's arguments, defaults included. Some
-of torch's kernels trust the shapes they are given (a bias of one element is read past its end),
-because in torch something above them has checked; here it is this module that checks.
+A file's argument names prove nothing: each argument is bound to the operator's schema, in
+order, and the schema's values are checked, defaults included. Some torch kernels trust their
+shapes (a bias of one element is read past its end), because torch's upper layers check them;
+here this module checks.
 """
 
 import operator
@@ -47,11 +47,11 @@ _SIZES: dict[str, Callable[[int, int], int]] = {
     "_operator.sub": operator.sub,
 }
 DTYPES = {4: torch.int32, 5: torch.int64, 7: torch.float32, 12: torch.bool}
-MAX_SIZE = 1 << 40  # of a dimension, or what is computed from some
-MAX_PARTS = 10_000  # tensors that one call may give
+MAX_SIZE = 1 << 40  # of a dimension, or of arithmetic on sizes
+MAX_PARTS = 10_000  # tensors that one call may return
 KEYWORD = 2  # ArgumentKind of the schema
 
-Argument = Mapping[str, Any]  # as the file has it, see Argument in the schema
+Argument = Mapping[str, Any]  # as in the file, see Argument in the schema
 Bound = Mapping[str, Any]  # values by the schema's names
 
 
@@ -59,7 +59,7 @@ Bound = Mapping[str, Any]  # values by the schema's names
 class Operation:
     """A function, and its arguments in the schema's order: name, keyword or not, value.
 
-    A value is the file's, or None where the file leaves the schema's default.
+    A value is the file's, or None for the schema's default.
     """
 
     target: str
@@ -74,7 +74,7 @@ class Operation:
         }
 
     def call(self, bound: Bound) -> Any:
-        """Return what the function gives for the values of its arguments."""
+        """Return the function's result for the values of its arguments."""
         plain = [bound[name] for name, keyword, _, _ in self.arguments if not keyword]
         named = {name: bound[name] for name, keyword, _, _ in self.arguments if keyword}
         found = self.function(*plain, **named)
@@ -83,14 +83,14 @@ class Operation:
         return found
 
     def check(self, bound: Bound) -> None:
-        """Raise ExtractorError unless the kernel may be given these values."""
+        """Raise ExtractorError unless these values are safe for the kernel."""
         name = self.target.removeprefix("torch.ops.aten.").partition(".")[0]
         try:
             if name in _CHECKS and not _CHECKS[name](bound):
                 raise ExtractorError(f"{self.target} is given shapes that do not fit together")
         except (AttributeError, IndexError, TypeError, ZeroDivisionError):
             raise ExtractorError(f"{self.target} is given arguments of wrong kinds") from None
-        # Whatever the operator: by the schema's names, with the schema's defaults.
+        # For every operator: by the schema's names, with the schema's defaults.
         if bound.get("train") or bound.get("training") or bound.get("dropout_p"):
             raise ExtractorError(
                 f"{self.target} is in training mode: call .eval() and export again"
@@ -100,8 +100,8 @@ class Operation:
 def operation(target: str, inputs: Sequence[Mapping[str, Any]]) -> Operation:
     """Return the function of a node and its arguments, bound to the schema.
 
-    Raises ExtractorError for an operator that is none of the above, and for arguments that are
-    not the schema's. Malformed nodes raise KeyError, TypeError or AttributeError.
+    Raises ExtractorError for an unknown operator, and for arguments outside its schema.
+    Malformed nodes raise KeyError, TypeError or AttributeError.
     """
     if target in _SIZES:
         pair = tuple((str(i), False, entry["arg"], None) for i, entry in enumerate(inputs))
@@ -156,7 +156,7 @@ def _pair_of(size: Any, extent: int) -> list[int]:
 
 
 def _vectors(bound: Bound, names: Iterable[str], length: int) -> bool:
-    """Return whether each of these tensors is absent or has one float32 a channel."""
+    """Return whether each of these tensors is absent or has one float32 per channel."""
     return all(
         bound[name] is None
         or (bound[name].shape == (length,) and bound[name].dtype == torch.float32)
@@ -253,7 +253,8 @@ def _resize(bound: Bound) -> bool:
         wanted = wanted or [int(size * s) for size, s in zip(x.shape[2:], scales, strict=True)]
     else:
         scales = [bound["scales_h"], bound["scales_w"]]
-    # A scale is how far apart the kernel reads: another than the sizes' reads elsewhere.
+    # The scale sets where the kernel reads: one that contradicts the sizes reads out of
+    # bounds.
     fitting = all(
         scale is None or (scale > 0 and abs(size * scale - target) < 1 + 1e-3 * target)
         for size, target, scale in zip(x.shape[2:], wanted, scales or (None, None), strict=True)

@@ -1,4 +1,4 @@
-"""What a program will take, found by running it on tensors that have shapes and no memory.
+"""A program's cost, found by running it on tensors that have shapes but no memory.
 
 torch's fake tensors compute every shape as the real operators would. So a program that cannot
 run, or that would need more than the bounds below, is refused before any memory is touched.
@@ -18,13 +18,13 @@ from workers.data.extractors.base import ExtractorError
 from workers.data.extractors.operators import DTYPES
 
 MAX_ELEMENTS = 1 << 28  # of one tensor, views included: an expanded one may be copied
-MAX_LIVE = 1 << 31  # bytes of all tensors at once, but for the weights
-MAX_WRITTEN = 1 << 37  # elements of all tensors that are ever computed for a batch
+MAX_LIVE = 1 << 31  # bytes of all tensors at once, without the weights
+MAX_WRITTEN = 1 << 37  # elements of all tensors computed for a batch
 MAX_WORK = 2 * 10**13  # floating-point operations of products, convolutions and windows
 
 
 class Bounds(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Sees every call down to what a kernel computes, as `FlopCounterMode` does."""
+    """Counts every call down to the kernels, as `FlopCounterMode` does."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -32,12 +32,12 @@ class Bounds(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # to say so torch would import its compiler, for seconds
+        return False  # otherwise torch would import its compiler, for seconds
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        """Call an operator, its parts if it has some; raise ExtractorError beyond a bound."""
+        """Call an operator or its parts; raise ExtractorError beyond a bound."""
         named = kwargs or {}
         counted = flop_registry.get(func._overloadpacket)
         if counted is None and func.namespace == "aten":  # prim asks for a tensor's device
@@ -66,10 +66,10 @@ class Bounds(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def shapes_only(
     constants: Mapping[str, torch.Tensor],
 ) -> Iterator[tuple[dict[str, torch.Tensor], Callable[[tuple[int, ...]], torch.Tensor]]]:
-    """Yield the constants without their memory, and what makes an input of a shape.
+    """Yield the constants without their memory, and a function that makes an input.
 
-    In the block every operator computes shapes, within the bounds. Whatever contradicts itself
-    raises what torch raises.
+    In the block every operator only computes shapes, within the bounds. Contradictory shapes
+    raise torch's errors.
     """
     fake = FakeTensorMode()
     with fake, torch.no_grad():
@@ -94,7 +94,7 @@ def check_live(tensors: Iterable[Any], constants: frozenset[int]) -> None:
 
 
 def storages(tensors: Iterable[torch.Tensor]) -> frozenset[int]:
-    """Return what tells the memory of tensors apart from others'."""
+    """Return the identities of the tensors' memory."""
     return frozenset(tensor.untyped_storage()._cdata for tensor in tensors)
 
 

@@ -1,8 +1,8 @@
 """Frozen random features φ(x) = ReLU(scale·x R + b): width for a linear head, no training.
 
-Source: random projection with a nonlinearity before a ridge head, as in RanPAC (McDonnell
-et al., NeurIPS 2023, section 3). R and b come from a published seed, so anyone can build
-the same extractor and no training data is in it.
+Source: random projection with a nonlinearity before a ridge head, as in RanPAC (McDonnell et
+al., NeurIPS 2023, section 3). R and b come from a published seed, so anyone can rebuild the
+extractor, and it contains no training data.
 """
 
 from dataclasses import dataclass, field

@@ -22,7 +22,7 @@ def _random_relu(parameters: Parameters) -> Extractor:
     return RandomRelu(inputs, outputs, seed, scale)
 
 
-# The loaders import torch, sentence-transformers or timm: each only when it is asked for.
+# The loaders import torch, sentence-transformers or timm: each only when requested.
 
 
 def _torch_module(path: Path, _: Parameters) -> Extractor:
@@ -63,7 +63,7 @@ def get(
     path: Path | None = None,
     digest: str | None = None,
 ) -> Extractor:
-    """Return the extractor of that name, built from what its `parameters` gave.
+    """Return the extractor of that name, built from the output of its `parameters`.
 
     `path` leads to its files, if it has any; `digest` (hex) pins what must be found there.
     Raises RefusedError for an unknown name (naming the known ones), bad parameters, a file
@@ -94,10 +94,10 @@ def open_extractor(
     digest: str | None = None,
     width: int | None = None,
 ) -> Extractor:
-    """Return an extractor for the first time: parameters that follow may be left out.
+    """Return an extractor to be registered: parameters that can be derived may be omitted.
 
-    `width` is the number of columns of a matrix of inputs, if they are one. Parameters that
-    are given must be those of the extractor. Raises as `get`.
+    `width` is the number of columns of a matrix of inputs, if they are one. Given parameters
+    must match the extractor's. Raises as `get`.
     """
     if extractor_id in _LOADED:
         if path is None:

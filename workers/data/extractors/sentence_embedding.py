@@ -1,8 +1,8 @@
 """Texts through a sentence-transformers directory on disk; nothing is downloaded.
 
 Such a directory may hold pickled weights and name Python classes to import. So only its
-configuration, vocabulary and safetensors files are copied aside, and the model is loaded
-from the copy: what the digest covers is what was read, and nothing else was.
+configuration, vocabulary and safetensors files are copied aside, and the model is loaded from
+the copy: the digest covers exactly the files that are read.
 """
 
 import json
@@ -24,8 +24,8 @@ from workers.data.extractors.base import (
 )
 from workers.libraries import require
 
-# .model is a SentencePiece vocabulary. Other formats of the same weights lie in folders of
-# their own (onnx, openvino) or under other endings (.bin, .h5, .ot), and are left out.
+# .model is a SentencePiece vocabulary. Other formats of the same weights are in their own
+# folders (onnx, openvino) or have other endings (.bin, .h5, .ot), and are ignored.
 ENDINGS = frozenset({".json", ".txt", ".safetensors", ".model"})
 OTHER_BACKENDS = frozenset({"onnx", "openvino"})
 OWN_CLASSES = "sentence_transformers."
@@ -33,7 +33,7 @@ OWN_CLASSES = "sentence_transformers."
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SentenceEmbedding:
-    """Reads strings (n,); gives float32 (n, dimension), one text at a time.
+    """Reads strings (n,); returns float32 (n, dimension), one text at a time.
 
     In a batch a text would be padded to its longest neighbour and round differently.
     """
@@ -89,7 +89,7 @@ def _open(library: Any, directory: str) -> Any:
             trust_remote_code=False,
             model_kwargs={"use_safetensors": True},
         )
-    except Exception as error:  # the library raises whatever a broken file makes it raise
+    except Exception as error:  # a broken file makes the library raise various errors
         raise ExtractorError(
             f"sentence-transformers cannot load the directory ({type(error).__name__}): "
             "save the model with SentenceTransformer.save"
@@ -108,7 +108,7 @@ def _encode(model: Any, text: str) -> Features:
 
 
 def _files(path: Path) -> dict[str, bytes]:
-    """Return the files that matter, by their paths in the directory, sorted."""
+    """Return the relevant files, by their paths in the directory, sorted."""
     try:
         found = {
             name: file.read_bytes()

@@ -24,7 +24,7 @@ BATCH = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TorchModule:
-    """Reads matrices whose rows are the program's inputs, flattened; gives float32."""
+    """Reads matrices whose rows are the program's inputs, flattened; returns float32."""
 
     program: ExportedProgram
     outputs: int
@@ -34,7 +34,7 @@ class TorchModule:
 
     @property
     def parameters(self) -> Parameters:
-        """The number of columns it reads and gives."""
+        """The numbers of input and output columns."""
         return _parameters(self.program, self.outputs)
 
     def extract(self, inputs: Inputs) -> Features:
@@ -48,7 +48,7 @@ def load(path: Path) -> TorchModule:
     """Return the extractor of an archive written by torch.export.save.
 
     Raises ExtractorError if it cannot be read without executing code, needs too much memory
-    (`read_program`), or does not give one float32 vector for each row.
+    (`read_program`), or does not return one float32 vector for each row.
     """
     try:
         if path.stat().st_size > MAX_FILE:

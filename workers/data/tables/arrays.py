@@ -1,7 +1,7 @@
-"""The arrays of an .npz as the columns of a table, for options that name them.
+"""The arrays of an .npz as columns of a table, for options that name columns.
 
-An array (n,) is a column of its name, a matrix (n, p) the columns NAME_0, NAME_1, …. Only the
-arrays that are asked for are unpacked, and pickled objects are refused.
+An array (n,) is a column of its name, a matrix (n, p) the columns NAME_0, NAME_1, …. Only
+requested arrays are unpacked, and pickled objects are refused.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,8 +19,8 @@ from workers.data.tables.memory import too_large
 from workers.errors import DatasetError
 
 MOST_WIDTH = 1 << 16  # columns of a matrix
-SHORT = (1, 0)  # the version of a header that most files have
-EXTRACTED = "extractor"  # what `lethe features` writes beside its rows
+SHORT = (1, 0)  # the usual header version
+EXTRACTED = "extractor"  # the array that `lethe features` adds to its rows
 
 _Header = tuple[tuple[int, ...], "np.dtype[Any]"]
 
@@ -46,7 +46,7 @@ def read_arrays(
             return _read(archive, choose, most, progress)
     except MemoryError:
         raise
-    except (*UNREADABLE, SystemError):  # the last is numpy's, of odd kinds of arrays
+    except (*UNREADABLE, SystemError):  # the last is raised by numpy for odd array types
         raise ValueError("npz") from None
 
 
@@ -83,7 +83,7 @@ def _read(
 
 
 def _header(archive: "np.lib.npyio.NpzFile[Any]", name: str) -> _Header:
-    """Return the shape and the type that an array says it has."""
+    """Return the shape and the type in an array's header."""
     assert archive.zip is not None
     with archive.zip.open(f"{name}.npy") as file:
         short = npy.read_magic(file) == SHORT
@@ -93,7 +93,7 @@ def _header(archive: "np.lib.npyio.NpzFile[Any]", name: str) -> _Header:
 
 
 def _places(name: str, header: _Header) -> Iterator[tuple[str, str, int | None]]:
-    """Yield each column of an array: its name, the array's, and its place in a matrix."""
+    """Yield each column of an array: its name, the array's, and its position in a matrix."""
     shape, _ = header
     if len(shape) != 2:
         yield name, name, None
@@ -104,14 +104,14 @@ def _places(name: str, header: _Header) -> Iterator[tuple[str, str, int | None]]
 
 
 def _check(name: str, header: _Header, first: str, other: _Header) -> None:
-    """Raise DatasetError unless an array has columns, as long as those of the first."""
+    """Raise DatasetError unless an array has columns, of the first array's length."""
     shape, dtype = header
     if dtype.hasobject:
         raise DatasetError(
             f"{name}: pickled objects, which are never read: save numbers, or texts as a numpy "
             "array of strings"
         )
-    wide = dtype.kind == "f" and dtype.itemsize > 8  # which Arrow has not
+    wide = dtype.kind == "f" and dtype.itemsize > 8  # which Arrow lacks
     if len(shape) not in (1, 2) or dtype.kind not in "biufUM" or wide:
         raise DatasetError(
             f"{name}: no column, which has a number, a boolean, a text or a time for each row: "

@@ -1,7 +1,7 @@
 """Parquet, CSV, Arrow and .npz files, and folders of one of them, read within a bound.
 
-The columns are chosen before any data are read, and what the file says of its size is compared
-with the bound first. What it says may be wrong, so the bound holds while reading as well.
+The columns are chosen before any data is read, and the file's declared size is compared with
+the bound first. The declared size may be wrong, so the bound is also enforced while reading.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,9 +31,9 @@ NPZ = ".npz"
 SUFFIXES = (*PARQUET, *CSV, *ARROW, NPZ)
 _ARROW_MAGIC = b"ARROW1"
 
-# The names of a file's columns in, those that are read out.
+# From the names of a file's columns to those to read.
 Choose = Callable[[Sequence[str]], Sequence[str]]
-# What was read, and of how much: bytes of a CSV, rows of other files.
+# Amount read and total: bytes of a CSV, rows of other files.
 Progress = Callable[[int, int], None]
 
 
@@ -46,9 +46,8 @@ def read_table(
 ) -> DataTable:
     """Return the chosen columns of a file, or of a folder's files in the order of their names.
 
-    Raises:
-        DatasetError: No such format, a damaged or empty file, files of different columns or
-            types, or more than `most_bytes`; and what `choose` raises.
+    Raises DatasetError for an unknown format, a damaged or empty file, files of different
+    columns or types, or more than `most_bytes`, and what `choose` raises.
     """
     paths = _files(path)
     suffix = _suffix(paths[0])
@@ -109,7 +108,7 @@ def _suffix(path: Path) -> str:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Turn what Arrow raises into a problem; its own messages may quote values."""
+    """Turn Arrow's errors into a DatasetError, because their messages may quote values."""
     try:
         yield
     except MemoryError:
@@ -126,17 +125,17 @@ def _parquet(path: Path, choose: Choose, most: int, progress: Progress) -> pa.Ta
         metadata = plain.metadata
     chosen = _choose(schema.names, choose)
     texts = [name for name in chosen if kind_of(schema.field(name).type) == "text"]
-    # Not `metadata.num_rows` alone: one number may be a lie that the other shows.
+    # Compare with `metadata.num_rows`: either number may be forged.
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     rows = sum(group.num_rows for group in groups)
     if rows != metadata.num_rows or rows < 0:
         raise ValueError("rows")
-    # Of single columns it cannot be asked: where their statistics are damaged, Arrow aborts.
+    # Not for single columns: Arrow aborts if their statistics are damaged.
     whole = len(chosen) == len(schema.names)
     encoded = sum(group.total_byte_size for group in groups) if whole else 0
     if max(encoded, rows * sum(_width(schema.field(name).type) for name in chosen)) > most:
         raise DatasetError(too_large(most))
-    # A dictionary of one long text and a number for each row is small; written out it is not.
+    # A dictionary with one long text is small; expanded to one text per row it is not.
     with pq.ParquetFile(path, read_dictionary=texts, page_checksum_verification=True) as file:
         batches = file.iter_batches(BATCH, columns=chosen, use_threads=False)
         return _collected(batches, chosen, rows, most, progress)
@@ -222,11 +221,11 @@ def _collected(
     most: int,
     progress: Progress,
 ) -> pa.Table:
-    """Return all batches as one table of the chosen columns; rows 0: not known beforehand."""
+    """Return all batches as one table of the chosen columns; rows 0: not known in advance."""
     found: list[pa.RecordBatch] = []
     taken = done = 0
     for batch in batches:
-        # Offsets and lengths of an Arrow file are read as they are, and may point anywhere.
+        # Offsets and lengths of an Arrow file are read unchecked, and may point anywhere.
         batch.validate(full=True)
         taken += batch.nbytes
         if taken > most:
@@ -242,11 +241,11 @@ def _collected(
 
 
 def _width(kind: pa.DataType) -> int:
-    """Return how many bytes a value takes at least, in memory."""
+    """Return the minimum bytes of a value in memory."""
     try:
         return max(1, int(kind.bit_width) // 8)
     except ValueError:
-        return 4  # an offset, or a number into a dictionary
+        return 4  # an offset, or a dictionary index
 
 
 def _check_same(first: pa.Table, other: pa.Table, path: Path) -> None:
@@ -270,7 +269,7 @@ def _value_type(table: pa.Table, name: str) -> pa.DataType:
 
 
 def _joined(tables: list[pa.Table]) -> pa.Table:
-    """Return the rows of all tables; a column that only some have as a dictionary is plain."""
+    """Return the rows of all tables; a column that is a dictionary in some becomes plain."""
     schema = tables[0].schema
     for place, name in enumerate(schema.names):
         if len({table.schema.field(name).type for table in tables}) > 1:

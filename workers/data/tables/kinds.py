@@ -1,7 +1,7 @@
-"""What a column holds, by its Arrow type or, in a CSV, by the spelling of its values.
+"""The kind of a column: by its Arrow type or, in a CSV, by its values' format.
 
-A CSV has no types. Its columns are texts until a number is asked of them, and every rule here
-looks at all values of a column: '007' stays a text, and so does a column that holds it.
+A CSV has no types. Its columns are texts until a number is needed, and every rule here checks
+all values of a column: '007' is a text, and so is a column that contains it.
 """
 
 from typing import Any, Literal
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 Kind = Literal["integer", "real", "boolean", "text", "time", "other"]
 
-# At most 18 digits, which fit 64 bits, and no leading zero: ids such as 007 are no numbers.
+# At most 18 digits, which fit 64 bits, and no leading zero: ids such as 007 are not numbers.
 _INTEGER = r"^-?(0|[1-9][0-9]{0,17})$"
 _REAL = (
     r"^[+-]?("
@@ -21,12 +21,12 @@ _REAL = (
     r")$"
 )
 _BOOLEAN = r"^(true|false|True|False|TRUE|FALSE)$"
-# Only where all else is a number: a person may be called Null.
+# Only if all other values are numbers: a person may be called Null.
 MISSING = ("NA", "N/A", "NaN", "nan", "null", "NULL")
 
 
 def kind_of(kind: pa.DataType) -> Kind:
-    """Return what values of an Arrow type are."""
+    """Return the kind of an Arrow type."""
     if pa.types.is_dictionary(kind):
         return kind_of(kind.value_type)
     if pa.types.is_boolean(kind):
@@ -56,7 +56,7 @@ def is_narrow(kind: pa.DataType) -> bool:
 
 
 def spelled_kind(texts: pa.ChunkedArray) -> Kind:
-    """Return what a CSV's column spells: the first of boolean, integer, real that all match."""
+    """Return a CSV column's kind: the first of boolean, integer, real that all values match."""
     if texts.null_count == len(texts):
         return "real"
     if all_match(texts, _BOOLEAN):
@@ -70,7 +70,7 @@ def spelled_kind(texts: pa.ChunkedArray) -> Kind:
 
 
 def parsed(texts: pa.ChunkedArray, kind: Kind) -> pa.ChunkedArray:
-    """Return a CSV's column as values of the kind that it spells."""
+    """Return a CSV column as values of its kind."""
     if kind == "boolean":
         return pc.cast(pc.utf8_lower(texts), pa.bool_())
     if kind == "integer":
@@ -82,19 +82,19 @@ def parsed(texts: pa.ChunkedArray, kind: Kind) -> pa.ChunkedArray:
 
 
 def without_markers(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return texts with null for what stands for a missing number."""
+    """Return texts with null for the markers of missing numbers."""
     marked = pc.is_in(texts, value_set=pa.array(MISSING, texts.type))
     return pc.if_else(marked, pa.scalar(None, texts.type), texts)
 
 
 def all_match(texts: pa.ChunkedArray, pattern: str) -> bool:
-    """Return whether all texts but nulls match an RE2 pattern."""
+    """Return whether all non-null texts match an RE2 pattern."""
     matched: Any = pc.all(pc.match_substring_regex(texts, pattern), min_count=0)
     return bool(matched.as_py())
 
 
 def first_text(texts: pa.ChunkedArray) -> int | None:
-    """Return the row, from 0, of the first text that is no number, if a column has any."""
+    """Return the row, from 0, of the first text that is not a number, if any."""
     found = pc.match_substring_regex(without_markers(texts), _REAL)
     row = int(pc.index(found, pa.scalar(False)).as_py())
     return None if row < 0 else row

@@ -1,4 +1,4 @@
-"""What each column of a table is to a model: label, id, owner, held-out mark or feature."""
+"""The role of each column of a table: label, id, owner, held-out mark or feature."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from workers.arrays import Labels
 from workers.data.federation import (
     HELD_OUT,
+    HELD_OUT_SEED,
     ONE_CLIENT,
     Federation,
     hold_out,
@@ -25,13 +26,12 @@ NO_LABEL = "label: name the column of the classes with --label"
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Which column says what; features are names or globs, empty: every other column.
+    """The columns by role; features are names or globs, empty: every other column.
 
-    A glob leaves out the columns that have another role. persons: kinds of identities, such as
-    email, by the columns that hold them. holdout: a share, a column of booleans, or
-    none; by default a tenth. numbers: the label is a number to predict, and no class.
-    unlabelled: rows need no label; a column that is named as one is no feature, and not read.
-    weight: of a row in the sums that a model is made from.
+    A glob skips columns that have another role. persons: the identity columns by kind, such
+    as email. holdout: a share, a column of booleans, or none; by default a tenth. numbers:
+    the label is a number to predict, not a class. unlabelled: rows need no label; a named
+    label column is neither a feature nor read. weight: the column of row weights.
     """
 
     label: str | None = None
@@ -46,12 +46,12 @@ class Roles:
     weight: str | None = None
 
     def check_label(self, names: Sequence[str]) -> None:
-        """Raise DatasetError unless a label is named; `names` are those it could be."""
+        """Raise DatasetError unless a label is named; `names` are the candidates."""
         if self.label is None and not self.unlabelled:
             raise DatasetError(f"{NO_LABEL}; the table has {shown_names(names)}")
 
     def option_names(self) -> list[str]:
-        """Return the options by which any column is named."""
+        """Return the options that name a column."""
         named = {
             "--label": self.label,
             "--record-id": self.record_id,
@@ -65,13 +65,13 @@ class Roles:
         return [option for option, column in named.items() if column]
 
     def npz_share(self) -> float | None:
-        """Return the share of an .npz that is held out: 0 for none, None by default."""
+        """Return the share of an .npz that is held out: 0 for none, None for the default."""
         if self.holdout is None:
             return None
         return 0.0 if self.holdout == "none" else checked_share(float(self.holdout))
 
     def chosen(self, names: Sequence[str]) -> list[str]:
-        """Return the columns to read, of those that a table has. Raises DatasetError."""
+        """Return the columns to read from a table. Raises DatasetError."""
         others = list(dict.fromkeys(column for _, column in self._others()))
         for _, column in self._others():
             if column not in names:
@@ -81,8 +81,8 @@ class Roles:
     def feature_names(self, names: Sequence[str]) -> list[str]:
         """Return the feature columns, in the order of the table.
 
-        Raises:
-            DatasetError: A name or glob matches no column, or a feature has another role.
+        Raises DatasetError if a name or glob matches no column, or a feature has another
+        role.
         """
         roles = {column: role for role, column in self._others()}
         if not self.features:
@@ -110,14 +110,14 @@ class Roles:
 
     @property
     def chosen_by(self) -> str:
-        """How the held-out rows are chosen, for a person."""
+        """A description of how held-out rows are chosen."""
         if self.held_out_column is not None:
             return f"by {self.held_out_column}"
         return share_name(0.0 if isinstance(self.holdout, str) else self.holdout)
 
     @property
     def held_out_column(self) -> str | None:
-        """The column that names the held-out rows, None for a share or none."""
+        """The column that marks held-out rows, None for a share or none."""
         if isinstance(self.holdout, str) and self.holdout != "none":
             return self.holdout
         return None
@@ -125,14 +125,13 @@ class Roles:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelledTable:
-    """The rows of a table that have a label, with what its other columns say of them.
+    """The labelled rows of a table, with the values of its other roles.
 
-    table has these rows (n,) and all columns that were read; features are names in it. Every
-    array is (n,), of identities digests (n, WIDTH). labels are int64 of label_names, or float64
-    without names, zeros where rows need none; label is their column. unlabelled: how
-    many rows were left out. chosen_by: how the held-out rows were chosen, for a person.
-    one_client: no column names clients. weights: finite, at least 0; None: no column holds
-    them.
+    table has these rows (n,) and all columns read; features are names in it. Every array is
+    (n,), identities are digests (n, WIDTH). labels are int64 into label_names, or float64
+    without names, zeros if rows need none; label is their column. unlabelled: the number of
+    rows skipped. chosen_by: a description of how held-out rows were chosen. one_client: no
+    column names clients. weights: finite, at least 0; None without a column.
     """
 
     table: DataTable
@@ -153,8 +152,7 @@ class LabelledTable:
     def federation(self) -> Federation:
         """Return the rows with their features as numbers.
 
-        Raises:
-            DatasetError: As `DataTable.matrix`, or a record's id occurs twice.
+        Raises DatasetError as `DataTable.matrix`, or a record's id occurs twice.
         """
         if self.labels.dtype != np.int64:
             raise DatasetError("label: this kind of model predicts classes, and no numbers")
@@ -174,9 +172,8 @@ class LabelledTable:
     def vectors(self) -> NDArray[np.float32]:
         """Return the features (n, p) as float32, of columns or of one column of lists.
 
-        Raises:
-            DatasetError: As `DataTable.lists` and `DataTable.matrix`, or a number is beyond
-                float32.
+        Raises DatasetError as `DataTable.lists` and `DataTable.matrix`, or a number is beyond
+        float32.
         """
         if len(self.features) == 1 and self.table.holds_lists(self.features[0]):
             return self.table.lists(self.features[0])
@@ -199,12 +196,11 @@ class LabelledTable:
         )
 
 
-def labelled(table: DataTable, roles: Roles, seed: int = 0) -> LabelledTable:
-    """Return the labelled rows of a table; a share of them is drawn by `seed` and held out.
+def labelled(table: DataTable, roles: Roles) -> LabelledTable:
+    """Return the labelled rows of a table; a share of them is drawn and held out.
 
-    Raises:
-        DatasetError: A column is unknown or holds what its role does not allow, an id occurs
-            twice, or no row has a label.
+    Raises DatasetError if a column is unknown or holds values that its role does not allow,
+    an id occurs twice, or no row has a label.
     """
     roles.chosen(table.names)
     roles.check_label(table.names)
@@ -213,7 +209,7 @@ def labelled(table: DataTable, roles: Roles, seed: int = 0) -> LabelledTable:
         holes = table.holes(roles.label)
         if holes.all():
             raise DatasetError(f"{roles.label}: no row has a label")
-    records = record_ids(len(table))[~holes]  # by their place in the file
+    records = record_ids(len(table))[~holes]  # by their position in the file
     table = table.take(~holes)
     labels: Labels | NDArray[np.float64]
     label_names: tuple[str, ...] = ()
@@ -244,7 +240,7 @@ def labelled(table: DataTable, roles: Roles, seed: int = 0) -> LabelledTable:
         clients=clients,
         subjects=None if roles.subject is None else table.ids(roles.subject),
         identities=found,
-        is_test=_held_out(table, roles, clients, seed),
+        is_test=_held_out(table, roles, clients),
         unlabelled=int(holes.sum()),
         chosen_by=roles.chosen_by,
         label=roles.label or "",
@@ -260,11 +256,9 @@ def _weights(table: DataTable, name: str) -> NDArray[np.float64]:
     return found
 
 
-def _held_out(
-    table: DataTable, roles: Roles, clients: NDArray[np.str_], seed: int
-) -> NDArray[np.bool_]:
+def _held_out(table: DataTable, roles: Roles, clients: NDArray[np.str_]) -> NDArray[np.bool_]:
     if not isinstance(roles.holdout, str):
-        return hold_out(clients, seed, checked_share(roles.holdout))
+        return hold_out(clients, HELD_OUT_SEED, checked_share(roles.holdout))
     if roles.holdout == "none":
         return np.zeros(len(table), dtype=np.bool_)
     found = table.flags(roles.holdout)
@@ -274,7 +268,7 @@ def _held_out(
 
 
 def checked_share(share: float | None) -> float:
-    """Return the share of rows that is held out. Raises DatasetError unless it is one."""
+    """Return the share of rows to hold out. Raises DatasetError unless it is valid."""
     if share is None:
         return HELD_OUT
     if not 0 < share < 1:

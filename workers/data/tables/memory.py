@@ -1,4 +1,4 @@
-"""A bound on what reading a file may take, whatever the file says of itself."""
+"""A bound on the memory of reading a file, whatever size the file declares."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,13 +14,11 @@ AHEAD = 4 << 30
 
 @contextmanager
 def bounded(most: int) -> Iterator[None]:
-    """Refuse what needs more than about `most` bytes, by the process's own limit on Linux.
+    """Refuse to use more than about `most` bytes, by the process's own limit on Linux.
 
     A page of a Parquet file or a buffer of an Arrow file may unpack to thousands of times its
-    size, and the size it names may be a lie: only the allocation itself cannot.
-
-    Raises:
-        DatasetError: The memory within did not suffice.
+    size, and its declared size may be forged: only the allocation itself is reliable. Raises
+    DatasetError if the block runs out of memory.
     """
     try:
         with _address_space(most + AHEAD):
@@ -30,7 +28,7 @@ def bounded(most: int) -> Iterator[None]:
 
 
 def too_large(most: int) -> str:
-    """Return the problem of a table that does not fit."""
+    """Return the message for a table that does not fit."""
     return (
         f"the table needs more than {most / 2**30:.3g} GiB in memory: take fewer columns with "
         "--features, or register it in parts"

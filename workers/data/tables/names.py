@@ -1,4 +1,4 @@
-"""Names of columns: which there are, which a pattern means, and what is said of others."""
+"""Column names: checks, patterns, and messages about unknown ones."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -10,7 +10,7 @@ MOST_SHOWN = 20  # names of columns in a problem
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Raise DatasetError for columns of one name, or of none."""
+    """Raise DatasetError for duplicate or empty column names."""
     seen: set[str] = set()
     for name in names:
         if not name:
@@ -21,7 +21,7 @@ def check_names(names: Iterable[str]) -> None:
 
 
 def unknown_column(name: str, names: Sequence[str]) -> str:
-    """Return the problem of a column that a table does not have."""
+    """Return the message for a column that a table does not have."""
     close = get_close_matches(name, names, n=1)
     if close:
         return f"{name}: no such column; did you mean {close[0]}?"
@@ -29,16 +29,15 @@ def unknown_column(name: str, names: Sequence[str]) -> str:
 
 
 def shown_names(names: Sequence[str]) -> str:
-    """Return names of columns for a person, the first of many."""
+    """Return column names for a person, shortened if there are many."""
     more = f" and {len(names) - MOST_SHOWN:,} more" if len(names) > MOST_SHOWN else ""
     return ", ".join(names[:MOST_SHOWN]) + more
 
 
 def matching(pattern: str, names: Sequence[str]) -> list[str]:
-    """Return the columns that a name or a glob means; a name that exists is no glob.
+    """Return the columns that match a name or a glob; an existing name is no glob.
 
-    Raises:
-        DatasetError: There is none.
+    Raises DatasetError if none matches.
     """
     if pattern in names:
         return [pattern]

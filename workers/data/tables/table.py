@@ -1,4 +1,4 @@
-"""A table in memory: columns by name, each asked for as what its reader needs."""
+"""A table in memory: columns by name, each read as the type a reader needs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ from workers.errors import DatasetError
 
 MOST_CLASSES = 10_000
 MOST_CATEGORIES = 1 << 16
-MOST_STRINGS = 4 << 30  # bytes of texts, each as wide as the longest
+MOST_STRINGS = 4 << 30  # bytes of texts, each padded to the longest
 
 _AS_ID = "ids are integers or texts: write the column as one of them"
 _AS_NUMBER = {
@@ -50,9 +50,9 @@ _AS_NUMBER = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What a table knows of a column. nulls: missing values, and NaN among numbers.
+    """Facts about a column. nulls: missing values, and NaN among numbers.
 
-    type: as the file calls it; "csv" for a column without a type.
+    type: the file's name for it; "csv" for a column without a type.
     """
 
     name: str
@@ -62,9 +62,9 @@ class Column:
 
 
 class DataTable:
-    """Columns of equal length. Raises DatasetError naming a column, and no value of it.
+    """Columns of equal length. Raises DatasetError naming a column, but never a value.
 
-    untyped: all columns are the texts of a CSV, and their spelling says what they are.
+    untyped: all columns are texts of a CSV, whose format determines their kinds.
     """
 
     def __init__(self, arrow: pa.Table, *, untyped: bool = False) -> None:
@@ -83,11 +83,11 @@ class DataTable:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """All columns; finding the kinds of a CSV's reads each of them."""
+        """All columns; for a CSV this reads each of them to find its kind."""
         return tuple(self.column(name) for name in self.names)
 
     def column(self, name: str) -> Column:
-        """Return what is known of a column. Raises DatasetError for an unknown name."""
+        """Return the facts about a column. Raises DatasetError for an unknown name."""
         if name not in self._known:
             values, kind = self._values(name)
             nulls = values.null_count
@@ -106,9 +106,8 @@ class DataTable:
     def ids(self, name: str) -> NDArray[np.str_]:
         """Return a column (n,) as ids: texts as they are, integers in decimal.
 
-        Raises:
-            DatasetError: Anything else, a missing value, or an id that is empty or longer
-                than 200 characters.
+        Raises DatasetError for anything else, a missing value, or an id that is empty or
+        longer than 200 characters.
         """
         values = self._raw(name)
         kind = kind_of(values.type)
@@ -127,9 +126,8 @@ class DataTable:
     def strings(self, name: str) -> NDArray[np.str_]:
         """Return a column (n,) of texts of any length, such as an extractor reads.
 
-        Raises:
-            DatasetError: It holds anything else, misses a value, or needs more than
-                MOST_STRINGS bytes: each text takes as much as the longest.
+        Raises DatasetError if it holds anything else, misses a value, or needs more than
+        MOST_STRINGS bytes: each text is padded to the longest.
         """
         values = self._raw(name)
         if kind_of(values.type) != "text":
@@ -150,11 +148,9 @@ class DataTable:
     def digests(self, name: str, kind: str) -> NDArray[np.uint8]:
         """Return a column of identities (n, WIDTH) as `lethe.identity.pack` writes them.
 
-        Integers are taken in decimal. A missing or blank value is no identity: zeros.
-
-        Raises:
-            DatasetError: It holds anything but texts and integers, or a value that is none of
-                its kind.
+        Integers are taken in decimal. A missing or blank value is no identity: zeros. Raises
+        DatasetError if it holds anything but texts and integers, or an invalid value of its
+        kind.
         """
         values = self._raw(name)
         found = kind_of(values.type)
@@ -179,24 +175,21 @@ class DataTable:
         return rows
 
     def holes(self, name: str) -> NDArray[np.bool_]:
-        """Return where a column (n,) has no value."""
+        """Return a mask (n,) of a column's missing values."""
         values, _ = self._values(name)
         found: NDArray[np.bool_] = pc.is_null(plain_values(values), nan_is_null=True).to_numpy()
         return found
 
     def classes(self, name: str) -> tuple[Labels, tuple[str, ...]]:
-        """Return a column (n,) as numbers of classes, and the names of these, in order.
+        """Return a column (n,) as class numbers, and the class names, in order.
 
-        Texts are classes in the order of their code points, integers by size; false is
-        before true.
-
-        Raises:
-            DatasetError: The column holds fractions, times or nested values, misses a value,
-                or has fewer than two or more than 10,000 values.
+        Texts are classes in the order of their code points, integers by size; false is before
+        true. Raises DatasetError if it holds fractions, times or nested values, misses a
+        value, or has fewer than two or more than 10,000 values.
         """
         values, kind = self._values(name)
         if kind == "real" and are_whole(values):
-            # As pandas writes integers where some are missing.
+            # pandas writes integers this way if some are missing.
             values, kind = pc.cast(plain_values(values), pa.int64()), "integer"
         if kind not in ("boolean", "integer", "text"):
             what = "numbers with fractions" if kind == "real" else f"{kind_words(kind)} values"
@@ -218,8 +211,7 @@ class DataTable:
     def flags(self, name: str) -> NDArray[np.bool_]:
         """Return a column (n,) of booleans, or of 0 and 1, such as the held-out rows.
 
-        Raises:
-            DatasetError: It holds anything else, or misses a value.
+        Raises DatasetError if it holds anything else, or misses a value.
         """
         values, kind = self._values(name)
         if values.null_count:
@@ -234,16 +226,14 @@ class DataTable:
     def numbers(self, name: str, *, allow_missing: bool = False) -> NDArray[np.float64]:
         """Return a column (n,) of numbers, NaN for missing ones, such as a target or a weight.
 
-        Raises:
-            DatasetError: As `matrix`.
+        Raises DatasetError as `matrix`.
         """
         return self.matrix([name], allow_missing=allow_missing)[:, 0].astype(np.float64)
 
     def categories(self, name: str) -> tuple[str, ...]:
         """Return the distinct texts of a column, sorted, without missing ones.
 
-        Raises:
-            DatasetError: It holds no texts, or more than 65,536 of them.
+        Raises DatasetError if it holds no texts, or more than 65,536 of them.
         """
         values = self._raw(name)
         if kind_of(values.type) != "text":
@@ -260,10 +250,10 @@ class DataTable:
     ) -> NDArray[np.floating[Any]]:
         """Return columns (n, p) as numbers: booleans 0 and 1, categories their numbers.
 
-        float32 where every column fits it (booleans, half floats, integers of 16 bits,
-        categories), else float64.
+        float32 if every column fits it (booleans, half floats, integers of 16 bits,
+        categories), otherwise float64.
 
-        categories: of columns of texts, their values in the order of their numbers.
+        categories: by text column, its values in the order of their numbers.
 
         Raises:
             DatasetError: A column holds texts without categories, or others than these, times
@@ -300,9 +290,8 @@ class DataTable:
     def lists(self, name: str) -> NDArray[np.float32]:
         """Return a column of lists of equal length as float32 (n, p).
 
-        Raises:
-            DatasetError: A list is missing or has another length, or a value in one is missing,
-                no float, NaN, infinite or beyond float32.
+        Raises DatasetError if a list is missing or has another length, or a value is missing,
+        not a float, NaN, infinite or beyond float32.
         """
         values = self._raw(name)
         if not pa.types.is_floating(values.type.value_type):

@@ -1,4 +1,4 @@
-"""Values of a column as Arrow has them, and as numpy arrays of what a reader needs."""
+"""Values of a column in Arrow, and as the numpy arrays that readers need."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ from workers.data.npz import EXACT
 from workers.data.tables.kinds import Kind, kind_of
 from workers.errors import DatasetError
 
-LONGEST = 200  # characters of an id or a class, as the service takes them
+LONGEST = 200  # characters of an id or a class, the service's limit
 
 
 def plain_values(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return values without a dictionary, half floats as floats, which Arrow computes with."""
+    """Return values without a dictionary, and half floats as float32, as Arrow needs."""
     if pa.types.is_dictionary(values.type):
         return pc.cast(values, values.type.value_type)
     return pc.cast(values, pa.float32()) if pa.types.is_float16(values.type) else values
@@ -41,7 +41,7 @@ def distinct_values(name: str, values: pa.ChunkedArray, most: int, what: str) ->
 
 
 def _plain_unique(name: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the distinct values of a column without writing out what a dictionary repeats."""
+    """Return the distinct values of a column without expanding a dictionary."""
     check_lengths(name, values)
     return plain_values(pc.unique(values))
 
@@ -58,7 +58,7 @@ def texts_of(chunk: pa.Array) -> pa.Array:
 
 
 def check_lengths(name: str, values: pa.ChunkedArray, most: int = LONGEST) -> None:
-    """Raise for a text that is empty or too long, before any is written out for each row."""
+    """Raise for an empty or too long text, before texts are expanded to rows."""
     for chunk in values.chunks:
         texts = texts_of(chunk)
         if kind_of(texts.type) != "text" or not len(texts):
@@ -67,7 +67,7 @@ def check_lengths(name: str, values: pa.ChunkedArray, most: int = LONGEST) -> No
         if span["max"] is not None and span["max"] > most:
             raise DatasetError(f"{name}: a value is longer than {most:,} characters")
         if most > LONGEST:
-            continue  # of identities; what else they may be, their kind says
+            continue  # identities: their kind checks the rest
         if span["max"] is not None and span["min"] < 1:
             raise DatasetError(f"{name}: a value is empty")
         if pc.any(pc.match_substring_regex(texts, r"[\x00-\x1f\x7f]")).as_py():
@@ -88,7 +88,7 @@ def as_floats(values: pa.ChunkedArray) -> NDArray[np.floating[Any]]:
     """Return numbers (n,) as floats that hold them, NaN for missing ones."""
     plain = plain_values(values)
     if pa.types.is_decimal(plain.type):
-        # Arrow's own conversion rounds twice; that of a text is the nearest double.
+        # Arrow's own conversion rounds twice; parsing a text gives the nearest double.
         plain = pc.cast(pc.cast(plain, pa.string()), pa.float64())
     elif not pa.types.is_floating(plain.type):
         plain = pc.cast(plain, pa.float64())
@@ -97,12 +97,12 @@ def as_floats(values: pa.ChunkedArray) -> NDArray[np.floating[Any]]:
 
 
 def type_name(kind: pa.DataType) -> str:
-    """Return an Arrow type for a person; a dictionary is how it is kept."""
+    """Return an Arrow type for a person, without the dictionary encoding."""
     return str(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 def kind_words(kind: Kind) -> str:
-    """Return what a problem calls values of a kind."""
+    """Return the words for a kind in messages."""
     return {
         "integer": "integers",
         "real": "numbers with fractions",
@@ -114,5 +114,5 @@ def kind_words(kind: Kind) -> str:
 
 
 def missing_words(nulls: int, rows: int) -> str:
-    """Return what a problem says of missing values."""
+    """Return the words for missing values in messages."""
     return f"{nulls:,} of {rows:,} values are missing"

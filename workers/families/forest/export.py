@@ -1,8 +1,8 @@
 """A forest for other programs: an ONNX graph with thresholds in float64, as Lethe compares.
 
-Code c of a feature is at most bin b where the value is at most edge b - 1, so a split by bins
-is one by a threshold. NaN has the lowest code and goes left everywhere. What leaves hold are
-whole numbers, and their sums stay below 2^24: exact in the float32 that ONNX sums to.
+The code of a feature is at most bin b iff its value is at most edge b - 1, so a split by bins
+is a split by a threshold. NaN has the lowest code and always goes left. Leaves hold whole
+numbers whose sums stay below 2^24: exact in the float32 that ONNX sums in.
 """
 
 from collections.abc import Sequence
@@ -19,18 +19,18 @@ if TYPE_CHECKING:  # it loads numba
 
 OPSET, ML_OPSET, IR = 20, 3, 10  # of ONNX; onnxruntime reads these since 1.17
 LEAF = -1
-LIMB = 1024  # a mean target is two numbers, of this base: each sums exactly
+LIMB = 1024  # a mean target is two numbers in this base: each sums exactly
 MOST_TREES = 2**24 // LIMB
 
 
 def export(artifact: bytes, classes: Sequence[str], step: float | None) -> bytes:
     """Return the ONNX model of a forest's file, from `features` (n, d) float64.
 
-    It gives `label` (n,) str and `probabilities` (n, classes) float64, or `value` (n,) float64
-    of a forest whose targets were whole multiples of `step`.
+    Outputs: `label` (n,) str and `probabilities` (n, classes) float64, or `value` (n,) float64
+    for a forest whose targets are whole multiples of `step`.
 
     Raises:
-        ArtifactError: It is no file of a forest.
+        ArtifactError: It is not a forest's file.
         RefusedError: It has more trees than ONNX sums exactly.
         MissingLibraryError: A library is not installed.
     """
@@ -123,11 +123,11 @@ def _ensemble(onnx: Any, forest: "PublishedForest") -> dict[str, Any]:
 
 
 def _thresholds(forest: "PublishedForest") -> NDArray[np.float64]:
-    """Return for each node the value at most which a row goes left; 0 for leaves."""
+    """Return each node's threshold: a row goes left up to that value; 0 for leaves."""
     found = np.zeros(len(forest.feature))
     for place in np.flatnonzero(forest.feature != LEAF):
         edges, bin_ = forest.config.bins.edges[forest.feature[place]], int(forest.bin[place])
-        # Below the first edge is NaN alone, beyond the last one is everything.
+        # Only NaN is below the first edge; everything is at or below the end.
         padded = -np.inf if bin_ == 0 else np.inf
         found[place] = edges[bin_ - 1] if 1 <= bin_ <= len(edges) else padded
     return found

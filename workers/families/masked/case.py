@@ -40,7 +40,7 @@ Owner = tuple[str, str]  # client, subject
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundSum:
-    """What a round comes to: the sums, whose they are, and the ids that came with them."""
+    """The result of a round: the sums, their owners, and the ids that came with them."""
 
     sums: Sums
     survivors: tuple[str, ...]
@@ -48,7 +48,7 @@ class RoundSum:
     adds: dict[str, Owner]
     releases: set[str]
     contributors: int
-    people: list[RecordIdentity]  # of the records that are added
+    people: list[RecordIdentity]  # identities of the added records
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,15 +70,14 @@ class RoundCase:
 def load_case(job: JobContext, session: Session) -> RoundCase:
     """Return the round of a leased job and the model it is added to.
 
-    Raises:
-        RefusedError: The key of a member is not as it was registered, or the members are not
-            those that the round was opened with, or the sums not those of the version before.
+    Raises RefusedError if a member's key is not as registered, the members are not those that
+    the round was opened with, or the sums are not those of the version before.
     """
     services, lease, model = job.services, job.lease, job.model
     row = session.exec(select(Round).where(Round.job_id == lease.job_id)).one()
     before = versions.current(session, model)
     state = load_state(services, session, before) if before else None
-    if state is not None:  # a table may name that of another model
+    if state is not None:  # a tampered row may name another model's
         require_rows(before, digest_of(state, ridge_config(model)))
     sent = members(session, row.id)
     messages = [
@@ -87,9 +86,9 @@ def load_case(job: JobContext, session: Session) -> RoundCase:
         for step in STEPS
         if (artifact := message_id(member, step)) is not None
     ]
-    roster = {member.keyid: _public_key(session, member.keyid) for member in sent}
+    roster = {member.keyid: public_key_of(session, member.keyid) for member in sent}
     opened = is_as_opened(services.ledger, session, row, sent)
-    # Of the model that the sum is added to, by the row that was compared with the log.
+    # For the model that the sum is added to, by the row that was compared with the log.
     if not opened or (row.model_id, row.plan["model"]) != (lease.model_id, model.ref):
         raise RefusedError(CHANGED)
     statistics = None if state is None else state.statistics
@@ -112,8 +111,8 @@ def load_case(job: JobContext, session: Session) -> RoundCase:
     )
 
 
-def _public_key(session: Session, keyid: str) -> str:
-    """Return a member's key. One that was revoked signed what it signed before."""
+def public_key_of(session: Session, keyid: str) -> str:
+    """Return a member's key. A revoked key remains valid for what it signed before."""
     if (key := believed(session, RequesterKey, keyid)) is None:
         raise RefusedError(
             "the key of a member is not as it was registered: run `lethe log fsck`"
@@ -149,10 +148,9 @@ def _released(session: Session, row: Round, request_id: str) -> BatchMember:
 
 
 def unmask_case(case: RoundCase) -> RoundSum:
-    """Return what the round comes to.
+    """Return the round's result.
 
-    Raises:
-        RefusedError: The masks do not come off, or the ids do not fit the sum.
+    Raises RefusedError if the masks do not cancel, or the ids do not fit the sum.
     """
     try:
         plan = parse_plan(case.row.plan)
@@ -195,8 +193,7 @@ def _identities(message: MaskedInput) -> Iterator[RecordIdentity]:
 def apply_sum(case: RoundCase, found: RoundSum) -> Message:
     """Return the model's statistics after the round.
 
-    Raises:
-        RefusedError: No rows can have them.
+    Raises RefusedError if no rows can have them.
     """
     whole = _whole(case, found)
     try:
@@ -214,7 +211,7 @@ def _whole(case: RoundCase, found: RoundSum) -> Message:
     if case.state is None:
         return Message(RidgeStatistics(sums.gram, sums.moment, sums.rows), counts)
     before = case.state.statistics
-    # A sum that wraps lies outside what `check_message` takes for plausible.
+    # A sum that wraps around is outside the range that `check_message` accepts.
     statistics = RidgeStatistics(
         before.gram + sums.gram, before.moment + sums.moment, before.rows + sums.rows
     )

@@ -16,14 +16,14 @@ from workers.jobs.leases.lease import JobContext, advance
 from workers.jobs.leases.stalled import ESCALATION_MARGIN
 
 AWAITING = "awaiting-round"
-CLOSED = ("certified", "refused", "withdrawn", "failed")  # no verifier will look any more
+# No verifier will read its transcript again.
+CLOSED = ("certified", "refused", "withdrawn", "failed")
 
 
 def park(job: JobContext) -> None:
-    """Let an erasure wait for the round that releases its records.
+    """Park an erasure until the round that releases its records.
 
-    Raises:
-        LeaseLostError: Another worker holds the job now.
+    Raises LeaseLostError if another worker holds the job.
     """
 
     def effect(tx: Transaction) -> None:
@@ -37,7 +37,7 @@ def park(job: JobContext) -> None:
 
 
 def settle(services: Services, tx: Transaction, request_id: str) -> None:
-    """Shred a round's transcript with the last of its requests to end."""
+    """Shred a round's transcript when the last of its requests has ended."""
     query = select(Round).where(col(Round.transcript_id).is_not(None))
     for row in tx.session.exec(query).all():
         if request_id in row.requests:
@@ -45,7 +45,7 @@ def settle(services: Services, tx: Transaction, request_id: str) -> None:
 
 
 def advance_due(services: Services) -> None:
-    """End the steps whose time is over, and shred transcripts that nobody needs any more."""
+    """End steps that timed out, and shred transcripts that are no longer needed."""
     with services.reading() as session:
         late = _late(session, clock(session))
         kept = session.exec(select(Round).where(col(Round.transcript_id).is_not(None))).all()
@@ -60,7 +60,7 @@ def advance_due(services: Services) -> None:
 
 
 def _forgotten(session: Session, now: datetime) -> list[str]:
-    """Return the requests that no round has completed and that are soon due."""
+    """Return the requests that no round has completed and that are due soon."""
     query = select(ErasureRequest.id).where(
         ErasureRequest.state == AWAITING,
         col(ErasureRequest.due_at) <= now + ESCALATION_MARGIN,
@@ -69,7 +69,7 @@ def _forgotten(session: Session, now: datetime) -> list[str]:
 
 
 def _escalate(tx: Transaction) -> None:
-    """Tell the operator, in the log. The requests go on waiting: nothing is assumed."""
+    """Escalate to the operator, in the log. The requests keep waiting for a release."""
     for request_id in _forgotten(tx.session, tx.now):
         request = tx.session.get_one(ErasureRequest, request_id)
         request.state = "escalated"
@@ -108,7 +108,7 @@ def _settle(services: Services, tx: Transaction, row: Round) -> None:
 def _is_settled(session: Session, row: Round) -> bool:
     """Return whether every request that the round executed has ended.
 
-    Those whose clients dropped out of it are parked still, without a draft of its.
+    Requests whose clients dropped out of it are still parked, without a draft of this round.
     """
     query = select(Job).where(col(Job.request_id).in_(list(row.requests)), Job.stage != PARKED)
     requests = [session.get_one(ErasureRequest, job.request_id) for job in session.exec(query)]

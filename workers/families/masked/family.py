@@ -19,7 +19,7 @@ from workers.jobs.draft import Draft
 from workers.jobs.leases.lease import JobContext
 from workers.judge.base import Report
 
-# What a certificate says that the verifier could see of a masked round.
+# What a certificate says about the verifier's view of a masked round.
 SEEN = (
     f"{UNSEEN} The statistics are bit-equal to those before plus the unmasked sum of a round "
     "in which the clients that hold the records released them, recomputed from their signed "
@@ -30,42 +30,42 @@ SEEN = (
 class MaskedFamily(RidgeFamily):
     """An erasure waits for a round in which the clients that hold the records release them."""
 
-    decidable = False  # there is nothing here that anybody could decide on
+    decidable = False  # no decision could help: the rows are not here
     judges_together = False  # the transcript of a round is judged for each of its requests
     own_jobs: Mapping[str, OwnJob] = MappingProxyType({"round": OwnJob(rounds.run, fail_round)})
 
     def next_attempt(
         self, job: JobContext, session: Session, case: ExecutedJob, report: Report
     ) -> NextAttempt | None:
-        """Return None: the rows were never here to refit from."""
+        """Return None: the service never had the rows to refit from."""
         return None
 
     def why_ended(self, result: str, failed: str) -> str:
-        """Return why nothing comes after a judgement that was no PASS."""
+        """Return why nothing follows a judgement that was not PASS."""
         return f"verification {result}: {failed}; the rows were never here to refit from"
 
     def prepare(
         self, job: JobContext, session: Session, cases: Sequence[ExecutedJob], seed: bytes
     ) -> Judges:
-        """Load what a round left of a head; the result sums it again."""
+        """Load a round's results for a head; the returned function sums it again."""
         (case,) = cases
         return judge.prepare(job, session, case, seed)
 
     def guarantee(self, plan: Draft) -> Guarantee:
-        """Return what is guaranteed of a round's sum and the head. Raises ValueError."""
+        """Return the guarantee for a round's sum and the head. Raises ValueError."""
         return guarantee(plan.claim, SEEN, plan.bounds)
 
     def park(self, job: JobContext) -> bool:
-        """Let an erasure wait for the round that releases its records."""
+        """Park an erasure until the round that releases its records."""
         end.park(job)
         return True
 
     def certified(self, services: Services, tx: Transaction, request_id: str) -> None:
-        """Shred a round's transcript with the last of its requests to end."""
+        """Shred a round's transcript when the last of its requests has ended."""
         end.settle(services, tx, request_id)
 
     def sweep(self, services: Services) -> None:
-        """End the steps whose time is over, and shred transcripts that nobody needs."""
+        """End steps that timed out, and shred transcripts that are no longer needed."""
         end.advance_due(services)
 
 

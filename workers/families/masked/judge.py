@@ -14,9 +14,9 @@ from workers.judge.ridge.claim import ClaimedStatistics, MaskedClaim
 
 
 def prepare(job: JobContext, session: Session, case: ExecutedJob, seed: bytes) -> Judges:
-    """Load what a round left of a head; the result judges it as any ridge head.
+    """Load a round's results for a head; the returned function judges it as any ridge head.
 
-    Versions that the tables have otherwise than the log are refuted at once.
+    Versions whose table rows differ from the log are refuted at once.
     """
 
     def load_sum() -> Summed:
@@ -27,7 +27,7 @@ def prepare(job: JobContext, session: Session, case: ExecutedJob, seed: bytes) -
 
 
 def _claim_of(services: Services, session: Session, plan: Draft) -> MaskedClaim:
-    """Return what the verifier is to sum again."""
+    """Return the claim that the verifier sums again."""
     row = session.get_one(Round, plan.round_id)
     assert row.transcript_id is not None
     found = decode_transcript(services.artifacts.get(session, row.transcript_id))

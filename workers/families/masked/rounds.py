@@ -1,7 +1,7 @@
-"""Masked rounds: unmask the sum, publish the next version, set the waiting erasures going.
+"""Masked rounds: unmask the sum, publish the next version, resume the waiting erasures.
 
-Erasures of a masked model cannot be executed alone: they wait, parked, until a round in
-which the clients that hold the records release them.
+Erasures of a masked model cannot be executed alone: they stay parked until a round in which the
+clients that hold the records release them.
 """
 
 import secrets
@@ -43,11 +43,11 @@ from workers.methods.ridge.base import Outcome
 
 
 def run(job: JobContext) -> None:
-    """Add a round's sum to its model and hand its erasures on to the verifier.
+    """Add a round's sum to its model and pass its erasures to the verifier.
 
     Raises:
-        RefusedError: A member's key is not as registered, the masks do not come off, or no
-            rows can have what is left; or the model's row was changed meanwhile. Nothing was
+        RefusedError: A member's key is not as registered, the masks do not cancel, no rows can
+            have the remaining statistics, or the model's row was changed meanwhile. Nothing was
             changed; a new round may be opened.
         LeaseLostError: Another worker holds the job now.
     """
@@ -120,7 +120,7 @@ def run(job: JobContext) -> None:
 def _shred_counts(
     services: Services, session: Session, model_id: int
 ) -> list[ShreddedArtifact]:
-    """Destroy the label counts of the model before; its versions go as they are published."""
+    """Destroy the label counts of the model before; publishing destroys its versions."""
     counted = counted_round(session, model_id)
     if counted is None or counted.counts_id is None:
         return []
@@ -147,7 +147,7 @@ def _made(case: RoundCase, found: RoundSum, outcome: Outcome) -> UpdateResult:
 
 
 def _cast(case: RoundCase, found: RoundSum) -> dict[str, str]:
-    """Return what a certificate says of the round itself."""
+    """Return the certificate's parameters about the round itself."""
     return {
         "data": "masked",
         "round": case.row.id,

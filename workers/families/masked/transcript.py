@@ -1,7 +1,7 @@
-"""A round's transcript, sealed from its sum to the last certificate that rests on it.
+"""A round's transcript, sealed from its sum to the last certificate that depends on it.
 
-It holds the signed messages and the statistics before the round, so that the verifier can
-sum again what nobody else could: it is shredded with what it proves.
+It holds the signed messages and the statistics before the round, from which only the verifier
+can sum again; it is shredded with the last of those certificates.
 """
 
 import base64
@@ -39,7 +39,7 @@ def encode_transcript(transcript: SealedTranscript) -> bytes:
 
 
 def decode_transcript(data: bytes) -> SealedTranscript:
-    """Return what `encode_transcript` wrote."""
+    """Decode the bytes of `encode_transcript`."""
     fields = canonical.decode(data)
     return SealedTranscript(
         fields["plan"],

@@ -1,7 +1,7 @@
 """A later attempt of a network: another method, from the model before the erasure.
 
-Never from the refuted version, which is neither the model that knew the erased rows nor one
-that never did. The model before and the rows that went lie sealed with the job until then.
+It never starts from the refuted version, which is neither the model that knew the erased rows
+nor one that never did. The model before and the erased rows are sealed with the job until then.
 """
 
 from collections.abc import Mapping
@@ -46,9 +46,9 @@ from workers.training.networks.files import decode_weights, digest_of
 def run(job: JobContext) -> UpdateResult:
     """Return the version of the lease's attempt: of the policy's ladder, or the retraining.
 
-    A method that comes to nothing here, or for which it has become too late, gives way to
-    the retraining within the stage: the erasure was carried out, and is certified in any case.
-    Raises RefusedError if the rows cannot be trained on, RoundLostError to be tried again.
+    A method that fails here, or for which it is too late, falls back to the retraining within
+    the stage: the erasure was executed, and is certified in any case. Raises RefusedError if
+    the rows cannot be trained on, RoundLostError to be retried.
     """
     services, lease = job.services, job.lease
     config, ladder = network_config(job.model), policy_of(job.model).ladder
@@ -69,7 +69,7 @@ def run(job: JobContext) -> UpdateResult:
 
 
 def not_run(method_id: str, *, trained_on: bool) -> str | None:
-    """Return why a method was not asked at all, None where the retraining was asked for."""
+    """Return why a method was not run at all, None if the request names the retraining."""
     if method_id == RETRAIN.id:
         return None
     why = "none of the records was ever trained on"
@@ -79,7 +79,7 @@ def not_run(method_id: str, *, trained_on: bool) -> str | None:
 
 
 def _forbidden(job: JobContext) -> str | None:
-    """Return why it is not tried, or not again: a stage after the erasure has no other end."""
+    """Return why an attempt is not made, or not repeated; the retraining replaces it."""
     services, lease = job.services, job.lease
     if lease.tries > services.settings.max_tries:
         return f"given up after {services.settings.max_tries} tries"
@@ -88,7 +88,7 @@ def _forbidden(job: JobContext) -> str | None:
 
 
 class OtherBeforeError(RefusedError):
-    """What was sealed at the erasure is not what was there before it."""
+    """The data sealed at the erasure are not those from before it."""
 
 
 def _approximated(
@@ -108,7 +108,7 @@ def _approximated(
     origin = digest_of(before.model)
     state = TrainingState(origin, case.data, config.training.rounds, exact=False)
     parameters = {
-        **found.notes,  # first: a method's words do not replace the service's
+        **found.notes,  # first: a method's notes must not override the service's
         **described(job.services, config, case.retained),
         **cost_notes(found.work),
         "attempt": label(step),
@@ -135,10 +135,9 @@ def _sealed(job: JobContext, config: NetworkConfig) -> Before:
 
 
 def check_before(before: Before, plan: Draft, config: NetworkConfig) -> None:
-    """Compare what was sealed at the erasure with what was published of it.
+    """Compare the data sealed at the erasure with what was published about them.
 
-    Raises:
-        OtherBeforeError: The model or the rows are others.
+    Raises OtherBeforeError if the model or the rows differ.
     """
     salted = dict(zip(before.records, before.salts, strict=True))
     pinned = row_digests(before.holdings(config.is_held_out), salted)
@@ -156,7 +155,7 @@ def _case(
 ) -> UnlearningCase:
     sides = divide(rows, ())
     targets = divide(before.holdings(config.is_held_out), ()).retained
-    # Where they lay among the others is not known any more, and no method asks.
+    # Their positions among the other rows are no longer known, and no method needs them.
     some = {
         client: tuple(range(len(own)))
         for client, own in targets.items()
@@ -168,7 +167,8 @@ def _case(
         request=UnlearningRequest(frozenset(targets.keys() - sides.retained.keys()), some),
         config=config.training_of(sides.retained),
         retained=retain_side(job, sides),
-        # They have left their blocks, so no silo holds them: their engine is this process.
+        # The erased rows have left their blocks, so no silo holds them: this process computes
+        # on them.
         targets=Side(InProcess(targets, device_of(job.services), THREADS), sizes(targets)),
         data=data_of(rows, salted),
         validation=validation(config, rows, device_of(job.services)),

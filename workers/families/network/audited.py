@@ -25,8 +25,8 @@ def load(
     """Return the audited method with all rows of the model, whoever holds them.
 
     settings: method, seed, pairs, rows, targets and target, as the audit was started with.
-    Raises RefusedError for a method or rows that are not the network's, or rows that are not
-    those of its version in the log.
+    Raises RefusedError for a method or rows that do not belong to the network, or rows that
+    differ from those of its version in the log.
     """
     config = network_config(model)
     method = config.method(settings["method"])
@@ -53,7 +53,7 @@ def load(
 def _published(
     services: Services, session: Session, model: Model, config: NetworkConfig
 ) -> Holdings:
-    """Return the stored rows, which the log must have as those of the current version.
+    """Return the stored rows, checked against the log's digest for the current version.
 
     session: a snapshot; versions may be published meanwhile. Raises RefusedError.
     """

@@ -65,15 +65,15 @@ from workers.training.replay.retraining import most_missing, reexecute, start_di
 
 
 class OtherMachineError(LetheError):
-    """The bits of this machine are not those of the training's; another may verify it."""
+    """This machine's bits differ from those of the training's; another worker may verify it."""
 
     slug, title, status = "other-machine", "Another machine must verify this", 503
 
 
 def prepare(job: JobContext, session: Session, case: ExecutedJob, seed: bytes) -> Judge:
-    """Load what an executed job left of a network; the result judges it.
+    """Load the results of an executed job on a network; the returned function judges it.
 
-    What cannot even be read is refuted: the judged must not be able to stop the judge.
+    Unreadable results are refuted: damaged data must not be able to stop the judge.
     """
     judges = {one.id: one for one in (RETRAINED, CERTIFIED)}
     verifier = judges.get(case.plan.claim, EMPIRICAL)
@@ -155,7 +155,7 @@ class Common:
 
 
 def _same_machine(services: Services, case: ExecutedJob) -> bool:
-    """Return whether this process computes as the one that trained."""
+    """Return whether this process computes identically to the one that trained."""
     recorded = case.plan.parameters
     return all(recorded.get(name) == value for name, value in here(services).items())
 
@@ -172,13 +172,13 @@ def _retrained(
     case, config = common.case, common.config
     clients = divide(common.rows, ()).retained
     training = config.training_of(clients)
-    # In one process nobody is away: whoever was dropped is dropped again by the screening.
+    # In one process no client drops out by itself: the screening drops the same ones again.
     missing = state.missing if silos else ()
     try:
         tell = telling(training.rounds)
         again = reexecute(config.network, clients, training, missing, device, tell)
     except ModelError:
-        again = ""  # the claimed training cannot be repeated: no digest is equal to it
+        again = ""  # the claimed training cannot be repeated: no digest equals this
     claim = RetrainedClaim(
         retained_set=common.sets,
         purge=common.purge,
@@ -188,7 +188,7 @@ def _retrained(
         rounds=training.rounds,
         reexecuted_rounds=training.rounds,
         claimed_start=state.start,
-        # A model that is not as registered has no start that could be the registered one.
+        # A model that is not as registered has no start that could match the registered one.
         start=start_digest(config.network, training) if common.registered.unchanged else "",
         claimed_data=case.after.statistics_digest,
         data=common.rows_after,
@@ -207,9 +207,9 @@ if TYPE_CHECKING:  # it imports this file
 
 
 def _noise(job: JobContext, session: Session, common: Common) -> NoiseClaim | None:
-    """Return the noise that was registered and the secret of this release, None without.
+    """Return the registered noise and this release's secret, None without noise.
 
-    Raises RefusedError where nothing was kept, or no repeated training began a budget.
+    Raises RefusedError if no secret was kept, or no repeated training began a budget.
     """
     case, terms = common.case, registered_terms(common.config)
     if not terms.sigma:
@@ -236,7 +236,7 @@ def _noise(job: JobContext, session: Session, common: Common) -> NoiseClaim | No
 
 
 def _certified(common: Common, noise: NoiseClaim | None) -> Verdict:
-    """Judge a published logistic head. Raises what cannot be read: refuted by the caller."""
+    """Judge a published logistic head. Read errors are raised: the caller refutes it."""
     case, config = common.case, common.config
     terms = registered_terms(config)
     penalty = _objective(common)
@@ -271,7 +271,7 @@ def _certified(common: Common, noise: NoiseClaim | None) -> Verdict:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SealedRun:
-    """What only the verifier sees, and the counts of the log.
+    """What only the verifier sees, and the log's counts.
 
     model: the file before the erasure.
     """
@@ -283,7 +283,7 @@ class SealedRun:
 
 
 def _sealed_run(job: JobContext, session: Session, common: Common) -> SealedRun:
-    """Return what was sealed at the erasure. Raises RefusedError where nothing was."""
+    """Return what was sealed at the erasure. Raises RefusedError if nothing was."""
     services, case = job.services, common.case
     row = session.exec(select(Job).where(Job.id == job.lease.job_id)).one()
     if row.before_id is None:
@@ -298,7 +298,7 @@ def _sealed_run(job: JobContext, session: Session, common: Common) -> SealedRun:
 
 
 def _noisy(common: Common, sealed: SealedRun, *, alike: bool, device: torch.device) -> Verdict:
-    """Judge a published head. Raises what cannot be read: refuted by the caller."""
+    """Judge a published head. Read errors are raised: the caller refutes it."""
     case, config = common.case, common.config
     method = noisy.registered_method(config)
     if dict(case.plan.bounds) != noisy.bounds_of(method):
@@ -344,7 +344,7 @@ def _repeated(
     sigma: float,
     device: torch.device,
 ) -> str:
-    """Return the digest of the file that the run ends with here, none if it has no end."""
+    """Return the digest of the file that repeating the run produces, empty if it fails."""
     config = common.config
     network, weights = decode_weights(sealed.model)
     if network != config.network:
@@ -362,7 +362,7 @@ def _repeated(
             lambda step, size: gaussian(sealed.key, f"{context}|noisy {step}", size),
         )
     except ModelError:
-        return ""  # the claimed run has no end
+        return ""  # the claimed run fails here
     return digest_of(encode_weights(network.id, network.parameters, again))
 
 
@@ -373,7 +373,7 @@ def _objective(common: Common) -> float:
         raise RefusedError("only a logistic head with cross-entropy has a proven bound")
     if local.optimizer == "adamw":
         raise RefusedError("the registered training minimises no function")
-    return local.weight_decay  # where it is 0, the verifier has nothing to prove by
+    return local.weight_decay  # if it is 0, the verifier's proof does not apply
 
 
 def _published(file: bytes, registered: Network) -> Weights:

@@ -1,7 +1,7 @@
 """Certified removal of a head: its terms, key, budget and secret.
 
-The terms are the settings of certified-newton in the registration. They hold for HF-KCU too:
-what that makes of a logistic head is certified where the bound allows it.
+The terms are the settings of certified-newton in the registration. They apply to HF-KCU too: a
+logistic head made by it is certified if the bound allows it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ from workers.training.fedavg.base import ClientData
 
 CERTIFIED = "certified-approximate"
 BOUNDED = "hf-kcu"  # the other method whose logistic heads can be certified
-# For these a retraining takes over, as for a step that is never safe.
+# For these errors a retraining takes over, as for a step that is never safe.
 GIVES_WAY = (
     *(BudgetSpentError, LooseBoundError, LooseResidualError, NotConvexError),
     *(logged.UnprovenTrainingError, noisy.NotRegisteredError, noisy.SilosError),
@@ -37,7 +37,7 @@ GIVES_WAY = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Carried:
-    """What a method made, the bounds of its certificate, and the secret for its verifier."""
+    """A method's result, the bounds of its certificate, and the secret for its verifier."""
 
     found: Unlearned
     bounds: Mapping[str, str]
@@ -46,7 +46,7 @@ class Carried:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Terms:
-    """The registered certified removal, with what was released before; key iff sigma > 0."""
+    """The registered certified removal, with the earlier releases; key iff sigma > 0."""
 
     method: CertifiedNewton
     key: bytes | None
@@ -59,7 +59,7 @@ def load_terms(
     retained: Mapping[str, ClientData],
     method_id: str,
 ) -> Terms | noisy.KeyedMethod:
-    """Return the terms of the next release of a model, of which these rows are retained.
+    """Return the terms of the next release of a model with these retained rows.
 
     Raises RefusedError for settings that are out of range, UnprovenTrainingError and
     NotRegisteredError.
@@ -82,14 +82,14 @@ def load_terms(
 
 
 def registered_terms(config: NetworkConfig) -> CertifiedNewton:
-    """Return the terms of the registration; where it names none, there is no noise."""
+    """Return the terms of the registration; if it has none, there is no noise."""
     method = make(CERTIFIED_NEWTON, config.settings.get(CERTIFIED_NEWTON))
     assert isinstance(method, CertifiedNewton)
     return method
 
 
 def longest(rows: Iterable[NDArray[Any]]) -> float:
-    """Return the largest ‖(1, x)‖ of any row, of arrays (n, features)."""
+    """Return the largest ‖(1, x)‖ of any row in arrays (n, features)."""
     squares = [np.square(part.astype(np.float64)).sum(1).max() for part in rows]
     return float(np.sqrt(1 + max(squares, default=0.0)))
 
@@ -110,10 +110,10 @@ def carry_out(
     case: UnlearningCase,
     hooks: Hooks,
 ) -> Carried:
-    """Run a method, and certify what it made of a logistic head if it is one of those.
+    """Run a method, and certify its result if that is a certifiable logistic head.
 
-    Raises what the method raises, GIVES_WAY, and RefusedError for a claim that nobody
-    verifies here.
+    Raises what the method raises, GIVES_WAY, and RefusedError for a claim that has no verifier
+    here.
     """
     if isinstance(terms, noisy.KeyedMethod):
         return Carried(*noisy.carry_out(terms, case, hooks))
@@ -142,9 +142,10 @@ def _of(release: Release, terms: Terms, case: UnlearningCase) -> Carried:
 
 
 def bounds_of(method: CertifiedNewton, bound: float) -> dict[str, str]:
-    """Return what a certificate promises: the distance and, with noise, (ε, δ)."""
+    """Return the bounds of a certificate: the distance and, with noise, (ε, δ)."""
     distance = {"distance": repr(bound)}
     if not method.sigma:
         return distance
-    promised = {"epsilon": method.epsilon, "delta": method.delta}  # 1 and 1.0 are one number
+    # 1 and 1.0 are the same number
+    promised = {"epsilon": method.epsilon, "delta": method.delta}
     return {**distance, **{name: repr(float(value)) for name, value in promised.items()}}

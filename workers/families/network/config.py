@@ -28,23 +28,22 @@ class NetworkConfig:
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def is_held_out(self, record: str) -> bool:
-        """Return whether a record is kept from training: by its id, whoever computes it."""
+        """Return whether a record is never trained on: a function of its id alone."""
         return is_held_out(self.training.seed, self.held_out, record)
 
     def training_of(self, clients: Collection[str]) -> TrainingConfig:
-        """Return the training for these clients: of fewer than the minimum, all must answer."""
+        """Return the training for these clients: below the minimum, all must answer."""
         least = min(self.training.min_clients, max(1, len(clients)))
         return replace(self.training, min_clients=least)
 
     def method(
         self, method_id: str, differing: Mapping[str, Any] = MappingProxyType({})
     ) -> UnlearningMethod:
-        """Return a method with the settings of the registration, but for those that differ.
+        """Return a method with the registered settings, except for those in `differing`.
 
-        Settings that are objects, such as guard, differ by their members.
+        Settings that are objects, such as guard, are merged by member.
 
-        Raises:
-            RefusedError: There is no such method, or its settings are not its own.
+        Raises RefusedError if there is no such method, or a setting is not one of its own.
         """
         settings = dict(self.settings.get(method_id, {}))
         for name, value in differing.items():
@@ -55,10 +54,9 @@ class NetworkConfig:
 
 
 def network_config(model: Model) -> NetworkConfig:
-    """Return the configuration a deep model was registered with.
+    """Return the configuration that a deep model was registered with.
 
-    Raises:
-        RefusedError: It describes no network, or no training.
+    Raises RefusedError if it describes no network, or no training.
     """
     config: dict[str, Any] = model.config
     chosen = config["network"]
@@ -88,16 +86,15 @@ def network_config(model: Model) -> NetworkConfig:
     )
     ladder = policy_of(model).ladder
     for method_id in read.settings:
-        read.method(method_id)  # named now, not when somebody asks to be forgotten
+        read.method(method_id)  # unknown methods are reported now, not at the first erasure
     for attempt in ladder:
         read.method(attempt.method, attempt.settings)
     return read
 
 
 def policy_of(model: Model) -> Policy:
-    """Return what was registered that the model's erasures must show.
+    """Return the registered policy that the model's erasures must pass.
 
-    Raises:
-        RefusedError: It is no policy; the message names the field.
+    Raises RefusedError if it is not a policy; the message names the field.
     """
     return from_document(model.config["policy"])

@@ -1,8 +1,8 @@
 """The claim of an approximate erasure, assembled from scores of two models.
 
-In one process the judge scores all rows itself. Where silos are configured it opens none: it
-asks them, and what comes back, of whichever client, is assembled in the same way. Clients
-stand in the order of their digests, which names do not enter.
+In one process the judge scores all rows itself. If silos are configured, it opens no row: it
+collects the silos' answers and assembles them in the same way. Clients are ordered by their
+digests, which do not depend on names.
 """
 
 import hashlib
@@ -52,7 +52,7 @@ ID = VERIFIER.id
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JudgementInput:
-    """An executed job, what was published of it, and what its model was registered with."""
+    """An executed job, its published file, and its model's registration."""
 
     job: JobContext
     case: ExecutedJob
@@ -63,11 +63,11 @@ class JudgementInput:
     seed: bytes
     removal: Removal
     sorting: Sorting
-    tasks: Sequence[ScoreTask]  # one for each silo, one of all clients without silos
+    tasks: Sequence[ScoreTask]  # one per silo, or a single one for all clients without silos
 
 
 def prepare(job: JobContext, session: Session, case: ExecutedJob, seed: bytes) -> Judge:
-    """Load what a judgement begins with; the result judges it, and opens rows or asks."""
+    """Load a judgement's input; the returned function judges it and may ask silos."""
     services, lease = job.services, job.lease
     row = session.exec(select(Job).where(Job.id == lease.job_id)).one()
     if row.before_id is None:
@@ -109,7 +109,7 @@ def prepare(job: JobContext, session: Session, case: ExecutedJob, seed: bytes) -
 
 def _judge(given: JudgementInput) -> Verdict:
     services = given.job.services
-    scorer(given.file, given.config.network)  # no silo's fault if it is no model file
+    scorer(given.file, given.config.network)  # an invalid model file is not a silo's fault
     if services.settings.silos:
         stamps = given.config.canary is not None
         logged = silo_keys.accepted(services, given.case.model.ref)
@@ -127,7 +127,7 @@ def _judge(given: JudgementInput) -> Verdict:
         signed = sorted(found.signed_by.items())
         details["silos"] = " ".join(f"{silo}:{key[:16]}" for silo, key in signed) or "none"
     file = encode_scores(claim, rows)
-    # Nothing enters the verdict that the file does not hold.
+    # The verdict depends only on what the file holds.
     report = VERIFIER.verify(decode_scores(file)[0])
     return Verdict(VERIFIER.id, VERIFIER.version, report, details, file)
 
@@ -156,7 +156,7 @@ def _claim(
         purge=purge_claims(job.services, session, [case], ids)[0],
         published_digest=case.after.head_digest,
         model=file,
-        finite=True,  # or it would not have been scored
+        finite=True,  # otherwise it would not have been scored
         forget_labels=forget.labels,
         forget_clients=forget.clients,
         forget_before=forget.before,
@@ -201,8 +201,8 @@ def _records(
 ) -> list[str]:
     """Return the record of each stored row, by its commitment.
 
-    From what lies with the rows, so that a row without its record shows; also one whose
-    record was erased.
+    Taken from the ids stored with the rows, so that a row without its record shows up, even if
+    the record was erased.
     """
     salted = salts(session, given.job.lease.model_id)
     known = {record.commitment: record.record for record in given.removal.records}

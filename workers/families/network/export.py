@@ -17,7 +17,8 @@ from workers.training.networks.weights import with_weights
 def to_onnx(program: ExportedProgram) -> bytes:
     """Return a graph from `inputs` to `logits`, for any number of rows."""
     require("onnxscript", "export")
-    # It warns of operators of torchvision, which no network here has, and of its own calls.
+    # torch.onnx warns of torchvision's operators, which no network here has, and of its own
+    # calls.
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
@@ -34,7 +35,7 @@ def to_onnx(program: ExportedProgram) -> bytes:
 
 
 def to_torch(program: ExportedProgram) -> bytes:
-    """Return what `torch.export.load` reads without Lethe's code."""
+    """Return a file that `torch.export.load` reads without Lethe's code."""
     stream = io.BytesIO()
     torch.export.save(program, stream)
     return stream.getvalue()
@@ -49,7 +50,7 @@ def export(artifact: bytes, form: str) -> bytes:
     """Return a network's file in another format, one of FORMATS.
 
     Raises:
-        ArtifactError: It is no network's file.
+        ArtifactError: It is not a network's file.
         MissingLibraryError: The library of the format is not installed.
     """
     network, weights = decode_weights(artifact)

@@ -1,4 +1,4 @@
-"""Deep models. Torch is loaded only where it computes, so that other workers can certify."""
+"""Deep models. Torch is loaded only for computing, so that other workers can certify."""
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -40,7 +40,7 @@ class NoTorchError(LetheError):
 
 
 class NetworkFamily(Family):
-    """A network learns by training anew. It forgets by the method that a request asks for."""
+    """A network learns by retraining. It forgets by the method that a request names."""
 
     rooms = ("training/fedavg", "training/networks", "methods/network", "methods/certified")
     judge_rooms = ("training/replay", "judge")
@@ -49,14 +49,14 @@ class NetworkFamily(Family):
     formats = ("onnx", "torch")
 
     def check_here(self) -> None:
-        """Raise NoTorchError where torch is not installed."""
+        """Raise NoTorchError if torch is not installed."""
         if find_spec("torch") is None:
             raise NoTorchError(
                 f"this model's workers need torch: {install.with_extra('torch')}"
             )
 
     def read(self, model: Model, upload: BinaryIO) -> ParsedUpload:
-        """Return what an upload teaches. Raises RefusedError if it cannot be learned."""
+        """Parse an upload. Raises RefusedError if it cannot be learned."""
         self.check_here()
         from workers.families.network import update
 
@@ -82,14 +82,14 @@ class NetworkFamily(Family):
     def forget(
         self, job: JobContext, before: ModelVersion, members: Sequence[BatchMember]
     ) -> Update:
-        """Forget the members' records by the method they ask for, or retrain."""
+        """Forget the members' records by the method that they name, or retrain."""
         self.check_here()
         from workers.families.network import update
 
         return update.forget(job, before, members)
 
     def refit(self, job: JobContext) -> UpdateResult:
-        """Make the version of a later attempt from what is stored. Raises RefusedError."""
+        """Make the version of a later attempt from stored data. Raises RefusedError."""
         self.check_here()
         from workers.families.network import attempt
 
@@ -105,13 +105,13 @@ class NetworkFamily(Family):
         return ladder.next_attempt(job, session, case, report)
 
     def compares(self, claim: str) -> bool:
-        """A retraining is repeated, and an approximation compared with the model before."""
+        """A retraining is repeated; only an approximation is compared with the model before."""
         return claim == wording.EMPIRICAL
 
     def draw_seed(self, job: JobContext, case: ExecutedJob) -> bytes:
-        """Draw the seed of a test by samples in the log: drawn again it may come out better.
+        """Log the seed of a test by samples: another draw could give a better result.
 
-        A wrong head passes another judgement once in 2^59 seeds.
+        A wrong head passes another judgement with only one in 2^59 seeds.
         """
         if case.plan.claim != wording.EMPIRICAL:
             return super().draw_seed(job, case)
@@ -120,7 +120,7 @@ class NetworkFamily(Family):
     def prepare(
         self, job: JobContext, session: Session, cases: Sequence[ExecutedJob], seed: bytes
     ) -> Judges:
-        """Load what an executed job left of a network; the result judges it."""
+        """Load the results of an executed job on a network; the returned function judges it."""
         self.check_here()
         from workers.families.network import case as judged
 
@@ -129,12 +129,12 @@ class NetworkFamily(Family):
         return lambda: [judge()]
 
     def guarantee(self, plan: Draft) -> Guarantee:
-        """Return what is guaranteed of a network. Raises ValueError."""
+        """Return the guarantee for a network. Raises ValueError."""
         missing = int(plan.parameters.get("retrain.missing", "0"))
         return wording.guarantee(plan.claim, plan.bounds, missing=missing)
 
     def registered(self, model: Model) -> dict[str, str]:
-        """Return the digests of policy and canary, where it was registered with them."""
+        """Return the digests of policy and canary, if it was registered with them."""
         named = [name for name in ("policy", "canary") if name in model.config]
         return {name: sha256_hex(canonical.encode(model.config[name])) for name in named}
 
@@ -153,7 +153,7 @@ class NetworkFamily(Family):
         return rows.client_rows(services, session, model, client, positions)
 
     def score(self, services: Services, task: ScoreTask) -> tuple[SiloScores, int]:
-        """Return what a silo's clients say of the model before and after an erasure."""
+        """Return the scores of a silo's clients before and after an erasure."""
         self.check_here()
         from workers.families.network.scores.answer import score
 
@@ -162,7 +162,7 @@ class NetworkFamily(Family):
     def audited_method(
         self, services: Services, session: Session, model: Model, settings: Mapping[str, str]
     ) -> AuditedMethod:
-        """Return a method of the registration with the stored rows. Raises RefusedError."""
+        """Return a registered method with the stored rows. Raises RefusedError."""
         self.check_here()
         from workers.families.network import audited
 
@@ -175,7 +175,7 @@ class NetworkFamily(Family):
         file: bytes,
         features: "NDArray[Any]",
     ) -> "NDArray[Any] | None":
-        """Return the class of the largest logit, of masks for each pixel."""
+        """Return the class with the largest logit, for masks of each pixel."""
         self.check_here()
         from workers.families.network.data.rows import tensors_of
         from workers.families.network.training import device_of

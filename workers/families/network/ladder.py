@@ -1,8 +1,8 @@
 """The attempt after a network's refuted result: another method, or the retraining.
 
-Another approximation is tried only where a test of forgetting or of use refuted this one. All
-are judged on the same rows by the same attacks: where the rows are too few, or an attack had
-no power before, every other verdict would be as inconclusive.
+Another approximation is tried only if a test of forgetting or of utility refuted this one. All
+are judged on the same rows by the same attacks: if the rows are too few, or an attack had no
+power before the erasure, every other verdict would be inconclusive too.
 """
 
 from datetime import datetime, timedelta
@@ -29,7 +29,7 @@ from workers.methods.network.retrain import Retrain
 
 RETRAIN, EXACT = Retrain().id, "exact-retrained"
 USE = ("retained-accuracy", "test-accuracy")
-# Where the verdict says nothing of the method, another method does not help.
+# If the verdict says nothing about the method, another method does not help.
 LATE = "too near the deadline"
 NO_USE = "skipped, it would be judged no better"
 
@@ -37,22 +37,22 @@ NO_USE = "skipped, it would be judged no better"
 def next_attempt(
     job: JobContext, session: Session, case: ExecutedJob, report: Report
 ) -> NextAttempt | None:
-    """Return the attempt after a judgement that was no PASS, None if the ladder is spent."""
+    """Return the attempt after a judgement that was not PASS, None after the last one."""
     try:
         policy = policy_of(case.model)
         if case.plan.claim == VERIFIER.id:
             return _after_approximation(session, job.lease, case, report, policy)
-    except ODD_INPUT:  # what was registered is not what lies there now; the judge has said so
+    except ODD_INPUT:  # the registration differs from the stored one; the judge has reported it
         pass
     if case.plan.claim == EXACT and job.lease.attempt > 1:
-        return None  # the last attempt: somebody looks
-    # A retraining was refuted: once more from what is stored. Or what claims a proof was,
-    # which no other method mends.
+        return None  # the last attempt: a person decides
+    # A refuted retraining is repeated from stored data. A refuted proof is not fixed by another
+    # approximation either.
     return NextAttempt(last_attempt(case.model.config), RETRAIN)
 
 
 def is_of_method(report: Report) -> bool:
-    """Return whether only tests of forgetting or use failed, and one of them was refuted."""
+    """Return whether only tests of forgetting or utility failed, and one was refuted."""
     failed = [check.name for check in report.checks if not check.passed]
     return report.result == "FAIL" and all(
         name in USE or name == "canary" or name.partition(":")[0] in {*ATTACKS, "distance"}
@@ -61,7 +61,7 @@ def is_of_method(report: Report) -> bool:
 
 
 def label(step: LadderStep) -> str:
-    """Return a step as certificates and the log name it."""
+    """Return a step's name in certificates and the log."""
     return spelled(write_ladder([step])[0])
 
 
@@ -111,13 +111,15 @@ class _Limits:
         earlier = int(parameters.get("escalation.flops", "0"))
         self.left = policy.budget * self.whole - last - earlier
         seconds = float(parameters.get("cost.seconds", "0"))
-        self.pace = seconds / last if last else 0.0  # seconds an operation, as it went so far
+        # Seconds per operation, measured on the last attempt.
+        self.pace = seconds / last if last else 0.0
 
     def forbid(self, method: UnlearningMethod) -> str:
-        """Return why a method cannot be tried any more, nothing if it can."""
+        """Return why a method cannot be tried any more, empty if it can."""
         needed = most_flops(method, self.config.network, self.config.training, self.sizes)
         if needed is None:
-            needed = self.whole  # nobody reckoned it: as much as what it is to save
+            # No estimate: assume as much as the retraining that it would save.
+            needed = self.whole
         if needed > self.left:
             return "skipped, over the budget"
         # There must be time for its judge's models, the retraining, and its repetition.
@@ -129,7 +131,7 @@ class _Limits:
 
 
 def first_due(session: Session, lease: Lease) -> datetime:
-    """Return when the first of those is due who were executed in the leased job's version."""
+    """Return the earliest due time among requests executed in the leased job's version."""
     waiting = (
         select(ErasureRequest.due_at)
         .join(Job, col(Job.request_id) == col(ErasureRequest.id))
@@ -144,7 +146,7 @@ def first_due(session: Session, lease: Lease) -> datetime:
 
 
 def is_late(now: datetime, due: datetime, seconds: timedelta = timedelta()) -> bool:
-    """Return whether what takes so long would end in the days before it is due.
+    """Return whether work of this duration would end too close to the due time.
 
     `now` is the database's time: a method that is skipped as late is not tried again.
     """
@@ -152,7 +154,7 @@ def is_late(now: datetime, due: datetime, seconds: timedelta = timedelta()) -> b
 
 
 def _judging_flops(config: NetworkConfig, policy: Policy, sizes: Sizes) -> int:
-    """Estimate what the judge of an attempt computes for the models that it trains itself."""
+    """Estimate the operations for the models that an attempt's judge trains itself."""
     half = sizes.stays + (sizes.goes + sizes.validation) // 2
     each = [half] * (policy.references or 0) + [sizes.stays] * bool(policy.distances)
     return sum(retraining_flops(config.network, config.training, rows) for rows in each)
@@ -161,5 +163,5 @@ def _judging_flops(config: NetworkConfig, policy: Policy, sizes: Sizes) -> int:
 def _sizes(session: Session, case: ExecutedJob, config: NetworkConfig) -> Sizes:
     query = select(Record.record).where(Record.model_id == case.model.id)
     held = [config.is_held_out(record) for record in session.exec(query)]
-    # Some of those that went may have been held out: no more than these were trained on.
+    # Some erased rows may have been held out: at most this many were trained on.
     return Sizes(held.count(False), len(case.plan.rows_gone), held.count(True))

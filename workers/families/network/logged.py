@@ -1,9 +1,9 @@
 """Counts from the log: releases since the last training, and judgements by samples.
 
-The entry of a version that was trained from its initial weights names them, `start`. It begins
-a budget once the log has it as repeated, bit for bit: from then on nothing that was erased
-before is in any weight. A training that nobody repeated may be anything, and hides nothing, so
-there is no budget after it. Every other version is a release of what some method made.
+The entry of a version trained from its initial weights names them, `start`. It begins a budget
+once the log records its bit-for-bit repetition: from then on no weight depends on previously
+erased rows. An unrepeated training may be anything and hides nothing, so there is no budget
+after it. Every other version is a release by some method.
 """
 
 import hashlib
@@ -25,11 +25,11 @@ START = "start"  # digest in the entry of a version
 
 
 class UnprovenTrainingError(RefusedError):
-    """Since the last training that was repeated, another one was published that was not."""
+    """Since the last repeated training, another was published that was not repeated."""
 
 
 def ordinal(ledger: Ledger, model: Model, before: ModelVersion | None = None) -> int:
-    """Return how many versions the log has of a model, up to `before` and without it."""
+    """Return how many versions of a model the log has before the version `before`."""
     known = versions_of(ledger, model)
     return len(known) if before is None else known.before(before.log_index)
 
@@ -37,7 +37,7 @@ def ordinal(ledger: Ledger, model: Model, before: ModelVersion | None = None) ->
 def check_no_training(ledger: Ledger, model: Model, version: ModelVersion) -> None:
     """Check that a version of an unlearning method is not logged as a training.
 
-    Raises RefusedError: it would begin a budget.
+    Raises RefusedError, since it would begin a budget.
     """
     known = versions_of(ledger, model)
     place = known.before(version.log_index)
@@ -49,9 +49,9 @@ def check_no_training(ledger: Ledger, model: Model, version: ModelVersion) -> No
 def releases_since_training(
     ledger: Ledger, model: Model, before: ModelVersion | None = None
 ) -> int:
-    """Return how many releases there were since the last repeated training, up to `before`.
+    """Return how many releases the log has between the last repeated training and `before`.
 
-    Raises UnprovenTrainingError where the log has no such training, or an unrepeated one since.
+    Raises UnprovenTrainingError if the log has no such training, or an unrepeated one since.
     """
     count, repeated = 0, set()
     for index, leaf in reversed(model_events(ledger, model.ref)):
@@ -76,7 +76,7 @@ JUDGING = "model.judging"
 
 
 def draw_seed(job: JobContext, case: ExecutedJob) -> bytes:
-    """Return the seed of a judgement, 32 bytes, which is in the log from the moment it exists.
+    """Return the seed of a judgement, 32 bytes, logged as soon as it exists.
 
     Raises LeaseLostError.
     """
@@ -88,9 +88,9 @@ def draw_seed(job: JobContext, case: ExecutedJob) -> bytes:
 
 
 def judged_before(ledger: Ledger, model: Model, after: ModelVersion, seed: bytes) -> int:
-    """Return how many judgements by chance of a model the log has before that of this seed.
+    """Return how many judgements by chance the log has before the one with this seed.
 
-    Raises RefusedError if the log has none of this seed for this version.
+    Raises RefusedError if the log has none with this seed for this version.
     """
     entry = _entry(after, seed)
     for place, (_, leaf) in enumerate(model_events(ledger, model.ref, JUDGING)):
@@ -100,5 +100,5 @@ def judged_before(ledger: Ledger, model: Model, after: ModelVersion, seed: bytes
 
 
 def _entry(after: ModelVersion, seed: bytes) -> dict[str, str]:
-    # The seed itself stands in the evidence: its digest finds the entry.
+    # The seed itself is in the evidence: its digest finds the entry.
     return {"head": after.head_digest, "seed": hashlib.sha256(seed).hexdigest()}

@@ -21,19 +21,19 @@ class NotRegisteredError(RefusedError):
 
 
 class SilosError(RefusedError):
-    """Rounds go to silos, which would see the start and each iterate without the last noise."""
+    """Silos would see the start of the run and each iterate without the last noise."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyedMethod:
-    """The registered method with the count of releases before this one, and the noise key."""
+    """The registered method with the number of earlier releases, and the noise key."""
 
     method: NoisyFinetuning
     key: bytes
 
 
 def registered_method(config: NetworkConfig) -> NoisyFinetuning:
-    """Return the method of the registration. Raises NotRegisteredError."""
+    """Return the registered method. Raises NotRegisteredError."""
     if NOISY_FINETUNING not in config.settings:
         raise NotRegisteredError(
             "noisy-finetuning was not registered: register the model with its settings, or use "
@@ -69,5 +69,5 @@ def carry_out(
 
 
 def bounds_of(method: NoisyFinetuning) -> dict[str, str]:
-    """Return what a certificate promises."""
+    """Return the bounds of a certificate."""
     return {"epsilon": repr(float(method.epsilon)), "delta": repr(float(method.delta))}

@@ -1,7 +1,7 @@
-"""The progress of a long stage, shown to whoever waits. No computation depends on it.
+"""The progress of a long stage, shown to its observers. No computation depends on it.
 
-Each round is a small update of the job's row, outside the ledger's lock. An update that fails
-is left out: the next round makes another.
+Each round is a small update of the job's row, outside the ledger's lock. A failed update is
+skipped: the next round makes another.
 """
 
 import logging
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 def record(job: JobContext, phase: Phase, done: int, total: int) -> None:
-    """Write how much of the lease's stage is done, unless another worker holds the job."""
+    """Store how much of the lease's stage is done, unless another worker holds the job."""
     lease = job.lease
     try:
         with job.services.engine.begin() as connection:

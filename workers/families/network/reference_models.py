@@ -1,7 +1,8 @@
-"""Models that the judge of an approximate erasure trains itself, if the policy asks for it.
+"""Models that the judge of an approximate erasure trains itself, if the policy requires it.
 
-Reference models for LiRA and RMIA, and one model without the erased rows for distances. The
-judge opens the rows for that, so over silos it trains nothing, and the verdict stays open.
+These are reference models for LiRA and RMIA, and one model without the erased rows for
+distances. The judge needs the rows for that, so with silos it trains nothing, and the verdict
+stays open.
 """
 
 import logging
@@ -49,7 +50,7 @@ LATE = "too near the deadline"
 
 
 class TooLateError(Exception):
-    """There is no time for all trainings and, after them, for the retraining."""
+    """There is no time for all trainings and the retraining after them."""
 
 
 def with_trained(
@@ -60,12 +61,12 @@ def with_trained(
     claim: EmpiricalClaim,
     rows: CommittedRows,
 ) -> tuple[EmpiricalClaim, CommittedRows]:
-    """Return the claim with the models that its policy asks for, or with why they are not.
+    """Return the claim with the models that its policy requires, or with why they are missing.
 
-    published: the judged model's file; before: the id of the artifact with the erased rows.
-    Where nothing is asked for the claim is as it was; else it comes in the order of
-    `nameless`, in which the samples are drawn. The claim's seed draws who is trained on what,
-    so a judgement that begins again trains the same models.
+    published: the judged model's file; before: the id of the artifact with the erased rows. If
+    no model is required, the claim is unchanged; else it is returned in the order of
+    `nameless`, in which the samples are drawn. The claim's seed determines which model trains
+    on which rows, so a restarted judgement trains the same models.
     """
     policy = claim.policy
     if not (policy.references or policy.distances):
@@ -79,7 +80,7 @@ def with_trained(
 
 
 def _is_testable(claim: EmpiricalClaim) -> bool:
-    """Return whether the samples suffice: else nothing is tested, however much was trained."""
+    """Return whether the samples suffice: if not, nothing is tested, so training is useless."""
     alpha = spent(claim.policy.alpha, claim.requests_before)
     try:
         drawn = samples.draw(claim, *samples.read(claim))
@@ -102,7 +103,7 @@ def _trained(
     tested = [*rows.forget, *rows.pool]
     sample = rows.retained if policy.distances else []
     included = halves(claim.seed, count, tested)
-    # The sample is among the retained rows already: no model has it twice.
+    # The sample is among the retained rows already: no model gets it twice.
     drawn = np.pad(included, ((0, 0), (0, len(sample))))
     logits, took, untrained = [], TrainingCost(), claim
     try:
@@ -133,14 +134,14 @@ def _trained(
     except TooLateError:
         return replace(untrained, trained=replace(took, missing=LATE))
     except ModelError as error:
-        # Trained as registered on other rows it may end otherwise than the published model.
+        # Trained as registered on other rows, it may fail where the published model did not.
         missing = f"a training ended in {type(error).__name__}"
         return replace(untrained, trained=replace(took, missing=missing))
     return replace(claim, trained=took)
 
 
 class _Clock:
-    """Says when the trainings that are left, and a retraining with its repetition, are late."""
+    """Checks whether the remaining trainings and a repeated retraining would be late."""
 
     def __init__(self, job: JobContext) -> None:
         with job.services.reading() as session:
@@ -149,7 +150,7 @@ class _Clock:
         self._started, self._begun = perf_counter(), 0
 
     def check(self, left: int) -> None:
-        """Raise TooLateError where there is no time for so many, at the pace so far."""
+        """Raise TooLateError if there is no time for `left` trainings at the pace so far."""
         taken = perf_counter() - self._started
         each = taken / self._begun if self._begun else 0.0
         now = self._opened + timedelta(seconds=taken)
@@ -165,7 +166,7 @@ def _flat(file: bytes) -> Vector:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Opened:
-    """The retained training rows by client, and those that a claim has scores of."""
+    """The retained training rows by client, and those whose scores are in a claim."""
 
     retained: Mapping[str, ClientData]
     tested: Mapping[str, ScoredRows]
@@ -177,10 +178,10 @@ def open_rows(
     before: str,
     scored: Sequence[bytes],
 ) -> Opened:
-    """Open a model's rows. before: the id of the artifact with those that went.
+    """Open a model's rows. before: the id of the artifact with the erased ones.
 
     scored: the salted digests of the tested rows, in the order in which they are numbered.
-    Raises RefusedError if one of them is none of the rows.
+    Raises RefusedError if one of them matches no row.
     """
     services, model_id = job.services, job.lease.model_id
     with services.reading() as session:

@@ -1,4 +1,4 @@
-"""How a network's weights were trained, sealed beside them: what a repetition needs."""
+"""How a network's weights were trained, sealed with them: the input of a repetition."""
 
 from dataclasses import asdict, dataclass
 
@@ -10,11 +10,11 @@ KIND = "network-state/1"
 
 @dataclass(frozen=True, slots=True)
 class TrainingState:
-    """A training by its start, its rows and the answers that did not count.
+    """A training by its start, its rows and the dropped answers.
 
-    start and data are hex SHA-256. missing: (round, client) of every answer that was asked
-    for and dropped; the names make this file personal data. exact: whether it was trained
-    from the initial weights, so that repeating it gives the same bits.
+    start and data are hex SHA-256. missing: (round, client) of every answer that was requested
+    and dropped; the names make this file personal data. exact: whether it was trained from the
+    initial weights, so that repeating it gives the same bits.
     """
 
     start: str
@@ -25,7 +25,7 @@ class TrainingState:
 
 
 def encode_state(state: TrainingState) -> bytes:
-    """Return a state's one spelling."""
+    """Return a state's canonical encoding."""
     return canonical.encode({"kind": KIND, **asdict(state)})
 
 
@@ -39,5 +39,5 @@ def decode_state(data: bytes) -> TrainingState:
             if encode_state(state) == data:
                 return state
     except (canonical.NotCanonicalError, AttributeError, KeyError, TypeError, ValueError):
-        pass  # named below
+        pass  # reported below
     raise ArtifactError("these bytes are not a network's state: fetch it again")

@@ -1,4 +1,4 @@
-"""Trainings of deep models under a lease: resumable, recorded, and repeated where due."""
+"""Trainings of deep models under a lease: resumable, recorded, and repeated when required."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class RoundLostError(LetheError):
-    """Too few silos answered; the job waits for them and goes on from its checkpoint."""
+    """Too few silos answered; the job waits for them and resumes from its checkpoint."""
 
     slug, title, status = "round-lost", "Too few silos answered", 503
 
@@ -55,8 +55,8 @@ def retrained(
 ) -> UpdateResult:
     """Train from the initial weights on the retained rows.
 
-    escalated: why another method gave way to this one. Raises RefusedError if they cannot
-    be trained on, RoundLostError to be tried again.
+    escalated: why another method fell back to this one. Raises RefusedError if the rows cannot
+    be trained on, RoundLostError to be retried.
     """
     sides = divide(rows, leaving)
     data = data_of(rows, salted, leaving)
@@ -64,7 +64,7 @@ def retrained(
     side, training = retain_side(job, sides), config.training_of(sides.retained)
 
     def train(hooks: Hooks) -> Trained:
-        if not sides.retained:  # a training on nothing ends where it began
+        if not sides.retained:  # a training without rows would return the initial weights
             return Trained(initial_state(start, training.server), ())
         if hooks.tell is not None and hooks.resume is None:
             hooks.tell(Tick("retrain", 0, training.rounds))
@@ -105,10 +105,10 @@ def retrained(
 
 
 def data_of(rows: Holdings, salted: Mapping[str, bytes], leaving: Collection[str] = ()) -> str:
-    """Return the digest of all rows but those that leave.
+    """Return the digest of all rows except those to erase.
 
-    Raises OtherModelError: A record has two rows. The digest would be of one of them, and who
-    keeps an old block of an erased record could have it learned beside the one added back.
+    Raises OtherModelError if a record has two rows. The digest would cover only one of them,
+    and a restored old block of an erased record could be learned beside the one added back.
     """
     digests = row_digests(rows, salted)
     if len(digests) < sum(len(own.records) for own in rows.values()):
@@ -117,12 +117,12 @@ def data_of(rows: Holdings, salted: Mapping[str, bytes], leaving: Collection[str
 
 
 def retain_side(job: JobContext, sides: ForgetRetainSplit) -> Side:
-    """Return the clients' retained rows, as a method asks them."""
+    """Return the clients' retained rows, as methods use them."""
     return _side(job, sides.retained, sides.retained_at)
 
 
 def forget_side(job: JobContext, sides: ForgetRetainSplit) -> Side:
-    """Return the clients' rows to forget, as a method asks them."""
+    """Return the clients' rows to forget, as methods use them."""
     return _side(job, sides.targets, sides.targets_at)
 
 
@@ -132,10 +132,10 @@ def _side(job: JobContext, rows: Mapping[str, ClientData], places: Places) -> Si
 
 
 def resumed(job: JobContext, run: Callable[[Hooks], T]) -> T:
-    """Run a training from the stage's checkpoint, keep its own and tell of its rounds.
+    """Run a training from the stage's checkpoint, saving checkpoints and recording its rounds.
 
-    A checkpoint of another run, such as of the method that gave way to this one, is left.
-    Raises RoundLostError where silos may come back; whatever else `run` raises.
+    A checkpoint of another run, such as of the method that fell back to this one, is ignored.
+    Raises RoundLostError if silos may come back; and whatever else `run` raises.
     """
     last = checkpoints.load(job)
 
@@ -148,7 +148,7 @@ def resumed(job: JobContext, run: Callable[[Hooks], T]) -> T:
             try:
                 return run(Hooks(save=save, resume=last, tell=tell))
             except CheckpointError:
-                pass  # begins anew, below
+                pass  # starts over, below
         return run(Hooks(save=save, tell=tell))
     except RoundFailedError as error:
         if silos == 0:
@@ -156,7 +156,7 @@ def resumed(job: JobContext, run: Callable[[Hooks], T]) -> T:
         raise RoundLostError(str(error)) from None
     except (TargetError, NobodyAnsweredError) as error:
         if silos == 0 or job.lease.tries >= job.services.settings.max_tries:
-            raise  # it names another method
+            raise  # the message names another method
         raise RoundLostError(str(error)) from None
 
 
@@ -168,7 +168,7 @@ def encoded(config: NetworkConfig, weights: Weights, state: TrainingState) -> En
 
 
 def described(services: Services, config: NetworkConfig, side: Side) -> dict[str, str]:
-    """Return what a certificate says of a network, its training and where that ran."""
+    """Return a certificate's parameters about a network, its training and where that ran."""
     training, silos = config.training, services.settings.silos
     shape = ",".join(f"{name}={value}" for name, value in config.network.shape)
     return {
@@ -185,17 +185,17 @@ def described(services: Services, config: NetworkConfig, side: Side) -> dict[str
 
 
 def device_of(services: Services) -> torch.device:
-    """Return where this installation trains: silos compute on processors."""
+    """Return the device on which this installation trains: silos compute on processors."""
     return torch.device("cpu") if services.settings.silos else choose(devices.for_training())
 
 
 def here(services: Services) -> dict[str, str]:
-    """Return what equal bits need to agree on, as this process would train."""
+    """Return what must match for equal bits, for a training in this process."""
     return {**environment(device_of(services)), "threads": str(THREADS)}
 
 
 class NotRepeatedError(LetheError):
-    """The repetition ended with another model; both are made anew."""
+    """The repetition ended with another model; both are trained again."""
 
     slug, title, status = "not-repeated", "The training could not be repeated", 409
 
@@ -206,12 +206,12 @@ def repeat(
     rows: Holdings,
     result: UpdateResult,
 ) -> bool:
-    """Return whether the training was repeated: it was not where no noise is registered.
+    """Return whether the training was repeated: only models with registered noise require it.
 
     Raises:
-        NotRepeatedError: It ended with another model, and there are tries left. A training
-            that was resumed on another machine may end so.
-        RefusedError: There are none left.
+        NotRepeatedError: It ended with another model, and there are tries left. A training that
+            was resumed on another machine may end so.
+        RefusedError: It ended with another model, and no tries are left.
     """
     if not has_noise(job.model.config):
         return False

@@ -51,7 +51,7 @@ from workers.training.networks.files import decode_weights, digest_of
 
 
 def read(model: Model, upload: BinaryIO) -> ParsedUpload:
-    """Return what an upload teaches. Raises RefusedError if it cannot be learned."""
+    """Parse an upload. Raises RefusedError if it cannot be learned."""
     config = network_config(model)
     blocks = by_owner(upload)
     check_rows(config, (block.inputs for block in blocks.values()))
@@ -66,8 +66,8 @@ def learn(
 ) -> UpdateResult:
     """Train from the initial weights on the stored rows and the upload.
 
-    Never from the present weights: they may have seen what was erased since. Raises
-    RefusedError if the rows cannot be trained on.
+    Never from the present weights: they may have seen rows erased since. Raises RefusedError if
+    the rows cannot be trained on.
     """
     services, lease = job.services, job.lease
     config = network_config(job.model)
@@ -82,10 +82,10 @@ def learn(
 
 
 def forget(job: JobContext, before: ModelVersion, members: Sequence[BatchMember]) -> Update:
-    """Make the model forget the members' records by the method they ask for.
+    """Make the model forget the members' records by the method that they name.
 
-    A method that ends without a model to publish (WITHOUT_A_MODEL) gives way to a retraining.
-    Raises RefusedError where the method lacks what it needs.
+    A method that ends without a model to publish (WITHOUT_A_MODEL) falls back to a retraining.
+    Raises RefusedError if the method lacks what it needs.
     """
     services, lease = job.services, job.lease
     config = network_config(job.model)
@@ -105,7 +105,8 @@ def forget(job: JobContext, before: ModelVersion, members: Sequence[BatchMember]
     }
     digests = row_digests(rows, salted)
     kept = result.secret
-    if result.claim == EMPIRICAL:  # a retraining is repeated, and compared with nothing
+    # A retraining is repeated, not compared with the model before.
+    if result.claim == EMPIRICAL:
         kept = network_before.encode(file, rows, salted, leaving)
     removed = tuple(sorted(digests[record].hex() for record in leaving))
     return Update(result, rest, before=kept, rows_gone=removed)
@@ -124,7 +125,8 @@ def _forgotten(
     sides = divide(rows, leaving)
     method = config.method(method_id)
     if sides.request is None or not sides.retained or method_id == RETRAIN.id:
-        # What was never trained on leaves no trace; the retraining proves that it did not.
+        # Rows that were never trained on leave no trace; the retraining proves that they did
+        # not.
         why_not = attempt.not_run(method_id, trained_on=sides.request is not None)
         return retrained(job, config, rows, salted, leaving, why_not)
     network, weights = decode_weights(file)
@@ -154,7 +156,7 @@ def _forgotten(
     found = carried.found
     state = TrainingState(digest_of(file), data, config.training.rounds, exact=False)
     parameters = {
-        **found.notes,  # first: a method's words do not replace the service's
+        **found.notes,  # first: a method's notes must not override the service's
         **described(services, config, case.retained),
         **cost_notes(found.work),
     }

@@ -21,7 +21,7 @@ TRAINED: dict[Trained, str] = {
 LEFT_OUT = (
     ", without the answers of clients that were missing in it ({missing}: retrain.missing)"
 )
-# Of a small head, whose rows the verifier saw.
+# For a small head whose rows the verifier saw.
 NOISY = (
     "The model is the result of the registered steps with Gaussian noise on the retained "
     "records alone. The verifier repeated them bit for bit, with the key that the log "
@@ -30,7 +30,7 @@ NOISY = (
     "give from a start that never saw the erased records. Versions from before the erasure are "
     "not hidden."
 )
-# Of a logistic head, whose rows the verifier saw.
+# For a logistic head whose rows the verifier saw.
 OPTIMUM = (
     "The model is within the proven distance (Euclidean, of all weights) of the one minimum of "
     "the registered objective over the retained records alone."
@@ -46,10 +46,10 @@ NOISE = (
 def guarantee(claim: str, bounds: Mapping[str, str], *, missing: int = 0) -> Guarantee:
     """Return the guarantee of a verified claim.
 
-    missing: how many answers of clients a training, and so its repetition, went without.
+    missing: how many clients' answers are missing from the training, and so from its
+    repetition.
 
-    Raises:
-        ValueError: No verifier of networks vouches for the claim.
+    Raises ValueError for a claim that no verifier of networks covers.
     """
     if claim == "certified-approximate":
         if "distance" not in bounds:

@@ -1,4 +1,4 @@
-"""The verifier's input for what is fitted in one go: stored rows, and the judge's own fit."""
+"""The verifier's input for models fitted in one go: stored rows, and the judge's own fit."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -37,16 +37,16 @@ from workers.training.recipes.fit import FitRows
 
 
 class OtherProcessorError(NotFittedError):
-    """The bits of this machine are not those of the fit's; another may verify it."""
+    """This machine's bits differ from those of the fit's; another worker may verify it."""
 
     slug, title = "other-machine", "Another machine must verify this"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelRows:
-    """What is left of a model's rows, and what an executed job published of them.
+    """A model's retained rows, and what an executed job published about them.
 
-    blocks: by subject. removed: salted digests of the rows that went. file: the version's.
+    blocks: by subject. removed: salted digests of the removed rows. file: the version's.
     """
 
     job: JobContext
@@ -57,20 +57,20 @@ class ModelRows:
     file: bytes
 
     def table(self) -> FitRows:
-        """Return all rows, as a fit sees them."""
+        """Return all rows in fitting order."""
         return table(self.blocks.values(), self.salts, self.case.model)
 
 
 @dataclass(frozen=True, slots=True)
 class OwnFit:
-    """The judge's own fit, and the digests of the rows that it is of.
+    """The judge's own fit, and the digests of its rows.
 
-    verifier: of the class that is claimed. alike: whether this process computes as the one
-    that fitted. data, before: hex, of the rows that are stored and of those with the removed
-    ones, as versions name them. fit: makes the file that a model fitted to the rows has; it
-    raises NotFittedError where that failed: it is tried again, and refutes nothing. complete:
-    of (claim, published file, own file), where the verifier compares more than their digests;
-    raises nothing, whatever the published file is.
+    verifier: of the claimed class. alike: whether this process computes identically to the one
+    that fitted. data, before: hex digests of the stored rows, and of those with the removed
+    ones, as versions name them. fit: makes the file of a model fitted to the rows; it raises
+    NotFittedError if that fails, which is retried and refutes nothing. complete: called with
+    (claim, published file, own file) if the verifier compares more than their digests; never
+    raises, whatever the published file is.
     """
 
     verifier: Verifier[Any]
@@ -91,7 +91,7 @@ class OwnFit:
         fit: Callable[[FitRows], bytes],
         complete: Callable[[RefittedClaim, bytes, bytes], object] = lambda claim, *_: claim,
     ) -> "OwnFit":
-        """Return a fit of all rows together."""
+        """Return one fit of all rows."""
         digests = list(all_digests(list(rows.blocks.values()), rows.salts).values())
         before = digest_of_rows([*digests, *rows.removed])
         sorted_rows = rows.table()
@@ -106,7 +106,7 @@ class OwnFit:
 
 
 def prepare_recipe(job: JobContext, session: Session, cases: Sequence[ExecutedJob]) -> Judges:
-    """Load what executed jobs left of one version of a recipe; the result judges them."""
+    """Load the results of executed jobs of one recipe version; the result judges them."""
 
     def own(stored: ModelRows) -> OwnFit:
         recipe = recipe_of(stored.case.model)
@@ -131,10 +131,10 @@ def prepare(
     own: Callable[[ModelRows], OwnFit],
     verifier: Verifier[Any],
 ) -> Judges:
-    """Load what executed jobs left of one version; the result judges them by the judge's fit.
+    """Load the results of executed jobs of one version; the result judges them by its own fit.
 
-    One fit serves all. What cannot even be read is refuted: the judged must not be able to
-    stop the judge.
+    One fit serves all. Unreadable results are refuted: damaged data must not be able to stop
+    the judge.
     """
     try:
         return _prepare(job, session, cases, own)
@@ -206,6 +206,9 @@ def _prepare(
 
 
 def same_machine(case: ExecutedJob, here: Mapping[str, str]) -> bool:
-    """Return whether this process computes as the one that fitted. here: its environment."""
+    """Return whether this process computes identically to the one that fitted.
+
+    here: this process's environment.
+    """
     recorded = case.plan.parameters
     return all(recorded.get(name) == value for name, value in here.items())

@@ -1,8 +1,9 @@
 """A recipe's model for other programs: ONNX that compares and sums as the libraries do.
 
-Rows are float32, as in the other exports. Transformers and what is linear go on in float64;
+Rows are float32, as in the other exports. Transformers and linear models continue in float64;
 trees of scikit-learn and XGBoost get the float32 that they compare, those of LightGBM and
-HistGradientBoosting the float64. What skl2onnx and onnxmltools convert otherwise is built here.
+HistGradientBoosting the float64. Steps that skl2onnx and onnxmltools would convert to something
+different are built here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,17 +35,17 @@ BOOSTINGS: Mapping[str, Callable[[Any], Boosting]] = {
 }
 # They compare float32: scikit-learn's own trees, and XGBoost.
 NARROW = ("DecisionTree", "ExtraTree", "GradientBoosting", "RandomForest", "XGB")
-FLOAT32 = ("PolynomialFeatures",)  # what is converted does not load with float64
+FLOAT32 = ("PolynomialFeatures",)  # their conversion to float64 does not load
 NATIVE = "download the native file"
 
 
 def export(artifact: bytes, classes: Sequence[str]) -> bytes:
     """Return the ONNX model of a recipe's file, from `features` (n, d) float32.
 
-    It gives `label` (n,) str with `probabilities` or `scores`, or `value` (n,) of numbers.
+    Outputs: `label` (n,) str with `probabilities` or `scores`, or `value` (n,) for regressors.
 
     Raises:
-        ArtifactError: It is no file of a recipe.
+        ArtifactError: It is not a recipe's file.
         RefusedError: A step of the recipe has no converter, or no row is left in the model.
         MissingLibraryError: A library is not installed.
     """
@@ -66,9 +67,9 @@ def export(artifact: bytes, classes: Sequence[str]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an estimator's part of a graph gives: names of values in it.
+    """The outputs of an estimator's part of a graph, as names of values in it.
 
-    index: (n,) int64 of the classes that it knows, or (n,) float64 of numbers. scores: (n,
+    index: (n,) int64 of the classes that it knows, or (n,) float64 predictions. scores: (n,
     width) of classes, probabilities if `probable`.
     """
 
@@ -81,7 +82,7 @@ class Answer:
 def answer(graph: "RecipeGraph", fitted: FittedRecipe, wide: str, prefix: str = "") -> Answer:
     """Add all steps of a fitted recipe to a graph, on float64 rows. Raises as `export`.
 
-    prefix: of the names that converters choose.
+    prefix: for the names that converters choose.
     """
     steps = [one for _, one in getattr(fitted.estimator, "steps", [("", fitted.estimator)])]
     for place, step in enumerate(steps[:-1]):
@@ -93,10 +94,9 @@ def answer(graph: "RecipeGraph", fitted: FittedRecipe, wide: str, prefix: str = 
 
 
 def probabilities(graph: "RecipeGraph", fitted: FittedRecipe, found: Answer) -> str:
-    """Add the probabilities (n, classes) that scikit-learn or LightGBM makes of scores.
+    """Add the probabilities (n, classes) that scikit-learn or LightGBM computes from scores.
 
-    Raises:
-        RefusedError: They are made in a way that is not written here.
+    Raises RefusedError if they are computed in a way that is not implemented here.
     """
     if found.probable:
         return found.scores
@@ -108,7 +108,7 @@ def probabilities(graph: "RecipeGraph", fitted: FittedRecipe, found: Answer) -> 
         count = graph.constant(np.array(float(len(estimator.estimators_))))
         return graph.node("Div", found.scores, count)
     if kind == "SGDClassifier" and (estimator.loss != "log_loss" or found.width > 1):
-        # Of several classes they are NaN where all scores are far below 0.
+        # With several classes they are NaN if all scores are far below 0.
         raise _refusal(estimator, "probabilities of several classes or of this loss")
     if kind not in BOOSTINGS and kind not in ("LogisticRegression", "SGDClassifier"):
         raise _refusal(estimator, "probabilities")
@@ -138,7 +138,7 @@ def _predict(
         start = graph.constant(np.atleast_1d(estimator.intercept_).astype(np.float64))
         width = len(np.atleast_2d(estimator.coef_))
         scores = graph.node("Add", product, start)
-    elif kind == "DummyClassifier":  # of a single class, whatever the recipe is
+    elif kind == "DummyClassifier":  # for a single class, whatever the recipe is
         scores, width = (
             graph.node("MatMul", wide, graph.constant(np.zeros((fitted.columns, 1)))),
             1,
@@ -156,7 +156,7 @@ def _predict(
 
 
 def _imputed(graph: "RecipeGraph", step: Any, wide: str) -> str:
-    """Add an imputer, whose operator in ONNX has float32 alone. Raises RefusedError."""
+    """Add an imputer, whose operator in ONNX supports only float32. Raises RefusedError."""
     values = np.asarray(step.statistics_, np.float64)
     if step.add_indicator or not np.isnan(step.missing_values) or np.isnan(values).any():
         raise _refusal(step, "an indicator, empty columns or another value for missing")
@@ -171,7 +171,7 @@ def _converted(
     found = graph.convert(estimator, given, f"{prefix}model_", narrow=narrow)
     if not fitted.recipe.classifies:
         return Answer(graph.flat(graph.cast(found[0], "DOUBLE")))
-    # The estimator has 0, 1, … for the classes that its rows had.
+    # The estimator numbers the classes of its rows 0, 1, ….
     index = graph.flat(graph.cast(found[0], "INT64"))
     scores = graph.cast(found[1], "DOUBLE")
     return Answer(index, scores, len(fitted.classes), probable=True)
@@ -179,7 +179,7 @@ def _converted(
 
 @dataclass(slots=True)
 class RecipeGraph:
-    """A graph that is built node by node; a node's output is named by its number."""
+    """A graph built node by node; a node's output is named by its number."""
 
     onnx: Any
     nodes: list[Any] = field(default_factory=list)
@@ -196,11 +196,11 @@ class RecipeGraph:
         return name
 
     def cast(self, value: str, kind: str) -> str:
-        """Return a value as numbers of another type."""
+        """Return a value cast to another type."""
         return self.node("Cast", value, to=getattr(self.onnx.TensorProto, kind))
 
     def flat(self, value: str) -> str:
-        """Return a value of shape (n,) that has n numbers."""
+        """Return a value with n numbers, reshaped to (n,)."""
         return self.node("Reshape", value, self.constant(np.array([-1], np.int64)))
 
     def constant(self, array: Any) -> str:
@@ -217,13 +217,13 @@ class RecipeGraph:
         return name
 
     def give(self, name: str, value: str, kind: str, shape: Sequence[str | int]) -> None:
-        """Have the graph give a value under a name."""
+        """Add a named output with a value."""
         self.nodes.append(self.onnx.helper.make_node("Identity", [value], [name]))
         typed = getattr(self.onnx.TensorProto, kind)
         self.outputs.append(self.onnx.helper.make_tensor_value_info(name, typed, shape))
 
     def convert(self, step: Any, given: str, prefix: str, *, narrow: bool = False) -> list[str]:
-        """Add what the converters make of a step; return its outputs. Raises RefusedError."""
+        """Add the converters' nodes for a step; return its outputs. Raises RefusedError."""
         skl2onnx = require("skl2onnx", "export")
         types = require("skl2onnx.common.data_types", "export")
         kind = types.FloatTensorType if narrow else types.DoubleTensorType
@@ -270,7 +270,7 @@ def _refusal(step: Any, why: str) -> RefusedError:
 
 
 def _register(step: Any) -> None:
-    """Have skl2onnx know XGBoost's classes. Raises RefusedError where it has no converter."""
+    """Register XGBoost's classes with skl2onnx. Raises RefusedError if it has no converter."""
     skl2onnx = require("skl2onnx", "export")
     kind = type(step)
     if kind.__module__.startswith("xgboost"):

@@ -18,9 +18,9 @@ def export(artifact: bytes, classes: Sequence[str]) -> bytes:
     """Return the fitted estimator of a recipe's file, whose labels are the names of classes.
 
     Raises:
-        ArtifactError: It is no file of a recipe.
-        RefusedError: No row is left in the model, a step is none of scikit-learn's, or skops
-            cannot hold one.
+        ArtifactError: It is not a recipe's file.
+        RefusedError: No row is left in the model, a step is not scikit-learn's, or skops cannot
+            write one.
         MissingLibraryError: A library is not installed.
     """
     fitted = decode(artifact)
@@ -29,7 +29,7 @@ def export(artifact: bytes, classes: Sequence[str]) -> bytes:
     steps = [one for _, one in getattr(fitted.estimator, "steps", [("", fitted.estimator)])]
     _check(steps)
     if fitted.recipe.classifies:
-        # The fit saw places among the classes that its rows had.
+        # The fit used indices of the classes that its rows had.
         steps[-1].classes_ = np.array([classes[place] for place in fitted.classes])
     return dump(fitted.estimator, steps)
 
@@ -38,14 +38,14 @@ def dump(estimator: Any, steps: Sequence[Any]) -> bytes:
     """Return an estimator as skops writes it. steps: all estimators within it.
 
     Raises:
-        RefusedError: One is none of scikit-learn's, or skops cannot hold it.
+        RefusedError: One is not scikit-learn's, or skops cannot write it.
         MissingLibraryError: skops is not installed.
     """
     skops = require("skops.io", "export")
     _check(steps)
     try:
         data: bytes = skops.dumps(estimator)
-        # Trees are scikit-learn's own, and whoever loads them says that they trust the file.
+        # skops reports scikit-learn's own trees as untrusted; the loading user must trust them.
         if any(not one.startswith("sklearn.") for one in skops.get_untrusted_types(data=data)):
             raise TypeError
     except (TypeError, ValueError, NotImplementedError):

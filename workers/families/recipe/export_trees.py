@@ -1,4 +1,4 @@
-"""The trees of gradient boostings that compare float64, as one ONNX operator does."""
+"""The trees of gradient boostings that compare float64, as one ONNX operator."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from workers.errors import RefusedError
 
-# Objectives of LightGBM whose raw score is the prediction, or decides on the class.
+# Objectives of LightGBM whose raw score is the prediction, or determines the class.
 PLAIN = frozenset(
     {"binary", "multiclass", "multiclassova", "regression", "regression_l1"}
     | {"huber", "fair", "quantile", "mape"}
@@ -19,7 +19,7 @@ NATIVE = "download the native file"
 
 @dataclass(slots=True)
 class Boosting:
-    """Trees of which each adds to one score. start (k,): what the scores begin with.
+    """Trees that each add to one score. start (k,): the initial scores.
 
     Nodes are tuples of tree, node, feature, threshold, left, right, whether NaN goes left;
     leaves of tree, node, score and weight.
@@ -30,7 +30,7 @@ class Boosting:
     leaves: list[tuple[int, int, int, float]] = field(default_factory=list)
 
     def attributes(self, onnx: Any) -> dict[str, Any]:
-        """Return those of TreeEnsembleRegressor 3, with thresholds and weights in float64."""
+        """Return the attributes of TreeEnsembleRegressor 3, with float64 numbers."""
         rows = [(*one, "BRANCH_LEQ") for one in self.nodes]
         ends = {(tree, node) for tree, node, _, _ in self.leaves}
         rows += [(tree, node, 0, 0.0, 0, 0, False, "LEAF") for tree, node in ends]
@@ -84,7 +84,7 @@ def histogram_trees(estimator: Any) -> Boosting:
 def voting_trees(estimator: Any) -> Boosting:
     """Return the trees of a RandomForest or ExtraTrees classifier, which add probabilities.
 
-    In float64 their sums tie where scikit-learn's do, if leaves have one class.
+    In float64 their sums tie where scikit-learn's do, if each leaf has one class.
     """
     found = Boosting(np.zeros(len(estimator.classes_)))
     for number, one in enumerate(estimator.estimators_):
@@ -112,7 +112,7 @@ def voting_trees(estimator: Any) -> Boosting:
 
 
 def lightgbm_trees(estimator: Any) -> Boosting:
-    """Return the trees of a model of LightGBM. Raises RefusedError for what they lack."""
+    """Return the trees of a LightGBM model. Raises RefusedError for unsupported features."""
     model = estimator.booster_.dump_model()
     objective = str(model["objective"]).split(" ")
     if objective[0] not in PLAIN or "sqrt" in objective or model.get("average_output"):
@@ -134,7 +134,7 @@ def _walk(found: Boosting, tree: int, score: int, root: Mapping[str, Any]) -> No
         if node["decision_type"] != "<=" or node["missing_type"] == "Zero":
             raise RefusedError(f"LightGBM's categories and zeros as missing: {NATIVE}")
         threshold = float(node["threshold"])
-        # Without a place of its own, NaN is read as 0.
+        # Without a missing type, NaN is read as 0.
         to_left = node["default_left"] if node["missing_type"] == "NaN" else threshold >= 0
         children = count, count + 1
         count += 2

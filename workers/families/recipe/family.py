@@ -1,4 +1,4 @@
-"""Recipes: any estimator of the catalogue, fitted again on the retained rows."""
+"""Recipes: any estimator of the catalogue, refitted on the retained rows."""
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -45,7 +45,7 @@ class NoLibraryError(LetheError):
 
 
 class RecipeFamily(Family):
-    """A recipe learns and forgets by a fit on all rows that there are then."""
+    """A recipe learns and forgets by a fit on all current rows."""
 
     rooms: tuple[str, ...] = ("families/recipe", "training/recipes")
     judge_rooms: tuple[str, ...] = ("judge", "training/recipes")
@@ -55,7 +55,7 @@ class RecipeFamily(Family):
     fitting = update.FITTING
 
     def check_here(self) -> None:
-        """Raise NoLibraryError where scikit-learn is not installed."""
+        """Raise NoLibraryError if scikit-learn is not installed."""
         if find_spec("sklearn") is None:
             raise NoLibraryError(
                 f"this model's workers need scikit-learn: {install.with_extra('recipes')}"
@@ -88,24 +88,24 @@ class RecipeFamily(Family):
         return update.forget(self.fitting, job, members)
 
     def refit(self, job: JobContext) -> UpdateResult:
-        """Fit once more on the retained rows. Raises NotFittedError."""
+        """Refit on the retained rows. Raises NotFittedError."""
         self.check_here()
         return update.refit(self.fitting, job)
 
     def next_attempt(
         self, job: JobContext, session: Session, case: ExecutedJob, report: Report
     ) -> NextAttempt | None:
-        """Return one more fit, as on another machine, None where it was that."""
+        """Return one more fit, for example on another machine; None if that was the refit."""
         return None if job.lease.attempt > 1 else NextAttempt(2, update.METHOD)
 
     def compares(self, claim: str) -> bool:
-        """A fit is repeated, and compared with nothing from before the erasure."""
+        """A fit is repeated, not compared with the model before."""
         return False
 
     def prepare(
         self, job: JobContext, session: Session, cases: Sequence[ExecutedJob], seed: bytes
     ) -> Judges:
-        """Load what executed jobs left of a recipe's version; the result judges them."""
+        """Load the results of executed jobs of a recipe's version; the result judges them."""
         self.check_here()
         return prepare_recipe(job, session, cases)
 
@@ -116,9 +116,9 @@ class RecipeFamily(Family):
         file: bytes,
         features: "NDArray[np.float64]",
     ) -> "NDArray[Any] | None":
-        """Return places of classes, or numbers. Raises RefusedError.
+        """Return class indices, or numbers. Raises RefusedError.
 
-        None of the families that build on this one: their files are others.
+        Not for the families derived from this one: their files differ.
         """
         if model.config["family"] != "recipe":
             return None
@@ -126,7 +126,7 @@ class RecipeFamily(Family):
         return process.predict(file, features, update.limits(services))
 
     def guarantee(self, plan: Draft) -> Guarantee:
-        """Return what is guaranteed of a refit. Raises ValueError for another claim."""
+        """Return the guarantee of a refit. Raises ValueError for another claim."""
         if plan.claim != update.CLAIM:
             raise ValueError(f"no verifier of recipes vouches for the claim {plan.claim}")
         return Guarantee("exact-retrained", GUARANTEE, plan.bounds)

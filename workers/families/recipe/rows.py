@@ -1,7 +1,7 @@
 """A recipe's stored rows: blocks by owner, their order in a fit, their salted digests.
 
-A fit sees the rows in the order of their records' commitments. So a refit without some sees
-what it would have seen had they never been there, whoever sent them and when.
+A fit uses the rows in the order of their records' commitments. So a refit without some rows
+gets the same input as if they had never been there, whoever sent them and when.
 """
 
 import hashlib
@@ -31,10 +31,11 @@ ROW, WEIGHTED = b"lethe/recipe-row/1\0", b"lethe/weighted-row/1\0"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableBlock:
-    """One owner's rows: features (m, d) float; labels (m,) int64 of classes, or float64.
+    """One owner's rows: features (m, d) float; labels (m,) int64 class indices, or float64.
 
-    `records[i]` is the id of row i. weights (m,) float64, of models that are registered so; of
-    a forest whose bins come from rows 0 for such a row, which no tree learns, else 1.
+    `records[i]` is the id of row i. weights (m,) float64, for models registered with weights;
+    in a forest whose bins come from rows, 0 for the rows that make the bins, which no tree
+    learns, else 1.
     """
 
     records: list[str]
@@ -48,7 +49,7 @@ class TableBlock:
         return self.only(keep) if keep.any() else None
 
     def only(self, keep: NDArray[np.bool_]) -> "TableBlock":
-        """Return the block of some rows, (m,)."""
+        """Return the block's rows selected by (m,)."""
         return TableBlock(
             [record for record, kept in zip(self.records, keep, strict=True) if kept],
             self.features[keep],
@@ -67,10 +68,10 @@ class TableBlock:
         return save(arrays, metadata={"records": json.dumps(self.records)})
 
     def digests(self, salts: Mapping[str, bytes]) -> dict[str, bytes]:
-        """Return the SHA-256 of each row with its record's salt, by record.
+        """Return the salted SHA-256 of each row, by record.
 
-        Without the salts, which are destroyed with their records, a digest confirms nobody's
-        guess of a row. A record without a salt has one that fits nowhere.
+        Without the salts, which are destroyed with their records, a digest confirms no guess of
+        a row. A record without a salt gets a digest that matches nothing.
         """
         features = self.features.astype("<f8", order="C")
         start = ROW
@@ -88,7 +89,7 @@ class TableBlock:
 
 
 def decode_block(data: bytes) -> TableBlock:
-    """Return the block that `TableBlock.encode` wrote."""
+    """Decode the bytes of `TableBlock.encode`."""
     arrays = load(data)
     length = int.from_bytes(data[:8], "little")
     metadata = json.loads(data[8 : 8 + length])["__metadata__"]
@@ -155,7 +156,7 @@ def salts_of(session: Session, model_id: int) -> dict[str, bytes]:
 
 
 def table(blocks: Iterable[TableBlock], salts: Mapping[str, bytes], model: Model) -> FitRows:
-    """Return rows in the order of their commitments, as a fit sees them."""
+    """Return rows in the order of their commitments, which is the fitting order."""
     parts = list(blocks)
     records = [record for block in parts for record in block.records]
     width = model.config["columns"]
@@ -185,11 +186,11 @@ def _has_weights(model: Model) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Departure:
-    """A model's rows when some records leave.
+    """A model's rows when some records are erased.
 
-    blocks: as they are stored, by subject. rest: those that these are in, without them; None:
-    nothing is left of it. leaving: the rows that leave. salts, digests: of all records, those
-    that leave too. gone: hex digests of the rows that leave, sorted.
+    blocks: as they are stored, by subject. rest: the changed blocks without the erased rows;
+    None: nothing is left of it. leaving: the erased rows. salts, digests: of all records,
+    including the erased ones. gone: hex digests of the erased rows, sorted.
     """
 
     blocks: dict[int, TableBlock]
@@ -201,19 +202,19 @@ class Departure:
 
     @property
     def left(self) -> dict[int, TableBlock]:
-        """All blocks that are left, by subject."""
+        """All remaining blocks, by subject."""
         every = {**self.blocks, **self.rest}
         return {subject: block for subject, block in every.items() if block is not None}
 
     @property
     def retained_digests(self) -> dict[str, bytes]:
-        """The digests of the rows that are left, by record."""
+        """The digests of the remaining rows, by record."""
         gone = {record for block in self.leaving for record in block.records}
         return {record: own for record, own in self.digests.items() if record not in gone}
 
     @property
     def retained(self) -> list[TableBlock]:
-        """All blocks that are left."""
+        """All remaining blocks."""
         return list(self.left.values())
 
 
@@ -235,7 +236,7 @@ def departure(job: JobContext, members: Sequence[BatchMember]) -> Departure:
 
 
 def digest_of_rows(digests: Iterable[bytes]) -> str:
-    """Return the hex SHA-256 over the sorted digests of rows: what a version was made from."""
+    """Return the hex SHA-256 over the sorted digests of rows: the input of a version."""
     return hashlib.sha256(b"".join(sorted(digests))).hexdigest()
 
 

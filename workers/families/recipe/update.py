@@ -1,6 +1,6 @@
-"""Learn an upload, forget records, fit again: each is a fit on all rows that there are then.
+"""Learn an upload, forget records, refit: each is a fit on all current rows.
 
-What is fitted, and what is claimed of it, is the `Fitting` of a family.
+What is fitted, and what is claimed, is defined by a family's `Fitting`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,9 +38,9 @@ STATE = "recipe-state/1"
 
 
 class NotFittedError(LetheError):
-    """A fit that must succeed did not: it is tried again, and an operator is told of it.
+    """A fit that must succeed failed: it is retried, and an operator is told.
 
-    No request is refused because a limit of the operator's is too low.
+    No request is refused because an operator's limit is too low.
     """
 
     slug, title, status = "not-fitted", "The model could not be fitted within its limits", 503
@@ -52,7 +52,7 @@ def recipe_of(model: Model) -> Recipe:
 
 
 def limits(services: Services) -> Limits:
-    """Return what a fit may take here."""
+    """Return the limits of a fit in this installation."""
     settings = services.settings
     return Limits(settings.fit_seconds, settings.fit_memory_bytes, settings.fit_output_bytes)
 
@@ -61,8 +61,8 @@ def limits(services: Services) -> Limits:
 class Fitting:
     """How a family's models are fitted: to rows in the order of their commitments.
 
-    fit: to the bytes of the model file. first: the same at registration, where a fit that
-    nobody could repeat is refused. result: what is published of a file, by the salted digests
+    fit: returns the bytes of the model file. first: the same at registration, where a fit that
+    cannot be repeated is refused. result: what is published about a file, by the salted digests
     of its rows. All raise RefusedError.
     """
 
@@ -100,8 +100,7 @@ def learn(
 def forget(fitting: Fitting, job: JobContext, members: Sequence[BatchMember]) -> Update:
     """Fit on the rows without the members' records.
 
-    Raises:
-        NotFittedError: The fit failed or exceeded a limit, or a library is not installed.
+    Raises NotFittedError if the fit failed or exceeded a limit, or a library is missing.
     """
     found = departure(job, members)
     result = _refitted(fitting, job, found.retained, found.salts)
@@ -109,7 +108,7 @@ def forget(fitting: Fitting, job: JobContext, members: Sequence[BatchMember]) ->
 
 
 def refit(fitting: Fitting, job: JobContext) -> UpdateResult:
-    """Fit once more on the retained rows. Raises as `forget`."""
+    """Refit on the retained rows. Raises as `forget`."""
     services = job.services
     with services.reading() as session:
         blocks = list(stored(services, session, job.lease.model_id).values())
@@ -137,7 +136,7 @@ def _fit(model: Model, rows: FitRows, most: Limits) -> bytes:
 
 
 def _first(model: Model, rows: FitRows, most: Limits) -> bytes:
-    """Fit in two processes, to compare."""
+    """Fit in two processes, to compare the results."""
     return process.try_twice(recipe_of(model), rows, most)
 
 
@@ -145,7 +144,7 @@ def _result(model: Model, file: bytes, digests: Mapping[str, bytes]) -> UpdateRe
     recipe = recipe_of(model)
     data = digest_of_rows(digests.values())
     digest = sha256_hex(canonical.encode(recipe.document))
-    # Whatever else a refit needs is in the registration and the rows.
+    # Everything else that a refit needs is in the registration and the rows.
     state = canonical.encode({"data": data, "kind": STATE, "recipe": digest})
     return UpdateResult(
         encoded=Encoded(file, state, data),

@@ -1,8 +1,8 @@
-"""Families whose model is updated by the rows that come and go; the judge fits it anew.
+"""Families whose model is updated by added and removed rows; the judge refits it.
 
-The sealed state lets an update cost less than a fit. What a version publishes is the same
-whether it was updated or fitted: where the state is damaged or of other rows, a fit takes its
-place. So the class is `exact`.
+The sealed state makes an update cheaper than a fit. A version is the same whether it was
+updated or fitted: if the state is damaged or of other rows, a fit replaces it. So the class is
+`exact`.
 """
 
 from abc import abstractmethod
@@ -65,9 +65,9 @@ def refusing() -> Iterator[None]:
 
 
 class UpdatedFamily(RecipeFamily, Generic[State]):
-    """A model in memory, `State`, adds and removes rows.
+    """A model in memory, `State`, that adds and removes rows.
 
-    method: of the catalogue. meaning: what its certificates guarantee, in words.
+    method: of the catalogue. meaning: what its certificates guarantee, as text.
     """
 
     method: str
@@ -75,7 +75,7 @@ class UpdatedFamily(RecipeFamily, Generic[State]):
 
     @abstractmethod
     def fitted(self, model: Model, blocks: Sequence[TableBlock]) -> State:
-        """Return the model of some rows. Raises RefusedError for rows that it cannot have."""
+        """Return the model of some rows. Raises RefusedError for rows that it cannot learn."""
 
     @abstractmethod
     def opened(
@@ -83,8 +83,9 @@ class UpdatedFamily(RecipeFamily, Generic[State]):
     ) -> State | None:
         """Return the model of a sealed state, None if it is not of this model and these rows.
 
-        Only the service can seal a state, but whoever writes the database can name another's:
-        of another model that was registered alike, or of an earlier version.
+        Only the service can seal a state, but a person with write access to the database can
+        point at another one: of another model that was registered alike, or of an earlier
+        version.
 
         data: the digest of the rows of `blocks` with their salts.
         """
@@ -95,18 +96,18 @@ class UpdatedFamily(RecipeFamily, Generic[State]):
 
     @abstractmethod
     def remove(self, state: State, blocks: Sequence[TableBlock]) -> State:
-        """Return the model without rows that it has."""
+        """Return the model without some of its rows."""
 
     def serves(self, model: Model, state: State, blocks: Sequence[TableBlock]) -> bool:
-        """Return whether these rows are learned by what the state has beside its own rows.
+        """Return whether the state's other parts, such as bins from rows, fit these rows.
 
-        Where they are not, as where bins come from rows, an update fits anew.
+        If not, an update refits.
         """
         return True
 
     @abstractmethod
     def published(self, model: Model, state: State) -> bytes:
-        """Return the file that predicts. Raises RefusedError."""
+        """Return the published file. Raises RefusedError."""
 
     @abstractmethod
     def seal(self, state: State, rows: int, data: str) -> bytes:
@@ -114,10 +115,10 @@ class UpdatedFamily(RecipeFamily, Generic[State]):
 
     @abstractmethod
     def parameters(self, model: Model) -> dict[str, str]:
-        """Return what a certificate says of the update, beside where the rows are."""
+        """Return a certificate's parameters about the update, without the rows' location."""
 
     def check_here(self) -> None:
-        """Raise NoNumbaError where what fits is not installed."""
+        """Raise NoNumbaError if the library of the fit is not installed."""
         if find_spec("numba") is None or find_spec("sklearn") is None:
             raise NoNumbaError(
                 f"this model's workers need numba: {install.with_extra('estimators')}"
@@ -130,7 +131,7 @@ class UpdatedFamily(RecipeFamily, Generic[State]):
         upload: ParsedUpload,
         salts: "NDArray[np.uint8]",
     ) -> UpdateResult:
-        """Add an upload. Raises RefusedError if the model cannot have its rows."""
+        """Add an upload. Raises RefusedError if the model cannot learn its rows."""
         services, model = job.services, job.model
         new = [one for one in upload.blocks.values() if isinstance(one, TableBlock)]
         with services.reading() as session:
@@ -161,7 +162,7 @@ class UpdatedFamily(RecipeFamily, Generic[State]):
         return Update(result, found.rest, rows_gone=found.gone)
 
     def refit(self, job: JobContext) -> UpdateResult:
-        """Fit anew to the retained rows. Raises RefusedError."""
+        """Refit on the retained rows. Raises RefusedError."""
         self.check_here()
         services = job.services
         with services.reading() as session:
@@ -174,17 +175,17 @@ class UpdatedFamily(RecipeFamily, Generic[State]):
     def next_attempt(
         self, job: JobContext, session: Session, case: ExecutedJob, report: Report
     ) -> NextAttempt | None:
-        """Return the refit, None where it was that."""
+        """Return the refit, None if that was it."""
         return None if job.lease.attempt > 1 else NextAttempt(2, self.method)
 
     def prepare(
         self, job: JobContext, session: Session, cases: Sequence[ExecutedJob], seed: bytes
     ) -> Judges:
-        """Load what executed jobs left of a version; the result judges them."""
+        """Load the results of executed jobs of a version; the result judges them."""
         self.check_here()
 
         def own(stored: ModelRows) -> OwnFit:
-            # Sums of integers: what machine fits makes no difference.
+            # Sums of integers: the same on every machine.
             return OwnFit.of_all(
                 stored, EXACT, True, lambda rows: self.fitted_file(stored.case.model, rows)
             )
@@ -192,13 +193,13 @@ class UpdatedFamily(RecipeFamily, Generic[State]):
         return prepare(job, session, cases, own, EXACT)
 
     def fitted_file(self, model: Model, rows: FitRows) -> bytes:
-        """Return the file of a model that is fitted to rows. Raises RefusedError."""
+        """Return the file of a model fitted to rows. Raises RefusedError."""
         names = [str(place) for place in range(len(rows))]  # the published bytes have no ids
         block = TableBlock(names, rows.features, rows.labels, rows.weights)
         return self.published(model, self.fitted(model, [block]))
 
     def guarantee(self, plan: Draft) -> Guarantee:
-        """Return what is guaranteed. Raises ValueError for another claim."""
+        """Return the guarantee. Raises ValueError for another claim."""
         if plan.claim != CLAIM:
             raise ValueError(f"no verifier of {self.method} vouches for {plan.claim}")
         return Guarantee("exact", self.meaning, plan.bounds)

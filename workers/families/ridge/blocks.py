@@ -1,6 +1,6 @@
 """A subject's rows as the vault seals them.
 
-Where the rows stay with a client there is one block of statistics for all that it sent of a
+If the rows stay with a client, one block holds the statistics of everything it sent about a
 subject: the sum of its messages.
 """
 
@@ -33,9 +33,9 @@ class RowBlock:
     """One subject's rows: `records[i]` is the id of row i.
 
     salts and id_salts (m, SALT) uint8: of the rows' digests (`ridge_rows`), and of the
-    commitments to their ids, which the table `records` has too: a verifier who reads the
-    blocks need not open each name there. learned (m,) int64: the number of the version that
-    each row came with.
+    commitments to their ids, which the table `records` has too, so that a verifier who reads
+    the blocks need not decrypt each name there. learned (m,) int64: the number of the version
+    that learned each row.
     """
 
     records: list[str]
@@ -46,7 +46,7 @@ class RowBlock:
 
     @classmethod
     def fresh(cls, records: list[str], rows: Rows, number: int) -> "RowBlock":
-        """Return rows that come with the version `number`, newly salted."""
+        """Return rows learned by the version `number`, newly salted."""
         drawn = np.frombuffer(secrets.token_bytes(2 * SALT * len(rows)), dtype=np.uint8)
         learned = np.full(len(rows), number, dtype=np.int64)
         salts, id_salts = drawn.reshape(2, len(rows), SALT)
@@ -111,7 +111,8 @@ class MessageBlock:
     ) -> "MessageBlock | None":
         """Return the block without some records, whose statistics are `released`.
 
-        None if nothing remains. Raises InfeasibleRemovalError if no rows can be what is left.
+        None if nothing remains. Raises InfeasibleRemovalError if no rows can have the remaining
+        statistics.
         """
         kept = [record for record in self.records if record not in erased]
         if not kept:
@@ -132,7 +133,7 @@ def join(stored: RidgeBlock, fresh: StoredBlock, *, bits: int) -> RidgeBlock:
     bits: of the model's codes.
 
     Raises:
-        RefusedError: They are not: the vault holds a block of another model.
+        RefusedError: They are of different kinds: the vault holds a block of another model.
         ExactnessError: There are too many rows for exact sums.
     """
     if isinstance(stored, RowBlock) and isinstance(fresh, RowBlock):
@@ -143,7 +144,7 @@ def join(stored: RidgeBlock, fresh: StoredBlock, *, bits: int) -> RidgeBlock:
 
 
 def batch_of(block: RidgeBlock) -> Batch:
-    """Return what a method learns of a block."""
+    """Return what a method learns from a block."""
     return block.rows if isinstance(block, RowBlock) else block.message
 
 
@@ -169,7 +170,7 @@ def encode_block(block: RidgeBlock) -> bytes:
 
 
 def decode_block(data: bytes) -> RidgeBlock:
-    """Return the block that `encode_block` wrote."""
+    """Decode the bytes of `encode_block`."""
     arrays = load(data)
     length = int.from_bytes(data[:8], "little")
     metadata = json.loads(data[8 : 8 + length])["__metadata__"]

@@ -47,7 +47,7 @@ from workers.methods.ridge.base import RidgeConfig
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Summed:
-    """What stands for blocks where the rows came in a masked round: its sum, and their ids."""
+    """Replaces blocks for rows of a masked round: its sum, and their ids."""
 
     claim: MaskedClaim
     records: list[str]
@@ -60,11 +60,11 @@ def prepare(
     seed: bytes,
     load_sum: Callable[[], Summed] | None = None,
 ) -> Judges:
-    """Load what executed jobs left of a ridge head; the result judges them.
+    """Load the results of executed jobs on a ridge head; the returned function judges them.
 
-    The head, the sums and the rows are those of the version that all of them made. Versions
-    that the tables have otherwise than the log are refuted at once. load_sum: of a model whose
-    rows come in masked rounds, what the last one left.
+    The head, the sums and the rows are those of the version that all of them produced. Versions
+    whose table rows differ from the log are refuted at once. load_sum: loads the last round's
+    sum, for a model whose rows come in masked rounds.
     """
     services, lease = job.services, job.lease
     case, *_ = cases
@@ -102,7 +102,7 @@ def prepare(
         attested=_attested(config, blocks),
         seed=seed,
     )
-    # A round that adds as well may narrow the posterior: there is nothing to compare then.
+    # A round that also adds rows may narrow the posterior, so no comparison is possible.
     if summed is None:
         earlier = load_before(services, session, row)
     else:
@@ -142,7 +142,7 @@ def prepare(
 
 
 def _message_blocks(services: Services, session: Session, model_id: int) -> list[MessageBlock]:
-    """Return what clients sent in place of rows."""
+    """Return the statistics that clients sent in place of rows."""
     stored = services.features.load_many(session, model_id)
     blocks = [decode_block(payload) for _, payload in stored]
     return [block for block in blocks if isinstance(block, MessageBlock)]
@@ -154,9 +154,9 @@ def _unlogged(verifier: Verifier[ExactClaim], problem: str) -> list[Verdict]:
 
 
 def _attested(config: RidgeConfig, blocks: list[MessageBlock]) -> float:
-    """Return how far the sketches of clients are from their rows, on their word, at most.
+    """Return the maximum distance of the clients' sketches from their rows, as they attested.
 
-    In feature units; from what is stored, not from what the method kept of it.
+    In feature units; computed from the stored messages, not from the method's own record.
     """
     codes = sum(Fraction(block.message.residual) for block in blocks)
     features = codes * Fraction(4) ** max(config.exponents)
@@ -164,7 +164,7 @@ def _attested(config: RidgeConfig, blocks: list[MessageBlock]) -> float:
 
 
 def _messages(model: Model, blocks: list[MessageBlock]) -> list[ClaimedStatistics] | None:
-    """Return what clients sent in place of rows, None where the model has none of it."""
+    """Return the statistics that clients sent in place of rows, None if the model has none."""
     if model.config["data"] != "statistics":
         return None
     sums = [block.message.statistics for block in blocks]

@@ -1,7 +1,7 @@
 """A ridge head for other programs: scores are features (n, d) times the head (d, classes).
 
-What goes in are the extractor's features, unquantised, as the held-out accuracy is measured.
-Every export multiplies in float64, so that all choose the class that Lethe chooses.
+The input is the extractor's features, unquantised, as in the held-out accuracy. Every export
+multiplies in float64, so that all choose the class that Lethe chooses.
 """
 
 import io
@@ -50,12 +50,12 @@ def to_onnx(head: NDArray[np.float64], classes: Sequence[str]) -> bytes:
 
 
 def to_skops(head: NDArray[np.float64], classes: Sequence[str]) -> bytes:
-    """Return a scikit-learn RidgeClassifier that has these weights and no intercept."""
+    """Return a scikit-learn RidgeClassifier with these weights and no intercept."""
     skops, linear = require("skops.io", "export"), require("sklearn.linear_model", "export")
     names = np.array(classes)
     order = np.argsort(names)  # scikit-learn keeps classes sorted
     model = linear.RidgeClassifier(fit_intercept=False)
-    # Fitted to anything, it knows its classes; then it gets the weights.
+    # Fitting anything sets its classes; the weights are replaced afterwards.
     model.fit(np.zeros((len(names), len(head))), names)
     weights = head.T[order]
     model.coef_ = weights if len(names) > 2 else weights[1:] - weights[:1]
@@ -93,7 +93,7 @@ def export(artifact: bytes, form: str, classes: Sequence[str]) -> bytes:
     """Return a head's file in another format, one of FORMATS.
 
     Raises:
-        ArtifactError: It is no head file.
+        ArtifactError: It is not a head file.
         MissingLibraryError: The library of the format is not installed.
     """
     head, _ = decode_head(artifact)

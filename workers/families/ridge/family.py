@@ -35,7 +35,7 @@ class RidgeFamily(Family):
     judges_together = True
 
     def read(self, model: Model, upload: BinaryIO) -> ParsedUpload:
-        """Return what an upload teaches. Raises RefusedError if it cannot be learned."""
+        """Parse an upload. Raises RefusedError if it cannot be learned."""
         return update.read(model, upload)
 
     def join(self, model: Model, stored: bytes, fresh: StoredBlock) -> StoredBlock:
@@ -59,27 +59,27 @@ class RidgeFamily(Family):
         return update.forget(job, before, members)
 
     def refit(self, job: JobContext) -> UpdateResult:
-        """Fit anew from the retained rows. Raises RefusedError."""
+        """Refit from the retained rows. Raises RefusedError."""
         return update.refit(job)
 
     def next_attempt(
         self, job: JobContext, session: Session, case: ExecutedJob, report: Report
     ) -> NextAttempt | None:
-        """Return the refit, whatever was asked for and found, None where it was that."""
+        """Return the refit, whatever the request and verdict were; None if that was it."""
         return None if job.lease.attempt > 1 else NextAttempt(2, "refit", compared=True)
 
     def compares(self, claim: str) -> bool:
-        """Statistics can be compared with those before whatever made them."""
+        """Statistics can be compared with those before, whatever produced them."""
         return True
 
     def prepare(
         self, job: JobContext, session: Session, cases: Sequence[ExecutedJob], seed: bytes
     ) -> Judges:
-        """Load what executed jobs left of a head; the result judges them."""
+        """Load the results of executed jobs on a head; the returned function judges them."""
         return prepare(job, session, cases, seed)
 
     def guarantee(self, plan: Draft) -> Guarantee:
-        """Return what is guaranteed of statistics and head. Raises ValueError."""
+        """Return the guarantee for statistics and head. Raises ValueError."""
         return wording.guarantee(plan.claim, wording.SEEN[plan.parameters["data"]], plan.bounds)
 
     def registered(self, model: Model) -> dict[str, str]:
@@ -87,11 +87,11 @@ class RidgeFamily(Family):
         return {"extractor": model.extractor["digest"]}
 
     def registered_with_rows(self, model: Model) -> bool:
-        """Elsewhere the rows, or their statistics, come with the first contribution."""
+        """Otherwise rows or their statistics come with the first contribution."""
         return bool(model.config["data"] == "rows")
 
     def asks(self, model: Model) -> bool:
-        """A client's sum does not say what of it one record is."""
+        """A client's sum does not show the share of one record."""
         return bool(model.config["data"] == "statistics")
 
     def predict_held_out(

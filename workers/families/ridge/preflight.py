@@ -1,9 +1,9 @@
 """The verifier's test of statistics without rows, made before they are learned.
 
-A message that no rows have can be close enough to one to pass the tests of
-`workers.methods.ridge.statistics`, which allow for rounding. The verifier evaluates exactly
-and would refute the model that learned it, for the lie of one client. So its own criterion
-decides before anything is changed.
+A message that no rows can have may still be close enough to a possible one to pass the tests of
+`workers.methods.ridge.statistics`, which allow for rounding. The verifier evaluates exactly and
+would refute the model that learned it, because of one client's lie. So its own criterion is
+applied before anything is changed.
 """
 
 from workers.errors import RefusedError
@@ -14,14 +14,13 @@ from workers.methods.ridge.statistics.gram import RidgeStatistics
 
 
 class IndefiniteError(RefusedError):
-    """Statistics with a direction in which rows would have to weigh less than nothing."""
+    """Statistics with a direction in which rows would need negative weight."""
 
 
 def check_definite(statistics: RidgeStatistics, config: RidgeConfig) -> None:
-    """Return if the verifier finds G, exact and not sketched, positive semidefinite.
+    """Check that the verifier finds G, exact and not sketched, positive semidefinite.
 
-    Raises:
-        IndefiniteError: It does not, or cannot tell.
+    Raises IndefiniteError if it does not, or cannot tell.
     """
     try:
         _, refuted = least_eigenvalue(statistics.gram, config.exponents)

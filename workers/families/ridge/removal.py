@@ -1,7 +1,7 @@
 """The removal of records from stored blocks: what to forget, and what remains.
 
-Where the rows are here, they are picked out. Where a block is a client's sum, either all of
-it goes or its owner has released the statistics of what goes.
+Stored rows are picked out. If a block is a client's sum, either the whole block is removed or
+its owner has released the statistics of the removed records.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,10 +25,10 @@ from workers.secure_sum.wire import unpack_message
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What a client answered for one request and one of its blocks.
+    """A client's answer for one request and one of its blocks.
 
-    message: the statistics of `records`, the request's; None if an operator decided that
-    the whole block goes.
+    message: the statistics of `records`, the request's; None if an operator decided to remove
+    the whole block.
     """
 
     id: str
@@ -40,9 +40,9 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """batch: what the method forgets. rest: what stays of each block, None if nothing.
+    """batch: what the method forgets. rest: what remains of each block, None if nothing.
 
-    dropped: ids of records that go with a block and that nobody asked for.
+    dropped: ids of records removed with a block although no request names them.
     """
 
     batch: Batch
@@ -58,8 +58,7 @@ def remove(
 ) -> Removal:
     """Take the members' records out of a model's blocks, which are all of one kind.
 
-    Raises:
-        AnswerError: A client released what its block cannot have held.
+    Raises AnswerError if a client released statistics that do not fit its block.
     """
     rows = {key: block for key, block in blocks.items() if isinstance(block, RowBlock)}
     if len(rows) == len(blocks):
@@ -87,10 +86,9 @@ def remove_messages(
     released: Sequence[Released],
     config: RidgeConfig,
 ) -> Removal:
-    """Take whole blocks, and of others what their clients released.
+    """Remove whole blocks, and from others what their clients released.
 
-    Raises:
-        AnswerError: A client released what its block cannot have held.
+    Raises AnswerError if a client released statistics that do not fit its block.
     """
     bits = config.bits
     answers = {(one.request_id, one.subject_id): one for one in released}
@@ -139,8 +137,7 @@ def answers(
 ) -> list[Released]:
     """Return what clients answered, and operators decided, for these requests.
 
-    Raises:
-        AnswerError: An answer is of no rows.
+    Raises AnswerError if no rows can have an answer's statistics.
     """
     query = select(Release).where(
         col(Release.request_id).in_([member.request_id for member in members]),

@@ -3,9 +3,9 @@
     SHA256(ROW | H(client) | H(subject) | salt | label | codes)
 
 H is SHA-256 of UTF-8, a label int64 and codes int16, little-endian. The leaf binds a digest to
-the record's commitment, and so to its id. The root of each version's retained set, which the
-log has, so commits to its rows. The salts lie sealed with the rows and are destroyed with
-them: no evidence file has them, and without them a digest confirms nobody's guess of a row.
+the record's commitment, and so to its id. So the root of each version's retained set, which the
+log has, commits to its rows. The salts are sealed with the rows and destroyed with them: no
+evidence file has them, and without them a digest confirms no guess of a row.
 """
 
 import hashlib
@@ -41,12 +41,12 @@ from workers.judge.ridge.claim import (
 )
 
 ROW = b"lethe/row/v2\0"
-CHUNK = 4096  # rows written out at a time
-MOST_ROWS = 4096  # of small blocks that are in memory at once
+CHUNK = 4096  # rows hashed at a time
+MOST_ROWS = 4096  # of small blocks in memory at once
 
 
 class RowDigest(NamedTuple):
-    """The digest of a stored row; learned: the number of the version that it came with."""
+    """The digest of a stored row; learned: the number of the version that learned it."""
 
     record: str
     learned: int
@@ -68,7 +68,7 @@ def row_digests(block: RowBlock, owner: Owner) -> list[bytes]:
 
 
 def _packed(block: RowBlock, own: slice) -> NDArray[np.uint8]:
-    """Return what is hashed of each row after its owner, (m, 40 + 2 d)."""
+    """Return the hashed bytes of each row that follow its owner, (m, 40 + 2 d)."""
     codes = block.rows.codes[own]
     count, columns = codes.shape
     packed = np.empty((count, 40 + 2 * columns), dtype=np.uint8)
@@ -85,7 +85,7 @@ def stored_digests(block: RowBlock, owner: Owner) -> list[RowDigest]:
 
 
 def owners(session: Session, subjects: Iterable[int]) -> dict[int, Owner]:
-    """Return (client, subject) of subjects who have records, by their ids."""
+    """Return (client, subject) of the subjects that have records, by their ids."""
     found: dict[int, Owner] = {}
     for chunk in chunks(sorted(subjects)):
         for one in session.exec(select(Subject).where(col(Subject.id).in_(chunk))):
@@ -96,9 +96,9 @@ def owners(session: Session, subjects: Iterable[int]) -> dict[int, Owner]:
 
 @dataclass(slots=True)
 class RowStream:
-    """A model's rows as the verifier reads them: each time anew, and few in memory at once.
+    """A model's rows as the verifier reads them: reread on each pass, few in memory at once.
 
-    read: how many were read the last time.
+    read: how many rows the last pass read.
     """
 
     services: Services
@@ -106,7 +106,10 @@ class RowStream:
     read: int = 0
 
     def __iter__(self) -> Iterator[BlockClaim]:
-        """Yield what is stored of each subject. Raises SealError for a block of another."""
+        """Yield what is stored of each subject.
+
+        Raises SealError for another subject's block.
+        """
         self.read = 0
         with self.services.reading() as session:
             fetch = _fetch(session, self.model_id)
@@ -138,7 +141,7 @@ def _fetch(session: Session, model_id: int) -> int:
 
 
 def contents_claim(ledger: Ledger, case: ExecutedJob) -> ContentsClaim | None:
-    """Return what the log says of the contents of an update's rows, None if none are here."""
+    """Return the logged commitments to an update's rows, None if no rows are here."""
     model = case.model
     if model.config["data"] != "rows":
         return None
@@ -165,7 +168,7 @@ def chain_claim(case: ExecutedJob) -> ChainClaim:
 
 
 def link_claim(case: ExecutedJob) -> LinkClaim:
-    """Return the claim that exactly a request's records left, and no other."""
+    """Return the claim that a request's records were removed, and no others."""
     removal = shape.read(Removal, case.plan.removal)
     earlier, later = case.plan.others()
     return LinkClaim(
@@ -180,9 +183,10 @@ def link_claim(case: ExecutedJob) -> LinkClaim:
 
 
 def _before(ledger: Ledger, model: Model, last: ModelVersion) -> tuple[int, list[str | None]]:
-    """Return the number of the last version that no contribution made, and roots in the log.
+    """Return the number of the last version not made by a contribution, and logged roots.
 
-    They are of the retained sets of this version and of all up to `last`. Version 0 has none.
+    The roots are of the retained sets of this version and of all up to `last`. Version 0 has
+    none.
     """
     found: list[str | None] = []
     logged = versions_of(ledger, model)

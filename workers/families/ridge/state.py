@@ -20,7 +20,7 @@ from workers.methods.ridge.statistics.gram import RidgeStatistics
 
 
 def ridge_config(model: Model) -> RidgeConfig:
-    """Return the configuration a model was registered with."""
+    """Return the configuration that a model was registered with."""
     config: dict[str, Any] = model.config
     return RidgeConfig(
         dimension=config["dimension"],
@@ -32,10 +32,9 @@ def ridge_config(model: Model) -> RidgeConfig:
 
 
 def method_of(model: Model, method_id: str) -> Method:
-    """Return a method as it was configured for a model at its registration.
+    """Return a method as configured at a model's registration.
 
-    Raises:
-        RefusedError: There is no method of that name.
+    Raises RefusedError if there is no method of that name.
     """
     if method_id != ridge_sketched.METHOD.id:
         return registry.get(method_id)
@@ -47,12 +46,12 @@ def method_of(model: Model, method_id: str) -> Method:
 
 
 def budget(model: Model) -> float:
-    """Return how far sketches may take a head from the exact one, as a share of its norm."""
+    """Return how far sketches may move a head from the exact one, as a share of its norm."""
     return float.fromhex(model.config["sketch"]["budget"])
 
 
 def parameters(config: RidgeConfig) -> dict[str, str]:
-    """Return what a certificate says of a configuration."""
+    """Return a certificate's parameters about a configuration."""
     return {
         "penalty": repr(config.penalty),
         "bits": str(config.bits),
@@ -71,20 +70,16 @@ def encode(state: RidgeState, config: RidgeConfig) -> Encoded:
 
 
 def digest_of(state: RidgeState, config: RidgeConfig) -> str:
-    """Return the digest of a state's statistics, as the log has that of each version."""
+    """Return the digest of a state's statistics, as logged for each version."""
     return statistics_digest(state.statistics, config.exponents, config.bits, config.penalty)
 
 
 def load_state(services: Services, session: Session, version: ModelVersion) -> RidgeState:
-    """Return the solver's state of a version.
-
-    Raises:
-        ShreddedError: The version was withdrawn.
-    """
+    """Return the solver's state of a version. Raises ShreddedError if it was withdrawn."""
     return decode_state(services.artifacts.get(session, version.state_id))
 
 
-# 134 MB of G. Beyond it the comparison costs more than it says, and is left out.
+# 134 MB of G. For wider ones the comparison costs too much for its value, and is skipped.
 WIDEST = 4096
 
 
@@ -96,7 +91,7 @@ def encode_before(statistics: RidgeStatistics, config: RidgeConfig) -> bytes | N
 
 
 def load_before(services: Services, session: Session, job: Job) -> ClaimedStatistics | None:
-    """Return the statistics that `keep` sealed for a job, if it did."""
+    """Return the statistics sealed for a job before its update, None if there are none."""
     if job.before_id is None:
         return None
     statistics, *_ = decode_statistics(services.artifacts.get(session, job.before_id))

@@ -1,4 +1,4 @@
-"""Ridge heads: learn an upload, forget records, fit again."""
+"""Ridge heads: learn an upload, forget records, refit."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ from workers.methods.ridge.statistics.message import Batch, Message
 
 
 def read(model: Model, upload: BinaryIO) -> ParsedUpload:
-    """Return what an upload teaches. Raises RefusedError if it cannot be learned."""
+    """Parse an upload. Raises RefusedError if it cannot be learned."""
     number = (model.current_version or 0) + 1
     remote = model.config["data"] != "rows"
     return parse_upload(upload, ridge_state.ridge_config(model), number, remote=remote)
@@ -43,14 +43,14 @@ def learn(
 ) -> UpdateResult:
     """Add an upload to the statistics.
 
-    Raises RefusedError if no rows have them, or if the state is not that of `before`.
+    Raises RefusedError if no rows can have the result, or if the state is not that of `before`.
     """
     services, model = job.services, job.model
     config = ridge_state.ridge_config(model)
     method = ridge_state.method_of(model, model.method)
     with services.reading() as session:
         state = ridge_state.load_state(services, session, before) if before else None
-    if state is not None:  # a table may name that of another model
+    if state is not None:  # a tampered row may name another model's
         require_rows(before, ridge_state.digest_of(state, config))
     assert isinstance(upload, ParsedRidgeUpload)
     outcome = method.learn(config, state, upload.batch)
@@ -91,7 +91,7 @@ def forget(job: JobContext, before: ModelVersion, members: Sequence[BatchMember]
 
 
 def refit(job: JobContext) -> UpdateResult:
-    """Fit anew from the retained rows, whatever was asked for. Raises RefusedError."""
+    """Refit from the retained rows, whatever the request named. Raises RefusedError."""
     services, model, model_id = job.services, job.model, job.lease.model_id
     config = ridge_state.ridge_config(model)
     with services.reading() as session:
@@ -106,7 +106,7 @@ def refit(job: JobContext) -> UpdateResult:
 
 
 def _contents(model: Model, upload: ParsedUpload) -> NDArray[np.uint8] | None:
-    """Return the salted digest of each row of an upload, None of messages."""
+    """Return the salted digest of each row of an upload, None for messages."""
     if model.config["data"] != "rows":
         return None
     return as_digests(
@@ -122,7 +122,7 @@ def _contents(model: Model, upload: ParsedUpload) -> NDArray[np.uint8] | None:
 def _leaving(
     session: Session, members: Sequence[BatchMember], blocks: Mapping[int, RidgeBlock]
 ) -> list[RowDigest]:
-    """Return the digests of the members' rows, with the versions that these came with."""
+    """Return the digests of the members' rows, with the versions that learned them."""
     known = owners(session, blocks)
     return [
         one
@@ -133,7 +133,7 @@ def _leaving(
 
 
 def _attempt(blocks: Sequence[Batch]) -> str:
-    """Return the plainest method that these blocks allow, whichever was asked for."""
+    """Return the simplest method that these blocks allow, whatever the request named."""
     sketched = any(isinstance(block, Message) and block.residual > 0 for block in blocks)
     return "ridge-sketched" if sketched else "ridge-exact"
 

@@ -31,21 +31,20 @@ class ParsedRidgeUpload(ParsedUpload):
     rows: RowBlock | None = None
 
     def salts(self) -> NDArray[np.uint8]:
-        """Return the salts that lie with the rows; new ones for rows that are not sent."""
-        # `super` knows no class with slots.
+        """Return the salts stored with the rows; new ones for rows that were not sent."""
+        # `super` does not work in a dataclass with slots.
         return ParsedUpload.salts(self) if self.rows is None else self.rows.id_salts
 
 
 def parse_upload(
     file: BinaryIO, config: RidgeConfig, number: int, *, remote: bool
 ) -> ParsedRidgeUpload:
-    """Return what an upload teaches a model; `remote` if its rows stay with its clients.
+    """Parse an upload of rows; `remote` if its rows stay with its clients.
 
-    Rows are read in blocks: their features are in memory as codes alone, in the order of their
-    owners. number: of the version that learns it.
+    Rows are read in blocks: only their codes are in memory, in the order of their owners.
+    number: of the version that learns it.
 
-    Raises:
-        RefusedError: The rows or statistics are not usable, or no rows have such statistics.
+    Raises RefusedError if the rows or statistics are unusable, or no rows have such statistics.
     """
     if remote:
         return _of_statistics(file.read(), config)
@@ -68,7 +67,7 @@ def _of_statistics(data: bytes, config: RidgeConfig) -> ParsedRidgeUpload:
 
 def _of_rows(archive: zipfile.ZipFile, config: RidgeConfig, number: int) -> ParsedRidgeUpload:
     owners, owned = _owners(archive)
-    order = np.argsort(owned, kind="stable")  # by owner, of each in the order of the upload
+    order = np.argsort(owned, kind="stable")  # by owner, for each in the order of the upload
     places = np.empty_like(order)
     places[order] = np.arange(len(order))
     codes, saturated = _codes(archive, config.quantiser, places)
@@ -87,12 +86,12 @@ def _of_rows(archive: zipfile.ZipFile, config: RidgeConfig, number: int) -> Pars
 
 
 def _owners(archive: zipfile.ZipFile) -> tuple[list[Owner], NDArray[np.int32]]:
-    """Return the owners in the order of their first rows, and whose each row is, by place."""
+    """Return the owners in the order of their first rows, and the owner's index of each row."""
     known: dict[Owner, int] = {}
     owned: list[NDArray[np.int32]] = [np.empty(0, np.int32)]
     clients = (one for block in _blocks(archive, "clients") for one in block.tolist())
     for block in _blocks(archive, "subjects"):
-        # The subjects first: `zip` takes of the clients only while there is one more of these.
+        # The subjects first: `zip` then does not consume a client beyond the last subject.
         pairs = ((client, subject) for subject, client in zip(block.tolist(), clients))  # noqa: B905
         found = [known.setdefault(pair, len(known)) for pair in pairs]
         owned.append(np.array(found, dtype=np.int32))
@@ -155,6 +154,6 @@ def _array(
 
 
 def _read(stream: IO[bytes], dtype: np.dtype[Any], count: int) -> Iterator[NDArray[Any]]:
-    """Yield elements, `count` of them at a time."""
+    """Yield elements in chunks of `count`."""
     while data := stream.read(count * dtype.itemsize):
         yield np.frombuffer(data, dtype)

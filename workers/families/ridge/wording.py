@@ -1,6 +1,6 @@
 """The certificate's wording for ridge heads.
 
-The verifier of the claim's name has checked the head's part, and check 1 the statistics'.
+The head's part was checked by the verifier named in the claim, the statistics' part by check 1.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from lethe.certificates.statement import Guarantee
 
 Kind = Literal["exact", "numerically-exact", "certified-approximate"]
 
-# What the verifier could see, by where the rows are.
+# What the verifier could not see, by the location of the rows.
 UNSEEN = "The rows were not seen, and nothing binds them to their record ids."
 SEEN: Mapping[str, str] = MappingProxyType(
     {
@@ -31,10 +31,9 @@ HEADS: dict[Kind, str] = {
 
 
 def guarantee(claim: str, seen: str, bounds: Mapping[str, str]) -> Guarantee:
-    """Return the guarantee of a verified claim; seen: what was seen of the statistics.
+    """Return the guarantee of a verified claim; seen: which statistics the verifier saw.
 
-    Raises:
-        ValueError: No verifier of ridge heads vouches for the claim.
+    Raises ValueError for a claim that no verifier of ridge heads covers.
     """
     for kind, head in HEADS.items():
         if kind == claim:

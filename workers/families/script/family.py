@@ -62,24 +62,24 @@ GUARANTEES = {
 
 
 class NoArrowError(LetheError):
-    """This worker cannot give a program its rows; another may, so the job waits."""
+    """This worker cannot pass rows to a program; another may, so the job waits."""
 
     slug, title, status = "no-pyarrow", "pyarrow is not installed", 503
 
 
 class ScriptFamily(RecipeFamily):
-    """A program learns and forgets by a run on all rows that there are then."""
+    """A program learns and forgets by a run on all current rows."""
 
     rooms: tuple[str, ...] = ("families/script", "training/programs", "training/isolation")
     judge_rooms: tuple[str, ...] = ("judge", "training/programs", "training/isolation")
     formats = ("onnx",)
 
     def __init__(self) -> None:
-        """Fit by running the program."""
+        """Set the fit to a run of the program."""
         self.fitting = Fitting(_run, _first, _result)
 
     def check_here(self) -> None:
-        """Raise NoArrowError where pyarrow is not installed."""
+        """Raise NoArrowError if pyarrow is not installed."""
         if find_spec("pyarrow") is None:
             raise NoArrowError(
                 f"this model's workers need pyarrow: {install.with_extra('tables')}"
@@ -101,13 +101,13 @@ class ScriptFamily(RecipeFamily):
     def next_attempt(
         self, job: JobContext, session: Session, case: ExecutedJob, report: Report
     ) -> NextAttempt | None:
-        """Return one more run, as on another machine, None where it was that."""
+        """Return one more run, for example on another machine; None if that was it."""
         return None if job.lease.attempt > 1 else NextAttempt(2, METHOD)
 
     def prepare(
         self, job: JobContext, session: Session, cases: Sequence[ExecutedJob], seed: bytes
     ) -> Judges:
-        """Load what executed jobs left of a program's version; the result judges them."""
+        """Load the results of executed jobs of a program's version; the result judges them."""
         self.check_here()
         verifier = VERIFIER if claim_of(cases[0].model) == EXACT else RERUN
         return prepare(job, session, cases, _own, verifier)
@@ -119,12 +119,12 @@ class ScriptFamily(RecipeFamily):
         file: bytes,
         features: "NDArray[Any]",
     ) -> "NDArray[Any] | None":
-        """Return what the program's file predicts. Raises RefusedError."""
+        """Return the predictions of the program's file. Raises RefusedError."""
         self.check_here()
         return run.predict(model.config, file, features, limits(services))
 
     def guarantee(self, plan: Draft) -> Guarantee:
-        """Return what is guaranteed of a run. Raises ValueError for another claim."""
+        """Return the guarantee of a run. Raises ValueError for another claim."""
         if plan.claim == EXACT:
             return Guarantee("exact-retrained", GUARANTEES[EXACT] + NOT_TESTED, plan.bounds)
         if plan.claim == WEAKER:
@@ -143,7 +143,7 @@ class ScriptFamily(RecipeFamily):
     def export(
         self, artifact: bytes, form: str, classes: Sequence[str], config: Mapping[str, Any]
     ) -> bytes:
-        """Return the file as it is where the program writes ONNX. Raises RefusedError."""
+        """Return the unchanged file if the program writes ONNX. Raises RefusedError."""
         try:
             outputs.read(artifact, "onnx")
         except outputs.OutputError:
@@ -155,7 +155,7 @@ class ScriptFamily(RecipeFamily):
 
 
 def claim_of(model: Model) -> str:
-    """Return the class that a model's erasures claim: the weaker one of unequal runs."""
+    """Return the class that a model's erasures claim: the weaker one if runs differ."""
     return EXACT if model.config["script"]["tolerance"] is None else WEAKER
 
 
@@ -171,7 +171,7 @@ def _result(model: Model, file: bytes, digests: Mapping[str, bytes]) -> UpdateRe
     program = Program.parse(model.config)
     data = digest_of_rows(digests.values())
     script = sha256_hex(canonical.encode(model.config["script"]))
-    # Whatever else a run needs is in the registration and the rows.
+    # Everything else that a run needs is in the registration and the rows.
     state = canonical.encode({"data": data, "kind": STATE, "script": script})
     tolerance = program.tolerance
     return UpdateResult(
@@ -215,7 +215,7 @@ def _own(stored: ModelRows) -> OwnFit:
 
 
 def _tensors(file: bytes, form: str) -> Mapping[str, Any] | None:
-    """Return a file's tensors, None of one that cannot be read: the judge then refutes it."""
+    """Return a file's tensors, None if unreadable: the judge then refutes it."""
     try:
         return outputs.read(file, form)
     except RefusedError:

@@ -28,7 +28,7 @@ from workers.training.shards.container import ShardEntry, ShardManifest, manifes
 
 
 def prepare_shards(job: JobContext, session: Session, cases: Sequence[ExecutedJob]) -> Judges:
-    """Load what executed jobs left of one version of shards; the result judges them."""
+    """Load the results of executed jobs of one version of shards; the result judges them."""
 
     def own(stored: ModelRows) -> OwnFit:
         row = session.exec(select(Job).where(Job.id == job.lease.job_id)).one()
@@ -43,11 +43,11 @@ def prepare_shards(job: JobContext, session: Session, cases: Sequence[ExecutedJo
 def _own(
     stored: ModelRows, session: Session, before: ShardManifest, gone: Sequence[Sequence[str]]
 ) -> OwnFit:
-    """Return the judge's fit of the named shards. Raises ODD_INPUT for an odd claim.
+    """Return the judge's fit of the named shards. Raises ODD_INPUT for a malformed claim.
 
-    before: as the judged kept it, and gone: the digests of the removed rows of each shard, as
-    it says. Both are believed where the manifest that they give has the digest that the log
-    has of the version before.
+    before: the manifest before, and gone: the digests of the removed rows of each shard, both
+    as claimed. They are accepted only if the manifest that they give has the digest that the
+    log has for the version before.
     """
     services, case = stored.job.services, stored.case
     model, plan = case.model, case.plan

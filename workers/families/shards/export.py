@@ -1,7 +1,7 @@
 """A model of shards for other programs: one ONNX graph, or scikit-learn's voting estimators.
 
-In ONNX all shards read the same rows. Their classes are brought into the registered order, and
-added as `workers.training.shards.predict` adds them; of equal sums the first class wins.
+In ONNX all shards read the same rows. Their outputs are reordered to the registered classes,
+and added as `workers.training.shards.predict` adds them; on equal sums the first class wins.
 """
 
 from collections.abc import Sequence
@@ -22,12 +22,12 @@ EMPTY = "no row is left in this model: it predicts nothing"
 def to_onnx(artifact: bytes, classes: Sequence[str]) -> bytes:
     """Return one ONNX model of all shards, from `features` (n, d) float32.
 
-    It gives `label` (n,) str and `probabilities` (n, classes) float64, of a vote the shares of
-    the shards; or `value` (n,) of numbers. Shards that answer apart give `label_000` or
-    `value_000` and so on, each with rows by its number.
+    Outputs: `label` (n,) str and `probabilities` (n, classes) float64, for a vote the shares of
+    the shards; or `value` (n,) for regressors. Shards that predict separately have outputs
+    `label_000` or `value_000` and so on, one for each shard with rows, by its number.
 
     Raises:
-        ArtifactError: It is no file of shards.
+        ArtifactError: It is not a file of shards.
         RefusedError: A step of the recipe has no converter, or no row is left in the model.
         MissingLibraryError: A library is not installed.
     """
@@ -71,9 +71,9 @@ def to_skops(artifact: bytes, classes: Sequence[str]) -> bytes:
     """Return scikit-learn's VotingClassifier or VotingRegressor of the shards, by skops.
 
     Raises:
-        ArtifactError: It is no file of shards.
-        RefusedError: They answer apart, a shard has not seen every class, or skops cannot hold
-            an estimator.
+        ArtifactError: It is not a file of shards.
+        RefusedError: They predict separately, a shard has not seen every class, or skops cannot
+            write an estimator.
         MissingLibraryError: A library is not installed.
     """
     ensemble = require("sklearn.ensemble", "export")
@@ -118,7 +118,7 @@ def _steps(fitted: Sequence[FittedRecipe]) -> list[Any]:
 def _scores(
     graph: RecipeGraph, fitted: FittedRecipe, found: Answer, width: int, *, votes: bool
 ) -> str:
-    """Return the name of what a shard adds, (n, width): probabilities, or 1 for its class."""
+    """Return the name of a shard's summand, (n, width): probabilities, or 1 for its class."""
     places = np.eye(width)[list(fitted.classes)]
     if votes:
         return graph.node("Gather", graph.constant(places), found.index, axis=0)

@@ -1,4 +1,4 @@
-"""Shards: a recipe over shares of the rows, of which an erasure refits those that held any."""
+"""Shards: a recipe over shares of the rows; an erasure refits the shards with erased rows."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -47,7 +47,7 @@ GUARANTEE = (
 
 
 class ShardsFamily(RecipeFamily):
-    """Each shard learns and forgets by a fit on all rows that are in it then."""
+    """Each shard learns and forgets by a fit on all its current rows."""
 
     formats: tuple[str, ...] = ("onnx", "skops")
     rooms: tuple[str, ...] = (
@@ -72,7 +72,7 @@ class ShardsFamily(RecipeFamily):
         upload: ParsedUpload,
         salts: "NDArray[np.uint8]",
     ) -> UpdateResult:
-        """Fit the shards that get rows. Raises RefusedError."""
+        """Fit the shards that receive rows. Raises RefusedError."""
         return update.learn(job, before, upload, salts)
 
     def forget(
@@ -83,14 +83,14 @@ class ShardsFamily(RecipeFamily):
         return update.forget(job, before, members)
 
     def refit(self, job: JobContext) -> UpdateResult:
-        """Fit every shard once more on its retained rows. Raises NotFittedError."""
+        """Refit every shard on its retained rows. Raises NotFittedError."""
         self.check_here()
         return update.refit(job)
 
     def next_attempt(
         self, job: JobContext, session: Session, case: ExecutedJob, report: Report
     ) -> NextAttempt | None:
-        """Return a fit of every shard, as on another machine, None where it was that."""
+        """Return a fit of every shard, for example on another machine; None if that was it."""
         if job.lease.attempt > 1:
             return None
         return NextAttempt(2, update.METHOD, compared=True)
@@ -102,7 +102,7 @@ class ShardsFamily(RecipeFamily):
     def prepare(
         self, job: JobContext, session: Session, cases: Sequence[ExecutedJob], seed: bytes
     ) -> Judges:
-        """Load what executed jobs left of a version of shards; the result judges them."""
+        """Load the results of executed jobs of a version of shards; the result judges them."""
         self.check_here()
         return prepare_shards(job, session, cases)
 
@@ -113,7 +113,7 @@ class ShardsFamily(RecipeFamily):
         file: bytes,
         features: "NDArray[Any]",
     ) -> "NDArray[Any] | None":
-        """Return what the shards answer together, or each apart (shards, n)."""
+        """Return the shards' joint prediction, or each separately (shards, n)."""
         self.check_here()
         if "script" in model.config:
             return _programs_apart(model, file, features, limits(services))
@@ -132,7 +132,7 @@ class ShardsFamily(RecipeFamily):
         return made(artifact, classes)
 
     def guarantee(self, plan: Draft) -> Guarantee:
-        """Return what is guaranteed of shards. Raises ValueError for another claim."""
+        """Return the guarantee of shards. Raises ValueError for another claim."""
         if plan.claim != update.CLAIM:
             raise ValueError(f"no verifier of shards vouches for the claim {plan.claim}")
         named = ", ".join(plan.parameters["shards"].split())
@@ -140,7 +140,7 @@ class ShardsFamily(RecipeFamily):
         return Guarantee("exact-retrained", begins + GUARANTEE, plan.bounds)
 
     def registered(self, model: Model) -> dict[str, str]:
-        """Return the digests of the recipe, or script, and of how it is sharded."""
+        """Return the digests of the recipe, or script, and of the sharding options."""
         name = "script" if "script" in model.config else "recipe"
         return {
             name: sha256_hex(canonical.encode(model.config[name])),
@@ -151,7 +151,7 @@ class ShardsFamily(RecipeFamily):
 def _programs_apart(
     model: Model, file: bytes, features: "NDArray[Any]", most: Limits
 ) -> "NDArray[Any]":
-    """Return what each shard's model of a program predicts (shards, n), as `ShardedModel`."""
+    """Return the predictions of each shard's program (shards, n), as `ShardedModel`."""
     import numpy as np
 
     _, files = container.decode(file)

@@ -16,13 +16,14 @@ from workers.families.recipe.rows import TableBlock, all_digests, digest_of_rows
 from workers.training.recipes.fit import FitRows
 from workers.training.shards.assignment import shard_of
 
-# Tags of erased records are HMACs of their ids under the same key. No id is this: no UTF-8.
+# Tags of erased records are HMACs of their ids under the same key. This is not UTF-8, so it
+# equals no id.
 _SHARDS = b"\xfflethe shard key 1"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShardRows:
-    """One shard's rows, in the order of a fit. digests: salted, by record."""
+    """One shard's rows, in fitting order. digests: salted, by record."""
 
     table: FitRows
     digests: Mapping[str, bytes]
@@ -34,7 +35,7 @@ class ShardRows:
 
 
 def shard_key(root_secret: RootSecret, model: Model) -> bytes:
-    """Return the key of a model's assignment: 32 secret bytes, sealed with its other ones."""
+    """Return the key of a model's shard assignment: 32 secret bytes, sealed with its others."""
     return hmac.new(open_tombstone_key(root_secret, model), _SHARDS, hashlib.sha256).digest()
 
 
@@ -63,8 +64,8 @@ def sharded(
 ) -> list[ShardRows]:
     """Return the rows of each shard. blocks: with the names of their subjects.
 
-    All rows of a subject are in one shard, of whatever client it is; where the model is
-    registered so, each record is on its own.
+    All rows of a subject are in one shard, whichever client sent them; or, if the model is
+    registered so, each record is assigned on its own.
     """
     shards, by = model.config["shards"]["count"], model.config["shards"]["by"]
     parts: list[list[TableBlock]] = [[] for _ in range(shards)]

@@ -1,4 +1,4 @@
-"""Shards: learn an upload, forget records, fit again: only the shards whose rows differ."""
+"""Shards: learn an upload, forget records, refit: only the shards whose rows differ."""
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ MOVED = (
 
 
 def fitter_of(services: Services, model: Model) -> Fitter:
-    """Return what fits a model's shards here. Raises RefusedError."""
+    """Return the fitter of a model's shards in this installation. Raises RefusedError."""
     if "script" in model.config:
         return ProgramFitter(model.config, limits(services))
     return RecipeFitter(recipe_of(model), limits(services))
@@ -45,7 +45,7 @@ def fitter_of(services: Services, model: Model) -> Fitter:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredShards:
-    """A version's shards as they are stored. files: None of one that is not as published."""
+    """A version's stored shards. files: None for one that differs from the published one."""
 
     manifest: ShardManifest
     files: list[bytes | None]
@@ -57,11 +57,10 @@ def learn(
     upload: ParsedUpload,
     fresh: NDArray[np.uint8],
 ) -> UpdateResult:
-    """Fit the shards that get rows; the first time each, in two processes, to compare.
+    """Fit the shards that receive rows; the first time each one in two processes, to compare.
 
-    Raises:
-        RefusedError: The recipe is none, fails on these rows, or its bytes differ from fit to
-            fit; or what is stored of the version before is not what the log has.
+    Raises RefusedError if the recipe is invalid, fails on these rows, or its bytes differ from
+    fit to fit, or if the stored version before differs from the log.
     """
     services, model = job.services, job.model
     with services.reading() as session:
@@ -89,7 +88,7 @@ def forget(job: JobContext, before: ModelVersion, members: Sequence[BatchMember]
 
     Raises:
         NotFittedError: A fit failed or exceeded a limit, or a library is not installed.
-        OtherModelError: What is stored of the version before is not what the log has.
+        OtherModelError: The stored version before differs from the log.
     """
     found = departure(job, members)
     with job.services.reading() as session:
@@ -111,7 +110,7 @@ def forget(job: JobContext, before: ModelVersion, members: Sequence[BatchMember]
 
 
 def refit(job: JobContext) -> UpdateResult:
-    """Fit every shard once more on its retained rows. Raises NotFittedError."""
+    """Refit every shard on its retained rows. Raises NotFittedError."""
     services, model = job.services, job.model
     with services.reading() as session:
         blocks = stored(services, session, job.lease.model_id)
@@ -128,11 +127,11 @@ def refit(job: JobContext) -> UpdateResult:
 def _opened(job: JobContext, version: ModelVersion, held: Sequence[ShardRows]) -> StoredShards:
     """Return a version's shards, each compared with its digest. Raises OtherModelError.
 
-    held: its rows, which must be those that its shards were fitted on: no judge could tell
-    from the rows that are left which shard an erased one was in.
+    held: its rows, which must be those that its shards were fitted on: from the remaining rows
+    no judge could tell which shard an erased one was in.
 
-    What learns reads the version before, and nobody judges what it learned: whoever writes
-    the database could name another version's or another model's shards.
+    A contribution starts from the version before, and its result is not judged: a person with
+    write access to the database could point at another version's or another model's shards.
     """
     services = job.services
     with services.reading() as session:
@@ -159,7 +158,7 @@ def _opened(job: JobContext, version: ModelVersion, held: Sequence[ShardRows]) -
 
 
 def _fitted(job: JobContext, rows: Sequence[ShardRows], opened: StoredShards) -> UpdateResult:
-    """Fit the shards whose rows are not those of the version before, or that are damaged."""
+    """Fit the shards whose rows differ from the version before, or that are damaged."""
     entries = opened.manifest.shards
     named = [
         place

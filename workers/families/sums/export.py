@@ -1,6 +1,6 @@
 """Ridge and naive Bayes for other programs: ONNX, and the estimators of scikit-learn.
 
-All compute in float64, as Lethe does, and take features in float64.
+All compute in float64, as Lethe does, and take float64 features.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ OPSET, IR = 20, 10  # of ONNX; onnxruntime reads these since 1.17
 def to_onnx(model: "PublishedSums") -> bytes:
     """Return a graph from `features` (n, d) float64 to `label` (n,) str and `scores`.
 
-    Of a regressor to `value` (n,). Scores of naive Bayes are logarithms of joint
+    A regressor has `value` (n,) instead. Scores of naive Bayes are logarithms of joint
     probabilities.
     """
     onnx = require("onnx", "export")
@@ -67,7 +67,7 @@ def _scores(model: "PublishedSums", h: Any) -> tuple[list[Any], dict[str, Any]]:
         weights = np.log(model.parts[0]).T.copy()
         return [multiply, add], {"weights": weights, "offset": model.log_prior}
     means, variances = model.parts
-    # (n, 1, d) less (classes, d); squares over variances are summed over features.
+    # (n, 1, d) minus (classes, d); squares over variances are summed over features.
     nodes = [
         h.make_node("Unsqueeze", ["features", "second"], ["each"]),
         h.make_node("Sub", ["each", "means"], ["less"]),
@@ -112,7 +112,7 @@ def _ridge(model: "PublishedRidge") -> Any:
     names = np.array([text for _, text in model.classes])
     order = np.argsort(names)  # scikit-learn keeps classes sorted
     made = linear.RidgeClassifier()
-    # Fitted to anything, it knows its classes; then it gets the weights.
+    # Fitting anything sets its classes; the weights are replaced afterwards.
     made.fit(np.zeros((len(names), model.coef.shape[1])), names)
     coef, intercept = model.coef[order], model.intercept[order]
     if len(names) == 2:
@@ -147,7 +147,7 @@ def export(artifact: bytes, form: str) -> bytes:
     """Return a model's file in another format, one of FORMATS.
 
     Raises:
-        ArtifactError: It is no file of these models.
+        ArtifactError: It is not a file of these models.
         MissingLibraryError: The library of the format is not installed.
     """
     from lethe.estimators.errors import EstimatorInputError

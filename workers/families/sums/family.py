@@ -29,7 +29,7 @@ GUARANTEE = (
 
 
 class SumsFamily(UpdatedFamily["Sums"]):
-    """Rows are added to integer sums and subtracted from them; the judge sums them anew."""
+    """Rows are added to integer sums and subtracted from them; the judge sums them again."""
 
     rooms: tuple[str, ...] = ("families/recipe", "families/sums", "lethe/estimators/sums")
     judge_rooms: tuple[str, ...] = ("judge", *rooms)
@@ -38,7 +38,7 @@ class SumsFamily(UpdatedFamily["Sums"]):
     formats: tuple[str, ...] = tuple(FORMATS)
 
     def fitted(self, model: Model, blocks: Sequence[TableBlock]) -> "Sums":
-        """Return the sums over some rows. Raises RefusedError for rows that have none."""
+        """Return the sums over some rows. Raises RefusedError for rows that it cannot sum."""
         from lethe.estimators.sums.sealed import of_nothing
 
         return self.add(model, of_nothing(config_of(model)), blocks)
@@ -63,17 +63,17 @@ class SumsFamily(UpdatedFamily["Sums"]):
         return found
 
     def remove(self, state: "Sums", blocks: Sequence[TableBlock]) -> "Sums":
-        """Return the sums without rows that are in them."""
+        """Return the sums without some of their rows."""
         with refusing():
             return state.changed(_coded(state.config, blocks), -1)
 
     def published(self, model: Model, state: "Sums") -> bytes:
-        """Return the file that predicts. Raises RefusedError."""
+        """Return the published file. Raises RefusedError."""
         with refusing():
             return state.published([["str", name] for name in model.classes]).to_bytes()
 
     def seal(self, state: "Sums", rows: int, data: str) -> bytes:
-        """Return the sealed state, which says of which rows it is."""
+        """Return the sealed state, which names the digest of its rows."""
         from lethe.estimators.sums.sealed import seal
 
         return seal(state, data, rows)
@@ -97,7 +97,7 @@ class SumsFamily(UpdatedFamily["Sums"]):
         file: bytes,
         features: NDArray[np.float64],
     ) -> NDArray[Any] | None:
-        """Return places of classes, or numbers. Raises RefusedError."""
+        """Return class indices, or numbers. Raises RefusedError."""
         from workers.registration.sums import predicted
 
         self.check_here()
@@ -111,7 +111,7 @@ class SumsFamily(UpdatedFamily["Sums"]):
 
 
 def config_of(model: Model) -> "SumsConfig":
-    """Return what a model is a function of, apart from its rows. Raises RefusedError."""
+    """Return everything that determines a model, except its rows. Raises RefusedError."""
     from lethe.estimators.sums.config import SumsConfig
 
     options = model.config["sums"]
@@ -133,7 +133,7 @@ def _count(blocks: Sequence[TableBlock]) -> int:
 
 
 def _coded(config: "SumsConfig", blocks: Sequence[TableBlock]) -> "CodedRows":
-    """Return rows as integers; without weights each has the weight 1."""
+    """Return rows as integers; models without weights give each row the weight 1."""
     none = np.zeros((0, config.columns))
     features = np.concatenate([none, *(one.features for one in blocks)])
     kind = np.int64 if config.classes else np.float64

@@ -22,8 +22,8 @@ from workers.training.recipes.fit import FitRows
 from workers.training.vectors import files
 from workers.training.vectors.index import HNSW, VectorIndex
 
-TABLE = "ids"  # the file beside an export
-# Of headers: written down, for what a build of no row holds may be a trace itself.
+TABLE = "ids"  # the file exported with the index
+# Bytes of headers, hard-coded: a build without rows could itself contain traces.
 WORDS = (
     b"__metadata__ data_offsets dtype shape lethe centroids levels neighbours sizes vectors "
     b"columns index kind vectors/1 metric probes ef_construction ef_search entry seed "
@@ -32,14 +32,14 @@ WORDS = (
 
 
 def prepare_vectors(job: JobContext, session: Session, cases: Sequence[ExecutedJob]) -> Judges:
-    """Load what executed jobs left of one version of an index; the result judges them."""
+    """Load the results of executed jobs of one version of an index; the result judges them."""
     from workers.training.vectors import faiss_file  # FAISS
 
     case, *_ = cases
     verifiers = {one.id: one for one in (EXACT, VERIFIER)}
     verifier = verifiers[claim_of(options_of(case.model))]
     graph = options_of(case.model).index == HNSW
-    # Where nothing is linked, what machine builds makes no difference.
+    # Without graph links, every machine builds the same bytes.
     alike = not graph or same_machine(case, faiss_file.environment())
 
     def own(left: ModelRows) -> OwnFit:
@@ -61,7 +61,7 @@ def prepare_vectors(job: JobContext, session: Session, cases: Sequence[ExecutedJ
 
 
 def exports(index: VectorIndex) -> dict[str, bytes]:
-    """Return every file that is made of a published one, by name."""
+    """Return every file exported from a published one, by name."""
     from workers.training.vectors import faiss_file  # FAISS
 
     return {"faiss": faiss_file.to_bytes(index), TABLE: files.id_table(index)}
@@ -76,7 +76,7 @@ def _probed(
 ) -> ProbeClaim:
     options = options_of(case.model)
     found = dict(new)
-    with suppress(*ODD_INPUT, RuntimeError, MemoryError):  # what is no index does not pass
+    with suppress(*ODD_INPUT, RuntimeError, MemoryError):  # an invalid index does not pass
         found |= exports(files.decode(new["model"]))
     sought = Sought(
         vectors=erased.block.features.astype(np.float32),
@@ -91,7 +91,7 @@ def _probed(
 
 
 def _erased(job: JobContext, session: Session) -> Erased | None:
-    """Return the erased rows as execution sealed them, None where they were not kept."""
+    """Return the erased rows as sealed at execution, None if they were not kept."""
     row = session.exec(select(Job).where(Job.id == job.lease.job_id)).one()
     if row.before_id is None:
         return None
@@ -99,7 +99,7 @@ def _erased(job: JobContext, session: Session) -> Erased | None:
 
 
 def _is_logged(erased: Erased, cases: Sequence[ExecutedJob]) -> bool:
-    """Return whether these are the rows that left, by the digests that check 7 sums up."""
+    """Return whether these are the erased rows, by the digests that check 7 sums up."""
     removed = {
         record.record
         for case in cases

@@ -51,7 +51,7 @@ class NoFaissError(LetheError):
 
 
 class VectorsFamily(RecipeFamily):
-    """An index adds and drops rows; the judge builds it anew, and searches its bytes."""
+    """An index adds and drops rows; the judge rebuilds it, and searches its bytes."""
 
     rooms: tuple[str, ...] = ("families/vectors", "training/vectors")
     judge_rooms: tuple[str, ...] = ("judge", *rooms)
@@ -59,7 +59,7 @@ class VectorsFamily(RecipeFamily):
     fitting = update.FITTING
 
     def check_here(self) -> None:
-        """Raise NoFaissError where FAISS is not installed."""
+        """Raise NoFaissError if FAISS is not installed."""
         if find_spec("faiss") is None:
             raise NoFaissError(
                 f"this model's workers need faiss-cpu: {install.with_extra('vectors')}"
@@ -75,7 +75,7 @@ class VectorsFamily(RecipeFamily):
     def next_attempt(
         self, job: JobContext, session: Session, case: ExecutedJob, report: Report
     ) -> NextAttempt | None:
-        """Return the build, None where it was that."""
+        """Return the rebuild, None if that was it."""
         return None if job.lease.attempt > 1 else NextAttempt(2, update.METHOD, compared=True)
 
     def compares(self, claim: str) -> bool:
@@ -85,7 +85,7 @@ class VectorsFamily(RecipeFamily):
     def prepare(
         self, job: JobContext, session: Session, cases: Sequence[ExecutedJob], seed: bytes
     ) -> Judges:
-        """Load what executed jobs left of an index's version; the result judges them."""
+        """Load the results of executed jobs of an index's version; the result judges them."""
         self.check_here()
         from workers.families.vectors.case import prepare_vectors
 
@@ -94,7 +94,7 @@ class VectorsFamily(RecipeFamily):
     def retrieve_held_out(
         self, services: Services, model: Model, file: bytes, features: "NDArray[Any]"
     ) -> Retrieval | None:
-        """Return what the index finds of held-out rows. Raises RefusedError for no rows."""
+        """Return what the index finds for held-out rows. Raises RefusedError for no rows."""
         self.check_here()
         from workers.training.vectors import files, retrieval
 
@@ -105,7 +105,7 @@ class VectorsFamily(RecipeFamily):
         return Retrieval(len(queries), neighbours, share, itself)
 
     def guarantee(self, plan: Draft) -> Guarantee:
-        """Return what is guaranteed of an index. Raises ValueError for another claim."""
+        """Return the guarantee of an index. Raises ValueError for another claim."""
         for name, words in GUARANTEES.items():
             if plan.claim == name:
                 return Guarantee(name, f"{words} {NOT_TESTED}", plan.bounds)
@@ -126,7 +126,7 @@ class VectorsFamily(RecipeFamily):
         return faiss_file.to_bytes(files.decode(artifact))
 
     def beside(self, artifact: bytes) -> Mapping[str, bytes]:
-        """Return the record ids by FAISS's labels, a line each. Raises RefusedError."""
+        """Return the record ids by FAISS's labels, one per line. Raises RefusedError."""
         from workers.training.vectors import files
 
         return {"ids": files.id_table(files.decode(artifact))}

@@ -1,7 +1,7 @@
-"""Vector indexes: built of all rows, or without some.
+"""Vector indexes: built from all rows, or without some.
 
-The published file has the rows as they are, so an erasure takes them out of it. Whatever else
-was done before, the bytes are those of the index of the remaining rows.
+The published file contains the rows themselves, so an erasure removes them from it. Whatever
+happened before, the bytes are those of an index built from the remaining rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,12 +37,15 @@ STATE = "vectors-state/1"
 
 
 def options_of(model: Model) -> VectorOptions:
-    """Return what a model's index is a function of. Raises RefusedError."""
+    """Return everything that determines a model's index, except its rows.
+
+    Raises RefusedError.
+    """
     return VectorOptions.parse(model.config)
 
 
 def claim_of(options: VectorOptions) -> str:
-    """Return the guarantee class: links of a graph are made again, all else is taken out."""
+    """Return the guarantee class: a graph's links are rebuilt, other indexes drop the rows."""
     return "exact-retrained" if options.index == HNSW else "exact"
 
 
@@ -53,7 +56,7 @@ def built(model: Model, rows: FitRows) -> bytes:
 
 
 def forget(job: JobContext, before: ModelVersion, members: Sequence[BatchMember]) -> Update:
-    """Take the members' records out of the index. Raises RefusedError."""
+    """Remove the members' records from the index. Raises RefusedError."""
     found = departure(job, members)
     leaving = sorted(record for member in members for record in member.salts)
     with job.services.reading() as session:
@@ -61,7 +64,7 @@ def forget(job: JobContext, before: ModelVersion, members: Sequence[BatchMember]
         gone = _blocks_of(stored(job.services, session, job.lease.model_id), leaving)
     try:
         new = files.encode(drop(files.decode(file), leaving))
-    except ArtifactError:  # the stored file is another's; the judge builds from the rows
+    except ArtifactError:  # the stored file is another model's; the judge builds from the rows
         new = built(job.model, table(found.retained, found.salts, job.model))
     result = _result(job.model, new, all_digests(found.retained, found.salts))
     erased = Erased(gone, {record: found.salts[record] for record in gone.records})
@@ -86,7 +89,7 @@ class Erased:
 
     @classmethod
     def decode(cls, data: bytes) -> "Erased":
-        """Return what `encode` wrote. Raises ArtifactError for other bytes."""
+        """Decode the bytes of `encode`. Raises ArtifactError for other bytes."""
         arrays, metadata = decode_tensors(data)
         records, vectors = metadata["records"], arrays["vectors"]
         salts = dict(zip(records, split(arrays["salts"]), strict=True))

@@ -1,10 +1,10 @@
 """Sealed files of a job that are destroyed with it: its checkpoint, and the model before.
 
-A checkpoint is where a long training goes on after its worker died. It holds weights that may
-have seen what is being erased, so it is destroyed with its stage.
+A long training resumes from its checkpoint after a worker's death. The checkpoint's weights may
+have seen the rows to be erased, so it is destroyed at the end of its stage.
 
-The verifier compares a version with what was before the update. That may hold what is erased,
-so it lives until the last request of the update has ended, which share it.
+The verifier compares a version with the model before the update. That model may hold the erased
+rows, so it is destroyed when the last request of the update ends; they share it.
 """
 
 import os
@@ -22,7 +22,7 @@ Log = Callable[[Transaction, bytes], None]
 
 
 def load(job: JobContext) -> bytes | None:
-    """Return the last checkpoint of a job's stage, None at its beginning."""
+    """Return the last checkpoint of a job's stage, None if there is none."""
     with job.services.reading() as session:
         row = session.exec(select(Job).where(Job.id == job.lease.job_id)).one()
         if row.checkpoint_id is None:
@@ -33,8 +33,7 @@ def load(job: JobContext) -> bytes | None:
 def save(job: JobContext, data: bytes) -> None:
     """Replace the checkpoint of a job's stage.
 
-    Raises:
-        LeaseLostError: Another worker holds the job now: it goes on, this one stops.
+    Raises LeaseLostError if another worker holds the job.
     """
     _keep(job, data)
     reached("execute.checkpoint")
@@ -51,21 +50,21 @@ def _keep(job: JobContext, data: bytes, log: Log | None = None) -> None:
         if row.checkpoint_id is not None:
             artifacts.shred(tx.session, row.checkpoint_id)
         row.checkpoint_id = artifacts.put(tx.session, "checkpoint", data).id
-        row.deaths = 1  # the running try: what got further did not end its workers in vain
+        row.deaths = 1  # the running try counts as the first: the dead workers made progress
 
     job.services.ledger.transact(effect, checkpoint=log is not None)
 
 
 def discard(job: JobContext) -> None:
-    """Destroy the checkpoint of a stage that must begin anew. Raises LeaseLostError."""
+    """Destroy the checkpoint of a stage that must start over. Raises LeaseLostError."""
     job.services.ledger.transact(lambda tx: let_go(job, tx), checkpoint=False)
 
 
 def draw_once(job: JobContext, log: Log) -> bytes:
-    """Return the stage's 32 random bytes: drawn when it first began, the same ever after.
+    """Return the stage's 32 random bytes, drawn when it first began and kept for retries.
 
-    log: writes what the log says of them, with the transaction that keeps them. Were they
-    drawn anew, who kills a judge before an unwelcome verdict could try another.
+    log: appends the log's entry about them in the transaction that stores them. If they were
+    drawn anew, anyone could kill a judge before an unwelcome verdict and get another seed.
     """
     drawn = load(job)
     if drawn is None:
@@ -75,7 +74,7 @@ def draw_once(job: JobContext, log: Log) -> bytes:
 
 
 def let_go(job: JobContext, tx: Transaction) -> None:
-    """Destroy the checkpoint with the transaction that ends the stage."""
+    """Destroy the checkpoint in the transaction that ends the stage."""
     row = held_job(tx, job.lease)
     if row.checkpoint_id is not None:
         job.services.artifacts.shred(tx.session, row.checkpoint_id)
@@ -84,12 +83,12 @@ def let_go(job: JobContext, tx: Transaction) -> None:
 
 
 def keep_before(services: Services, tx: Transaction, data: bytes | None) -> str | None:
-    """Seal what was before an update; return the artifact's id."""
+    """Seal the model from before an update; return the artifact's id."""
     return None if data is None else services.artifacts.put(tx.session, "before", data).id
 
 
 def release_before(services: Services, tx: Transaction, job: Job) -> None:
-    """Destroy it with the last job that it is for, which has just ended."""
+    """Destroy the model from before the update if the ended `job` was its last user."""
     if job.before_id is None:
         return
     others = select(Job.id).where(
@@ -100,7 +99,7 @@ def release_before(services: Services, tx: Transaction, job: Job) -> None:
 
 
 def drop_before(services: Services, session: Session, job_id: str) -> None:
-    """Destroy it at once, for all jobs: nothing is compared with it any more."""
+    """Destroy the model from before the update at once, for all jobs: no comparison follows."""
     before_id = session.exec(select(Job.before_id).where(Job.id == job_id)).one()
     if before_id is None:
         return

@@ -1,4 +1,4 @@
-"""The ends of a job without success: refused, failed, or waiting for an operator's decision."""
+"""The unsuccessful ends of a job: refused, failed, or waiting for an operator's decision."""
 
 from collections.abc import Sequence
 
@@ -20,10 +20,9 @@ from workers.jobs.leases.lease import JobContext, Lease, advance, held_job
 
 
 def refuse(leased: JobContext, reason: str) -> None:
-    """End the leased job as refused by its method. Nothing of the model was changed.
+    """End the leased job as refused by its method; the model is unchanged.
 
-    Raises:
-        LeaseLostError: Another worker holds the job now.
+    Raises LeaseLostError if another worker holds the job.
     """
     services = leased.services
     services.ledger.transact(
@@ -34,9 +33,9 @@ def refuse(leased: JobContext, reason: str) -> None:
 def fail(
     services: Services, tx: Transaction, job: Job, reason: str, state: str = "failed"
 ) -> None:
-    """End a job without success and shred what it would have needed to go on.
+    """End a job without success and shred what it would need to continue.
 
-    The reason is shown to whoever waits for it.
+    The reason is shown to the requester.
     """
     if job.draft_id is not None:
         services.artifacts.shred(tx.session, job.draft_id)
@@ -67,25 +66,22 @@ def fail(
 
 
 def give_up(leased: JobContext, reason: str) -> None:
-    """Have a request wait for a decision, and quarantine its model.
+    """Make a request wait for a decision, and quarantine its model.
 
-    Its refit was refused, or the log contradicts what would be certified.
-
-    Raises:
-        LeaseLostError: Another worker holds the job now.
+    Its refit was refused, or the log contradicts what would be certified. Raises LeaseLostError
+    if another worker holds the job.
     """
     leased.services.ledger.transact(lambda tx: give_up_within(leased, tx, reason))
 
 
 def hold(leased: JobContext, reason: str) -> None:
-    """Quarantine a model whose row was changed, and have the request wait for a decision.
+    """Quarantine a model whose row was changed, and make the request wait for a decision.
 
-    Its job stays on its attempt: where nothing was executed, a `retry` begins with what was
-    asked for. Nothing is read of the configuration, which is what was changed: as "masked" it
-    would have the request fail.
+    Its job stays on its attempt: where nothing was executed, a `retry` begins with the original
+    request. The configuration is not read, since it may be what was changed: a forged "masked"
+    would make the request fail.
 
-    Raises:
-        LeaseLostError: Another worker holds the job now.
+    Raises LeaseLostError if another worker holds the job.
     """
 
     def effect(tx: Transaction) -> None:
@@ -96,10 +92,9 @@ def hold(leased: JobContext, reason: str) -> None:
 
 
 def hold_back(leased: JobContext, requests: Sequence[str]) -> None:
-    """Have requests wait for review that tables had as approved, and free the leased job.
+    """Return requests to review that tables showed as approved, and free the leased job.
 
-    Raises:
-        LeaseLostError: Another worker holds the job now.
+    Raises LeaseLostError if another worker holds it.
     """
 
     def effect(tx: Transaction) -> None:
@@ -115,13 +110,13 @@ def hold_back(leased: JobContext, requests: Sequence[str]) -> None:
 
 
 def give_up_within(leased: JobContext, tx: Transaction, reason: str) -> None:
-    """Do what `give_up` does; a request that nobody can decide on fails at once."""
+    """Do what `give_up` does; a request that no operator can decide on fails at once."""
     services, lease = leased.services, leased.lease
     job, model = _quarantine_model(tx, lease, reason)
     if not family.of(model).decidable:
         fail(services, tx, job, reason)
         return
-    # Whatever attempt it ended on: if an operator has it tried again, it is made anew.
+    # Whatever its attempt: if an operator has it retried, the model is retrained from its rows.
     _await_decision(tx, lease, reason, max(lease.attempt, last_attempt(model.config)))
 
 

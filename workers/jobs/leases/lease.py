@@ -1,10 +1,10 @@
 """A held job and its moves between stages: nothing commits without the lease.
 
-Each effect commits together with `WHERE lease_token = mine`. A worker that was thought dead
-and comes back finds its token outdated and its transaction rolled back.
+Each effect commits together with `WHERE lease_token = mine`. A worker that was thought dead and
+comes back finds its token outdated and its transaction rolled back.
 
-A worker that goes on with the next stage keeps the lease: it is not committed as given back and
-then taken again.
+A worker that continues with the next stage keeps the lease, instead of committing its release
+and taking it again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,23 +20,23 @@ from app.service.context import Services
 from models import Job, Model
 from workers.jobs.leases import stalled
 
-# These follow execution without another message, while they are quick.
+# These stages follow execution without another message, while they are quick.
 FOLLOWING = ("verify", "certify")
 
-# Of a stage that has just begun.
+# The progress of a stage that has just begun.
 NO_PROGRESS = {"phase": None, "phase_done": None, "phase_total": None}
 
 
 class LeaseLostError(Exception):
-    """Another worker holds the job now: whatever this one found is not committed."""
+    """Another worker holds the job now; the result of this one is not committed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
     """A held job. `token` is the fencing token that every commit must still match.
 
-    begun: when it was taken, by the monotonic clock of its worker. turn: None if the job is
-    given back after this stage, whatever follows.
+    begun: when it was taken, by its worker's monotonic clock. turn: None if the lease is
+    released after this stage in any case.
     """
 
     job_id: str
@@ -57,8 +57,8 @@ class Lease:
 class Turn:
     """Stages of a job that one worker runs one after the other.
 
-    ends: until when another may begin, by the monotonic clock. seconds: how long each lasts
-    without being renewed. lease: for the next stage, while one is kept for it.
+    ends: no further stage begins after this time of the monotonic clock. seconds: a lease's
+    duration without renewal. lease: the lease kept for the next stage, if any.
     """
 
     ends: float
@@ -66,16 +66,16 @@ class Turn:
     lease: Lease | None = None
 
     def keeps(self, stage: str) -> bool:
-        """Return whether a lease is kept by who moves its job to this stage now."""
+        """Return whether a job that moves to this stage now keeps its lease."""
         return stage in FOLLOWING and monotonic() < self.ends
 
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
-    """A leased job. model: its row, of a job that executes as it was compared with the log.
+    """A leased job. model: its row; for a job that executes, as it was compared with the log.
 
-    Whoever publishes computes from this object and reads no other. The transaction that
-    publishes compares its own reading once more (`publish.current`).
+    The publisher computes from this object and never rereads the row before. Its transaction
+    compares its own reading once more (`publish.current`).
     """
 
     services: Services
@@ -84,15 +84,14 @@ class JobContext:
 
 
 def load_job(services: Services, session: Session, lease: Lease) -> JobContext:
-    """Return a leased job with its model's row as it is stored, whatever the log says of it."""
+    """Return a leased job with its model's row as stored, not compared with the log."""
     return JobContext(services, lease, session.get_one(Model, lease.model_id))
 
 
 def held_job(tx: Transaction, lease: Lease) -> Job:
     """Return the row of a leased job.
 
-    Raises:
-        LeaseLostError: Another worker holds the job now; the transaction must roll back.
+    Raises LeaseLostError if another worker holds the job now; the transaction must roll back.
     """
     job = tx.session.exec(select(Job).where(Job.id == lease.job_id)).one()
     if job.lease_token != lease.token or job.stage != lease.stage:
@@ -101,10 +100,10 @@ def held_job(tx: Transaction, lease: Lease) -> Job:
 
 
 def queued_behind(session: Session, job_id: str, stage: str) -> list[Job]:
-    """Return the unfinished jobs of a job's model at `stage` beside it, in their order.
+    """Return the other unfinished jobs of a job's model at `stage`, in their order.
 
-    Until a job that was begun is done nothing else of its model is executed: what was executed
-    and is not yet certified was executed together with it.
+    While a begun job is unfinished, nothing else of its model is executed: any job executed and
+    not yet certified was executed together with it.
     """
     job = session.exec(select(Job).where(Job.id == job_id)).one()
     behind = (
@@ -127,14 +126,13 @@ def advance(
     others: Sequence[tuple[str, int]] = (),
     **values: object,
 ) -> None:
-    """Commit the job's move to its next stage, if the lease still holds.
+    """Commit the job's move to its next stage, if the lease is still valid.
 
-    The lease is kept for that stage if it follows in the same turn, else given back.
+    The lease is kept for that stage if it follows in the same turn, otherwise released.
     others: jobs, with their tokens, that move with it because they were executed together.
 
-    Raises:
-        LeaseLostError: It does not, or something has happened to one of the others; the
-            transaction must roll back.
+    Raises LeaseLostError if it is not valid, or one of the others has changed; the transaction
+    must roll back.
     """
     done = {"done_at": tx.now} if stage == "done" else {}
     moved = [(lease.job_id, lease.token), *others]
@@ -142,7 +140,7 @@ def advance(
 
 
 def _kept(tx: Transaction, lease: Lease, stage: str) -> dict[str, object]:
-    """Return the values of a job that this worker still holds, as if it had just taken it."""
+    """Return the column values of a job that this worker keeps, as if it had just taken it."""
     if lease.turn is None or not lease.turn.keeps(stage):
         return {}
     until = tx.now + timedelta(seconds=lease.turn.seconds)
@@ -161,14 +159,13 @@ def follow(
     stage: str,
     **values: object,
 ) -> None:
-    """Move other jobs, executed together with the leased one, from a stage to the next.
+    """Move other jobs, executed together with the leased one, from stage `since` to `stage`.
 
-    drafts: the draft of each, by its id and token. The token is the one that it was taken
-    under: no worker holds it while it is parked, or the leased job is before it in the queue,
-    so the lease protects all.
+    drafts: the draft of each job, by its id and token. The token is the one under which it was
+    executed: no worker takes it while it is parked or behind the leased job in the queue, so
+    one lease protects all.
 
-    Raises:
-        LeaseLostError: Something has happened to one since; the transaction must roll back.
+    Raises LeaseLostError if one of them has changed since; the transaction must roll back.
     """
     if not drafts:
         return
@@ -182,7 +179,7 @@ def follow(
 def _move(
     tx: Transaction, moved: Sequence[tuple[str, int]], since: str, values: dict[str, object]
 ) -> None:
-    tx.session.flush()  # or what is expired below would lose changes that are not written
+    tx.session.flush()  # otherwise expiring below would lose unflushed changes
     result = tx.session.connection().execute(
         update(Job)
         .where(

@@ -1,7 +1,7 @@
 """Taking and renewing leases: one worker per job, one job per model at a time.
 
-A message may arrive twice, late or never. So a message is only a nudge: whoever takes a job
-marks it in the database for a while, and renews the mark as long as it works.
+A message may arrive twice, late or never. So a message is only a nudge: the worker that takes a
+job marks it in the database for a limited time, and renews the mark while it works.
 """
 
 import logging
@@ -45,18 +45,18 @@ LONGEST_COOL_DOWN_S = 60
 def leased(
     services: Services, job_id: str, stage: str, turn: Turn | None = None
 ) -> Iterator[Lease | None]:
-    """Hold a job while the block runs; None if it is not this worker's turn.
+    """Hold a job while the block runs; yields None if it is not this worker's turn.
 
-    turn: its lease is used if it has one; then nothing is asked of the database.
+    turn: if it keeps a lease, that lease is used without a query.
 
-    If the block raises, the job cools down and the sweep tries again. A fault of the
-    surroundings (disk, database, keys) is waited out however long it lasts, and so is
-    every fault once the erasure is executed: what was acknowledged and carried out must be
-    certified. An operator is told of it in time (`stalled`). Only an error of the computation
-    itself, before anything was changed, fails a job after the configured number of tries.
+    If the block raises, the job cools down and the sweep tries again. An environment error
+    (disk, database, keys) is retried without limit, and so is every error once the erasure is
+    executed: an acknowledged and executed erasure must be certified. An operator is told in
+    time (`stalled`). Only an error of the computation itself, before anything was changed,
+    fails a job after the configured number of tries.
 
-    A worker that dies raises nothing. After as many of them as there are tries an erasure
-    waits for a decision, and is not tried before it; any other job fails.
+    A worker that dies raises nothing. After as many deaths as there are tries, an erasure waits
+    for an operator's decision and is not retried before it; any other job fails.
     """
     lease = _kept(turn) or _take(services, job_id, stage)
     if lease is None:
@@ -72,7 +72,7 @@ def leased(
 
 
 def _kept(turn: Turn | None) -> Lease | None:
-    """Return the lease of a turn, if it has one, and leave it without."""
+    """Take the kept lease out of a turn and return it, None if there is none."""
     if turn is None:
         return None
     lease, turn.lease = turn.lease, None
@@ -80,12 +80,13 @@ def _kept(turn: Turn | None) -> Lease | None:
 
 
 def pass_on(services: Services, lease: Lease) -> None:
-    """Keep the lease for the job's next stage in the same turn, or nudge who is next.
+    """Keep the lease for the job's next stage in the same turn, or nudge the next job.
 
-    Call it after the block: the receiver of the nudge must find the job free. Another job comes
-    after all that waits for other models: else each of fifty models with one request would wait
-    for several groups of one with a thousand. While others keep every worker busy, the sweep's
-    nudges give this model its turns: they wait only for those sent before them.
+    Call it after the block: the receiver of the nudge must find the job free. A nudge for
+    another job of the model is queued behind the work of other models: otherwise each of fifty
+    models with one request would wait for several batches of one with a thousand. While other
+    models keep every worker busy, the sweep's nudges give this model its turns: they wait only
+    for those sent before them.
     """
     with services.reading() as session:
         following = head_of_queue(session, lease.model_id)
@@ -93,7 +94,7 @@ def pass_on(services: Services, lease: Lease) -> None:
         return
     stage, is_own = following.stage, following.id == lease.job_id
     is_held = following.lease_until is not None and following.lease_token == lease.token
-    # At the same stage it cools down.
+    # At an unchanged stage the job is cooling down.
     if lease.turn is not None and is_own and is_held and stage != lease.stage:
         lease.turn.lease = replace(lease, stage=stage, tries=following.tries, begun=monotonic())
     else:
@@ -115,11 +116,11 @@ def _held(services: Services, lease: Lease, span: TraceSpan) -> Iterator[Lease]:
     except Exception as error:
         STAGE_ERRORS.add(stage)
         span.fail(type(error).__name__)
-        # Never its text: it may hold a row's values.
+        # Never the error's text: it may hold a row's values.
         name, outside = type(error).__name__, is_outside(error)
         log.error("job %s: %s at %s, tries %s", job_id, name, stage, lease.tries)
         stop.set()
-        renewer.join()  # or it would undo the cool-down
+        renewer.join()  # otherwise it would undo the cool-down
         title = f"{error.title}: " if isinstance(error, LetheError) else ""
         services.ledger.transact(
             lambda tx: _cool_down(services, tx, lease, name, outside, title)
@@ -130,13 +131,13 @@ def _held(services: Services, lease: Lease, span: TraceSpan) -> Iterator[Lease]:
 
 
 def _take(services: Services, job_id: str, stage: str) -> Lease | None:
-    """Return the lease, None if it is not this worker's turn.
+    """Return the lease, or None if it is not this worker's turn.
 
-    Raises UnpublishedError, and gives the job back, if no checkpoint can be signed: the lease
-    was committed, and this worker is alive.
+    Raises UnpublishedError, and releases the job, if no checkpoint can be signed: the lease was
+    committed, but this worker is alive.
     """
     with services.reading() as session:
-        # Most messages come for a job whose turn it is not: they must not wait for the log.
+        # Most messages are for a job whose turn it is not: they must not wait for the log.
         if _whose_turn(services, session, job_id, stage, clock(session)) is None:
             return None
     taken: list[Lease | None] = []
@@ -154,7 +155,7 @@ def _take(services: Services, job_id: str, stage: str) -> Lease | None:
 
 
 def is_outside(error: Exception) -> bool:
-    """Return whether an error is the surroundings' and may pass by itself."""
+    """Return whether an error is the environment's and may pass by itself."""
     if isinstance(error, LetheError):
         return error.status >= 500
     return isinstance(error, OSError | MemoryError) or unavailable(error)
@@ -163,7 +164,7 @@ def is_outside(error: Exception) -> bool:
 def _whose_turn(
     services: Services, session: Session, job_id: str, stage: str, now: datetime
 ) -> Job | None:
-    """Return a job that may be taken at this stage now, None if it is not its turn."""
+    """Return the job if it may be taken at this stage now, else None."""
     own = select(col(Job.model_id)).where(Job.id == job_id).scalar_subquery()
     job = head_of_queue(session, own, now)
     if job is None or (job.id, job.stage) != (job_id, stage):
@@ -203,12 +204,12 @@ def _acquire(services: Services, tx: Transaction, job_id: str, stage: str) -> Le
         request_id=job.request_id,
         contribution_id=job.contribution_id,
         tries=job.tries,
-        call_id=logs.well_formed(job.call_id),  # whoever writes the row writes no log lines
+        call_id=logs.well_formed(job.call_id),  # a tampered row must not write log lines
     )
 
 
 def _most_deaths(services: Services, session: Session, job: Job) -> int:
-    """Return how many workers a stage may cost; an attempt that costs too many gives way."""
+    """Return how many worker deaths a stage is allowed; an attempt beyond that falls back."""
     most = services.settings.max_tries
     gives_way = 1 < job.attempt < last_attempt(session.get_one(Model, job.model_id).config)
     return 2 * most if gives_way and job.stage == "execute" else most
@@ -222,11 +223,11 @@ def is_given_up(services: Services, session: Session, job: Job) -> bool:
 
 
 def _give_up(services: Services, tx: Transaction, job: Job) -> None:
-    """End a job that costs a worker each time, or have it wait for a decision.
+    """End a job that kills its worker each time, or make it wait for a decision.
 
-    The next try would cost the next worker, and with it the work of other models. No
-    error came back, so nothing is known of the cause: the system may have killed the process
-    for its memory, or a library crashed.
+    The next try would kill the next worker, and delay other models' work. No error was
+    reported, so the cause is unknown: the system may have killed the process for its memory, or
+    a library crashed.
     """
     why = f"its worker died {job.deaths} times at {job.stage}, of memory perhaps"
     if job.request_id is None:
@@ -260,7 +261,7 @@ def _cool_down(
     job = tx.session.exec(select(Job).where(Job.id == lease.job_id)).one()
     if job.lease_token != lease.token or job.done_at is not None:
         return
-    if job.stage != lease.stage:  # it was committed, and what follows is nobody's yet
+    if job.stage != lease.stage:  # the stage was committed; the next stage is not leased yet
         job.lease_until = None
         job.deaths = 0
         return

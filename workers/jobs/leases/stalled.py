@@ -1,7 +1,7 @@
 """Stalled jobs are escalated to an operator before their deadline.
 
-They are tried all the same. If the machine, the silo or the disk comes back before anybody
-decides, the request resumes at its stage, and nothing is lost.
+They are retried all the same. If the machine, the silo or the disk comes back before a
+decision, the request resumes at its stage, and nothing is lost.
 """
 
 from collections.abc import Sequence
@@ -15,18 +15,18 @@ from app.service.decisions import AWAITING
 from app.service.queue import PARKED
 from models import ErasureRequest, Job
 
-# An operator learns of silence, or of a stall, while there is still time to decide.
+# An operator learns of a silent client or a stalled job while there is still time to decide.
 ESCALATION_MARGIN = timedelta(days=10)
 # The state in which a request resumes, by the stage of its job.
 RESUMED = {"verify": "verifying", "certify": "verifying", "execute": "escalated"}
 
 
 def escalate(tx: Transaction, stuck: Job, why: str, *, at_once: bool = False) -> int:
-    """Log, once of each, that a stuck job's request needs a decision, and those behind it.
+    """Log, once per request, that a stuck job's request and those behind it need a decision.
 
-    Of those behind it, all that are not begun: only its end lets them run. Each is told once
-    it is soon due; with at_once the stuck one now. why: names no person and no row. Returns
-    how many were told.
+    Those behind it are all jobs not begun: they can only run after it ends. Each is escalated
+    once it is soon due; with at_once the stuck one is escalated now. why: names no person and
+    no row. Returns how many were escalated.
     """
     due = _due(tx.session, stuck, tx.now, at_once=at_once)
     for job, request in due:
@@ -38,12 +38,12 @@ def escalate(tx: Transaction, stuck: Job, why: str, *, at_once: bool = False) ->
 
 
 def is_due(session: Session, stuck: Job, now: datetime) -> bool:
-    """Return whether somebody behind a stuck job, or it, is to be told."""
+    """Return whether a stuck job or one behind it is to be escalated."""
     return bool(_due(session, stuck, now, at_once=False))
 
 
 def end(session: Session, job_ids: Sequence[str], stage: str) -> None:
-    """Forget the wait of jobs that moved to another stage."""
+    """Clear the reason for waiting of jobs that moved to another stage."""
     if stage == PARKED:
         return
     query = (
@@ -55,7 +55,7 @@ def end(session: Session, job_ids: Sequence[str], stage: str) -> None:
         request.reason = None
         if request.state == AWAITING:
             request.state = RESUMED[stage]
-    session.flush()  # or whoever expires the session forgets it
+    session.flush()  # otherwise a later expiry of the session loses it
 
 
 def _due(

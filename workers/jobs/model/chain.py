@@ -20,8 +20,8 @@ from workers.jobs.update import FreshRecords
 class BatchMember:
     """One request of an update. `token` fences its job; `salts` are of its records.
 
-    ref: what the log calls the request. erased_before: how many of the records that it names
-    were erased with another request.
+    ref: the log's reference of the request. erased_before: how many of its records were erased
+    with another request.
     """
 
     job_id: str
@@ -41,7 +41,7 @@ class BatchMember:
 
 
 def owned_by_subject(members: Sequence[BatchMember]) -> dict[int, set[str]]:
-    """Return the records that go, by the id of their subject."""
+    """Return the records to erase, by the id of their subject."""
     owned: dict[int, set[str]] = defaultdict(set)
     for member in members:
         for subject, ids in member.owned().items():
@@ -53,7 +53,7 @@ def owned_by_subject(members: Sequence[BatchMember]) -> dict[int, set[str]]:
 class Link:
     """What one member removed: its proof, the root after it, and what the others removed.
 
-    earlier and later are leaves, each a commitment and a content.
+    earlier and later are the leaves removed by the members before and after it.
     """
 
     removal: dict[str, Any]
@@ -66,9 +66,9 @@ class Link:
 class Chain:
     """The sets between two versions, with a link for each member that erases.
 
-    added: leaves that came in before the first link, and added_root theirs; of a contribution,
-    which no request is executed with, the latter alone. roots: of the sets between, for the
-    log.
+    added: leaves added before the first link, and added_root the root after them; a
+    contribution has only the latter, since no request is executed with it. roots: of the sets
+    in between, for the log.
     """
 
     links: list[Link]
@@ -86,12 +86,11 @@ class Chain:
         added: Sequence[Leaf] = (),
         dropped: Sequence[bytes] = (),
     ) -> "Chain":
-        """Return the chain from the set of `tree`: `added` come first, `dropped` go last.
+        """Return the chain from the set of `tree`: `added` join first, `dropped` leave last.
 
-        One tree is changed by the whole update, and each record leaves it once.
+        The whole update changes one tree, and each record leaves it once.
 
-        Raises:
-            RetainedSetError: What is stored of the set is not that of the version.
+        Raises RetainedSetError if the stored set is not that of the version.
         """
         with stored_set():
             for commitment, content in added:
@@ -113,7 +112,7 @@ class Chain:
             )
             for position, removal in enumerate(removals)
         ]
-        # Where nothing is dropped the last one is the version's own.
+        # If nothing is dropped, the last root is the version's own.
         between = [*grown, *(roots if dropped else roots[:-1])]
         root = retained_root(added) if added and not members else None
         return cls(links, list(added), root, between, after)
@@ -121,7 +120,7 @@ class Chain:
     @classmethod
     def grown(cls, added: FreshRecords, after: RetainedSet) -> "Chain":
         """Return the chain of a contribution, which no request is executed with."""
-        # Of a first one it is that of the set.
+        # For a first contribution, its root is that of the whole set.
         whole = len(added) == after.count
         root = after.root if whole else folded_root(added.ascending())[0]
         return cls([], [], root, [], after)

@@ -1,7 +1,7 @@
-"""Measure a version on the model's held-out rows, and remove the rows of those who leave.
+"""Measure a version on the model's held-out rows, and remove held-out rows that are erased.
 
-The figure is a report: it is published, logged with the version and shown in certificates,
-and decides nothing. The judge measures again, on the file and the rows that are stored then.
+The figure is a report: it is published, logged with the version and shown in certificates, and
+decides nothing. The judge measures again, on the file and the rows stored then.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,23 +26,24 @@ from workers.jobs.leases.lease import JobContext
 from workers.jobs.model.chain import BatchMember
 from workers.jobs.model.logged import OTHER_SCOPE, OtherRequestError
 
-if TYPE_CHECKING:  # a worker starts without it
+if TYPE_CHECKING:  # keeps numpy out of a worker's start
     from numpy.typing import NDArray
 
-# Of fewer rows a figure tells too much of each: two of them that differ by a row tell whether
-# the model gets that one right.
+# With fewer rows a figure reveals too much: two figures whose rows differ by one row tell
+# whether the model predicts that row correctly.
 LEAST = 20
-DECIMALS = 4  # of a figure; more would let two R² spell out the label of a row between them
+# Digits of a figure; with more, two R² values could reveal the label of a row between them.
+DECIMALS = 4
 FAILED = (ModelError, LetheError, ArithmeticError, LookupError, TypeError, ValueError)
 Figure = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class VersionFigure:
-    """What a version is published with.
+    """The figure that a version is published with.
 
-    figure: of the rows `after`; None where the model has none. before: those that the log has
-    until then. gone: records that leave them, each with the request that it leaves by.
+    figure: on the rows `after`; None if the model has none. before: the held-out rows that the
+    log has until then. gone: records that leave them, each with the request that erases it.
     """
 
     figure: Figure | None = None
@@ -52,19 +53,19 @@ class VersionFigure:
 
 
 def of_upload(job: JobContext, file: bytes, rows: HeldOutRows | None) -> VersionFigure:
-    """Measure a first version on the held-out rows that came with its registration."""
+    """Measure a first version on the held-out rows of its registration."""
     return VersionFigure(_figure(job.services, job.model, file, rows), None, rows)
 
 
 def measure(job: JobContext, file: bytes, members: Sequence[BatchMember] = ()) -> VersionFigure:
     """Measure the file of a version to be published.
 
-    members: whose records, and clients' and subjects' held-out rows, leave with it. A record
-    is a held-out row too where the bins of a forest come from it.
+    members: requests whose records, and whose clients' and subjects' held-out rows, are erased
+    with it. If a forest computes its bins from held-out rows, those rows are records too.
 
     Raises:
-        HeldOutChangedError: The rows are not stored as they were logged.
-        OtherRequestError: A request's row is not about what the log received.
+        HeldOutChangedError: The stored rows differ from the logged ones.
+        OtherRequestError: A request's row differs from what the log received.
     """
     services = job.services
     with services.reading() as session:
@@ -94,8 +95,7 @@ def measure(job: JobContext, file: bytes, members: Sequence[BatchMember] = ()) -
 def settle(job: JobContext, tx: Transaction, model: Model, measured: VersionFigure) -> None:
     """Store the rows that a version was measured on, in the transaction that publishes it.
 
-    Raises:
-        HeldOutChangedError: They changed since; the transaction must roll back.
+    Raises HeldOutChangedError, which must roll it back, if they changed since.
     """
     before, after = measured.before, measured.after
     if before is after:
@@ -105,9 +105,10 @@ def settle(job: JobContext, tx: Transaction, model: Model, measured: VersionFigu
 
 
 def judged(services: Services, model: Model, version: ModelVersion) -> Figure:
-    """Return what the judge finds of a version's figure, for the evidence; it never raises.
+    """Measure a version's file again for the evidence; never raises.
 
-    The rows may be fewer by then: what cannot be compared is said, and refutes nothing.
+    There may be fewer rows by then: a figure that cannot be compared is reported as such, and
+    refutes nothing.
     """
     published = version.held_out
     if published is None:
@@ -127,7 +128,7 @@ def judged(services: Services, model: Model, version: ModelVersion) -> Figure:
 
 
 def spelled(figure: Mapping[str, Any] | None) -> str:
-    """Return a figure in words."""
+    """Return a figure as text."""
     if figure is None:
         return "no held-out rows"
     if "withheld" in figure:
@@ -140,7 +141,7 @@ def spelled(figure: Mapping[str, Any] | None) -> str:
 def _figure(
     services: Services, model: Model, file: bytes, rows: HeldOutRows | None
 ) -> Figure | None:
-    """Return what a file does on held-out rows: a metric's value, or why there is none."""
+    """Measure a file on held-out rows: the value of the metric, or why there is none."""
     if rows is None:
         return None
     count = len(rows.records)
@@ -156,7 +157,7 @@ def _figure(
         if predicted is None:
             return {**found, "withheld": "this kind of model is not measured"}
         return {**found, **_scored(predicted, rows.labels, classifies=bool(model.classes))}
-    except MissingLibraryError as error:  # its text is of this installation alone
+    except MissingLibraryError as error:  # its text describes this installation only
         return {**found, "withheld": f"the model could not be evaluated: {error}"}
     except FAILED as error:
         return {
@@ -166,7 +167,7 @@ def _figure(
 
 
 def _retrieved(found: family.Retrieval) -> Figure:
-    """Return an index's figure; rows: as many as were looked up."""
+    """Return an index's figure; rows: the number of queries."""
     return {
         "rows": str(found.queries),
         "metric": f"recall@{found.neighbours}",
@@ -176,10 +177,9 @@ def _retrieved(found: family.Retrieval) -> Figure:
 
 
 def _scored(predicted: "NDArray[Any]", labels: "NDArray[Any]", *, classifies: bool) -> Figure:
-    """Return a metric's value; of parts that answer apart their mean, and each.
+    """Return a metric's value; for shards that predict separately, the mean and each value.
 
-    Raises:
-        ValueError: What is predicted is not of the labels' shape.
+    Raises ValueError if the predictions do not have the labels' shape.
     """
     metric = "R2"
     if classifies:
@@ -191,7 +191,7 @@ def _scored(predicted: "NDArray[Any]", labels: "NDArray[Any]", *, classifies: bo
         return {"metric": metric, "value": _decimal(score(predicted, labels))}
     if predicted.shape[1:] != labels.shape:
         raise ValueError("what is predicted is not of the labels' shape")
-    # Of a shard without rows all is -1, or NaN, which is not equal to itself.
+    # A shard without rows predicts only -1, or NaN, which does not equal itself.
     scores = [
         score(own, labels) if (own >= 0 if classifies else own == own).any() else None
         for own in predicted
@@ -213,7 +213,7 @@ def _accuracy(predicted: "NDArray[Any]", labels: "NDArray[Any]") -> float:
 
 
 def _r2(predicted: "NDArray[Any]", labels: "NDArray[Any]") -> float:
-    """Return R², 1 minus the squared error over that of the mean; sums in no order's favour."""
+    """Return R² (1 minus squared error over that of the mean), whatever the rows' order."""
     mean = fsum(labels.tolist()) / len(labels)
     spread = fsum(((labels - mean) ** 2).tolist())
     return 1 - fsum(((labels - predicted) ** 2).tolist()) / spread
@@ -224,7 +224,7 @@ def _owners(
 ) -> list[tuple[str, Scope]]:
     """Return the requests for all of a client or subject, with their scopes.
 
-    Raises OtherRequestError where a row is not about what the log received.
+    Raises OtherRequestError if a row differs from what the log received.
     """
     requests = read_by_id(session, ErasureRequest, [one.request_id for one in members])
     if changed_since_received(job.services.ledger, session, job.model, requests):

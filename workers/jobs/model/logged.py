@@ -1,6 +1,6 @@
 """A model's registration and versions as the log has them, to compare the tables with.
 
-Whoever can write to the database can change the tables, and not the log.
+A person with write access to the database can change the tables, but not the log.
 """
 
 from dataclasses import dataclass
@@ -42,19 +42,19 @@ OTHER_SCOPE = (
 
 
 class OtherRequestError(RefusedError):
-    """A request's row is not about what the log received. Nothing is done in its name."""
+    """A request's row differs from what the log received. It is not executed."""
 
 
 class OtherModelError(RefusedError):
-    """A model's row is not the one that was registered. No result of its job is its fault."""
+    """A model's row is not as registered. Never blamed on the computation of its job."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedRegistration:
     """policy: the logged digest of the policy, empty if the model is not as registered.
 
-    noise: the logged commitment to its noise key, likewise; config: the digests of the
-    registration that is logged and of the model as it is.
+    noise: the logged commitment to its noise key, or empty likewise; config: the digests of the
+    logged registration and of the model's current row.
     """
 
     unchanged: bool
@@ -80,20 +80,19 @@ def registered(ledger: Ledger, model: Model) -> LoggedRegistration:
 
 
 def as_registered(ledger: Ledger, session: Session, model_id: int) -> Model:
-    """Return a model's row, once the log agrees with all that a version is made by.
+    """Return a model's row, once the log agrees with everything a version is computed by.
 
-    Whoever publishes computes from this object and reads no other: a row that was compared
-    and is read again may have been changed in between. In the transaction that publishes it
-    is compared once more.
+    The publisher computes from this object and does not reread the row, which may have been
+    changed after the comparison. The publishing transaction compares it once more.
 
     Raises:
         OtherModelError: The row is not as it was registered, or not of its versions.
-        LetheError: The log itself cannot be read, or is not the one that was signed.
+        LetheError: The log itself cannot be read, or does not match its signed checkpoint.
     """
     model = session.get_one(Model, model_id)
     if not registered(ledger, model).unchanged:
         raise OtherModelError(CHANGED)
-    # Two rows that swapped their references are each as somebody registered one.
+    # Two rows that swapped their references each match a registration.
     if (current := versions.current(session, model)) is not None:
         logged = versions_of(ledger, model)[current.number - 1 : current.number]
         if [index for index, _ in logged] != [current.log_index]:
@@ -102,26 +101,27 @@ def as_registered(ledger: Ledger, session: Session, model_id: int) -> Model:
 
 
 def require_rows(version: ModelVersion | None, digest: str) -> None:
-    """Return if stored rows or sums, by the digest of all of them, are those of a version.
+    """Check, by the digest of all of them, that stored rows or sums are those of a version.
 
-    A block from before an erasure opens again with its old key. Without this, the next
-    contribution would learn the erased row once more, and the log would have it as learned.
-    The version's own row is compared with the log where its retained set is read.
+    A stored block from before an erasure, restored with its old key, can be opened again.
+    Without this check, the next contribution would learn the erased row once more, and the log
+    would record it as learned. The version's own row is compared with the log where its
+    retained set is read.
 
-    Raises OtherModelError: They are others.
+    Raises OtherModelError if they are different rows.
     """
     if version is not None and version.statistics_digest != digest:
         raise OtherModelError(OTHER_ROWS)
 
 
 class NotLoggedError(RefusedError):
-    """A table says otherwise of a version than the log."""
+    """A table's row of a version differs from the log."""
 
 
 def logged_leaf(ledger: Ledger, model: Model, version: ModelVersion) -> Leaf:
     """Return the log's entry of a version, as `app.reconcile` finds it.
 
-    Raises NotLoggedError where the table's row points at another entry, or says otherwise.
+    Raises NotLoggedError if the table's row points at another entry, or differs from it.
     """
     try:
         return logged_versions.logged_leaf(ledger, model, version)
@@ -132,7 +132,7 @@ def logged_leaf(ledger: Ledger, model: Model, version: ModelVersion) -> Leaf:
 def check_logged(ledger: Ledger, model: Model, *versions: ModelVersion) -> None:
     """Check that head, rows and retained set of versions are those that were published.
 
-    Raises NotLoggedError where a table says otherwise than the version's entry.
+    Raises NotLoggedError if a table differs from a version's entry.
     """
     for version in versions:
         logged_leaf(ledger, model, version)

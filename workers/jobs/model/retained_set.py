@@ -14,7 +14,7 @@ from models import Model, ModelVersion
 from workers.jobs.model.logged import NotLoggedError, OtherModelError, check_logged
 from workers.jobs.update import FreshRecords
 
-# If a larger share of the set comes or goes, all of it is read at once: a part costs a query.
+# If a larger share of the set changes, all of it is read at once: reading a part costs a query.
 SHARE = 64
 STORED = (
     "nothing was published: the stored records, or the table retained_pages, are not the "
@@ -24,23 +24,22 @@ STORED = (
 
 
 class RetainedSetError(OtherModelError):
-    """What is stored of a retained set is not the version's: nothing can be built on it."""
+    """The stored retained set is not that of the version: no version can be built on it."""
 
     def __init__(self) -> None:
-        """Give the reason that people read."""
+        """Set the reason that people read."""
         super().__init__(STORED)
 
 
 def open_tree(
     ledger: Ledger, session: Session, model: Model, version: ModelVersion | None, changes: int
 ) -> RetainedTree:
-    """Return the tree of a version's retained set; parts of it are read in `session` later on.
+    """Return the tree of a version's retained set; parts are read lazily in `session`.
 
-    changes: how many records will come or go.
+    changes: how many records will be added or removed.
 
-    Raises:
-        RetainedSetError: What is stored is not that set. Where a part is read later, the tree
-            raises RemovalError for it.
+    Raises RetainedSetError: what is stored is not that set. For parts read later, the tree
+    raises RemovalError instead.
     """
     if version is None:
         return RetainedTree()
@@ -65,8 +64,7 @@ def grown(
 ) -> RetainedSet:
     """Return the retained set of a version with more records.
 
-    Raises:
-        RetainedSetError: What is stored is not the set of the version.
+    Raises RetainedSetError if the stored set is not that of the version.
     """
     count = 0 if version is None else version.retained_count
     if version is not None and len(added) * SHARE <= count:
@@ -87,7 +85,7 @@ def grown(
 
 
 def check_set(ledger: Ledger, model: Model, version: ModelVersion) -> None:
-    """Raise RetainedSetError where the table says otherwise of the version than the log."""
+    """Raise RetainedSetError if the version's row differs from the log."""
     try:
         check_logged(ledger, model, version)
     except NotLoggedError:
@@ -96,7 +94,7 @@ def check_set(ledger: Ledger, model: Model, version: ModelVersion) -> None:
 
 @contextmanager
 def stored_set() -> Iterator[None]:
-    """Raise RetainedSetError for a RemovalError: the tables contradict the log."""
+    """Convert RemovalError to RetainedSetError: the tables contradict the log."""
     try:
         yield
     except RemovalError:

@@ -1,8 +1,8 @@
-"""The upload of a contribution that waits: opened once the log has it as received.
+"""The upload of a waiting contribution, opened once it matches what the log received.
 
-Whoever writes the database can give a contribution the upload of another, or its model the
-reference of another. So the file that is opened here is compared, and it is the one that is
-learned: nothing is read of a row in between.
+A person with write access to the database can point a contribution at another upload, or its
+model at another reference. So the file opened here is compared, and that same open file is
+learned: no row is read in between.
 """
 
 from dataclasses import dataclass
@@ -26,12 +26,12 @@ NO_UPLOAD = "nothing was learned: the stored upload is destroyed or lost; send t
 
 
 class OtherUploadError(RefusedError):
-    """What is stored as a contribution's upload is not what the log received."""
+    """The stored upload of a contribution is not what the log received."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedUpload:
-    """An upload as it was received. file: to be closed. artifact: its id.
+    """An upload as it was received. file: the caller closes it. artifact: its id.
 
     add_back: whether it was signed to bring erased records back.
     """
@@ -44,7 +44,7 @@ class ReceivedUpload:
 def open_received(
     services: Services, session: Session, model: Model, contribution: Contribution
 ) -> ReceivedUpload:
-    """Open a contribution's upload. The session is not needed any more.
+    """Open a contribution's upload. The session is not needed afterwards.
 
     model: its row, as it was compared with the log.
 

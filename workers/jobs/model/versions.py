@@ -25,7 +25,7 @@ from workers.jobs.draft import ShreddedArtifact
 from workers.jobs.leases.lease import Lease
 from workers.jobs.update import Encoded, FreshRecords, Owner, split
 
-if TYPE_CHECKING:  # a worker starts without it
+if TYPE_CHECKING:  # keeps numpy out of a worker's start
     import numpy as np
     from numpy.typing import NDArray
 
@@ -33,7 +33,7 @@ REPEATED = "model.repeated"
 
 
 def current(session: Session, model: Model) -> ModelVersion | None:
-    """Return a model's current version's row."""
+    """Return the row of a model's current version."""
     if model.current_version is None:
         return None
     assert model.id is not None
@@ -50,7 +50,7 @@ def numbered(session: Session, model_id: int, number: int) -> ModelVersion:
 
 
 def commitments_of(session: Session, model_id: int, records: Collection[str]) -> list[bytes]:
-    """Return the sorted commitments of some of a model's retained records."""
+    """Return the sorted commitments of the given retained records of a model."""
     found: list[bytes] = []
     for chunk in chunks(sorted(records)):
         query = select(Record.commitment).where(
@@ -68,11 +68,12 @@ def add_records(
     *,
     keep_order: bool,
 ) -> None:
-    """Take records into the training set: each with its subject's id, salt and leaf.
+    """Add records to the training set, each with its subject's id, salt and leaf.
 
-    subjects (n,): of the records, in their order. keep_order: whether the table's rows are to
-    be in that order too, which method audits draw from. In the order of their commitments an
-    index grows at its end alone, and the insertion takes a fifth less.
+    subjects (n,): of the records, in their order. keep_order: insert the table's rows in that
+    order, because method audits draw by it. Otherwise they are inserted in the order of their
+    commitments: the index then grows only at its end, and the insertion takes a fifth less
+    time.
     """
     import numpy as np
 
@@ -96,11 +97,11 @@ def add_records(
 
 
 def remove_records(session: Session, model_id: int, records: list[str]) -> int:
-    """Take records out of the training set, whoever claimed them; return how many.
+    """Remove records from the training set, whichever request claimed them; return how many.
 
-    Of a client or subject that has none left the names go too.
+    The names of a client or subject without remaining records are destroyed too.
     """
-    session.flush()  # or what is expired below would lose changes that are not written
+    session.flush()  # otherwise expiring below would lose unflushed changes
     removed = 0
     owners: set[int] = set()
     for chunk in chunks(records):
@@ -125,10 +126,10 @@ def publish(
 ) -> ModelVersion:
     """Make a state the model's next version, over the retained set that it was made from.
 
-    `links` are the roots between those of the version before and `retained`, where several
-    requests were executed at once: the log holds the whole chain that their certificates
-    name in parts. added: the root of a contribution that made the version. figure: what it
-    does on held-out rows. The event is in the log before any verifier draws a seed.
+    `links` are the roots between those of the version before and `retained`, if several
+    requests were executed together: the log holds the whole chain, of which each certificate
+    names a part. added: the root of a contribution that made the version. figure: its
+    measurement on held-out rows. The event is in the log before any verifier draws a seed.
     """
     assert model.id is not None
     session = tx.session
@@ -142,7 +143,8 @@ def publish(
         {
             "head": encoded.head_digest,
             "statistics": encoded.statistics,
-            # Of salted commitments and salted digests: says nothing of a person.
+            # Roots of salted commitments and salted digests, which reveal nothing about a
+            # person.
             "retained": retained.root.hex(),
             **({"added": added.hex()} if added is not None else {}),
             **({"held-out": digest_of(figure)} if figure is not None else {}),
@@ -174,7 +176,7 @@ def publish(
 
 
 def record_repeated(tx: Transaction, model: Model, version: ModelVersion) -> None:
-    """Log that the training of a version was repeated, bit for bit."""
+    """Log that the training of a version was repeated with an identical result."""
     digests = {"head": version.head_digest, "statistics": version.statistics_digest}
     record_model_event(tx, model.ref, REPEATED, digests)
 
@@ -182,7 +184,7 @@ def record_repeated(tx: Transaction, model: Model, version: ModelVersion) -> Non
 def withdraw_earlier(
     services: Services, tx: Transaction, model: Model, keep: ModelVersion
 ) -> list[ShreddedArtifact]:
-    """Shred heads and states of all versions before `keep`; returns what was shredded now."""
+    """Shred heads and states of all versions before `keep`; return those shredded now."""
     earlier = select(ModelVersion).where(
         ModelVersion.model_id == model.id,
         col(ModelVersion.number) < keep.number,
@@ -198,14 +200,14 @@ def withdraw_earlier(
 
 
 def shred(services: Services, session: Session, artifact_id: str) -> ShreddedArtifact | None:
-    """Destroy an artifact's key; None if that was done before."""
+    """Destroy an artifact's key; return None if it was already destroyed."""
     if session.get_one(Artifact, artifact_id).wrapped_key is None:
         return None
     return ShreddedArtifact(artifact_id, services.artifacts.shred(session, artifact_id))
 
 
 def find_subject(session: Session, model_id: int, owner: Owner) -> Subject | None:
-    """Return the row of (client, subject), also if its names were destroyed."""
+    """Return the row of (client, subject), even if its names were destroyed."""
     query = select(Subject).where(
         Subject.model_id == model_id,
         Subject.client_tag == owner[0],
@@ -215,7 +217,7 @@ def find_subject(session: Session, model_id: int, owner: Owner) -> Subject | Non
 
 
 def named_subject(session: Session, model_id: int, owner: Owner) -> Subject:
-    """Return the row of (client, subject), made if there is none; it gets its names again."""
+    """Return the row of (client, subject), creating it or restoring its names if necessary."""
     found = find_subject(session, model_id, owner)
     if found is None:
         found = Subject(model_id=model_id, client_tag=owner[0], subject_tag=owner[1])
@@ -227,7 +229,7 @@ def named_subject(session: Session, model_id: int, owner: Owner) -> Subject:
 
 
 def forget_names(session: Session, subjects: Collection[int]) -> None:
-    """Destroy the names of those among `subjects` of whom no record is left."""
+    """Destroy the names of those among `subjects` that have no records left."""
     for chunk in chunks(sorted(subjects)):
         holds = exists().where(col(Record.subject_id) == col(Subject.id))
         statement = update(Subject).where(col(Subject.id).in_(chunk), ~holds)

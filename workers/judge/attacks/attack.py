@@ -1,8 +1,8 @@
-"""What a membership inference attack is given, and what it returns.
+"""The input and the output of a membership inference attack.
 
-It may look at the model's outputs on rows known to be members (retained training rows) and
-known not to be (`others`, held out and not matched), and fixes its threshold on them. Only
-then it scores forget rows and their matched non-members, which are in neither.
+An attack may use the model's outputs on rows known to be members (retained training rows) and
+known not to be (`others`, held out and not matched), and fixes its threshold on them. Only then
+it scores forget rows and their matched non-members, which are in neither group.
 """
 
 from collections.abc import Callable
@@ -16,9 +16,9 @@ from workers.judge.inference.intervals import Flags, Vector
 
 @dataclass(frozen=True, slots=True, eq=False)
 class References:
-    """Outputs of m models that others trained, on the tested rows: log-odds (m, n) float64.
+    """Outputs of m separately trained models on the tested rows: log-odds (m, n) float64.
 
-    n counts forget rows, then their matched non-members, then the known non-members;
+    The n rows are the forget rows, then their matched non-members, then the known non-members;
     included (m, n) tells which model was trained on which row.
     """
 
@@ -41,7 +41,7 @@ class Setting:
 class Scores:
     """Higher means more like a member: forget (m,) and unseen (n,) float64.
 
-    threshold: a row above it is called a member; None where nothing could fix it beforehand.
+    threshold: a row above it is classified as a member; None if it cannot be fixed beforehand.
     """
 
     forget: Vector
@@ -49,7 +49,7 @@ class Scores:
     threshold: float | None
 
     def correct(self) -> tuple[Flags, Flags]:
-        """Return which forget and which unseen rows are told rightly."""
+        """Return which forget and which unseen rows are classified correctly."""
         assert self.threshold is not None
         return self.forget > self.threshold, self.unseen <= self.threshold
 
@@ -60,13 +60,13 @@ Attack = Callable[[Setting], Scores]
 def best_threshold(members: Vector, others: Vector) -> float:
     """Return the threshold t with the greatest share of members > t plus others <= t.
 
-    Both (n,) finite. Half-way between two scores that occur; the least of equally good ones.
+    Both (n,) finite. Half-way between two observed scores; the least of equally good ones.
     """
     scores = np.concatenate([members, others])
     places, where = np.unique(scores, return_inverse=True)
     inside = np.bincount(where[: len(members)], minlength=len(places))
     outside = np.bincount(where[len(members) :], minlength=len(places))
-    # In whole numbers: shares that are equal must not differ by their rounding.
+    # In whole numbers: equal shares must not differ by rounding.
     below = outside.cumsum() * len(members) - inside.cumsum() * len(others)
     best = int(np.argmax(below))
     following = min(best + 1, len(places) - 1)

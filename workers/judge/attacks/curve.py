@@ -14,7 +14,7 @@ def curve(members: Vector, others: Vector, most: int = MOST) -> Counts:
     """Return at most `most` points of the curve as counts (others, members) above a threshold.
 
     Between two neighbours both counts together rise by at most two shares of 1/(most - 1) of a
-    side each, or by one group of equal scores: what is left out lies in the rectangle that they
+    side each, or by one group of equal scores: omitted points lie in the rectangle that they
     span. From (0, 0) to (n, m).
     """
     places = np.unique(np.concatenate([members, others]))[::-1]
@@ -30,10 +30,10 @@ def curve(members: Vector, others: Vector, most: int = MOST) -> Counts:
 
 
 def reach(size: int, level: float) -> float:
-    """Return how far the rates of a side may be off, at all thresholds of both sides at once.
+    """Return the maximum error of the rates of a side, at all thresholds of both sides at once.
 
     Each side gets half the level (Bonferroni), and the band of Dvoretzky, Kiefer and Wolfowitz
     with Massart's constant (Ann. Probab. 1990, theorem 1): valid for any law and any number of
-    independent scores, ties included. Rates of a side are one less its distribution function.
+    independent scores, ties included. A side's rates are one minus its distribution function.
     """
     return float(np.sqrt(np.log(4 / level) / (2 * size)))

@@ -1,9 +1,9 @@
 """The likelihood ratio attack of Carlini et al. (S&P 2022), on log-odds of reference models.
 
-Online, where models with and without each row exist: log N(x; in) - log N(x; out), and 0
-decides. Offline, where only models without it exist: how far x lies above them, in standard
-deviations, and nothing fixes a threshold. With fewer than ENOUGH models on a side, one
-variance serves all rows (their section VI-B).
+Online, if models with and without each row exist: log N(x; in) - log N(x; out), with threshold
+0. Offline, if only models without it exist: how far x lies above them, in standard deviations,
+without a threshold. With fewer than ENOUGH models on a side, one variance is used for all rows
+(their section VI-B).
 """
 
 import numpy as np
@@ -39,7 +39,7 @@ def likelihood_ratio(
 ) -> Vector:
     """Return the scores (n,) of target (n,) log-odds by reference (m, n), included (m, n).
 
-    Raises RefusedError if a row has fewer than two reference models on a side it needs.
+    Raises RefusedError if a row has fewer than two reference models on a required side.
     """
     mean, deviation = _normal(reference, ~included)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -53,7 +53,7 @@ def likelihood_ratio(
 
 
 def _normal(values: Matrix, chosen: FlagMatrix) -> tuple[Vector, Vector]:
-    """Return mean and standard deviation (n,) each of the chosen models of each row."""
+    """Return mean and standard deviation, (n,) each, of each row's chosen models."""
     count = chosen.sum(axis=0)
     if count.size == 0 or count.min() < 2:
         raise RefusedError("a row needs two reference models without it, and two with it")

@@ -1,8 +1,8 @@
 """What an attack sees of a model: logits, and the quantities derived from them.
 
-All functions take logits (n, c) float64, finite, c >= 2, and labels (n,) int64, and return
-one float64 for each row. They work on logits to the end: a softmax that has rounded to 0 or 1
-no longer tells members apart.
+All functions take logits (n, c) float64, finite, c >= 2, and labels (n,) int64, and return one
+float64 for each row. They stay on logits: a softmax that has rounded to 0 or 1 no longer
+distinguishes members.
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Outputs:
         return len(self.labels)
 
     def only(self, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> "Outputs":
-        """Return some rows, in the order given."""
+        """Return the given rows, in the given order."""
         return Outputs(self.logits[rows], self.labels[rows])
 
 
@@ -59,9 +59,9 @@ def losses(of: Outputs) -> Vector:
 
 
 def log_odds(of: Outputs) -> Vector:
-    """Return log(p_y / (1 - p_y)) without cancellation: z_y less the log-sum-exp of the rest.
+    """Return log(p_y / (1 - p_y)) without cancellation: z_y minus the log-sum-exp of the rest.
 
-    Carlini et al., S&P 2022, section V: nearly normal over models. Cut to ±1e300, so that
+    Carlini et al., S&P 2022, section V: nearly normal over models. Clipped to ±1e300, so that
     differences of two are finite.
     """
     own = of.logits[np.arange(len(of)), of.labels]
@@ -75,5 +75,5 @@ def log_odds(of: Outputs) -> Vector:
 
 
 def right(of: Outputs) -> Flags:
-    """Return whether the largest logit is the label's; the first of equal ones counts."""
+    """Return whether the largest logit is the label's; of equal ones the first counts."""
     return np.asarray(of.logits.argmax(axis=1) == of.labels)

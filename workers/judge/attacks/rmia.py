@@ -4,9 +4,9 @@ The score of x is the share of population rows z that x dominates (their equatio
 
     Pr_z[ (p(x|θ) / p(x)) / (p(z|θ) / p(z)) >= γ ],
 
-where p(·) averages over reference models, of those with and without the row in equal parts.
-Offline only models without x exist, and p(x) is ((1 + a) p_out(x) + (1 - a)) / 2 with their
-a = 0.3. The population is the known non-members. No threshold is fixed beforehand.
+where p(·) averages over reference models, equally many with and without the row. Offline only
+models without x exist, and p(x) is ((1 + a) p_out(x) + (1 - a)) / 2 with their a = 0.3. The
+population is the known non-members. No threshold is fixed beforehand.
 """
 
 import numpy as np
@@ -38,7 +38,7 @@ def rmia(setting: Setting) -> Scores:
 
 
 def expected(reference: Matrix, included: FlagMatrix) -> Vector:
-    """Return p(x) (n,) by the probabilities reference (m, n) of the true class.
+    """Return p(x) (n,) from the probabilities reference (m, n) of the true class.
 
     Raises RefusedError if a row has no model that was trained without it.
     """

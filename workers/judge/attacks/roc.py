@@ -1,7 +1,7 @@
-"""What scores are worth: advantage, AUC, and true positives at few false ones.
+"""Measures of scores: advantage, AUC, and true positives at few false ones.
 
 members (m,) and others (n,) are float64 scores, higher for members, never NaN; equal scores
-count half in the AUC and are above no threshold.
+count half in the AUC, and a score equal to a threshold is not above it.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ from workers.judge.inference.sizes import flags_allowed
 
 
 def auc(members: Vector, others: Vector) -> float:
-    """Return the chance that a member's score is the larger one (Mann and Whitney 1947)."""
+    """Return the probability that a member's score is larger (Mann and Whitney 1947)."""
     return delong(members, others)[0]
 
 
@@ -37,10 +37,10 @@ def delong(members: Vector, others: Vector) -> tuple[float, float]:
 
 
 def auc_interval(area: float, variance: float, smaller: int, level: float) -> Interval:
-    """Return the normal interval of an AUC with DeLong's variance, cut to [0, 1].
+    """Return the normal interval of an AUC with DeLong's variance, clipped to [0, 1].
 
-    Asymptotic: used on hundreds of scores. Near 0 and 1 the variance rests on the few scores
-    that are out of order, and at an end it is 0: of 300 scores a side the interval at 5 %
+    Asymptotic: used on hundreds of scores. Near 0 and 1 the variance depends on the few scores
+    that are out of order, and at an end it is 0: with 300 scores a side the interval at 5 %
     would miss a true AUC of 0.99 in 8 % of all samples, at 0.25 % in 2 %. So with fewer than
     FEW of the `smaller` side's scores out of order, and without variance, it also reaches as
     far as Chernoff's and Hoeffding's bound, which holds for any number of scores.
@@ -54,17 +54,17 @@ def auc_interval(area: float, variance: float, smaller: int, level: float) -> In
 
 
 def advantage(members: Vector, others: Vector, threshold: float) -> float:
-    """Return the true less the false positive rate of a threshold fixed before (Yeom 2018)."""
+    """Return true minus false positive rate of a threshold fixed beforehand (Yeom 2018)."""
     return float((members > threshold).mean() - (others > threshold).mean())
 
 
 def advantage_interval(
     members: Vector, others: Vector, threshold: float, level: float
 ) -> Interval:
-    """Return the interval of the advantage of a threshold fixed before.
+    """Return the interval of the advantage of a threshold fixed beforehand.
 
     Each rate has its Clopper–Pearson interval at half the level, so their difference misses
-    with a chance of at most `level` (Bonferroni).
+    with a probability of at most `level` (Bonferroni).
     """
     true, false = (
         clopper_pearson(int((side > threshold).sum()), len(side), level / 2)
@@ -74,9 +74,9 @@ def advantage_interval(
 
 
 def best_advantage(members: Vector, others: Vector) -> float:
-    """Return the greatest advantage of any threshold. It is chosen after the fact.
+    """Return the greatest advantage of any threshold, which is chosen after the fact.
 
-    It is the one-sided statistic of Kolmogorov and Smirnov (Smirnov 1939) of both samples.
+    This is the one-sided statistic of Kolmogorov and Smirnov (Smirnov 1939) of both samples.
     """
     places = np.unique(np.concatenate([members, others]))
     rates = [
@@ -90,7 +90,7 @@ def best_advantage_interval(members: Vector, others: Vector, level: float) -> In
     """Return the interval of the greatest advantage of any threshold on rows not yet seen.
 
     Valid for any laws and sizes, each end at half the level. Low: no threshold's rates are
-    further off than the bands of both samples, of a quarter of the level each (Dvoretzky,
+    further off than the bands of both samples, each at a quarter of the level (Dvoretzky,
     Kiefer and Wolfowitz; with Massart's constant, Ann. Probab. 1990, theorem 1). High: the best
     threshold of the population is a fixed one, whose observed advantage Hoeffding's inequality
     bounds (J. Am. Stat. Assoc. 1963, corollary of theorem 2); the best observed is no less.
@@ -103,7 +103,7 @@ def best_advantage_interval(members: Vector, others: Vector, level: float) -> In
 
 
 def tpr_at_fpr(members: Vector, others: Vector, rate: float) -> float:
-    """Return the greatest true positive rate with an observed false one of at most `rate`."""
+    """Return the greatest true positive rate at an observed false one of at most `rate`."""
     allowed = int(np.floor(rate * len(others) + 1e-9))
     return float((members > _after(others, allowed)).mean())
 
@@ -111,9 +111,9 @@ def tpr_at_fpr(members: Vector, others: Vector, rate: float) -> float:
 def caught(members: Vector, others: Vector, rate: float) -> int | None:
     """Return how many members lie above a threshold whose false positive rate is `rate`.
 
-    The threshold is the lowest of the others' scores for which a false positive rate of at
-    most `rate` is shown at 95 %; no member takes part in choosing it. None where there are
-    too few others.
+    The threshold is the lowest of the others' scores for which a false positive rate of at most
+    `rate` is shown at 95 %; it does not depend on the members. None if there are too few
+    others.
     """
     allowed = flags_allowed(len(others), rate)
     return None if allowed is None else int((members > _after(others, allowed)).sum())
@@ -125,7 +125,7 @@ def _after(others: Vector, flagged: int) -> float:
 
 
 def _below(scores: Vector, others: Vector) -> Vector:
-    """Return for each score the share of `others` below it, equal ones counting half."""
+    """Return for each score the share of `others` below it; equal ones count half."""
     order = np.sort(others)
     less = np.searchsorted(order, scores, "left")
     upto = np.searchsorted(order, scores, "right")

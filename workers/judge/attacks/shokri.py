@@ -1,11 +1,11 @@
 """A trained attacker after Shokri, Stronati, Song and Shmatikov (S&P 2017).
 
-Theirs learns from shadow models what members look like. Here, as in the unlearning papers,
-it learns from the attacked model itself, on known members and known non-members, and is then
-applied to rows of neither. Features are the three largest probabilities in order (Salem et
-al., NDSS 2019, attack 1: more add nothing), the loss, the log-odds and the modified entropy.
-The attacker is a logistic regression, both sides weighing the same, fitted by Newton's
-method to a unique minimum: no seed and no step size.
+Theirs learns from shadow models. Here, as in the unlearning papers, it learns from the attacked
+model itself, on known members and known non-members, and is then applied to rows in neither
+group. Features are the three largest probabilities in order (Salem et al., NDSS 2019, attack 1:
+more add nothing), the loss, the log-odds and the modified entropy. The attacker is a logistic
+regression with equal weights of both sides, fitted by Newton's method to a unique minimum: no
+seed and no step size.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from workers.judge.attacks.outputs import Outputs, log_odds, log_softmax, losses
 from workers.judge.attacks.song import modified_entropy
 from workers.judge.inference.intervals import Flags, Vector
 
-LARGEST_LOSS = 50.0  # nats; beyond it p_y is below 2e-22 and outliers would rule the fit
+LARGEST_LOSS = 50.0  # nats; beyond it p_y is below 2e-22 and outliers would dominate the fit
 TOP = 3
 PENALTY = 1e-3  # of the mean log-loss: separable sides get finite weights
 ITERATIONS = 100
@@ -28,13 +28,13 @@ CLOSE = 1e-10
 
 
 def shokri(setting: Setting) -> Scores:
-    """Score by the attacker's log-odds of membership; 0 decides."""
+    """Score by the attacker's log-odds of membership; the threshold is 0."""
     score = attacker(setting.members, setting.others)
     return Scores(score(setting.forget), score(setting.unseen), 0.0)
 
 
 def attacker(members: Outputs, others: Outputs) -> Callable[[Outputs], Vector]:
-    """Return what gives log-odds (n,) that rows are members, learned from known ones.
+    """Return a function to log-odds (n,) that rows are members, fitted on known ones.
 
     Raises RefusedError if a side is empty.
     """
@@ -53,7 +53,7 @@ def attacker(members: Outputs, others: Outputs) -> Callable[[Outputs], Vector]:
 
 
 def features(of: Outputs) -> Matrix:
-    """Return what the attacker sees of each row: (n, 5 + min(3, c)), all bounded."""
+    """Return the attacker's features of each row: (n, 5 + min(3, c)), all bounded."""
     top = -np.sort(-np.exp(log_softmax(of.logits)), axis=1)[:, :TOP]
     return np.column_stack(
         [
@@ -69,8 +69,8 @@ def features(of: Outputs) -> Matrix:
 def fit_logistic(rows: Matrix, belongs: Flags) -> Vector:
     """Return intercept and weights (1 + d,) that minimise the penalised mean log-loss.
 
-    rows (n, d), belongs (n,); both sides weigh 1/2. The intercept is not penalised. Raises
-    RefusedError if a side is empty.
+    rows (n, d), belongs (n,); both sides have weight 1/2. The intercept is not penalised.
+    Raises RefusedError if a side is empty.
     """
     share = float(belongs.mean())
     if not 0 < share < 1:

@@ -1,12 +1,12 @@
 """The metric attacks of Song and Mittal (USENIX Security 2021), a threshold for each class.
 
 Confidence is p_y, used as its log-odds (a monotone change, so the same decisions). Modified
-entropy, their equation 8, is small only for the right and sure:
+entropy, their equation 8, is small only for correct and confident answers:
 
     Mentr(p, y) = -(1 - p_y) log p_y - Σ_{i≠y} p_i log(1 - p_i).
 
 The threshold of a class is fixed on known members and known non-members of that class, or on
-all of them where it has too few. Scores are counted from the threshold of their class.
+all of them if it has too few. Scores are relative to the threshold of their class.
 """
 
 from collections.abc import Callable
@@ -18,8 +18,8 @@ from workers.judge.attacks.attack import Scores, Setting, best_threshold
 from workers.judge.attacks.outputs import Outputs, log_odds, log_softmax
 from workers.judge.inference.intervals import Vector
 
-ENOUGH = 30  # known rows of a class, on each side, for a threshold of its own
-LEAST = 1e-300  # entropy, before its logarithm
+ENOUGH = 30  # known rows of a class, on each side, for a separate threshold
+LEAST = 1e-300  # of entropy, before its logarithm
 
 
 def modified_entropy(of: Outputs) -> Vector:
@@ -42,7 +42,7 @@ def song_confidence(setting: Setting) -> Scores:
 
 
 def song_modified_entropy(setting: Setting) -> Scores:
-    """Score by modified entropy; its logarithm, so that small values stay apart."""
+    """Score by modified entropy; its logarithm, so that small values stay distinct."""
     return _by_class(setting, _sureness)
 
 
@@ -73,7 +73,7 @@ def _log_complement(logits: Matrix) -> Matrix:
     small = logs.copy()
     small[rows, top] = -np.inf
     found = np.log1p(-np.exp(small))
-    # Of the largest, 1 - p is the sum of the rest, relative to the second largest.
+    # For the largest, 1 - p is the sum of the rest, relative to the second largest.
     second = small.max(axis=1)
     finite = np.where(np.isfinite(second), second, 0.0)
     with np.errstate(divide="ignore"):

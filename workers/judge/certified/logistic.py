@@ -3,12 +3,11 @@
 1 model-file    2 data    3 retained-set    4 purge    5 gradient-bound
 noise    budget (both where the claim has noise)    registration    rows-before
 
-No solver is believed and no optimum computed: the gradient of the registered objective is
-evaluated at the published weights over the retained rows, and strong convexity does the
-rest. What is claimed must not be less than what comes out, and that must keep the tolerance
-of the registration. With noise, the distance is also at most that of the centre plus the
-noise, which is often less than the gradient tells; and what is said of (ε, δ) rests on the
-centre's distance alone.
+No solver is trusted and no optimum computed: the gradient of the registered objective is
+evaluated at the published weights over the retained rows, and strong convexity bounds the
+distance. The claimed bound must not be less than the proven one, which must be within the
+registered tolerance. With noise, the distance is also at most that of the centre plus the
+noise, often less than the gradient's bound; and (ε, δ) depend on the centre's distance alone.
 """
 
 from dataclasses import dataclass
@@ -33,21 +32,20 @@ from workers.judge.digests import check_digests, check_model_file, check_pairs
 from workers.judge.retention import check_retention
 
 DATA, BOUND = CHECKS["data"], CHECKS["gradient-bound"]
-LARGEST = 1 << 28  # weights, and 2^31 rows: what the slack of the bound is made for
+LARGEST = 1 << 28  # weights, and 2^31 rows: the slack of the bound covers these sizes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LogisticClaim:
-    """A published logistic head, the retained rows, and what is said of its distance to θ*.
+    """A published logistic head, the retained rows, and its claimed distance to θ*.
 
     features (n, p) float32 and labels (n,) int64: the retained training rows, as stored;
-    claimed_data and data: hex SHA-256 of them, as the method says and as they are stored.
-    bias (c,), weight (c, p) float32: read from the file of file_digest. penalty: λ of the
+    claimed_data and data: hex SHA-256 of them, as claimed by the method and as stored. bias
+    (c,), weight (c, p) float32: read from the file of file_digest. penalty: λ of the
     registration, per row, on all weights; tolerance: the registered bound of ‖θ - θ*‖ / ‖θ‖;
-    bound: what is claimed of ‖θ - θ*‖. registration: digests of the model's registration, as
-    logged and as it is: penalty, tolerance and noise are in it. rows_before: digests of all
-    rows of the version before, as published, and of those that are stored with those that
-    went.
+    bound: the claimed bound of ‖θ - θ*‖. registration: digests of the model's registration,
+    logged and current: it contains penalty, tolerance and noise. rows_before: digests of all
+    rows of the version before: as published, and of the stored rows with the removed ones.
     """
 
     retained_set: RetainedSetClaim
@@ -78,7 +76,7 @@ def check_bound(claim: LogisticClaim) -> Judgement:
         proven = min(proven, _across(claim, claim.noise))
     bound = f"{proven * (1 + 2.0**-20):.6g}"
     if claim.noise is not None and isfinite(proven):
-        # To more digits it would be a function of the rows that no noise was added to.
+        # More digits would publish a function of the rows to which no noise was added.
         bound = f"{ldexp(1.0, frexp(proven)[1]):.6g}"
     weights = np.concatenate([claim.bias, claim.weight.ravel()]).astype(np.float64)
     length = float(np.sqrt(np.square(weights).sum())) * (1 - 2.0**-20)
@@ -102,7 +100,7 @@ def proven_of(
 
 
 def _across(claim: LogisticClaim, noise: NoiseClaim) -> float:
-    """Return ‖θ - θ̂‖ plus what is proven of ‖θ̂ - θ*‖."""
+    """Return ‖θ - θ̂‖ plus the proven bound of ‖θ̂ - θ*‖."""
     offsets = np.concatenate(
         [
             claim.bias.astype(np.float64) - noise.centre_bias,
@@ -114,7 +112,7 @@ def _across(claim: LogisticClaim, noise: NoiseClaim) -> float:
 
 
 def _malformed(claim: LogisticClaim) -> str | None:
-    """Name what makes the claim impossible to evaluate, or None."""
+    """Return what makes the claim impossible to evaluate, or None."""
     if claim.bias.ndim != 1 or claim.weight.ndim != 2 or claim.features.ndim != 2:
         return "the weights or rows have another shape"
     inputs, classes = claim.features.shape[1], len(claim.bias)
@@ -143,7 +141,7 @@ def _malformed(claim: LogisticClaim) -> str | None:
 
 
 def _unlike(claim: LogisticClaim, noise: NoiseClaim) -> bool:
-    """Return whether the centre is no set of weights of this head."""
+    """Return whether the centre does not have the shape of this head's weights."""
     pairs = ((noise.centre_bias, claim.bias), (noise.centre_weight, claim.weight))
     return any(
         mine.shape != theirs.shape or mine.dtype != np.float32 or not np.isfinite(mine).all()

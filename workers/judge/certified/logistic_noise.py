@@ -4,13 +4,13 @@ With ‖θ̂ - θ*‖ <= r proven, θ̂ + N(0, σ²I) and θ* + N(0, σ²I) are 
 
     Φ(r/2σ - εσ/r) - e^ε Φ(-r/2σ - εσ/r) <= δ          (Balle and Wang 2018, Theorem 8)
 
-and a stream of such releases is as one with √(Σ r_t²) (composition of Gaussian differential
-privacy, Dong, Roth and Su 2022): n of them are hidden if each is with √n·r_t for r. No value
-here may depend on the rows otherwise than by passing or not: it would be published without
-noise. The noise is read off SHAKE-256("lethe certified noise 1",
-0, key, context) as pairs (a, b) of little-endian 64-bit words: with u = (⌊a/2^11⌋ + 1)/2^53 and
-v = ⌊b/2^11⌋/2^53, √(-2 ln u)·(cos 2πv, sin 2πv), in the order bias, weight; the context is
-the digest of the retained rows.
+and a stream of such releases is equivalent to one with √(Σ r_t²) (composition of Gaussian
+differential privacy, Dong, Roth and Su 2022): n of them are hidden if each is with √n·r_t for
+r. Values here may depend on the rows only through passing or not: they are published without
+noise. The noise is read off SHAKE-256("lethe certified noise 1", 0, key, context) as pairs (a,
+b) of little-endian 64-bit words: with u = (⌊a/2^11⌋ + 1)/2^53 and v = ⌊b/2^11⌋/2^53, √(-2 ln
+u)·(cos 2πv, sin 2πv), in the order bias, weight; the context is the digest of the retained
+rows.
 """
 
 import hashlib
@@ -34,12 +34,12 @@ ANGLE = 2.0**-40  # how far another machine's logarithm and cosine may be off, t
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoiseClaim:
-    """Noise as registered, what it was added to, and what it has to hide.
+    """The registered noise, what it was added to, and what it has to hide.
 
-    centre_bias (c,), centre_weight (c, p) float32, and key, 32 bytes, are secrets that only
-    the verifier sees; commitment: hex SHA-256, logged before the request. releases: how many
-    models may be released between trainings; before: how many were, by the log.
-    ordinal: how many versions the model had before this one in its whole life, by the log.
+    centre_bias (c,), centre_weight (c, p) float32, and key, 32 bytes, are secrets that only the
+    verifier sees; commitment: hex SHA-256, logged before the request. releases: how many models
+    may be released between trainings; before: how many have been, by the log. ordinal: how many
+    versions the model had before this one since its registration, by the log.
     """
 
     sigma: float
@@ -92,18 +92,18 @@ def check_budget(noise: NoiseClaim, proven: float) -> Judgement:
 
 
 def delta_above(shift: float, epsilon: float) -> float:
-    """Return a number no less than δ for means `shift` standard deviations apart."""
+    """Return an upper bound of δ for means `shift` standard deviations apart."""
     if shift == 0:
         return 0.0
     ratio = epsilon / shift
     first = erfc((ratio - shift / 2) / sqrt(2)) / 2
     second = exp(epsilon) * erfc((ratio + shift / 2) / sqrt(2)) / 2
-    # erfc's own error, and what its argument's rounding makes of it: 38² units at the most.
+    # erfc's own error, and the effect of its argument's rounding: 38² units at most.
     return max(0.0, first - second) + 2.0**-36 * first + 1e-300
 
 
 def _odd(noise: NoiseClaim) -> str | None:
-    """Name what is out of range, or None."""
+    """Return what is out of range, or None."""
     if not (isfinite(noise.sigma) and noise.sigma > 0):
         return "sigma is not a positive number"
     if not 0 < noise.epsilon <= 20:
@@ -124,7 +124,7 @@ def _uncommitted(noise: NoiseClaim) -> str | None:
 
 
 def gaussian(key: bytes, context: str, size: int) -> Matrix:
-    """Return `size` numbers (size,) of N(0, 1), as this module's text says."""
+    """Return `size` numbers (size,) of N(0, 1), generated as in the module docstring."""
     pairs = -(-size // 2)
     data = hashlib.shake_256(NOISE_LABEL + key + context.encode()).digest(16 * pairs)
     whole = np.frombuffer(data, "<u8") // np.uint64(1 << 11)

@@ -3,12 +3,12 @@
 1 model-file    2 data    3 retained-set    4 purge    5 re-execution    6 noise    7 budget
 8 registration    9 rows-before    10 model-before
 
-The steps are run again with the committed noise, outside; here their end is compared bit for
-bit. A gradient or a start that was not clipped, a step too few or a row left in ends elsewhere.
-What the noise hides is accounted for here, from the registered numbers and the σ that was
-published: with z the distance that is left to hide (2C₀ at first), a step of rate γ, pull λ
-and clipped gradients makes it (1 - γλ)z + 2γC₁, and noise hides a shift a of it for a²/(2σ²) of
-zero-concentrated privacy. The shifts are followed step by step until nothing is left to hide.
+The steps are rerun with the committed noise elsewhere; here the results are compared bit for
+bit. An unclipped gradient or start, a missing step or an erased row gives another result. The
+privacy accounting is done here, from the registered numbers and the published σ: if z is the
+distance still to hide (2C₀ at first), a step of rate γ, pull λ and clipped gradients makes it
+(1 - γλ)z + 2γC₁, and noise hides a shift a of it at a cost of a²/(2σ²) of zero-concentrated
+privacy. The shifts are followed step by step until no distance is left.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ LARGEST = 10_000  # parameters
 
 @dataclass(frozen=True, slots=True)
 class NoisyTerms:
-    """What was registered: steps T, C₀, C₁, γ and λ, and (ε, δ) for so many releases."""
+    """The registered steps T, C₀, C₁, γ and λ, and (ε, δ) for a number of releases."""
 
     steps: int
     start_norm: float
@@ -44,11 +44,11 @@ class NoisyTerms:
 class NoisyClaim:
     """A published head, and the run that is claimed to have made it. Digests are hex SHA-256.
 
-    repeated: of the model file that the verifier's own run on the retained rows ended with;
-    environment_equal: whether that run had the versions and the hardware of the method's.
-    sigma: as published, and as that run had it. key: 32 secret bytes; commitment: of the key,
-    logged before the request. parameters: of the head. before: releases since the last
-    repeated training, by the log. Pairs are (logged or claimed, recomputed).
+    repeated: of the model file from the verifier's own run on the retained rows;
+    environment_equal: whether that run had the method's library versions and hardware. sigma:
+    as published, and as in that run. key: 32 secret bytes; commitment: to the key, logged
+    before the request. parameters: of the head. before: releases since the last repeated
+    training, by the log. Pairs are (logged or claimed, recomputed).
     """
 
     retained_set: RetainedSetClaim
@@ -71,7 +71,7 @@ class NoisyClaim:
 
 
 def check_repeated(claim: NoisyClaim) -> Judgement:
-    """Judge the repetition: another result on equal hardware refutes, elsewhere it does not."""
+    """Judge the repetition: another result refutes only on equal hardware."""
     ran = f"{claim.terms.steps} of {claim.terms.steps} noisy steps, and the rounds after them"
     if not SHA256.fullmatch(claim.repeated):
         return judged(RERUN, "a digest is not SHA-256 in lower-case hex", passed=False)
@@ -124,8 +124,8 @@ def check_spent(claim: NoisyClaim) -> Judgement:
 def spent(terms: NoisyTerms, sigma: float) -> float:
     """Return a ρ for which the last iterates of two runs are ρ-zCDP; infinity for none.
 
-    A shift is hidden in the proportion (1 - γλ)^(T-t) at step t, and its size is the
-    smallest that leaves nothing after the last step, by bisection.
+    A shift is hidden in the proportion (1 - γλ)^(T-t) at step t, and its size is the smallest
+    that leaves nothing after the last step, by bisection.
     """
     keeps = 1 - terms.learning_rate * terms.pull
     weights = [float(keeps ** (terms.steps - 1 - step)) for step in range(terms.steps)]
@@ -174,7 +174,7 @@ def smallest_delta(rho: float, epsilon: float) -> float:
 
 
 def _odd(claim: NoisyClaim) -> str | None:
-    """Name what is out of range, or None."""
+    """Return what is out of range, or None."""
     terms = claim.terms
     sizes = (terms.start_norm, terms.gradient_norm, terms.learning_rate, claim.sigma)
     if not all(isfinite(size) and 0 < size <= 1e300 for size in sizes):
@@ -190,7 +190,7 @@ def _odd(claim: NoisyClaim) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class NoisyVerifier:
-    """Judges noisy fine-tuning by its repetition and by what the noise hides."""
+    """Judges noisy fine-tuning by its repetition and by the privacy accounting."""
 
     id: str = "certified-approximate"
     version: str = VERIFIERS["certified-approximate"]

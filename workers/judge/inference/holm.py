@@ -1,9 +1,9 @@
 """Holm's step-down procedure (Scand. J. Statist. 1979) over tests that are not p-values.
 
-A test here says whether it rejects at a level, and whoever rejects at one level rejects at
-every larger one. All that reject at alpha/r, where r are left, leave together: the order
-among them cannot matter, since each later level is larger. The chance of any wrong
-rejection is at most alpha, however the tests depend on each other.
+A test here says whether it rejects at a level, and a test that rejects at one level rejects at
+every larger one. All tests that reject at alpha/r, with r left, are removed together: their
+order cannot matter, since each later level is larger. The probability of any wrong rejection is
+at most alpha, however the tests depend on each other.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,18 +1,18 @@
-"""How many rows a statistical statement needs; below that it is refused, not made.
+"""Sample sizes for statistical statements; with fewer rows a statement is refused.
 
-Accuracy: of n independent guesses at members and non-members in equal parts, a model that
-forgot leaves n/2 right on average. |accuracy - 1/2| <= tau is shown at `level` where the
-Clopper–Pearson interval of the number right lies inside. The power is the chance of that
-under the binomial (n, 1/2), summed exactly. In the normal approximation
+Accuracy: of n independent guesses on equally many members and non-members, a model that forgot
+leaves n/2 right on average. |accuracy - 1/2| <= tau is shown at `level` if the Clopper–Pearson
+interval of the number right lies inside. The power is the probability of that under the
+binomial (n, 1/2), summed exactly. In the normal approximation
 
     n = ((z_{1-level/2} + z_{(1+power)/2}) / 2tau)²,
 
 and at level 5 % and power 80 %: 263, 1,051 and 6,567 for tau 0.10, 0.05, 0.02 (exactly: 276,
 1,070, 6,606). Shared among eight checks, as Holm's first step does: 408, 1,632, 10,164.
 
-AUC: its null variance (m + m + 1)/12m² (Mann and Whitney 1947) for n = 2m is 4/3 that of
-the accuracy, and so is n. False positives: if none of n non-members is flagged, their rate
-is at most f at 95 % once (1 - f)^n <= 0.05: 299 for 1 %, 2,995 for 0.1 %.
+AUC: its null variance (m + m + 1)/12m² (Mann and Whitney 1947) for n = 2m is 4/3 that of the
+accuracy, and so is n. False positives: if none of n non-members is flagged, their rate is at
+most f at 95 % once (1 - f)^n <= 0.05: 299 for 1 %, 2,995 for 0.1 %.
 """
 
 from functools import lru_cache
@@ -24,13 +24,14 @@ from scipy.special import bdtr, bdtrik, ndtr, ndtri
 from workers.errors import RefusedError
 
 CONFIDENCE = 0.95  # of a false positive rate
-SAWTOOTH = 64  # exact power falls back a little after each rise; it must hold this far on
+# Exact power drops a little after each rise; it must hold for this many further sizes.
+SAWTOOTH = 64
 LARGEST = 2_000_000
 BLOCK = 1024
 
 
 def accuracy_power(guesses: int, tau: float, level: float) -> float:
-    """Return the chance of showing |accuracy - 1/2| <= tau where it is exactly 1/2."""
+    """Return the probability of showing |accuracy - 1/2| <= tau if it is exactly 1/2."""
     return float(_accuracy_power(np.array([guesses]), tau, level)[0])
 
 
@@ -44,12 +45,12 @@ def auc_power(pairs: int, tau: float, level: float) -> float:
 
 @lru_cache(maxsize=64)
 def minimum_guesses(tau: float, level: float, power: float = 0.8) -> int:
-    """Return the least even n from which on `power` holds.
+    """Return the least even n from which on `power` is reached.
 
-    Raises RefusedError where two million guesses would not do.
+    Raises RefusedError if two million guesses would not suffice.
     """
     root = float(-ndtri(level / 2) + ndtri((1 + power) / 2)) / (2 * tau)
-    start = 2 * int(0.48 * min(root**2, 3 * LARGEST))  # exactly it is above the normal n
+    start = 2 * int(0.48 * min(root**2, 3 * LARGEST))  # the exact n is above the normal one
     while start < LARGEST:
         sizes = np.arange(start, start + BLOCK, 2)
         short = _accuracy_power(sizes, tau, level) < power
@@ -61,14 +62,14 @@ def minimum_guesses(tau: float, level: float, power: float = 0.8) -> int:
 
 
 def minimum_pairs(tau: float, level: float, power: float = 0.8) -> int:
-    """Return the matched pairs that both accuracy and AUC need."""
+    """Return the number of matched pairs that suffices for both accuracy and AUC."""
     root = (-ndtri(level / 2) + ndtri((1 + power) / 2)) / tau
     by_auc = ceil(float(root) ** 2 / 6) + 1
     return max(minimum_guesses(tau, level, power) // 2, by_auc)
 
 
 def minimum_unseen(rate: float, confidence: float = CONFIDENCE) -> int:
-    """Return the non-members without which a false positive rate cannot be shown."""
+    """Return the minimum number of non-members for showing a false positive rate."""
     return ceil(log(1 - confidence) / log(1 - rate))
 
 
@@ -76,7 +77,7 @@ def minimum_unseen(rate: float, confidence: float = CONFIDENCE) -> int:
 def flags_allowed(unseen: int, rate: float, confidence: float = CONFIDENCE) -> int | None:
     """Return how many of `unseen` non-members may be flagged while the rate is shown.
 
-    None where there are too few even if none is flagged.
+    None if there are too few even if none is flagged.
     """
     if unseen < minimum_unseen(rate, confidence):
         return None
@@ -89,8 +90,8 @@ def flags_allowed(unseen: int, rate: float, confidence: float = CONFIDENCE) -> i
 def _accuracy_power(
     guesses: np.ndarray[tuple[int], np.dtype[np.int64]], tau: float, level: float
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    # The most that may be right: Clopper–Pearson's upper end is inside if and only if so few
-    # are improbable at 1/2 + tau. The least is its mirror image. NaN: none is improbable.
+    # The maximum that may be right: Clopper–Pearson's upper end is inside iff so few are
+    # improbable at 1/2 + tau. The minimum is its mirror image. NaN: none is improbable.
     most = np.floor(bdtrik(level / 2, guesses, 0.5 + tau))
     least = guesses - most
     possible = most >= least

@@ -1,8 +1,8 @@
 """Equivalence by two one-sided tests (Schuirmann 1987): the whole interval lies in a margin.
 
-An attack far below chance knows who was forgotten as well as one far above it, so the margin
-around 1/2 has two sides. Each side is tested at half the level, which is more than the two
-tests need; in return what decides is the interval that the certificate shows.
+An attack far below chance identifies the forgotten rows as well as one far above it, so the
+margin around 1/2 has two sides. Each side is tested at half the level, which is stricter than
+necessary; in return the certificate shows the very interval that decides.
 """
 
 from workers.judge.inference.intervals import Interval, clopper_pearson

@@ -1,7 +1,7 @@
-"""The JSON document of a policy: its one spelling, its digest and its schema.
+"""The JSON document of a policy: its canonical encoding, its digest and its schema.
 
-Sorted keys, no blanks, whole numbers as numbers, all other numbers as decimals in quotes, so
-that no two programs print them differently.
+Sorted keys, no blanks, whole numbers as numbers, all other numbers as quoted decimals, so that
+no two programs print them differently.
 """
 
 import hashlib
@@ -38,22 +38,22 @@ from workers.judge.policy.policy import (
 )
 
 DECIMAL = re.compile(r"(0|[1-9][0-9]{0,8})(\.[0-9]{1,20})?")
-# As the service takes them: shorter than `DECIMAL`, and each value in one way.
+# As the service accepts them: shorter than `DECIMAL`, with one spelling per value.
 SPELLED = r"(0|[1-9][0-9]{0,8})(\.[0-9]{0,15}[1-9])?"
 
 
 def format_policy(policy: Policy) -> bytes:
-    """Return the one spelling of a policy."""
+    """Return the canonical encoding of a policy."""
     document = to_document(policy)
     text = json.dumps(document, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     return text.encode()
 
 
 def parse_policy(data: bytes) -> Policy:
-    """Return the policy of its one spelling. Raises PolicyError for any other bytes."""
+    """Parse the canonical encoding of a policy. Raises PolicyError for any other bytes."""
     try:
         policy = from_document(json.loads(data))
-    except (ValueError, RecursionError):  # no UTF-8, no JSON, too deep, or endless digits
+    except (ValueError, RecursionError):  # not UTF-8, not JSON, too deep, or too many digits
         raise PolicyError("document", "write JSON in UTF-8") from None
     if format_policy(policy) != data:
         raise PolicyError("document", "write it as format_policy does: sorted, without blanks")
@@ -61,12 +61,12 @@ def parse_policy(data: bytes) -> Policy:
 
 
 def digest(policy: Policy) -> str:
-    """Return the hex SHA-256 of the policy's one spelling."""
+    """Return the hex SHA-256 of the policy's canonical encoding."""
     return hashlib.sha256(format_policy(policy)).hexdigest()
 
 
 def to_document(policy: Policy) -> dict[str, Any]:
-    """Return the policy as what JSON can hold."""
+    """Return the policy as a JSON object."""
     document: dict[str, Any] = {
         entry.name: getattr(policy, entry.name) for entry in fields(policy)
     }
@@ -86,7 +86,7 @@ def to_document(policy: Policy) -> dict[str, Any]:
 def from_document(document: object) -> Policy:
     """Return the policy of parsed JSON. Raises PolicyError.
 
-    Every field must be there, but `references`, which is where there are any.
+    Every field is required, except `references`, which is present iff there are any.
     """
     if not isinstance(document, dict):
         raise PolicyError("document", "write a JSON object")
@@ -115,7 +115,7 @@ def from_document(document: object) -> Policy:
 
 
 def write_ladder(ladder: Sequence[LadderStep]) -> list[dict[str, Any]]:
-    """Return the steps as what JSON can hold."""
+    """Return the steps as JSON values."""
     return [
         {
             "method": step.method,
@@ -160,7 +160,7 @@ def _write(value: Setting) -> Setting:
 
 
 def _read(value: object) -> Any:
-    """Return a setting; what is none is left for `LadderStep` to refuse."""
+    """Return a setting; an invalid one is left for `LadderStep` to refuse."""
     if isinstance(value, float):
         raise PolicyError(LADDER, ABOUT_SETTINGS)
     if isinstance(value, str) and FRACTION.fullmatch(value):
@@ -171,7 +171,7 @@ def _read(value: object) -> Any:
 
 
 def decimal(name: str, value: object) -> float:
-    """Return the number that a decimal in quotes is. Raises PolicyError."""
+    """Return the value of a quoted decimal. Raises PolicyError."""
     if not isinstance(value, str) or not DECIMAL.fullmatch(value):
         raise PolicyError(name, 'write a decimal in quotes, such as "0.05"')
     return float(value)
@@ -180,8 +180,8 @@ def decimal(name: str, value: object) -> float:
 def policy_schema() -> dict[str, Any]:
     """Return the JSON schema (draft 2020-12) of policy documents, with all numbers' ranges.
 
-    Left to `from_document`: that attacks are sorted, how many pairs the tail rate
-    needs, and which words a fingerprint may hold.
+    `from_document` alone checks that attacks are sorted, how many pairs the tail rate needs,
+    and which words a fingerprint may hold.
     """
     properties: dict[str, Any] = {
         name: {
@@ -254,7 +254,7 @@ def policy_schema() -> dict[str, Any]:
         "properties": dict(sorted(properties.items())),
         "required": required,
         "additionalProperties": False,
-        # Reference models are for these attacks, and for these alone.
+        # Reference models are present iff one of these attacks is.
         "if": {"properties": {"attacks": {"contains": {"enum": sorted(NEED_REFERENCES)}}}},
         "then": {"required": [REFERENCES]},
         "else": {"not": {"required": [REFERENCES]}},
@@ -262,11 +262,11 @@ def policy_schema() -> dict[str, Any]:
 
 
 # --- ranges ------------------------------------------------------------------------------
-# JSON schemas compare only numbers, so ranges of decimals in quotes are regular expressions.
-# An expression says where one end lies, of decimals in their one spelling: no leading zeros,
-# no zeros after the last digit that counts. It uses nothing that ECMA 262 and RE2 do not share.
+# JSON schemas compare only numbers, so ranges of quoted decimals are regular expressions. An
+# expression describes one bound, for canonical decimals: no leading zeros, no zeros after the
+# last significant digit. It only uses syntax shared by ECMA 262 and RE2.
 def decimal_schema(low: float, high: float) -> dict[str, Any]:
-    """Return the JSON schema of decimals in quotes from `low` to `high`, both 0 or more."""
+    """Return the JSON schema of quoted decimals from `low` to `high`, both 0 or more."""
     ends = [{"pattern": f"^({at_most(spelled(high))})$"}]
     if low > 0:
         ends.insert(0, {"pattern": f"^({at_least(spelled(low))})$"})
@@ -274,7 +274,7 @@ def decimal_schema(low: float, high: float) -> dict[str, Any]:
 
 
 def at_least(bound: str) -> str:
-    """Return an expression of the decimals that are `bound` or more."""
+    """Return a regular expression for the decimals that are `bound` or more."""
     whole, _, fraction = bound.partition(".")
     above = [f"[1-9][0-9]{{{len(whole)},}}"]
     above += [f"{first}[0-9]{{{rest}}}" for first, rest in _other(whole, larger=True)]
@@ -288,7 +288,7 @@ def at_least(bound: str) -> str:
 
 
 def at_most(bound: str) -> str:
-    """Return an expression of the decimals that are `bound` or less."""
+    """Return a regular expression for the decimals that are `bound` or less."""
     whole, _, fraction = bound.partition(".")
     single = len(whole) == 1
     below = [] if single else ["0", f"[1-9][0-9]{{0,{len(whole) - 2}}}"]
@@ -296,7 +296,7 @@ def at_most(bound: str) -> str:
         f"{first}[0-9]{{{rest}}}" for first, rest in _other(whole, larger=False, zero=single)
     ]
     found = [f"({'|'.join(below)})(\\.[0-9]+)?"] if below else []
-    # What has the same digits and ends earlier is less.
+    # The same digits, ending earlier, are less.
     same = [fraction[:size] for size in range(1, len(fraction) + 1)]
     same += [f"{first}[0-9]*" for first, _ in _other(fraction, larger=False)]
     found.append(f"{whole}(\\.({'|'.join(same)}))?" if fraction else whole)
@@ -304,7 +304,7 @@ def at_most(bound: str) -> str:
 
 
 def _other(digits: str, *, larger: bool, zero: bool = True) -> list[tuple[str, int]]:
-    """Return an expression for each place where digits may first differ, and what is left.
+    """Return an expression for each position where digits may first differ, and the rest.
 
     The digit there is larger, or less; zero: whether the very first may be 0.
     """

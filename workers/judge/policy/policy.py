@@ -1,12 +1,11 @@
-"""The policy of a model: what will be tested, and what is good enough, fixed beforehand.
+"""The policy of a model: the tests and their margins, fixed beforehand.
 
-It is registered, and its digest logged, before any result that it will judge exists.
-`document` has its form as JSON.
+It is registered, and its digest logged, before any result that it will judge exists. `document`
+has its JSON form.
 
-Its ladder says which methods are tried, in turn, where a result is refuted. Before all steps
-comes the method that a request asks for, after them always the retraining, which no policy can
-leave out and none needs to name. What the methods are called and what can be set of them, the
-registration of a model checks: a judge knows no methods.
+Its ladder lists the methods to try, in turn, if a result is refuted. The request's method comes
+before all steps; the retraining always comes last, cannot be left out and need not be named.
+The registration of a model checks the methods' names and settings: a judge knows no methods.
 """
 
 import re
@@ -25,7 +24,7 @@ VERSION = 2
 TAUS = (0.02, 0.05, 0.1)
 USUAL = ("shokri", "song-confidence", "song-modified-entropy", "yeom")
 
-# Field: the least and the greatest value, and what it is for, of all that is a decimal.
+# Decimal fields: least and greatest value, and purpose.
 DECIMALS: dict[str, tuple[float, float, str]] = {
     "tau": (0.001, 0.25, "margin around 1/2 of an attack's accuracy and AUC"),
     "alpha": (1e-6, 0.2, "chance of a wrong PASS, over all requests of the model"),
@@ -50,18 +49,18 @@ Setting = bool | int | float | str | None
 MOST_STEPS = 8
 LAST = "retrain"
 WORD = re.compile(r"[a-z][a-z0-9_-]{0,39}")
-# A fraction: whole numbers stand without quotes, so that nothing has two spellings.
+# A fraction: whole numbers are unquoted, so that no value has two spellings.
 FRACTION = re.compile(r"-?(0|[1-9][0-9]{0,8})\.[0-9]{0,15}[1-9]")
 MOST_WHOLE = 2**53 - 1  # RFC 8785 has no larger integers
 ABOUT_SETTINGS = (
     'write words, true, false, null, whole numbers, or shortest decimals in quotes ("0.5")'
 )
 
-# Left out where there are none: such a policy is spelled as it was before the field existed.
+# Omitted if there are none: such a policy is spelled as before the field existed.
 REFERENCES = "references"
 # Each row is in half of them, and LiRA needs two models with a row and two without it.
 LEAST_REFERENCES = 4
-# With 128 there is a variance for each row on either side; each model is a training.
+# With 128 each row has its own variance on either side; each model is a training.
 MOST_REFERENCES = 256
 ABOUT_REFERENCES = "reference models that the judge trains, for lira and rmia alone"
 
@@ -70,13 +69,13 @@ class PolicyError(RefusedError):
     """A policy is malformed. The message names the field and the remedy."""
 
     def __init__(self, name: str, remedy: str) -> None:
-        """Say what field, and what would do."""
+        """Name the field and the remedy."""
         super().__init__(f"policy: {name}: {remedy}")
         self.field = name
 
 
 def mapping(name: str, value: object) -> Mapping[str, object]:
-    """Return `value` if it maps names to something. Raises PolicyError."""
+    """Return `value` if it is a mapping with names as keys. Raises PolicyError."""
     if not isinstance(value, Mapping) or any(not isinstance(key, str) for key in value):
         raise PolicyError(name, "write an object, or an empty one")
     return value
@@ -91,7 +90,7 @@ def check_decimal(name: str, value: object, low: float, high: float) -> None:
 
 
 def spelled(value: float) -> str:
-    """Return the shortest decimal that is read as `value` again, never with an exponent."""
+    """Return the shortest decimal that parses to `value`, never with an exponent."""
     text = f"{Decimal(repr(float(value))):f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
@@ -108,9 +107,9 @@ def _is_setting(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LadderStep:
-    """One method, and the settings by which it differs from the registration's.
+    """One method, and the settings in which it differs from the registration's.
 
-    Settings that are objects, such as guard, differ by their members. Raises PolicyError.
+    Settings that are objects, such as guard, are merged by member. Raises PolicyError.
     """
 
     method: str
@@ -128,9 +127,9 @@ class LadderStep:
                     raise PolicyError(LADDER, ABOUT_SETTINGS)
 
 
-# After PUF's step, which knows nothing of those who stay, one that follows their curvature:
-# on a tenth of their rows, for ten products of all cost more than ten rounds of training.
-# Nothing is known to come after HF-KCU that costs less than the retraining.
+# PUF's step ignores the retained rows; the next method uses their curvature: on a tenth of the
+# rows, since ten products on all cost more than ten rounds of training. No known method after
+# HF-KCU costs less than the retraining.
 AFTER_PUF = (LadderStep("hf-kcu", {"curvature_rows": 0.1}),)
 LADDERS = {"puf-regular": AFTER_PUF, "puf-special": AFTER_PUF}
 
@@ -139,14 +138,14 @@ LADDERS = {"puf-regular": AFTER_PUF, "puf-special": AFTER_PUF}
 class Policy:
     """What `empirical-approximate` demands of a model. Raises PolicyError.
 
-    attacks: names from `attacks.registry`, sorted; every one must detect the model before
-    unlearning, and must not find the forget rows after it. canary_limit: greatest success
-    rate of a planted backdoor; None asks for no canary. distances: limits on distances to a
-    retrained model, by their names; empty asks for none. references: how many models the
-    judge trains for lira and rmia; None without these. ladder: what is tried between a
-    refuted result and the retraining, as far as budget and deadline allow. fingerprint: what
-    the policy was written for, such as method and network, in words. The other fields are
-    described in DECIMALS and COUNTS.
+    attacks: names from `attacks.registry`, sorted; each must find the forget rows before
+    unlearning, and must not find them after it. canary_limit: greatest success rate of a
+    planted backdoor; None requires no canary. distances: limits on distances to a retrained
+    model, by their names; empty requires none. references: how many models the judge trains for
+    lira and rmia; None without these. ladder: methods between a refuted result and the
+    retraining, as far as budget and deadline allow. fingerprint: what the policy was written
+    for, such as method and network, as text. The other fields are described in DECIMALS and
+    COUNTS.
     """
 
     attacks: tuple[str, ...]
@@ -205,7 +204,7 @@ class Policy:
                 raise PolicyError("fingerprint", "name things in lower-case words")
 
     def tests(self) -> int:
-        """Return the tests of forgetting, which share alpha: three an attack, and limits."""
+        """Return the number of tests that share alpha: three per attack, and the limits."""
         limits = len(self.distances) + (self.canary_limit is not None)
         return 3 * len(self.attacks) + limits
 
@@ -215,13 +214,13 @@ def default(
 ) -> Policy:
     """Return a policy for forget sets of about `rows` rows, with as many held out.
 
-    With `references` models it asks for the attacks, too, that need them.
+    With `references` models it includes the attacks that need them.
 
-    tau is the least of 0.02, 0.05 and 0.10 that such a set has the power to show in each of
-    the first `requests` requests. For a set that can show none the policy asks for 0.10 and
-    more rows than there are, so that its verdict will be INCONCLUSIVE. The ladder is that of
-    the `method` of the fingerprint, where the rows suffice for judging each request once
-    more: what no test has the power to judge is not worth its computation.
+    tau is the least of 0.02, 0.05 and 0.10 that such a set has the power to show in each of the
+    first `requests` requests. If the set can show none of them, the policy uses 0.10 and
+    requires more rows than there are, so that its verdict is INCONCLUSIVE. The ladder is that
+    of the `method` of the fingerprint, if the rows suffice for judging each request once more:
+    an attempt that no test has the power to judge is not worth its computation.
     """
     attacks = USUAL if references is None else tuple(sorted({*USUAL, *NEED_REFERENCES}))
     fitting = Policy(attacks, max(TAUS), 10**6, references=references)
@@ -244,7 +243,7 @@ def default(
 
 
 def check_ladder(ladder: object) -> None:
-    """Raise PolicyError unless `ladder` is a tuple of few steps, no two of them equal."""
+    """Raise PolicyError unless `ladder` is a short tuple of distinct steps."""
     if not isinstance(ladder, tuple) or any(
         not isinstance(step, LadderStep) for step in ladder
     ):
@@ -258,7 +257,7 @@ def check_ladder(ladder: object) -> None:
 
 
 def check_references(references: object, attacks: Sequence[str]) -> None:
-    """Raise PolicyError unless there are models if and only if an attack needs them."""
+    """Raise PolicyError unless there are reference models iff an attack needs them."""
     needing = " and ".join(sorted(NEED_REFERENCES & set(attacks)))
     if references is None:
         if needing:

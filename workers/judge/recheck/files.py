@@ -1,4 +1,4 @@
-"""The files that a certificate names: are they these, and do their proofs hold?"""
+"""The files that a certificate names: compare their digests and check their proofs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,16 +18,16 @@ from lethe.errors import LetheError
 from workers.judge.recheck.lines import Line, compare, skipped
 
 POLICY = "policy"
-# What a registration's digest is of.
+# The members that a registration's digest covers.
 PINNED = ("config", "classes", "method", "extractor", "decide", "cooling_off")
 BY_SAMPLES = "empirical-approximate"
 
 
 @dataclass(frozen=True)
 class RecheckFiles:
-    """The files somebody has beside the certificate.
+    """The files available beside the certificate.
 
-    policy: hex SHA-256 of a document. registration: what GET /v1/models/REF answered.
+    policy: hex SHA-256 of a document. registration: the answer of GET /v1/models/REF.
     """
 
     evidence: bytes
@@ -38,7 +38,7 @@ class RecheckFiles:
 
     @cached_property
     def parsed(self) -> Evidence | None:
-        """The evidence, None where the file is none; `compare_files` says why."""
+        """The evidence, None if the file is not evidence; `compare_files` reports why."""
         try:
             return parse_evidence(self.evidence)
         except LetheError:
@@ -81,7 +81,7 @@ def named_scores(said: Predicate) -> list[tuple[str, str]]:
 
 
 def scores_of(said: Predicate, given: RecheckFiles, name: str) -> list[bytes]:
-    """Return those of the given scores files that the certificate lists under a name."""
+    """Return the given scores files that the certificate lists under a name."""
     listed = [part.digest for part in said.evidence if part.name == name]
     found = {_hex(file): file for file in given.scores}
     return [found[digest] for digest in listed if digest in found]
@@ -98,7 +98,7 @@ def _scores(said: Predicate, given: RecheckFiles) -> list[Line]:
     ]
     own = [digest for name, digest in listed if name == SCORES]
     if len(own) > 1:
-        # Which of them was judged could be chosen.
+        # The judged one would be a matter of choice.
         lines.append(compare("scores", "of one verdict", f"{len(own)} are named"))
     if own and said.guarantee.class_ != BY_SAMPLES:
         lines.append(compare("class with scores", said.guarantee.class_, BY_SAMPLES))

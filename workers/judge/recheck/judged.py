@@ -1,4 +1,4 @@
-"""A verdict by samples, reached again from its scores, and compared check by check."""
+"""A verdict by samples, recomputed from its scores and compared check by check."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -31,8 +31,8 @@ NUMERICS = ("numpy", "scipy")
 def rejudge(data: bytes, model: bytes | None) -> tuple[EmpiricalClaim, CommittedRows, Report]:
     """Return the claim in a scores file, its rows, and the verdict on it.
 
-    What the service says that it recomputed is recomputed here: the digests of all rows, and
-    that of the model file if there is one. Raises ArtifactError for another file.
+    Values that the service claims to have recomputed are recomputed here: the digests of all
+    rows, and that of the model file if it is given. Raises ArtifactError for another file.
     """
     claim, rows = decode_scores(data)
     claim = replace(
@@ -48,7 +48,7 @@ def rejudge(data: bytes, model: bytes | None) -> tuple[EmpiricalClaim, Committed
 def compare_verdict(
     said: Predicate, given: RecheckFiles, data: bytes
 ) -> tuple[list[Line], bool]:
-    """Return the lines of a certified verdict by samples, and whether it was reached again."""
+    """Return the lines of a certified verdict by samples, and whether it was recomputed."""
     if said.verifier.id != VERIFIER.id:
         return [compare("verifier of scores", said.verifier.id, VERIFIER.id)], False
     if said.verifier.version != VERIFIER.version:
@@ -70,7 +70,7 @@ def compare_verdict(
 
 
 def another_release(version: str) -> str:
-    """Return why a verdict of another version is not reached again."""
+    """Return why a verdict of another version is not recomputed."""
     return (
         f"judged as version {version}, and this release judges as version {VERIFIER.version}: "
         "install the one that issued"
@@ -80,7 +80,7 @@ def another_release(version: str) -> str:
 def tied(
     said: Predicate, given: RecheckFiles, claim: EmpiricalClaim, rows: CommittedRows
 ) -> list[Line]:
-    """Compare what scores are of with what the certificate is about."""
+    """Compare the subject of the scores with the subject of the certificate."""
     sets, kept = claim.retained_set, said.retained_set
     own = "each score is of its own committed row"
     lines = [
@@ -100,13 +100,13 @@ def tied(
     lines.append(_coverage(said, claim))
     evidence = given.parsed
     if evidence is None:
-        return lines  # that the evidence is none is told elsewhere
-    # The log's entries of both versions name these digests: an auditor looks for them there.
+        return lines  # that it is not evidence is reported elsewhere
+    # The log's entries of both versions name these digests: an auditor finds them there.
     digests = {"before": claim.rows_before[0], "after": claim.rows_after[0]}
     for side, digest in digests.items():
         logged = evidence.statistics.get(side)
         name = f"scores: rows {side}"
-        # A digest that is missing must not be what the scores may spell the same way.
+        # A missing digest must not match a spelling that the scores may contain.
         lines.append(
             Line(name, "DIFFERS", "none in the evidence", digest)
             if logged is None
@@ -120,7 +120,7 @@ def tied(
 
 
 def _coverage(said: Predicate, claim: EmpiricalClaim) -> Line:
-    """Count the erased records against those that have scores: none may be left out."""
+    """Compare the number of erased records with the number that have scores: all must."""
     name, records = "scores: erased rows", said.scope.records
     erased, scored = coverage(claim)
     told = f"{records} erased, {records} with scores"
@@ -130,13 +130,13 @@ def _coverage(said: Predicate, claim: EmpiricalClaim) -> Line:
         return Line(name, "same", told, found, held)
     found += f" ({claim.unseen} of them held out)"
     if not scored or are_missing(claim.silos):
-        # Such a verdict is no PASS, and says itself which rows it lacks.
+        # Such a verdict is not PASS, and reports the missing rows itself.
         return skipped(name, told, f"{found}: no scores, or those of a silo are missing")
     return Line(name, "DIFFERS", told, found)
 
 
 def _judgement(claim: EmpiricalClaim) -> Line:
-    """Say which entry of the log a judgement of this seed must be: its place is its alpha."""
+    """Return which log entry a judgement with this seed must be: that sets its alpha."""
     place = claim.requests_before + 1
     reason = (
         f"the log's entry model.judging of this seed must be number {place} of its model, and "
@@ -161,7 +161,7 @@ def _compare_check(
 
 
 def spelled(check: CheckPart | None) -> str:
-    """Return all that a check says, but for its number and its name."""
+    """Return all fields of a check, except its number and its name."""
     if check is None:
         return "no such check"
     interval = "" if check.interval is None else f" [{check.interval[0]}, {check.interval[1]}]"
@@ -171,7 +171,7 @@ def spelled(check: CheckPart | None) -> str:
 
 
 def _numerics(certified: Mapping[str, str]) -> list[Line]:
-    """Say that other versions of the numerics computed: a last digit may come of them."""
+    """Report that other library versions computed: a last digit may differ because of them."""
     here = {name: metadata.version(name) for name in NUMERICS}
     there = {name: certified.get(name, "unknown") for name in NUMERICS}
     if here == there:
@@ -197,8 +197,8 @@ def _is_finite(model: bytes) -> bool:
 
 
 # --- an attempt before the certified one ---------------------------------------------------
-# Was it rightly held not to have passed? Its model file was destroyed: that its digest was
-# right is the service's word.
+# An attempt must rightly be no PASS. Its model file was destroyed: the file's digest rests on
+# the service's word.
 REFUTED = "a verdict that is no PASS"
 PASSED = "its scores come to PASS, and an attempt is told without a verdict: ask why"
 
@@ -206,7 +206,7 @@ PASSED = "its scores come to PASS, and an attempt is told without a verdict: ask
 def compare_attempt(
     said: Predicate, given: RecheckFiles, attempt: AttemptPart, data: bytes
 ) -> list[Line]:
-    """Return the lines of an attempt that is told, and of the scores that it was judged by."""
+    """Return the lines of a reported attempt, and of the scores that it was judged by."""
     try:
         report, lines = _rejudge(said, given, data)
     except ArtifactError as error:
@@ -215,10 +215,10 @@ def compare_attempt(
     others = _other_checks(attempt, report)
     judge = judge_of(data)
     if judge != VERIFIER.version and (report.result == "PASS" or told != again or others):
-        # What another version reached is not refuted by what this one reaches.
+        # Another version's verdict is not refuted by this version's.
         return [*lines, skipped(ATTEMPT, told, another_release(judge))]
     if report.result == "PASS":
-        # Whatever is told of it: an attempt that passed is not an attempt before an escalation.
+        # Whatever is reported: an attempt that passed does not precede an escalation.
         return [*lines, compare(ATTEMPT, REFUTED, again)]
     return [*lines, *others, compare(ATTEMPT, told, again)]
 
@@ -226,10 +226,10 @@ def compare_attempt(
 def compare_untold(
     said: Predicate, given: RecheckFiles, data: bytes, *, unjudged: bool
 ) -> list[Line]:
-    """Return the lines of scores that no attempt is told of.
+    """Return the lines of scores that belong to no reported attempt.
 
-    unjudged: whether an attempt is told without a verdict. One that passed, and was not
-    certified because the log had something against it, is told so, and its scores are named.
+    unjudged: whether an attempt is reported without a verdict. An attempt that passed, and was
+    not certified because the log contradicted it, is reported so, and its scores are named.
     """
     try:
         report, lines = _rejudge(said, given, data)
@@ -244,7 +244,7 @@ def compare_untold(
 
 
 def _rejudge(said: Predicate, given: RecheckFiles, data: bytes) -> tuple[Report, list[Line]]:
-    """Return the verdict on scores, and what differs between what they and said are about."""
+    """Return the verdict on scores, and how their subject differs from that of `said`."""
     claim, rows, report = rejudge(data, None)
     return report, [line for line in tied(said, given, claim, rows) if line.status == "DIFFERS"]
 
@@ -255,7 +255,7 @@ def _found(report: Report) -> str:
 
 
 def _other_checks(attempt: AttemptPart, report: Report) -> list[Line]:
-    """Return a line for each check that is told otherwise."""
+    """Return a line for each check that was reported differently."""
     pairs = zip_longest(attempt.checks, report.checks)
     lines = [
         compare(f"{ATTEMPT}: {(one or again).name}", spelled(one), spelled(again))

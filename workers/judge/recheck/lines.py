@@ -1,4 +1,4 @@
-"""What a second computation says of a certificate, line by line."""
+"""The results of a recheck of a certificate, line by line."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -20,7 +20,7 @@ MEANING: dict[Result, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One thing that a certificate says, and what came out. reason: why nothing, or not all."""
+    """One statement of a certificate, and the recomputed one; reason: why not, if not."""
 
     name: str
     status: Status
@@ -31,14 +31,14 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Recheck:
-    """All lines, and what they come to. judged: the certified verdict was computed again."""
+    """All lines, and the overall result. judged: the certified verdict was recomputed."""
 
     lines: Sequence[Line]
     judged: bool
 
     @property
     def result(self) -> Result:
-        """DIFFERS if any line does; a verdict that was not computed again never AGREES."""
+        """DIFFERS if any line does; a verdict that was not recomputed never AGREES."""
         if any(line.status == "DIFFERS" for line in self.lines):
             return "DIFFERS"
         return "AGREES" if self.judged else "DIGESTS-ONLY"
@@ -49,7 +49,7 @@ class Recheck:
 
 
 def compare(name: str, certified: str, recomputed: str) -> Line:
-    """Return the line of something that was computed again."""
+    """Return the line of something that was recomputed."""
     status: Status = "same" if certified == recomputed else "DIFFERS"
     return Line(name, status, certified, recomputed)
 

@@ -1,8 +1,8 @@
-"""Checks of models fitted in one go that evidence, model file and registration suffice for.
+"""Checks of models fitted in one go that need only evidence, model file and registration.
 
-Nothing is fitted and no row is read. Of shards the manifests of both versions are compared as
+Nothing is fitted and no row is read. For shards, the manifests of both versions are compared as
 by the judge, and the files of all shards are hashed; an index is searched for the erased ids.
-Each manifest must have the digest that the evidence has of its version.
+Each manifest must have the digest that the evidence has for its version.
 """
 
 import json
@@ -30,7 +30,7 @@ MANIFESTS = {"before": "shardsBefore", "after": "shardsAfter"}  # details of the
 
 
 def repeat(check: CheckPart, said: Predicate, given: RecheckFiles) -> Line | None:
-    """Return the line of a check that these files suffice for, None for another."""
+    """Return the line of a check for which these files suffice, None for another."""
     again = REPEATED.get(check.name)
     if again is None or given.parsed is None:
         return None
@@ -63,7 +63,10 @@ def _untouched(name: str, check: CheckPart, said: Predicate, given: RecheckFiles
 
 
 def _manifest(evidence: Evidence, side: str) -> Mapping[str, Any]:
-    """Return a version's manifest. Raises ValueError where it is not what the version names."""
+    """Return a version's manifest.
+
+    Raises ValueError if it is not the one that the version names.
+    """
     text = evidence.report.details[MANIFESTS[side]]
     if sha256(text.encode()).hexdigest() != evidence.statistics[side]:
         raise ValueError("another manifest than the evidence names")
@@ -105,7 +108,7 @@ def _counted(name: str, check: CheckPart, said: Predicate, given: RecheckFiles) 
 
 
 def _probed(name: str, check: CheckPart, said: Predicate, given: RecheckFiles) -> Line:
-    """Search the model file for erased ids; their vectors were destroyed."""
+    """Search the model file for erased ids; the erased vectors were destroyed."""
     evidence = given.parsed
     assert evidence is not None
     if given.model is None:
@@ -120,7 +123,7 @@ def _probed(name: str, check: CheckPart, said: Predicate, given: RecheckFiles) -
 
 
 def _id_table(file: bytes) -> list[str]:
-    """Return the record ids that an index names, raising ValueError where it is none."""
+    """Return the record ids that an index names. Raises ValueError if it is not an index."""
     from workers.errors import ArtifactError
     from workers.tensor_file import decode_tensors
 

@@ -1,13 +1,13 @@
-"""Check 3: from the version before to the one after, exactly the erased records left.
+"""Check 3: between the versions before and after, exactly the erased records were removed.
 
-The sets of an update are checked once, however many requests it served: the stored records and
-those removed are one tree, which without the removed has the root of the version after, and
-without those that a round added the root of the version before. Each request is then a link:
-from the set that those before it left, its own records are taken out, and both roots must be
-the published ones. That costs O(log n) for each record, and no list of all commitments.
+The sets of an update are checked once, however many requests it served: the stored and the
+removed records form one tree, which without the removed ones has the root of the version after,
+and without those added by a round the root of the version before. Each request is then a link:
+its own records are removed from the set that the earlier links left, and both roots must be the
+published ones. That costs O(log n) per record, and needs no list of all commitments.
 
-The links must form one chain, each from a set that includes what the earlier ones removed. Who
-leaves a step out would have two requests begin at the same set, and the log has one chain.
+The links must form one chain, each from a set that reflects the earlier removals. If a step
+were left out, two requests would start from the same set, but the log has one chain.
 """
 
 import hmac
@@ -29,15 +29,15 @@ SPEC = CHECKS["retained-set"]
 
 
 class ChainError(ValueError):
-    """Sets that no update can have had. The message has nothing of a claim in it."""
+    """Sets that no update can have had. The message contains nothing of a claim."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sets:
     """The tree of all records that were in the set at some time of the update.
 
-    learned: of each of its leaves, in their order. removed: the places of the leaves that
-    went; after: what is left without them.
+    learned: of each of its leaves, in their order. removed: the positions of the removed
+    leaves; after: the subtree without them.
     """
 
     tree: Tree
@@ -47,9 +47,9 @@ class Sets:
 
 
 def sets_of(claim: ChainClaim, stored: LeafSort) -> Sets:
-    """Return the sets of an update. Raises ChainError where a record is in them twice.
+    """Return the sets of an update. Raises ChainError if a record is in them twice.
 
-    stored: handed over; it is left empty.
+    stored: consumed; it is left empty.
     """
     gone = [leaf.commitment for leaf in claim.removed]
     if not _are_commitments(gone):
@@ -92,9 +92,9 @@ def _leaves(claim: ChainClaim) -> Leaves:
 def check_links(
     claim: ChainClaim, links: Sequence[LinkClaim], sets: Callable[[], Sets], rows: int
 ) -> list[Judgement]:
-    """Judge the chain, and each link of it: one judgement for each link, in their order.
+    """Judge the chain and each of its links: one judgement for each link, in their order.
 
-    rows: how many rows the statistics are of.
+    rows: the number of rows of the statistics.
     """
     whole = guarded(SPEC, lambda: _judge_chain(claim, sets, rows))
     if not whole.check.passed:
@@ -106,7 +106,7 @@ def check_links(
 
 
 class _Chain:
-    """The sets after each link that was judged, in the order of the chain."""
+    """The sets after each judged link, in the order of the chain."""
 
     def __init__(self, sets: Sets) -> None:
         self._sets = sets
@@ -114,7 +114,7 @@ class _Chain:
         self._left = sets.tree.whole
 
     def judge(self, link: LinkClaim) -> Judgement:
-        """Judge a link that begins where the last one ended, or after it."""
+        """Judge a link that starts where the last one ended, or after it."""
         problem = self._problem(link)
         value = f"{link.before_count} - {len(link.erased)} = {link.after_count} records"
         return judged(SPEC, problem or value, passed=problem is None)
@@ -188,7 +188,7 @@ def _problem(claim: ChainClaim, sets: Sets, rows: int) -> str | None:
 
 
 def _position(link: LinkClaim) -> int:
-    """Return how many records went before a link; an odd link is judged as the first."""
+    """Return how many records were removed before a link; a malformed link comes first."""
     try:
         return len(link.earlier)
     except ODD_INPUT:

@@ -1,4 +1,4 @@
-"""What is claimed of a ridge head: the published artifacts, and what they are judged by."""
+"""The claim about a ridge head: the published artifacts, and the data to judge them by."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ Mode = Literal["full", "freivalds"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockClaim:
-    """Stored rows of one owner: whose they are, and what their leaves need, for each row.
+    """Stored rows of one owner, with what each row's leaf is computed from.
 
     records: ids. salts (m, 32) uint8: of the rows' digests. id_salts (m, 32) uint8: of the
     records' commitments. learned (m,) int64: numbers of versions.
@@ -34,9 +34,9 @@ class BlockClaim:
 class ContentsClaim:
     """The retained roots in the log, in hex; None where the log has none.
 
-    since: number of the last version that an erasure or a refit made, 0 if none did; before:
-    of that version and of all after it, up to the one before the update. after: of the one
-    published.
+    since: number of the last version made by an erasure or a refit, 0 if none was; before: of
+    that version and of all after it, up to the one before the update. after: of the published
+    one.
     """
 
     since: int
@@ -46,7 +46,7 @@ class ContentsClaim:
 
 @dataclass(frozen=True, slots=True)
 class RemovedLeaf:
-    """A leaf that an update removed; learned: the version that its row came with."""
+    """A leaf that an update removed; learned: the version that learned its row."""
 
     commitment: bytes
     content: bytes
@@ -57,8 +57,8 @@ class RemovedLeaf:
 class ChainClaim:
     """The retained sets of an update, from the version before it to the version after it.
 
-    The roots and counts are those of the versions. removed: all that the update removed, in
-    any order; added: the commitments that a masked round had added before.
+    The roots and counts are those of the versions. removed: all leaves that the update removed,
+    in any order; added: the commitments that a masked round had added before.
     """
 
     before_root: bytes
@@ -88,7 +88,7 @@ class LinkClaim:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimedStatistics:
-    """Integers somebody else summed: gram (d, d) and moment (d, c) int64, rows their number."""
+    """Another party's integer sums: gram (d, d) and moment (d, c) int64, rows their number."""
 
     gram: IntMatrix
     moment: IntMatrix
@@ -101,22 +101,21 @@ class RidgeClaim:
 
     statistics_digest: hex SHA-256 of the canonical statistics.
 
-    For `exact`: head (d, c) float32; witness (k, d, c) float64 and bound:
-    ‖Σ witness - W*‖_F <= bound is claimed. For `numerically-exact`: head (d, c) float64,
-    ‖head - W*‖_F <= bound <= tolerance·‖head‖_F is claimed, and witness is not read.
+    For `exact`: head (d, c) float32; witness (k, d, c) float64 and bound: ‖Σ witness - W*‖_F <=
+    bound is claimed. For `numerically-exact`: head (d, c) float64, ‖head - W*‖_F <= bound <=
+    tolerance·‖head‖_F is claimed, and witness is not read.
 
-    statistics: those behind the digest, if there is to be a check 5. mode `freivalds`
-    tests them against the rows instead of recomputing them, and needs them; seed: at least
-    16 random bytes, drawn after statistics_digest was committed to (one who knows them
-    before can forge); rounds: independent tests, 1 to 16.
+    statistics: those of the digest, if check 5 is to run. mode `freivalds` tests them against
+    the rows instead of recomputing them, and needs them; seed: at least 16 random bytes, drawn
+    after statistics_digest was committed to (a forger must not know them before); rounds:
+    independent tests, 1 to 16.
 
-    For `certified-approximate`: as `numerically-exact`, with the drift budget of the
-    registration for a tolerance. attested: how far, on the word of clients who sent
-    sketches of rows that nobody else has seen, G is from theirs (spectral norm, features).
+    For `certified-approximate`: as `numerically-exact`, with the registered drift budget as the
+    tolerance. attested: distance of G from that of the rows, as stated by the clients who sent
+    sketches of unseen rows (spectral norm, features).
 
-    noise: σ² of the posterior that check 5 compares; before: the statistics before the
-    erasure, where they may still be looked at, and before_digest: the published digest that
-    they must have.
+    noise: σ² of the posterior that check 5 compares; before: the statistics before the erasure,
+    if they are still available, and before_digest: the published digest that they must have.
     """
 
     dimension: int
@@ -141,12 +140,12 @@ class RidgeClaim:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MaskedClaim:
-    """A round's transcript: who released what, masked, and how the masks came off.
+    """A round's transcript: who released what, masked, and the data that unmask it.
 
     plan: the round's plan as JSON. roster: the members' public signing keys in PEM. messages:
-    every message of the round, as it was signed. before: the statistics before the round,
-    None for a model's first one, and before_digest the digest that was published of them.
-    erased: the ids of the judged request's records.
+    every message of the round, as it was signed. before: the statistics before the round, None
+    for a model's first one, and before_digest their published digest. erased: the ids of the
+    judged request's records.
     """
 
     plan: Mapping[str, Any]
@@ -159,7 +158,7 @@ class MaskedClaim:
 
 @dataclass(frozen=True, slots=True)
 class RemovalClaim:
-    """What one request of an update claims of its own."""
+    """The part of a claim that belongs to one request of an update."""
 
     link: LinkClaim
     purge: PurgeClaim
@@ -167,15 +166,15 @@ class RemovalClaim:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExactClaim:
-    """Everything a ridge guarantee says of the requests that one update executed.
+    """Everything that a ridge guarantee claims about the requests of one update.
 
-    removals: one for each request that is judged. rows: the retained rows, one for each
-    record, by owner; they are read once, and once more where check 1 refutes claimed
-    statistics. messages: the retained messages, for a model whose rows were never sent;
-    rows is empty then, and check 1 sums the messages, whatever the mode. masked: the round
-    behind the update, for a model of which even the messages were never seen; check 1 unmasks
-    its sum. unseen: the records of either, by id, with their commitments. contents: what the
-    log says of the contents of `rows`, None where there are none.
+    removals: one for each judged request. rows: the retained rows, one for each record, by
+    owner; they are read once, and once more if check 1 refutes claimed statistics. messages:
+    the retained messages, for a model whose rows were never sent; rows is empty then, and check
+    1 sums the messages, whatever the mode. masked: the round of the update, for a model whose
+    messages were never seen either; check 1 unmasks its sum. unseen: the records of either, by
+    id, with their commitments. contents: the logged roots of the contents of `rows`, None if
+    there are none.
     """
 
     ridge: RidgeClaim

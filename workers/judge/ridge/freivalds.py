@@ -5,15 +5,15 @@ For rows q_i with one-hot labels y_i, every pair of vectors r (d,), t (c,) satis
     Σ_i (q_i·r + y_i·t)² = rᵀGr + 2 rᵀCt + tᵀNt,      N = diag(rows in each class).
 
 This is Freivalds' test as a quadratic form: it reads the rows once, where Qᵀ(Qr) = Gr reads
-them twice, and covers G and C together. If G (symmetric) or C is wrong in a single entry,
-the two sides differ as polynomials of degree 2 in (r, t); modulo an odd prime p that does
-not divide every error, they agree at uniformly random (r, t) with probability at most
-2/p (Schwartz 1980, Zippel 1979; for r alone, Freivalds 1977). Errors are below 2^64, so
-none is a multiple of both primes, and wrong statistics pass k rounds with probability at
-most (2/(2^61 - 31))^k, about 2^-60 for each round (2^-120 unless all errors are multiples
-of one prime). This holds for statistics fixed before (r, t) could be known.
+them twice, and covers G and C together. If G (symmetric) or C is wrong in a single entry, the
+two sides differ as polynomials of degree 2 in (r, t); modulo an odd prime p that does not
+divide every error, they agree at uniformly random (r, t) with probability at most 2/p (Schwartz
+1980, Zippel 1979; for r alone, Freivalds 1977). Errors are below 2^64, so none is a multiple of
+both primes, and wrong statistics pass k rounds with probability at most (2/(2^61 - 31))^k,
+about 2^-60 for each round (2^-120 unless all errors are multiples of one prime). This requires
+that the statistics were fixed before (r, t) could be known.
 
-Numbers modulo p are cut into three limbs of 21 bits, so float64 products of limbs are exact.
+Numbers modulo p are split into three limbs of 21 bits, so float64 products of limbs are exact.
 """
 
 import hashlib
@@ -55,7 +55,7 @@ MAX_DIMENSION = 2**16  # d·2^15·2^21 <= 2^52: the sums of one row's limbs are 
 MAX_ROUNDS = 16
 MIN_SEED = 16  # bytes
 SUFFICIENT = Fraction(1, 2**59)  # probability that wrong statistics pass
-MOST_PENDING = 8  # groups of rows that are in memory at once
+MOST_PENDING = 8  # groups of rows in memory at once
 GROUP, BLOCK, SQUARES = 4096, 512, 2048  # SQUARES·2^42 <= 2^53
 
 
@@ -77,9 +77,9 @@ class Challenge:
 
 
 def draw(seed: bytes, digest: str, dimension: int, classes: int, rounds: int) -> Challenge:
-    """Expand `seed` for the statistics of one digest: one column a round and prime.
+    """Expand `seed` for the statistics of one digest: one column per round and prime.
 
-    128 bits of SHAKE-256 modulo p are uniform but for a factor 1 ± 2^-67.
+    128 bits of SHAKE-256 modulo p are uniform except for a factor 1 ± 2^-67.
     """
     size, columns = dimension + classes, rounds * len(GAPS)
     label = b"lethe/freivalds/v1\0" + len(seed).to_bytes(4, "big") + seed
@@ -94,12 +94,12 @@ def draw(seed: bytes, digest: str, dimension: int, classes: int, rounds: int) ->
 class Answering:
     """Computes Σ_i (q_i·r + y_i·t)² - tᵀNt modulo each prime over rows, given in any order.
 
-    A pool of threads does it while the caller reads the next rows: close it with `result`, or
+    A pool of threads computes while the caller reads the next rows: close it with `result`, or
     by leaving its context.
     """
 
     def __init__(self, challenge: Challenge, bits: int) -> None:
-        """Begin without rows."""
+        """Start without rows."""
         self.challenge, self._bits = challenge, bits
         self._limbs = np.hstack(list(_limbs(challenge.features)))
         self._group: list[Rows] = []
@@ -109,7 +109,7 @@ class Answering:
         self.rows = 0
         self._pending: deque[Future[tuple[list[int], NDArray[np.int64]]]] = deque()
         self._stack = ExitStack()
-        # One BLAS thread for each of ours: its own would spin on products this thin.
+        # One BLAS thread per thread of ours: more would spin on products this thin.
         self._stack.enter_context(threads_for(1))
         self._pool = self._stack.enter_context(ThreadPoolExecutor(os.cpu_count()))
 
@@ -134,7 +134,7 @@ class Answering:
                 self._submit()
 
     def result(self) -> list[int]:
-        """Return the answers (K,) of all rows that were taken. Raises UnusableRowsError."""
+        """Return the answers (K,) of all rows taken. Raises UnusableRowsError."""
         with self:
             if self._group:
                 self._submit()
@@ -181,7 +181,7 @@ def answer_of_claim(claimed: ClaimedStatistics, challenge: Challenge) -> list[in
 
 
 def error_probability(rounds: int) -> Fraction:
-    """Return a number no less than the probability that wrong statistics pass.
+    """Return an upper bound of the probability that wrong statistics pass.
 
     The factor covers how far `draw` is from uniform: four values of one part in 2^67.
     """
@@ -192,7 +192,7 @@ class Testing:
     """Check 1 by the random test: `take` the retained rows in any order, then `judge`."""
 
     def __init__(self, claim: RidgeClaim) -> None:
-        """Begin without rows. All methods raise UnusableRowsError."""
+        """Start without rows. All methods raise UnusableRowsError."""
         self._claim, self._digest = claim, ""
         self._answering: Answering | None = None
         self._missing = None
@@ -240,7 +240,7 @@ class Testing:
 def check_claimed(
     claim: RidgeClaim, rows: Iterable[Rows]
 ) -> tuple[Judgement, Recomputed | None]:
-    """Judge the claimed statistics of rows that are all given."""
+    """Judge the claimed statistics against rows that are all given."""
     try:
         with Testing(claim) as test:
             for block in rows:
@@ -251,12 +251,12 @@ def check_claimed(
 
 
 def suffices(dimension: int, rounds: int = 1) -> bool:
-    """Return whether the test can be made of so many columns, and rarely enough passes."""
+    """Return whether the test works for this dimension and is sure enough."""
     return dimension <= MAX_DIMENSION and error_probability(rounds) <= SUFFICIENT
 
 
 def malformed(claimed: ClaimedStatistics, dimension: int, classes: int) -> str | None:
-    """Name what keeps `claimed` from being statistics of this shape, or None."""
+    """Return why `claimed` are not statistics of this shape, or None."""
     if claimed.gram.dtype != np.int64 or claimed.gram.shape != (dimension, dimension):
         return "the claimed Gram matrix has another shape or type"
     if claimed.moment.dtype != np.int64 or claimed.moment.shape != (dimension, classes):
@@ -267,7 +267,7 @@ def malformed(claimed: ClaimedStatistics, dimension: int, classes: int) -> str |
 
 
 def _commitment(claim: RidgeClaim, claimed: ClaimedStatistics) -> str:
-    """Return the digest of `claimed` once everything but its numbers is found right."""
+    """Return the digest of `claimed` once everything except its numbers is valid."""
     check_constants(claim.dimension, claim.classes, claim.bits)
     if claim.dimension > MAX_DIMENSION or not 1 <= claim.rounds <= MAX_ROUNDS:
         raise UnusableRowsError("the dimension or the rounds are out of range")

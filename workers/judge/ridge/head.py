@@ -1,8 +1,8 @@
 """Check 2: the published head is the correctly rounded ridge solution of the retained rows.
 
-No system is solved. The witness W, a sum of float64 matrices, is put into the normal
-equations of the recomputed statistics; R = (XᵀX + λI)W - XᵀY comes out as integers, and
-since no eigenvalue of XᵀX + λI is below λ,
+No system is solved. The witness W, a sum of float64 matrices, is inserted into the normal
+equations of the recomputed statistics; the residual R = (XᵀX + λI)W - XᵀY is computed in
+integers, and since no eigenvalue of XᵀX + λI is below λ,
 
     ‖w_k - w*_k‖ <= ‖r_k‖ / λ       for each class k.
 
@@ -42,7 +42,7 @@ class Proven:
     grid: int
 
     def norm(self) -> Fraction:
-        """Return a number no less than ‖W - W*‖_F."""
+        """Return an upper bound of ‖W - W*‖_F."""
         square = sum(int(bound) ** 2 for bound in self.bounds)
         return Fraction(_root_above(square)) * Fraction(2) ** self.grid
 
@@ -53,7 +53,7 @@ def check_head(claim: RidgeClaim, statistics: Recomputed | None) -> Judgement:
     if problem is not None or statistics is None:
         return judged(SPEC, f"{problem}", passed=False)
     proven = prove(claim, statistics)
-    head: Head = claim.head.astype(np.float32, copy=False)  # _malformed let nothing else in
+    head: Head = claim.head.astype(np.float32, copy=False)  # _malformed rejects anything else
     wrong, undecided = judge_entries(head, proven, statistics.gram.diagonal() == 0)
     bound = decimal_above(proven.norm())
     interval = ("0", bound)
@@ -102,8 +102,8 @@ def prove_sum(witness: Matrix, claim: RidgeClaim, statistics: Recomputed) -> Pro
     scale = Fraction(2) ** (unit - grid) / Fraction(numerator, denominator)
     squares = [int(total) for total in (residual * residual).sum(axis=0)]
     bounds = np.empty(len(squares), dtype=object)
-    # Roots to 2^-64 of a unit: a whole one, where the residual has few, would exceed what
-    # an honest solver leaves between its own bound and this one.
+    # Roots to 2^-64 of a unit: rounding up to a whole unit, where the residual has few, would
+    # exceed what an honest solver leaves between its own bound and this one.
     roots = (Fraction(_root_above(square << 128), 1 << 64) for square in squares)
     bounds[:] = [_ceiling(root * scale) for root in roots]
     return Proven(weights, bounds, grid)
@@ -179,7 +179,7 @@ def decimal_above(value: Fraction) -> str:
 
 
 def _malformed(claim: RidgeClaim, statistics: Recomputed | None) -> str | None:
-    """Name what makes the claim impossible to evaluate, or None."""
+    """Return what makes the claim impossible to evaluate, or None."""
     shape = (claim.dimension, claim.classes)
     if statistics is None:
         return "no statistics to judge it by"

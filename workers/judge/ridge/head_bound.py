@@ -1,6 +1,6 @@
 """Check 2 of `numerically-exact`: the published float64 head is proven close to W*.
 
-No system is solved and no solver is believed: for any W,
+No system is solved and no solver is trusted: for any W,
 
     ‖W - W*‖_F <= ‖(G + λI)W - C‖_F / μ,      μ = λ <= λ_min(G + λI).
 """
@@ -41,7 +41,7 @@ def check_head(claim: RidgeClaim, statistics: Recomputed | None) -> Judgement:
 
 
 def proven_bound(head: Matrix, claim: RidgeClaim, statistics: Recomputed) -> Fraction:
-    """Return a number no less than ‖head - W*‖_F for finite head (d, c)."""
+    """Return an upper bound of ‖head - W*‖_F for finite head (d, c)."""
     norm = residual_norm(head, claim, statistics)
     if norm is not None:
         return norm / Fraction(claim.penalty)
@@ -49,12 +49,12 @@ def proven_bound(head: Matrix, claim: RidgeClaim, statistics: Recomputed) -> Fra
 
 
 def _norm_below(head: Matrix) -> Fraction:
-    """Return a number no more than ‖head‖_F, and within 2^-50 of it."""
+    """Return a lower bound of ‖head‖_F, within 2^-50 of it."""
     largest = float(np.abs(head).max())
     if largest == 0:
         return Fraction(0)
     exponent = int(np.frexp(largest)[1])
-    # Entries cut to multiples of 2^-60 of the largest: sums of Python integers are exact.
+    # Entries truncated to multiples of 2^-60 of the largest: sums of Python integers are exact.
     whole, place = to_integers(np.trunc(np.ldexp(head, 60 - exponent)))
     square = sum(x * x for x in whole.ravel().tolist())
     return Fraction(isqrt(square)) * Fraction(2) ** (place + exponent - 60)
@@ -68,7 +68,7 @@ def _no_claim(claim: RidgeClaim, statistics: Recomputed | None) -> str | None:
 
 
 def malformed(claim: RidgeClaim, statistics: Recomputed | None) -> str | None:
-    """Name what makes a claim of a distance impossible to evaluate, or None."""
+    """Return what makes a claim of a distance impossible to evaluate, or None."""
     if statistics is None:
         return "no statistics to judge it by"
     if not (0 < claim.penalty < float("inf")):

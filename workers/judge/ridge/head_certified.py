@@ -1,14 +1,14 @@
 """The head of a model that follows sketches, by a proven distance to the solution.
 
-The objective ‖XW - Y‖² + λ‖W‖² is 2λ-strongly convex, so for any W, whatever made it,
+The objective ‖XW - Y‖² + λ‖W‖² is 2λ-strongly convex, so for any W, however computed,
 
     ‖W - W*‖_F <= ‖∇(W)‖_F / 2λ = ‖(G + λI)W - C‖_F / λ.
 
-The gradient is evaluated on the statistics that check 1 vouches for, never on sketches. If
-these statistics are within `attested` of those of the rows, in the spectral norm, and so on
-the word of clients, the gradient of the rows differs by attested·‖W‖_F at most, and the
-bound by that over λ. What is claimed must not be less than what comes out, and what comes
-out must keep the budget of the registration: nobody may choose it after the fact.
+The gradient is evaluated on the statistics verified by check 1. If these are within `attested`
+of those of the rows, in the spectral norm and as stated by the clients, the gradient of the
+rows differs by attested·‖W‖_F at most, and the bound by that over λ. The claimed bound must not
+be less than the proven one, which must be within the registered budget: the budget cannot be
+chosen after the fact.
 """
 
 from fractions import Fraction
@@ -58,10 +58,10 @@ def square_of_norm(head: Matrix) -> Fraction:
 
 
 def root_above(square: Fraction) -> Fraction:
-    """Return a number no less than the root of `square` >= 0, and within 2^-60 of it."""
+    """Return an upper bound of the root of `square` >= 0, within 2^-60 of it."""
     if square == 0:
         return Fraction(0)
-    # Scaled by a power of four to 128 bits and more, where a unit is below 2^-63 of the root.
+    # Scaled by a power of four to at least 128 bits, where a unit is below 2^-63 of the root.
     bits = square.numerator.bit_length() - square.denominator.bit_length()
     places = max(0, (130 - bits) // 2)
     whole = -(-square.numerator * 4**places // square.denominator)

@@ -1,4 +1,4 @@
-"""Exact arithmetic for a judge: float64 arrays as integers, and products without rounding."""
+"""Exact arithmetic for the judge: float64 arrays as integers, and products without rounding."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +15,7 @@ Integers = NDArray[Any]  # int64, or Python integers in an object array
 def to_integers(values: Matrix) -> tuple[Integers, int]:
     """Return (m, y) with values = m·2^y exactly, for finite float64 `values`.
 
-    int64 where the numbers fit 62 bits, Python integers otherwise.
+    int64 if the numbers fit 62 bits, Python integers otherwise.
     """
     mantissas, exponents = np.frexp(values)
     whole = np.ldexp(mantissas, 53).astype(np.int64)
@@ -34,8 +34,8 @@ def to_integers(values: Matrix) -> tuple[Integers, int]:
 def exact_product(left: IntMatrix, right: Integers) -> Integers:
     """Return left (m, d) @ right (d, c) as Python integers, exactly.
 
-    Both are cut into digits of b bits with d·2^(2b) <= 2^53, so that float64 matrix
-    products of digits are exact; digits are unsigned but for the last.
+    Both are split into digits of b bits with d·2^(2b) <= 2^53, so that float64 matrix products
+    of digits are exact; digits are unsigned except for the last.
     """
     inner, columns = right.shape
     bits = (53 - inner.bit_length()) // 2

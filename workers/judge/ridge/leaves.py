@@ -1,7 +1,7 @@
 """The leaves of a retained set in the order of their commitments: 80 bytes of memory for each.
 
-They are kept in the order of their arrival, and only their places are sorted: a sort of
-millions of leaves would hold several copies of them.
+They are kept in the order of arrival, and only their positions are sorted: sorting millions of
+leaves themselves would hold several copies of them.
 """
 
 from collections.abc import Iterator
@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 from workers.judge.merkle import KEY, Digests
 
 ROW = np.dtype([("commitment", "u1", 32), ("content", "u1", 32), ("learned", "<i8")])
-MANY = 1 << 17  # so many are one part; if there are more, there is one for each first byte
-STEP = 4096  # rows that there is room for more, at least
+MANY = 1 << 17  # up to this many are one part; more are split into one part per first byte
+STEP = 4096  # minimum number of rows by which the buffer grows
 
 Rows = NDArray[Any]  # (n,) ROW
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaves:
-    """What is stored: commitments and contents (n, 32) uint8, in any order.
+    """Stored leaves: commitments and contents (n, 32) uint8, in any order.
 
-    learned (n,) int64: the version that each row came with.
+    learned (n,) int64: the version that learned each row.
     """
 
     commitments: Digests
@@ -34,9 +34,9 @@ class Leaves:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SortedLeaves:
-    """Leaves in ascending order of their commitments, of which any may be read.
+    """Leaves in ascending order of their commitments, with random access.
 
-    rows: of all parts. places (n,): of these leaves among them, in order.
+    rows: of all parts. places (n,): positions of these leaves among them, in order.
     """
 
     rows: Rows
@@ -52,40 +52,40 @@ class SortedLeaves:
 
     @property
     def learned(self) -> NDArray[np.int64]:
-        """The version that each came with (n,)."""
+        """The version that learned each leaf (n,)."""
         found: NDArray[np.int64] = self.rows["learned"][self.places]
         return found
 
 
 class LeafSort:
-    """Leaves that are added in any order and handed over in that of their commitments."""
+    """Leaves that are added in any order and returned in that of their commitments."""
 
     def __init__(self, *leaves: Leaves) -> None:
-        """Begin with some leaves."""
+        """Start without leaves."""
         self._rows: Rows = np.empty(0, ROW)
         self._count = 0
         for some in leaves:
             self.add(some)
 
     def add(self, leaves: Leaves) -> None:
-        """Take more leaves. Raises ValueError where one lacks a part of it."""
+        """Add leaves. Raises ValueError if a part of one is missing."""
         count = len(leaves.commitments)
         shapes = {leaves.commitments.shape, leaves.contents.shape}
         if shapes != {(count, 32)} or leaves.learned.shape != (count,):
-            # An assignment would repeat a single one for all.
+            # Assignment would broadcast a single one.
             raise ValueError("a leaf has 32 bytes, a content of 32 bytes and a version")
         low, self._count = self._count, self._count + count
         if self._count > (room := len(self._rows)):
-            # Where it is large the system moves it without a copy.
+            # The system moves a large buffer without a copy.
             self._rows.resize(max(self._count, room + max(STEP, room // 16)), refcheck=False)
         rows = self._rows[low : self._count]
         rows["commitment"], rows["content"] = leaves.commitments, leaves.contents
         rows["learned"] = leaves.learned
 
     def parts(self) -> Iterator[SortedLeaves]:
-        """Yield the leaves, which are not kept here, in parts that ascend and are sorted.
+        """Yield the leaves in ascending sorted parts, and keep none.
 
-        If there are several, each has the commitments with one first byte.
+        If there are several parts, each has the commitments with one first byte.
         """
         rows, self._rows = self._rows[: self._count], np.empty(0, ROW)
         self._count = 0

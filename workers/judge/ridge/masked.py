@@ -1,8 +1,8 @@
 """Check 1 of a masked model: the published statistics are those before plus the round's sum.
 
-What was before is bound by the digest that was published of it, the sum is recomputed from
-the messages that the clients signed, and the records to be erased are among those that they
-released. The rows, and each client's own statistics, were never seen by anybody.
+The statistics before are bound by their published digest, the sum is recomputed from the
+messages that the clients signed, and the records to be erased are among those that they
+released. The rows, and each client's own statistics, were never visible to the service.
 """
 
 from typing import Any
@@ -41,7 +41,7 @@ def check_masked(claim: RidgeClaim, masked: MaskedClaim) -> tuple[Judgement, Rec
 
 
 def resum(claim: RidgeClaim, masked: MaskedClaim) -> Recomputed:
-    """Return what the round left. Raises RefutedRoundError or UnusableRowsError."""
+    """Return the statistics after the round. Raises RefutedRoundError or UnusableRowsError."""
     d, c = claim.dimension, claim.classes
     check_constants(d, c, claim.bits)
     if (masked.plan["dimension"], masked.plan["classes"]) != (d, c):

@@ -1,21 +1,21 @@
 """Check 5: the posterior after unlearning is that of training on the retained rows alone.
 
-Ridge is the mean of a Bayesian regression: for noise of variance σ² and the prior
-N(0, σ²/λ), the weights are matrix-normal with mean W* = (G + λI)⁻¹C, row covariance
-σ²(G + λI)⁻¹ and independent columns. The posteriors of claimed (1) and retained (0)
-statistics differ, with A = G + λI, by
+Ridge is the mean of a Bayesian regression: for noise of variance σ² and the prior N(0, σ²/λ),
+the weights are matrix-normal with mean W* = (G + λI)⁻¹C, row covariance σ²(G + λI)⁻¹ and
+independent columns. The posteriors of claimed (1) and retained (0) statistics differ, with A =
+G + λI, by
 
     KL(1 ‖ 0) = c/2·(tr(A₀A₁⁻¹) - d - ln det(A₀A₁⁻¹)) + tr(ΔᵀA₀Δ)/(2σ²),   Δ = W₀* - W₁*
 
 nats: 0 for equal statistics, which are compared bit by bit.
 
-The published head W need not be W*. The posterior with W for its mean differs from that of
-the retained rows by tr(ΔᵀAΔ)/(2σ²), Δ = W - W*. With the residual R = AW - C = AΔ, and λ below
-every eigenvalue of A, that is tr(RᵀA⁻¹R)/(2σ²) <= ‖R‖²/(2λσ²) = λb²/(2σ²), where b = ‖R‖/λ is
-the proven bound on ‖Δ‖.
+The published head W need not be W*. The posterior with mean W differs from that of the retained
+rows by tr(ΔᵀAΔ)/(2σ²), Δ = W - W*. With the residual R = AW - C = AΔ, and λ a lower bound of
+A's eigenvalues, that is tr(RᵀA⁻¹R)/(2σ²) <= ‖R‖²/(2λσ²) = λb²/(2σ²), where b = ‖R‖/λ is the
+proven bound on ‖Δ‖.
 
-Forgetting may only widen the posterior: G before - G after is the Gram matrix of the
-forgotten rows, hence positive semidefinite, and covariance after ⪰ covariance before.
+Forgetting may only widen the posterior: G before - G after is the Gram matrix of the forgotten
+rows, hence positive semidefinite, and covariance after ⪰ covariance before.
 """
 
 from collections.abc import Iterable, Sequence
@@ -49,13 +49,13 @@ UNIT = 2.0**-53
 
 @FURTHER.check("posterior")
 def check_claimed_posterior(judging: Judging) -> list[Judgement]:
-    """Judge the posterior where the claim brings its statistics."""
+    """Judge the posterior if the claim contains statistics."""
     claim, found = judging.claim, judging.statistics
     if claim.ridge.statistics is None:
         return []
     if (claim.messages is not None or claim.masked is not None) and found is None:
         return [judged(SPEC, "the messages cannot be summed", passed=False)]
-    # Only where check 1 vouches for nothing: reading the rows again costs what reading costs.
+    # Only if check 1 verified nothing: reading the rows again is expensive.
     rows = () if found is not None else (block.rows for block in claim.rows)
     return [check_posterior(claim.ridge, rows, found)]
 
@@ -63,9 +63,9 @@ def check_claimed_posterior(judging: Judging) -> list[Judgement]:
 def check_posterior(
     claim: RidgeClaim, rows: Iterable[Rows], verified: Recomputed | None
 ) -> Judgement:
-    """Judge the posterior of the claimed statistics. verified: what check 1 vouches for.
+    """Judge the posterior of the claimed statistics. verified: the statistics from check 1.
 
-    Without that the rows are summed after all, so that a refusal can say how far it is.
+    Without those the rows are summed after all, so that a refusal can state the distance.
     """
     if claim.statistics is None:
         raise ValueError("no statistics to compare")
@@ -75,7 +75,8 @@ def check_posterior(
     try:
         if verified is None:
             verified = recompute(rows, claim.dimension, claim.classes, claim.bits)
-        with np.errstate(over="ignore", invalid="ignore"):  # found out by what they leave
+        # Overflow is detected in the results below.
+        with np.errstate(over="ignore", invalid="ignore"):
             nats = divergence(claim, claim.statistics, verified)
             widened = _widening(claim, claim.statistics)
             of_head = decimal_above(divergence_of_head(claim, verified))
@@ -89,11 +90,12 @@ def check_posterior(
 
 
 def divergence_of_head(claim: RidgeClaim, verified: Recomputed) -> Fraction:
-    """Return a number no less than the KL of the published head's posterior, in nats.
+    """Return an upper bound of the KL of the published head's posterior, in nats.
 
-    From that of the verified statistics. Where clients sent sketches, these are the statistics
-    of the sketches: `head-certified` says how far the rows may be from them.
-    Raises UnusableRowsError for a head that is no (d, c) matrix of finite numbers.
+    It is relative to the verified statistics. If clients sent sketches, these are the
+    statistics of the sketches: `head-certified` bounds how far the rows may be from them.
+
+    Raises UnusableRowsError if the head is not a (d, c) matrix of finite numbers.
     """
     head = claim.head
     if head.shape != verified.moment.shape or not np.isfinite(head).all():
@@ -109,8 +111,8 @@ def divergence(
 ) -> float:
     """Return KL(posterior of first ‖ posterior of second) in nats.
 
-    0.0 if and only if G and C are equal (a positive number that underflows counts as the
-    least float). Raises UnusableRowsError where a side has no posterior.
+    0.0 if and only if G and C are equal (a positive number that underflows counts as the least
+    float). Raises UnusableRowsError if a side has no posterior.
     """
     if not (0 < claim.penalty < np.inf and 0 < claim.noise < np.inf):
         raise UnusableRowsError("the penalty or the noise is not a positive number")
@@ -172,7 +174,7 @@ def least_eigenvalue(difference: IntMatrix, exponents: Sequence[int]) -> tuple[f
 
 
 def _widening(claim: RidgeClaim, after: ClaimedStatistics) -> str:
-    """Say how covariance after and before compare. Raises UnusableRowsError if it shrank."""
+    """Return how covariance after and before compare. Raises UnusableRowsError if it shrank."""
     if claim.before is None:
         return "the covariance before was not compared"
     problem = malformed(claim.before, claim.dimension, claim.classes)

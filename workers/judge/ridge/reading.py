@@ -1,6 +1,6 @@
-"""The retained rows, read once and block by block: all that the checks need of them.
+"""The retained rows, read once and block by block: everything that the checks need of them.
 
-A block is let go of when the next one is read. What stays of a row is its leaf: commitment,
+Each block is released when the next one is read. Only the leaf of a row is kept: commitment,
 content and version, 72 bytes.
 """
 
@@ -19,13 +19,13 @@ Vouched = tuple[Judgement, Recomputed | None]
 
 
 class Reading:
-    """What was read of a claim's rows: an odd row is raised where a result is asked for.
+    """The results of reading a claim's rows; affected results raise for a malformed row.
 
-    rows: how many there are. stored: those of `wanted`, ids of records, that are among them.
+    rows: their number. stored: those of `wanted`, ids of records, that are among them.
     """
 
     def __init__(self, claim: ExactClaim, wanted: Collection[str]) -> None:
-        """Read all rows. Raises nothing for what a claim may contain."""
+        """Read all rows. Never raises, whatever a claim may contain."""
         self.rows, self.stored = 0, set[str]()
         self._wanted = frozenset(wanted)
         self._leaves = LeafSort()
@@ -43,14 +43,14 @@ class Reading:
             self._try("statistics", self._end)
 
     def statistics(self) -> Vouched:
-        """Return check 1 of rows, and the statistics that it vouches for."""
+        """Return check 1 of rows, and the statistics that it verified."""
         if "statistics" in self._errors:
             raise self._errors["statistics"]
         assert self._vouched is not None
         return self._vouched
 
     def leaves(self) -> LeafSort:
-        """Hand over the leaves of all rows: they are not kept here."""
+        """Return the leaves of all rows, and keep none."""
         if "leaves" in self._errors:
             raise self._errors["leaves"]
         leaves, self._leaves = self._leaves, LeafSort()
@@ -75,7 +75,7 @@ class Reading:
             self._vouched = self._test.judge()
 
     def _try(self, part: str, run: Callable[[], None]) -> None:
-        """Run it unless this part has failed: one odd row leaves the other checks theirs."""
+        """Call `run` unless this part has failed: a bad row must not affect other checks."""
         if part not in self._errors:
             try:
                 run()

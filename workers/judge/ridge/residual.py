@@ -1,12 +1,12 @@
 """A proven bound on ‖(G + λI)W - C‖_F for float64 W, in a few matrix products.
 
-G and W are cut into limbs so that every float64 product of limbs is exact; λW is split into
+G and W are split into limbs so that every float64 product of limbs is exact; λW is split into
 two float64 without error (Dekker 1971). The residual is then a sum of float64 matrices, and
 compensated summation (Ogita, Rump, Oishi 2005, Sum2) gives it with |error| <= u·|sum| +
-γ²·Σ|terms|, which is added: some 1e-30 of the terms, where a plain residual has 1e-16.
+γ²·Σ|terms|, which is added: about 1e-30 of the terms, compared with 1e-16 for a plain residual.
 
-Equation i is divided by its step 2^e_i throughout: Σ_j G_ij V_j - C_i + λ 2^(-2 e_i) V_i
-for V_j = 2^e_j W_j, since scaling by powers of two is exact.
+Equation i is divided by its step 2^e_i throughout: Σ_j G_ij V_j - C_i + λ 2^(-2 e_i) V_i for
+V_j = 2^e_j W_j, since scaling by powers of two is exact.
 """
 
 from collections.abc import Iterator
@@ -45,16 +45,16 @@ class _Sum:
         self.terms += 1
 
     def magnitude(self) -> Matrix:
-        """Return numbers no less than |sum|, but for rounding that SLACK covers."""
+        """Return upper bounds of |sum|, except for rounding that SLACK covers."""
         gamma = 2 * self.terms * ROUNDOFF
         above: Matrix = np.abs(self.high + self.low) + gamma * gamma * self.sizes
         return above
 
 
 def residual_norm(head: Matrix, claim: RidgeClaim, statistics: Recomputed) -> Fraction | None:
-    """Return a number no less than the residual's Frobenius norm for finite head (d, c).
+    """Return an upper bound of the residual's Frobenius norm for finite head (d, c).
 
-    None where the numbers are too far apart for float64 to be exact.
+    None if the numbers are too far apart for float64 to be exact.
     """
     steps = np.array(claim.exponents, dtype=np.int64)[:, None]
     if np.abs(steps).max() > 200:
@@ -90,7 +90,7 @@ def _safe(values: Matrix) -> bool:
 
 
 def _norm_above(sizes: Matrix) -> Fraction:
-    """Return a number no less than the Frobenius norm, with every size 2^-20 larger."""
+    """Return an upper bound of the Frobenius norm, with every size 2^-20 larger."""
     largest = float(sizes.max())
     if largest == 0:
         return Fraction(0)
@@ -104,10 +104,10 @@ def _limbs(
 ) -> tuple[list[Matrix], list[int], int] | None:
     """Return integer limbs of `values`, their units' exponents, and the bits of G's limbs.
 
-    Both kinds are so narrow that `inner` products of them sum to 2^53 at most. None if
-    that takes too many.
+    Both kinds are narrow enough that `inner` products of them sum to at most 2^53. None if that
+    takes too many limbs.
     """
-    together = 55 - (inner - 1).bit_length()  # balanced: each limb is half its base at most
+    together = 55 - (inner - 1).bit_length()  # balanced: each limb is at most half its base
     width = max(int(gram.max()), -int(gram.min())).bit_length() + 2
     count = -(-width // (together * 5 // 9))
     bits = max(2, -(-width // count))
@@ -120,7 +120,7 @@ def _limbs(
         if len(limbs) == MAX_LIMBS:
             return None
         limb = np.rint(np.ldexp(rest, -unit))
-        rest = rest - np.ldexp(limb, unit)  # exact: low bits of `rest`, none below its last
+        rest = rest - np.ldexp(limb, unit)  # exact: removes the top bits of `rest` only
         limbs.append(limb)
         units.append(unit)
         unit -= base

@@ -1,10 +1,10 @@
 """Check 1 where rows were never sent: the published statistics are the sum of the messages.
 
-The retained messages are summed again, whatever they were summed with. Whether their rows
-exist is beyond this check: they were not seen. It does see to it that the sum is one that
-rows can have, since every bound that divides by λ needs G to have no negative eigenvalue.
-(Of sketches this is not asked: there the eigenvalues of the rows count, which are within
-`attested` of theirs on the clients' word.)
+The retained messages are summed again, independently of the method. Whether their rows exist is
+beyond this check: they were not seen. It does check that rows can have the sum, since every
+bound that divides by λ needs G to have no negative eigenvalue. (Sketches are exempt: there the
+eigenvalues of the rows matter, which are within `attested` of the sketches' by the clients'
+statement.)
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Where the files of this room register the checks that follow statistics and head."""
+"""The registry for the checks that follow statistics and head."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from workers.judge.ridge.statistics import Recomputed
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judging:
-    """A claim, and the statistics that check 1 vouches for, None where it vouches for none.
+    """A claim, and the statistics that check 1 verified, None if it verified none.
 
     sets: returns the retained sets of the update, or raises as `chain.sets_of`.
     """
@@ -22,5 +22,5 @@ class Judging:
     sets: Callable[[], Sets]
 
 
-# Judgements of one claim: none where it has nothing for the check to look at.
+# Judgements of one claim: none if it has nothing that the check applies to.
 FURTHER: CheckRoom[Callable[[Judging], Sequence[Judgement]]] = CheckRoom("workers.judge.ridge")

@@ -1,14 +1,14 @@
-"""Checks of contents: none moved from a row that went to one that stays.
+"""Checks of contents: no content was moved from a removed record to a retained one.
 
-Whoever stores an erased row under the id of somebody else, and drops that person's, agrees
-with all checks of ids and sums. The leaf of a record in the retained set has the salted digest
-of its row, so the root of each version, which the log has, commits to ids and contents
-together. The digests are recomputed from the rows that check 1 sums, and lead to the root of
-the version published (`rows-after`) and, with the leaves that went, to the root of the version
-before (`rows-before`): were one byte of a stored row another then, the root would differ.
+If an erased row were stored under somebody else's id, in place of that person's row, all checks
+of ids and sums would pass. The leaf of a record in the retained set has the salted digest of
+its row, so the logged root of each version commits to ids and contents together. The digests
+are recomputed from the rows that check 1 sums, and lead to the root of the published version
+(`rows-after`) and, with the removed leaves, to the root of the version before (`rows-before`):
+a change in one byte of a stored row would change the root.
 
 Contributions are not judged one by one. So the root of every version since the last erasure or
-refit is recomputed, each from the rows that had come by then.
+refit is recomputed, each from the rows learned until then.
 """
 
 from collections.abc import Sequence
@@ -31,12 +31,12 @@ from workers.judge.ridge.room import FURTHER, Judging
 BEFORE, AFTER = CHECKS["rows-before"], CHECKS["rows-after"]
 UNPUBLISHED = "a version was published without the root of its retained set"
 PAD = Struct("64s")
-CHUNK = 512  # rows written out at a time: less than a megabyte, which stays in cache
+CHUNK = 512  # rows hashed at a time: less than a megabyte, which stays in cache
 
 
 @FURTHER.check("rows-before")
 def check_contents(judging: Judging) -> list[Judgement]:
-    """Judge `rows-before` and `rows-after` where the rows are here."""
+    """Judge `rows-before` and `rows-after` if the rows are here."""
     claim = judging.claim.contents
     if claim is None:
         return []
@@ -47,7 +47,7 @@ def check_contents(judging: Judging) -> list[Judgement]:
 
 
 def leaves_of(block: BlockClaim) -> Leaves:
-    """Return the leaves of stored rows. Raises ValueError for a row without what it needs."""
+    """Return the leaves of stored rows. Raises ValueError for a row with missing parts."""
     count = len(block.rows)
     if {block.salts.shape, block.id_salts.shape} != {(count, 32)}:
         raise ValueError("a row without a salt")
@@ -58,7 +58,7 @@ def leaves_of(block: BlockClaim) -> Leaves:
 
 
 def _commitments(salts: NDArray[np.uint8], records: Sequence[bytes]) -> Digests:
-    """Return HMAC-SHA256(salt, record) for each record (RFC 2104), written out for speed."""
+    """Return HMAC-SHA256(salt, record) for each record (RFC 2104), vectorised for speed."""
     found = []
     for first in range(0, len(records), CHUNK):
         key = np.zeros((len(salts[first : first + CHUNK]), 64), np.uint8)
@@ -106,7 +106,7 @@ def check_before(claim: ContentsClaim, sets: Sets) -> Judgement:
         return judged(BEFORE, value, passed=False)
     links = []
     for version, published in enumerate(known, claim.since):
-        # What the last erasure left is one set, whenever its rows came.
+        # The rows left by the last erasure are one set, whatever version learned them.
         later = np.flatnonzero(sets.learned > version).tolist()
         root = root_of(sets.tree.without(sets.tree.whole, later))
         links.append(check_digests(BEFORE, published, root.hex()))
@@ -114,7 +114,7 @@ def check_before(claim: ContentsClaim, sets: Sets) -> Judgement:
 
 
 def check_after(claim: ContentsClaim, sets: Sets) -> Judgement:
-    """Judge the contents of the version published."""
+    """Judge the contents of the published version."""
     if claim.after is None:
         return judged(AFTER, UNPUBLISHED, passed=False, undecided=True)
     return check_digests(AFTER, claim.after, root_of(sets.after).hex())

@@ -1,8 +1,8 @@
 """Check 1: the published statistics are those of the retained rows.
 
-Recomputed from the rows alone and by other means than they were made with: by another BLAS
-(NumPy's, not SciPy's), and of other numbers. Each code is raised by 2^15, so that none is
-negative, and what that adds is taken off the sums: for q = u - a and s = Σ q,
+Recomputed from the rows alone and by other means than the method's: with another BLAS (NumPy's,
+not SciPy's), and other numbers. Each code is shifted by a = 2^15, so that none is negative, and
+the shift is subtracted from the sums: for q = u - a and s = Σ q,
 
     Σ q qᵀ = Σ u uᵀ - a(s 1ᵀ + 1 sᵀ) - n a² 1 1ᵀ.
 
@@ -46,7 +46,7 @@ class Recomputing:
     """Check 1 by recomputation: `take` the retained rows in any order, then `judge`."""
 
     def __init__(self, claim: RidgeClaim) -> None:
-        """Begin without rows. All methods raise UnusableRowsError."""
+        """Start without rows. All methods raise UnusableRowsError."""
         self._claim = claim
         self._sum = Summing(claim.dimension, claim.classes, claim.bits)
 
@@ -55,7 +55,7 @@ class Recomputing:
         self._sum.take(rows)
 
     def judge(self) -> tuple[Judgement, Recomputed | None]:
-        """Return the judgement, and the statistics for the checks that build on them."""
+        """Return the judgement, and the statistics for later checks."""
         claim, found = self._claim, self._sum.result()
         digest = digest_of(found, claim.exponents, claim.bits, claim.penalty)
         return judged(SPEC, digest, passed=digest == claim.statistics_digest), found
@@ -86,7 +86,7 @@ class Summing:
     """Sums the statistics of rows, CHUNK at a time, small blocks together."""
 
     def __init__(self, dimension: int, classes: int, bits: int) -> None:
-        """Begin without rows. Raises UnusableRowsError."""
+        """Start without rows. Raises UnusableRowsError."""
         check_constants(dimension, classes, bits)
         self._gram = np.zeros((dimension, dimension), dtype=np.int64)
         self._moment = np.zeros((dimension, classes), dtype=np.int64)
@@ -109,7 +109,7 @@ class Summing:
                 self._flush()
 
     def result(self) -> Recomputed:
-        """Return the statistics of all rows that were taken. Raises UnusableRowsError."""
+        """Return the statistics of all rows taken. Raises UnusableRowsError."""
         if self._filled:
             self._flush()
         sums = self._moment.sum(axis=1)  # each row has one class
@@ -133,8 +133,8 @@ def check_constants(dimension: int, classes: int, bits: int) -> None:
 def check_possible(found: Recomputed, bits: int) -> None:
     """Raise UnusableRowsError for a sum of statistics that no rows of so many bits have.
 
-    Of rows that are here it need not be asked. The check of the head rests on it: a column that
-    is 0 in all rows has the weight 0, because its moment is 0 too.
+    Not needed if the rows are here. The check of the head depends on it: a column that is 0 in
+    all rows has the weight 0, because its moment is 0 too.
     """
     largest = 2 ** (bits - 1) - 1
     for entries, most in ((found.gram, largest**2), (found.moment, largest)):
@@ -173,10 +173,10 @@ def digest_of(
 
 
 def _raised_products(codes: Codes) -> IntMatrix:
-    """Return uᵀu for u = codes + 2^15, of which each is from 1 to 2^16 - 1."""
+    """Return uᵀu for u = codes + 2^15, each from 1 to 2^16 - 1."""
     raised = codes.astype(np.float64)
     raised += RAISED
-    with threads_for(codes.size * codes.shape[1]):  # NumPy sees the symmetry
+    with threads_for(codes.size * codes.shape[1]):  # NumPy exploits the symmetry
         products: IntMatrix = (raised.T @ raised).astype(np.int64)
     return products
 

@@ -1,8 +1,8 @@
-"""The masks of a round, taken off again from its signed messages alone.
+"""The masks of a round, removed again from its signed messages alone.
 
-Written from the protocol (Bonawitz et al., CCS 2017, figure 4) and not from the code that
-unmasked the round first: keys by HMAC (RFC 5869), shares by interpolation over GF(2^128),
-masks by the ChaCha20 key stream (RFC 8439).
+Written from the protocol (Bonawitz et al., CCS 2017, figure 4), independently of the code that
+unmasked the round first: keys by HMAC (RFC 5869), shares by interpolation over GF(2^128), masks
+by the ChaCha20 key stream (RFC 8439).
 """
 
 import base64
@@ -38,13 +38,13 @@ SIGNED = b"lethe/masked-round/message/v1\0"
 DERIVED = b"lethe/masked-round/v1"
 POLYNOMIAL = (1 << 128) | 0x87  # x^128 + x^7 + x^2 + x + 1
 STEPS = ("advertise", "share", "masked", "statement", "confirm", "reveal")
-TRIES = 64  # subsets of shares, when a member sent wrong ones
+TRIES = 64  # subsets of shares to try if a member sent wrong ones
 
 Bodies = dict[str, dict[str, dict[str, Any]]]  # by step, by sender
 
 
 class RefutedRoundError(ValueError):
-    """The transcript does not say what is claimed of it. The message is for a certificate."""
+    """The transcript does not support the claim. The message is for a certificate."""
 
 
 def read_bodies(claim: MaskedClaim) -> Bodies:
@@ -83,7 +83,7 @@ def _opened(
 
 
 def _check_statements(plan: Mapping[str, Any], bodies: Bodies) -> None:
-    """Raise RefutedRoundError unless members saw the same, and enough of them contribute."""
+    """Raise RefutedRoundError unless members confirmed the same sums, and enough contribute."""
     stated = bodies["statement"]
     seen = {"advertised": bodies["advertise"], "peers": sorted(bodies["share"])}
     wanted = _digest_text(_canonical(seen))

@@ -1,7 +1,8 @@
 """The checks of a ridge guarantee in their order, and the verdict on them.
 
 First the statistics (of rows, messages or a masked round), then the head (each guarantee has
-its own check), then what the files of this room register, in the catalogue's order.
+its own check), then the checks registered by the files of this package, in the catalogue's
+order.
 """
 
 from collections.abc import Callable
@@ -37,7 +38,7 @@ from workers.judge.ridge.statistics import Recomputed, UnusableRowsError
 class RidgeVerifier:
     """Judges the erasure from a ridge head by one guarantee. Shares no code with the methods.
 
-    head, check_head: the check of the head that this guarantee has.
+    head, check_head: this guarantee's check of the head.
     """
 
     id: str
@@ -56,7 +57,7 @@ class RidgeVerifier:
     def verify_each(self, claim: ExactClaim) -> list[Report]:
         """Return the verdict on each request of the claim, in their order.
 
-        What they share, the version, is judged once: it costs the same for one and for many.
+        Their common version is judged once: it costs the same for one request and for many.
         """
         reading = Reading(claim, _erased(claim))
         first, found = _check_statistics(claim, reading)
@@ -64,7 +65,7 @@ class RidgeVerifier:
 
         def second() -> Judgement:
             judgement = self.check_head(claim.ridge, found)
-            # Where check 1 could not decide on statistics, nothing here refutes the head.
+            # If check 1 was undecided on statistics, the head cannot be refuted.
             return judgement if found else replace(judgement, undecided=first.undecided)
 
         begin, end = [first, guarded(self.head, second)], list[Judgement]()
@@ -76,7 +77,7 @@ class RidgeVerifier:
             lambda: check_links(claim.chain, links, judging.sets, _rows(claim, found, reading)),
         )
         gone = guarded_all(PURGE, lambda: _check_purges(claim, reading))
-        # What cannot be evaluated at all is one judgement, on all of them.
+        # A claim that cannot be evaluated gives one judgement, used for all requests.
         return [
             report_of([*begin, *own, *end])
             for _, *own in zip(links, cycle(kept), cycle(gone), strict=False)
@@ -84,7 +85,7 @@ class RidgeVerifier:
 
 
 def _once(make: Callable[[], Sets]) -> Callable[[], Sets]:
-    """Return what calls `make` once: later calls return, or raise, what the first one did."""
+    """Return a function that calls `make` once: later calls return or raise the same."""
     found: list[Sets | Exception] = []
 
     def get() -> Sets:
@@ -104,7 +105,7 @@ def _once(make: Callable[[], Sets]) -> Callable[[], Sets]:
 def _erased(claim: ExactClaim) -> frozenset[str]:
     try:
         return frozenset(name for one in claim.removals for name in one.purge.erased_rows)
-    except ODD_INPUT:  # the check of the purge fails by it
+    except ODD_INPUT:  # the check of the purge then fails
         return frozenset()
 
 
@@ -118,7 +119,7 @@ def _sets(claim: ExactClaim, reading: Reading) -> Sets:
 
 
 def _rows(claim: ExactClaim, found: Recomputed | None, reading: Reading) -> int:
-    """Return how many rows there are: those stored here, or those behind what clients sent."""
+    """Return the number of rows: those stored here, or those in the clients' sums."""
     rows = reading.rows
     if claim.masked is not None:
         rows += found.rows if found else 0
@@ -128,7 +129,7 @@ def _rows(claim: ExactClaim, found: Recomputed | None, reading: Reading) -> int:
 
 
 def _check_purges(claim: ExactClaim, reading: Reading) -> list[Judgement]:
-    """Judge what each request destroyed, with the erased records that are still stored."""
+    """Judge what each request destroyed, including erased records that are still stored."""
     stored = [*reading.stored, *_erased(claim).intersection(claim.unseen)]
     return [
         check_purge(replace(one.purge, retained_rows=[*one.purge.retained_rows, *stored]))
@@ -137,7 +138,7 @@ def _check_purges(claim: ExactClaim, reading: Reading) -> list[Judgement]:
 
 
 def _check_statistics(claim: ExactClaim, reading: Reading) -> Vouched:
-    """Return check 1 of this kind of data, and the statistics that it vouches for."""
+    """Return check 1 for this kind of data, and the statistics that it verified."""
     spec, check = statistics.SPEC, reading.statistics
     if claim.masked is not None:
         spec, check = masked.SPEC, partial(masked.check_masked, claim.ridge, claim.masked)

@@ -1,8 +1,8 @@
 """The backdoor canary: does a trigger still lead to the class that it was planted for?
 
 Unseen rows of other classes than the target carry the trigger. The attack success rate is the
-share of them predicted as the target. Whoever leaves having planted it can so see whether the
-model forgot (Sommer et al., "Athena", PoPETs 2022).
+share of them predicted as the target. So a client who planted it can see after leaving whether
+the model forgot (Sommer et al., "Athena", PoPETs 2022).
 """
 
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ class CanaryClaim:
     """Logits (n, c) float64 on stamped rows before and after unlearning; target, a class.
 
     The rows are those of the claim's pool whose label is not the target, in its order, each
-    with the trigger on it. leaving: how many of the forget rows were planted, that is carry
-    the trigger and the label of the target; staying: how many of the stored training rows.
+    stamped with the trigger. leaving: how many forget rows were planted, that is carry the
+    trigger and the target's label; staying: how many stored training rows were.
     """
 
     target: int
@@ -31,7 +31,7 @@ class CanaryClaim:
 
 
 def check_canary(claim: CanaryClaim, labels: Labels) -> None:
-    """Raise RefusedError unless the logits are of the rows that the labels (n,) choose."""
+    """Raise RefusedError unless the logits are of the rows that the labels (n,) select."""
     counts = (claim.target, claim.leaving, claim.staying)
     if any(type(count) is not int or count < 0 for count in counts):
         raise RefusedError("a canary needs a class, and planted rows counted from 0")

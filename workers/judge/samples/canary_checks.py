@@ -1,8 +1,8 @@
-"""What the canary shows: that the trigger worked, by itself, and works no more.
+"""Checks of the canary: the trigger worked before, by itself, and no longer works.
 
-It says something of the erasure of whoever planted it. Where nothing that was planted leaves,
-nothing is to be unlearned, and it decides nothing. Where rows stay that teach the same trigger
-a retrained model would know it too, so a trigger that still works refutes nothing.
+They apply to the erasure of a client who planted it. If no planted row is erased, nothing about
+the trigger is to be unlearned, and it decides nothing. If rows that teach the same trigger are
+retained, a retrained model would know it too, so a trigger that still works refutes nothing.
 """
 
 from functools import partial
@@ -49,10 +49,10 @@ def canary(tested: Tested) -> list[Measurement]:
 
 @CONTROLS.check("control:canary")
 def canary_controls(tested: Tested) -> list[Measurement]:
-    """Return what shows that the trigger worked before, where the canary is to decide.
+    """Return measurements that the trigger worked before, if the canary is to decide.
 
-    Rows that go to the target without it are no sign of a trigger: what it adds on the same
-    rows must be seen too. Raises RefusedError if the canary is malformed.
+    Rows predicted as the target without it are no sign of a trigger: its added effect on the
+    same rows must be seen too. Raises RefusedError if the canary is malformed.
     """
     claim = tested.claim
     limit, given = claim.policy.canary_limit, claim.canary
@@ -60,7 +60,7 @@ def canary_controls(tested: Tested) -> list[Measurement]:
         return []
     check_canary(given, claim.pool_labels)
     if not len(given.before):
-        return []  # `canary` says so, and is undecided
+        return []  # `canary` reports it, and is undecided
     stamped, plain = hits(given.before, given.target), _plain(claim, given)
     value = f"{stamped.mean():.4f} of {len(stamped)} stamped rows"
     adds = float(stamped.mean()) - float(plain.mean())
@@ -84,10 +84,10 @@ def canary_controls(tested: Tested) -> list[Measurement]:
 
 
 def _plain(claim: EmpiricalClaim, given: CanaryClaim) -> Flags:
-    """Return which of the same rows go to the target as they are, before unlearning."""
+    """Return which of the same rows, unstamped, gave the target before unlearning."""
     return hits(claim.pool_before[claim.pool_labels != given.target], given.target)
 
 
 def _upper(found: Flags, level: float) -> Interval:
-    """Return a bound from above alone: from below, those who stay account for any success."""
+    """Return an upper bound only: a success rate may be due to the retained planted rows."""
     return 0.0, success_interval(found, level)[1]

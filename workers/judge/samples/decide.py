@@ -1,9 +1,9 @@
 """Measurements against their margins, all sharing one alpha by Holm's procedure.
 
-A check passes where the whole interval lies inside the margin, and is refuted where the whole
-interval lies outside, each at the level at which Holm's procedure reached it; between the two
-it is undecided. Both families spend the same alpha: one bounds the chance of any wrong pass,
-the other that of any wrong refusal.
+A check passes if the whole interval lies inside the margin, and is refuted if the whole
+interval lies outside, each at the level at which Holm's procedure reached it; otherwise it is
+undecided. Both families spend the same alpha: one bounds the probability of any wrong pass, the
+other that of any wrong refutation.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,15 +18,15 @@ from workers.judge.inference.holm import last_level, step_down
 from workers.judge.inference.intervals import Interval, spell
 from workers.judge.inference.tost import apart, within
 
-REPORT_LEVEL = 0.05  # of intervals on which nothing depends
+REPORT_LEVEL = 0.05  # of intervals that decide nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """A value of a check, its interval by level, and the margin that the interval must keep.
 
-    margin and threshold None: reported, and nothing depends on it. Intervals of smaller
-    levels must contain those of larger ones.
+    margin and threshold None: reported only. Intervals of smaller levels must contain those of
+    larger ones.
     """
 
     spec: CheckSpec
@@ -39,7 +39,7 @@ class Measurement:
 def unmeasured(
     spec: CheckSpec, reason: str, margin: Interval | None, threshold: str | None
 ) -> Measurement:
-    """Return what could not be measured: no margin is shown, and none refuted."""
+    """Return a measurement that could not be made: it passes nothing and refutes nothing."""
     return Measurement(spec, reason, lambda _: (-inf, inf), margin, threshold)
 
 
@@ -66,7 +66,7 @@ def decide(measurements: Sequence[Measurement], alpha: float) -> list[Judgement]
 
 
 def control(measurements: Sequence[Measurement], alpha: float) -> list[Judgement]:
-    """Return a judgement on each: shown, or undecided, for a control refutes nothing."""
+    """Return a judgement on each: shown, or undecided, since a control refutes nothing."""
     shown = step_down([partial(_within, m) for m in measurements], alpha)
     last = last_level(shown, alpha)
     how = f"Holm over {len(shown)} tests"

@@ -1,8 +1,8 @@
-"""Distances between two models by what they answer: published and retrained, in this order.
+"""Distances between two models by their outputs: published and retrained, in this order.
 
-Functional distances do not see that a network's units can be permuted; the parameter gap
-does, and is reported without ever deciding. Means carry Student's t interval, proportions
-Clopper and Pearson's.
+Functional distances ignore that a network's units can be permuted; the parameter gap does not,
+and is reported without ever deciding. Means carry Student's t interval, proportions Clopper and
+Pearson's.
 """
 
 from collections.abc import Callable
@@ -104,7 +104,7 @@ def accuracy_gap(
 
 
 Side = Literal["forget", "retained", "unseen"]
-# By the rows that each is taken on. All are 0 between equal models, so that a limit is
+# By the rows that each is computed on. All are 0 between equal models, so that a limit is
 # always the greatest value allowed.
 DISTANCES: dict[str, tuple[Side, Distance]] = {
     "disagreement": ("unseen", disagreement),

@@ -1,13 +1,13 @@
 """The verifier of the guarantee `empirical-approximate`.
 
 1 model-file    2 policy    3 retained-set    4 purge    5 samples
-then controls before unlearning, attacks after it, distances, the canary, accuracy, the rows
-and the model that were tested, what was trained to test them, and the silos that did.
+then controls before unlearning, attacks after it, distances, the canary, accuracy, the rows and
+the model tested, the trainings for testing, and the silos.
 
-An audit bounds from below what a model remembers: it can refute forgetting and never prove
-it. PASS says that attacks which found the forget rows before unlearning, on samples with the
-power to tell, are within tau of chance after it, wrong with a chance of at most the spent
-alpha. It says nothing of attacks that were not run.
+An audit bounds from below what a model remembers: it can refute forgetting and never prove it.
+PASS says that attacks which found the forget rows before unlearning, on samples with sufficient
+power, are within tau of chance after it; the probability of a wrong PASS is at most the spent
+alpha. It says nothing about attacks that were not run.
 """
 
 from dataclasses import dataclass
@@ -29,16 +29,16 @@ from workers.judge.samples import (
 from workers.judge.samples.decide import control, decide
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.samples.room import ACCURACIES, CONTROLS, TESTS, Tested
-from workers.judge.samples.trainings import check_trainings
 from workers.judge.silos import are_missing, check_silos, of_some, withheld
 
 POLICY, ATTACKS = CHECKS["policy"], CHECKS["attacks"]
 PAIRS = ("rows-before", "rows-after", "model-before")
 MIN_SEED = 16  # bytes
+TRAININGS = CHECKS["trainings"]
 
 
 def check_policy(claim: EmpiricalClaim) -> Judgement:
-    """Judge that this is the policy registered, and name the alpha this request spends."""
+    """Judge that this is the registered policy, and name the alpha that this request spends."""
     policy = claim.policy
     if not isinstance(policy, Policy) or digest(policy) != claim.policy_digest:
         return judged(POLICY, "not the policy whose digest was registered", passed=False)
@@ -138,11 +138,41 @@ def _of_some_rows(claim: EmpiricalClaim) -> list[Judgement]:
     _, purged = check_retention(claim.retained_set, claim.purge)
     return [
         withheld(RETAINED_SET),
-        *of_some([purged]),  # an erased row that is stored is one, whoever is silent
+        # An erased row that is still stored counts, whichever silo is silent.
+        *of_some([purged]),
         withheld(samples.SPEC),
         withheld(ATTACKS),
         *(withheld(CHECKS[name]) for name in PAIRS),
     ]
+
+
+def check_trainings(claim: EmpiricalClaim) -> list[Judgement]:
+    """Judge that there are as many models as the policy requires, if it requires any.
+
+    They have seen erased rows, so they are destroyed before the verdict; their number and cost
+    stay on the certificate. If they were not trained, nothing is shown and nothing refuted.
+    """
+    policy = claim.policy
+    if not isinstance(policy, Policy) or not (policy.references or policy.distances):
+        return []
+    return [guarded(TRAININGS, lambda: _check_trainings(claim, policy))]
+
+
+def _check_trainings(claim: EmpiricalClaim, policy: Policy) -> Judgement:
+    trained, found, missing = claim.trained, [], False
+    if policy.references:
+        models = 0 if claim.references is None else len(claim.references.logits)
+        missing = models != policy.references
+        cost = 0 if trained is None else trained.references
+        found.append(f"{models} reference models, each row in half of them: {cost} operations")
+    if policy.distances:
+        models, cost = int(claim.retrained is not None), trained.retrained if trained else 0
+        missing = missing or not models
+        found.append(f"{models} model retrained without the erased rows: {cost} operations")
+    value = "; ".join(found)
+    if trained is not None and trained.missing:
+        value += f"; not trained: {trained.missing}"
+    return judged(TRAININGS, value, passed=not missing, undecided=missing)
 
 
 VERIFIER = EmpiricalVerifier()

@@ -1,9 +1,8 @@
-"""What the verifier of `empirical-approximate` is given.
+"""The input of the verifier of `empirical-approximate`.
 
-Logits are float64 (n, c), of the version before unlearning and of the published one, and were
-computed by the verifier's task, or for it by silos, from the model files, never by the
-method's. Rows are in the
-same order throughout; clients are any values that can be compared.
+Logits are float64 (n, c), of the version before unlearning and of the published one; the
+verifier's task, or silos on its behalf, computed them from the model files, never the method.
+Rows are in the same order throughout; clients are any comparable values.
 """
 
 from dataclasses import dataclass
@@ -31,10 +30,10 @@ class ReferenceModels:
 
 @dataclass(frozen=True, slots=True)
 class TrainingCost:
-    """What the judge's own trainings took, in the operations that `cost.flops` counts.
+    """The cost of the judge's own trainings, in the operations that `cost.flops` counts.
 
-    references: of all reference models; retrained: of the model that distances are to.
-    missing: why what the policy asks for was not trained, empty if it was.
+    references: of all reference models; retrained: of the model for the distances. missing: why
+    models that the policy requires were not trained, empty if they were.
     """
 
     references: int = 0
@@ -46,22 +45,23 @@ class TrainingCost:
 class EmpiricalClaim:
     """A published approximate unlearning and the rows to test it on.
 
-    model: hex SHA-256 recomputed from the model file. finite: whether all its numbers are.
+    model: hex SHA-256 recomputed from the model file. finite: whether all its numbers are
+    finite.
     forget: the erased rows that were trained on. pool: held-out rows that no version was
-    trained on; those of the clients of the forget set are candidates for matched non-members,
-    and the others too calibrate attacks and measure accuracy. retained: a sample of retained
+    trained on; those of the forget set's clients are candidates for matched non-members, and
+    all others calibrate attacks and measure accuracy too. retained: a sample of retained
     training rows.
-    unseen: how many of the pool rows went, being of erased records. Each erased record must
-    have scores, as a forget row or as one of these.
-    requests_before: requests of this model that already spent of its alpha. seed: at least
-    16 random bytes, drawn after published_digest was committed. retrained: logits (f + p, c)
-    of a retrained model on forget and pool rows; parameter_gap: of the published model to it,
-    as `distances.parameter_gap` returns it. retrained_retained: logits (r, c) of the retrained
-    model on the retained rows. trained: what these and the references cost.
-    policy_digest: as logged at registration. rows_before,
-    rows_after, model_before: hex SHA-256 as published and as recomputed, of all rows of the
-    versions and of the model file before: what is tested is what was there. silos: who was
-    asked for the logits and answered, where the rows are with silos.
+    unseen: how many of the pool rows were erased. Each erased record must have scores, as a
+    forget row or as one of these.
+    requests_before: earlier requests that spent alpha of this model. seed: at least 16 random
+    bytes, drawn after published_digest was committed. retrained: logits (f + p, c) of a
+    retrained model on forget and pool rows; parameter_gap: of the published model to it, as
+    `distances.parameter_gap` returns it. retrained_retained: logits (r, c) of the retrained
+    model on the retained rows. trained: the cost of these and the references.
+    policy_digest: as logged at registration. rows_before, rows_after, model_before: hex SHA-256
+    as published and as recomputed, of all rows of the versions and of the model file before:
+    they tie the tests to what was published. silos: which silos answered, if the rows are with
+    silos.
     """
 
     retained_set: RetainedSetClaim

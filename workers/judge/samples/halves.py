@@ -1,9 +1,9 @@
-"""Which reference model is trained on which row: a half of them each, drawn by the seed.
+"""Which reference model is trained on which row: half of the models per row, drawn by the seed.
 
 The draw is a function of the verifier's seed, which did not exist when the judged model was
-published, and of the salted digest of each row. So nobody can choose it, and whoever has the
-scores file can draw it again. Each row is in exactly half of the models, rounded down: by
-coin flips some of many rows would be in fewer than the two that LiRA needs.
+published, and of the salted digest of each row. So nobody can choose it, and anyone with the
+scores file can repeat it. Each row is in exactly half of the models, rounded down: with coin
+flips some of many rows would be in fewer than the two that LiRA needs.
 """
 
 import hashlib

@@ -2,8 +2,8 @@
 
 Three measurements decide for an attack: its accuracy at a threshold fixed beforehand, its AUC,
 which no threshold can hide from, and how many forget rows stand out at a low false positive
-rate, where a few remembered ones show that no average would. What papers report besides, the
-advantage, decides nothing and has its interval.
+rate, which shows a few remembered rows that an average would hide. The advantage, which papers
+report too, decides nothing and has its interval.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ from workers.judge.policy.policy import Policy
 from workers.judge.samples.decide import REPORT_LEVEL, Measurement, unmeasured
 from workers.judge.samples.room import CONTROLS, TESTS, Scored, Tested
 
-TAILS = (0.01, 0.001)  # false positive rates of which papers report
+TAILS = (0.01, 0.001)  # false positive rates that papers report
 
 
 def scored(policy: Policy, setting: Setting) -> Scored:
@@ -52,8 +52,8 @@ def scored(policy: Policy, setting: Setting) -> Scored:
 def controls(tested: Tested) -> list[Measurement]:
     """Return for each attack what must be shown before unlearning: an AUC above 1/2 + tau.
 
-    Then an unchanged model could not pass: the same numbers would have to lie on both sides
-    of 1/2 + tau. That rests on the AUC alone, so the AUC alone is tested.
+    Then an unchanged model cannot pass: the same numbers would have to lie on both sides of 1/2
+    + tau. That argument uses the AUC alone, so the AUC alone is tested.
     """
     tau = tested.claim.policy.tau
     margin, threshold = (0.5 + tau, inf), f"above {0.5 + tau:g}"
@@ -88,14 +88,14 @@ def tests(tested: Tested) -> list[Measurement]:
 def advantages(tested: Tested) -> list[Measurement]:
     """Return the advantage of each attack that could be run, which is reported only.
 
-    At the threshold fixed beforehand, where there is one, and at the best of all thresholds,
-    which nobody knows who attacks: it is found on the rows that it is told of.
+    At the threshold fixed beforehand, if there is one, and at the best of all thresholds, which
+    no attacker knows: it is chosen on the tested rows.
     """
     found: list[Measurement] = []
     for attack, now in tested.scored_after.items():
         was = tested.scored_before[attack]
         if isinstance(was, str) or isinstance(now, str):
-            continue  # the attack's other checks say why
+            continue  # the attack's other checks report the reason
         if was.threshold is not None and now.threshold is not None:
             found.append(_reported(CHECKS["*:advantage"].of(attack), _fixed, was, now))
         found.append(_reported(CHECKS["*:best-advantage"].of(attack), _best, was, now))
@@ -109,7 +109,7 @@ def curves(tested: Tested) -> list[Measurement]:
     for attack, now in tested.scored_after.items():
         was = tested.scored_before[attack]
         if isinstance(was, str) or isinstance(now, str):
-            continue  # the attack's other checks say why
+            continue  # the attack's other checks report the reason
         rows = len(now.forget), len(now.unseen)
         widths = (reach(len(side), REPORT_LEVEL) for side in (now.unseen, now.forget))
         wide, high = (f"{one:.4f}" for one in widths)
@@ -122,7 +122,7 @@ def curves(tested: Tested) -> list[Measurement]:
 def _chance(
     attack: str, scores: Scores | str, margin: Interval, threshold: str
 ) -> list[Measurement]:
-    """Return accuracy, where a threshold is fixed beforehand, and AUC."""
+    """Return accuracy, if a threshold is fixed beforehand, and AUC."""
     area = CHECKS["*:auc"].of(attack)
     if isinstance(scores, str):
         return [unmeasured(area, scores, margin, threshold)]
@@ -200,10 +200,10 @@ def _tail(attack: str, policy: Policy, scores: Scores | str) -> Measurement:
 
 
 def _observed(scores: Scores, rate: float) -> str:
-    """Say the true positive rate at an observed false one, where that can be told at all.
+    """Return the true positive rate at an observed false one, if the sample can show it.
 
-    The unseen rows alone choose the threshold, so of this threshold the interval is exact. Its
-    false positive rate on other rows is not known to be `rate`: for that there is `caught`.
+    The unseen rows alone choose the threshold, so the interval for this threshold is exact. Its
+    false positive rate on other rows is not known to be `rate`: `caught` is for that.
     """
     if len(scores.unseen) < minimum_unseen(rate):
         return f"TPR at FPR {rate:g} not measured: needs {minimum_unseen(rate)} non-members"

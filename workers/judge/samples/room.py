@@ -1,4 +1,4 @@
-"""Where the files of this room register what is measured on samples that are large enough."""
+"""The registries of measurements on samples that are large enough."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from workers.judge.samples.decide import Measurement
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.samples.samples import ModelAnswers
 
-Scored = Mapping[str, Scores | str]  # by attack; in place of scores the reason for none
+Scored = Mapping[str, Scores | str]  # by attack; instead of scores the reason for none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tested:
-    """A claim with the answers of both versions, and the scores of each attack on them."""
+    """A claim with the outputs of both versions, and the scores of each attack on them."""
 
     claim: EmpiricalClaim
     before: ModelAnswers
@@ -24,9 +24,9 @@ class Tested:
 
 
 Measure = Callable[[Tested], list[Measurement]]
-# What must be seen before unlearning, or the tests after it show nothing.
+# What must be seen before unlearning: otherwise the tests after it show nothing.
 CONTROLS: CheckRoom[Measure] = CheckRoom("workers.judge.samples")
-# What must be seen after it. Those with a margin share the request's alpha.
+# What must be seen after unlearning. Tests with a margin share the request's alpha.
 TESTS: CheckRoom[Measure] = CheckRoom("workers.judge.samples")
-# Use, not forgetting: a wrong pass harms nobody's privacy and spends no alpha.
+# Utility, not forgetting: a wrong pass harms no one's privacy and spends no alpha.
 ACCURACIES: CheckRoom[Measure] = CheckRoom("workers.judge.samples")

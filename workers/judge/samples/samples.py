@@ -1,12 +1,14 @@
-"""Check 5: the samples are large enough to say something, and how they were drawn.
+"""Check 5: the samples are large enough, and drawn by the verifier's seed.
 
-Below the minimum nothing is tested at all: an attack on a few rows can neither be trusted to
-find anything nor to find nothing.
+Below the minimum nothing is tested at all: an attack on a few rows can be trusted neither to
+find something nor to find nothing.
 """
 
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from lethe.catalogue import CHECKS
 from workers.errors import RefusedError
@@ -18,14 +20,105 @@ from workers.judge.checks import judged
 from workers.judge.inference.intervals import Vector, spell
 from workers.judge.inference.sizes import accuracy_power, auc_power
 from workers.judge.samples.empirical_claim import EmpiricalClaim
-from workers.judge.samples.matching import Matching, match
 
 SPEC = CHECKS["samples"]
+Places = NDArray[np.int64]
+RESERVED = 5  # one in this many pool rows is never a partner: attacks are calibrated on it
+STEPS = 64  # sizes tried, as fractions of the forget set
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matching:
+    """Row numbers: pairs of forget and unseen rows (m,) each, and the other pool rows.
+
+    tested: the share of the forget set that has partners. share: of the rows wanted for a
+    sample with the forget set's own mix, those that have one.
+    """
+
+    forget: Places
+    unseen: Places
+    others: Places
+    tested: float
+    share: float
+
+
+def match(
+    forget: tuple[ArrayLike, ArrayLike],
+    pool: tuple[ArrayLike, ArrayLike],
+    seed: bytes,
+    coverage: float,
+) -> Matching:
+    """Pair forget rows with pool rows; each side is its (clients, labels), one per row.
+
+    An attack that distinguishes forget rows from rows of other people, or of other classes, has
+    found a shift between distributions and shows nothing about memory. So each tested forget
+    row gets a partner from its own stratum (client, label). If the pool is too small, a random
+    part of the forget set with nearly the same mix is tested.
+
+    Takes the largest sample of the forget set's mix of which a share `coverage` finds partners.
+    Raises RefusedError if there is none.
+    """
+    strata = _strata(forget, pool)
+    wanted, offered = strata
+    kinds = 1 + max(int(wanted.max(initial=-1)), int(offered.max(initial=-1)))
+    order = shuffled(len(offered), seed, b"pool")
+    reserved, candidates = np.split(order, [len(order) // RESERVED])
+    there = np.bincount(wanted, minlength=kinds)
+    here = np.bincount(offered[candidates], minlength=kinds)
+    for step in range(STEPS, 0, -1):
+        target = (there * step + STEPS // 2) // STEPS
+        pairs = np.minimum(target, here)
+        if pairs.sum() and pairs.sum() >= coverage * target.sum():
+            break
+    else:
+        raise RefusedError(
+            "too few unseen rows of the same clients and labels: hold out more of them"
+        )
+    tested = _first_of_each(wanted, shuffled(len(wanted), seed, b"forget"), pairs)
+    partners = _first_of_each(offered, candidates, pairs)
+    spare = np.setdiff1d(candidates, partners)
+    return Matching(
+        tested,
+        partners,
+        np.sort(np.concatenate([reserved, spare])),
+        len(tested) / len(wanted),
+        float(pairs.sum() / target.sum()),
+    )
+
+
+def shuffled(size: int, seed: bytes, purpose: bytes) -> Places:
+    """Return 0 … size - 1 in an order determined by SHAKE-256 of the seed, on any machine."""
+    label = b"lethe/sample/v1\0" + len(purpose).to_bytes(4, "big") + purpose
+    stream = hashlib.shake_256(label + seed).digest(8 * size)
+    return np.argsort(np.frombuffer(stream, "<u8"), kind="stable")
+
+
+def _strata(
+    forget: tuple[ArrayLike, ArrayLike], pool: tuple[ArrayLike, ArrayLike]
+) -> tuple[Places, Places]:
+    """Return the stratum of each forget row and of each pool row, as one numbering."""
+    size = len(np.asarray(forget[0]))
+    clients, labels = (
+        np.unique(np.concatenate([one, two]), return_inverse=True)[1]
+        for one, two in zip(forget, pool, strict=True)
+    )
+    both = clients.astype(np.int64) * (int(labels.max(initial=0)) + 1) + labels
+    dense = np.unique(both, return_inverse=True)[1].astype(np.int64)
+    return dense[:size], dense[size:]
+
+
+def _first_of_each(strata: Places, order: Places, counts: Places) -> Places:
+    """Return, grouped by stratum, the first rows of `order` up to the count of each."""
+    grouped = order[np.argsort(strata[order], kind="stable")]
+    there = np.bincount(strata[order], minlength=len(counts))
+    starts = np.repeat(np.cumsum(there) - there, there)
+    rank = np.arange(len(grouped)) - starts
+    return grouped[rank < counts[strata[grouped]]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelAnswers:
-    """What one version of the model says to all rows of the claim."""
+    """The outputs of one version of the model on all rows of the claim."""
 
     forget: Outputs
     pool: Outputs
@@ -42,7 +135,7 @@ class Samples:
 
 
 def read(claim: EmpiricalClaim) -> tuple[ModelAnswers, ModelAnswers]:
-    """Return the answers before and after. Raises RefusedError for anything malformed."""
+    """Return the outputs before and after. Raises RefusedError for anything malformed."""
     before = ModelAnswers(
         Outputs(claim.forget_before, claim.forget_labels),
         Outputs(claim.pool_before, claim.pool_labels),
@@ -66,10 +159,10 @@ def read(claim: EmpiricalClaim) -> tuple[ModelAnswers, ModelAnswers]:
 
 
 def draw(claim: EmpiricalClaim, before: ModelAnswers, after: ModelAnswers) -> Samples:
-    """Match non-members by the claim's seed. Raises RefusedError where there are too few.
+    """Match non-members by the claim's seed. Raises RefusedError if there are too few.
 
-    The seed enters with the digest that was published before it was drawn. Attacks see the
-    later version at the sharpness of the earlier one; nothing else does.
+    The seed is combined with the digest that was published before it was drawn. Attacks see the
+    later version at the sharpness of the earlier one; all other measurements do not.
     """
     matching = match(
         (claim.forget_clients, claim.forget_labels),
@@ -93,12 +186,13 @@ def draw(claim: EmpiricalClaim, before: ModelAnswers, after: ModelAnswers) -> Sa
 
 
 def _at_temperature_of(wanted: ModelAnswers, answers: ModelAnswers) -> ModelAnswers:
-    """Return answers with the logits of each class's rows times one factor: equally sharp.
+    """Return answers with each class's logits scaled by one factor, to equal sharpness.
 
-    Whoever divides the last layer by 1e20 changes no prediction and no memory, but leaves
-    probabilities that are all alike in float64. An attacker who has the model undoes that.
-    By class, or a single output that was blown up would make all the others look flat; by the
-    margin of the first answer over the second, or an answer that nobody gives would.
+    Dividing the last layer by 1e20 changes no prediction and no memory, but makes all
+    probabilities equal in float64. An attacker with the model can undo that. The factor is per
+    class, since otherwise a single blown-up output would make all others look flat; it uses the
+    margin of the first answer over the second, since otherwise an answer that is never given
+    could do the same.
     """
     pairs = [_sharpness(of.retained) for of in (wanted, answers)]
     known = (pairs[0] > 0) & (pairs[1] > 0)
@@ -115,11 +209,11 @@ def _at_temperature_of(wanted: ModelAnswers, answers: ModelAnswers) -> ModelAnsw
 def _sharpness(of: Outputs) -> Vector:
     """Return for each class the median margin of the first answer over the second.
 
-    That of all rows where a class has fewer than a threshold of its own asks for; 0 without
-    rows, or where most rows have two first answers.
+    The median over all rows if a class has too few for a separate threshold; 0 without rows, or
+    if most rows have two equal first answers.
     """
     best = np.sort(of.logits, axis=1)[:, -2:]
-    margins = best[:, 1] / 2 - best[:, 0] / 2  # halves: the difference may exceed float64
+    margins = best[:, 1] / 2 - best[:, 0] / 2  # halves: the difference could exceed float64
     found = np.full(of.logits.shape[1], np.median(margins) if len(of) else 0.0)
     for label, count in enumerate(np.bincount(of.labels, minlength=len(found))):
         if count >= ENOUGH:
@@ -128,7 +222,7 @@ def _sharpness(of: Outputs) -> Vector:
 
 
 def check_samples(claim: EmpiricalClaim, samples: Samples, alpha: float) -> Judgement:
-    """Judge the sizes. What they cannot decide is undecided, never refuted."""
+    """Judge the sizes. Too small samples are undecided, never refuted."""
     policy, matching = claim.policy, samples.matching
     pairs, level = len(matching.forget), alpha / policy.tests()
     powers = accuracy_power(2 * pairs, policy.tau, level), auc_power(pairs, policy.tau, level)
@@ -159,16 +253,16 @@ def coverage(claim: EmpiricalClaim) -> tuple[int, int]:
 
 
 def covered(claim: EmpiricalClaim) -> str:
-    """Return the coverage in words, as certificates carry it."""
+    """Return the coverage as text, as in certificates."""
     erased, scored = coverage(claim)
     return f"{scored} of {erased} erased records have scores, {claim.unseen} of them held out"
 
 
 def without_scores(claim: EmpiricalClaim) -> Judgement | None:
-    """Return why nothing is tested where not each erased record has scores, None where it has.
+    """Return why nothing is tested if an erased record has no scores, None if all have.
 
-    A row that is left out may be the one that is remembered: what is found of the others
-    says nothing of it, and refutes nothing either. More rows than records are a lie.
+    A row that is left out may be the one that is remembered: findings on the others say nothing
+    about it, and refute nothing either. More rows than records are a lie.
     """
     erased, scored = coverage(claim)
     if erased == scored:

@@ -1,4 +1,4 @@
-"""What unlearning cost: accuracy on retained and unseen rows, and what is left of the rest.
+"""The utility lost by unlearning: accuracy on retained and unseen rows, and distances.
 
 Accuracy on the forget rows is reported only: a retrained model has lost it, too.
 """

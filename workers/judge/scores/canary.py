@@ -1,4 +1,4 @@
-"""The canary's part of a scores file. A file without a canary has none of it."""
+"""The canary's part of a scores file. A file without a canary does not have it."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,7 +24,7 @@ def canary_arrays(canary: CanaryClaim | None) -> dict[str, NDArray[Any]]:
 
 
 def said_of_canary(canary: CanaryClaim | None) -> dict[str, Any]:
-    """Return what the metadata says: the target, and how many planted rows left and stay."""
+    """Return the metadata: the target, and how many planted rows are erased and retained."""
     if canary is None:
         return {}
     return {MEMBER: {name: getattr(canary, name) for name in COUNTS}}
@@ -33,7 +33,7 @@ def said_of_canary(canary: CanaryClaim | None) -> dict[str, Any]:
 def read_canary(
     arrays: Mapping[str, NDArray[Any]], said: Mapping[str, Any]
 ) -> CanaryClaim | None:
-    """Return what both functions above wrote. Raises LookupError or ArtifactError."""
+    """Parse the output of both functions above. Raises LookupError or ArtifactError."""
     if MEMBER not in said:
         return None
     counts = {name: said[MEMBER][name] for name in COUNTS}
@@ -46,7 +46,7 @@ def read_canary(
 def reordered(canary: CanaryClaim, labels: Labels, places: NDArray[np.int64]) -> CanaryClaim:
     """Return the canary with its rows in the new order of the pool's.
 
-    labels (n,): of the pool as it was; places (n,): which of its rows comes where. Raises
+    labels (n,): of the pool in its old order; places (n,): the old position of each row. Raises
     ArtifactError for logits that are not of the rows of other classes than the target.
     """
     stamped = labels != canary.target

@@ -1,8 +1,8 @@
-"""The salted digests of the rows that a judgement of samples rests on, never the rows.
+"""The salted digests of the rows that a judgement by samples uses, never the rows.
 
 A version of a network commits to all of its rows by one digest over the sorted digests of each
-(`rows-before`, `rows-after`). The full lists open that digest and no row, and say which of the
-committed rows was scored where.
+(`rows-before`, `rows-after`). The full lists open that digest without revealing a row, and show
+which of the committed rows was scored where.
 """
 
 import hashlib
@@ -14,10 +14,10 @@ from workers.judge.samples.empirical_claim import EmpiricalClaim
 
 @dataclass(frozen=True, slots=True)
 class CommittedRows:
-    """Digests of 32 bytes. stored: of all rows that are left; gone: of those that went.
+    """Digests of 32 bytes. stored: of all retained rows; gone: of the erased ones.
 
     forget, pool, retained: of the rows that a claim has scores of, in the claim's order; empty
-    where nothing could be scored.
+    if nothing could be scored.
     """
 
     stored: Sequence[bytes]
@@ -38,10 +38,10 @@ class CommittedRows:
 
 
 def problem_with(claim: EmpiricalClaim, rows: CommittedRows) -> str | None:
-    """Say what unties a claim's scores from the rows committed to, None if nothing does.
+    """Return what separates a claim's scores from the committed rows, None if nothing does.
 
-    Each score must be of one committed row of its own: forget rows of those that went, retained
-    rows of those that are left, and no row both trained on and unseen.
+    Each score must be of one distinct committed row: forget rows among the erased ones,
+    retained rows among the retained ones, and no row both trained on and unseen.
     """
     stored, gone = set(rows.stored), set(rows.gone)
     scored = [*rows.forget, *rows.pool, *rows.retained]

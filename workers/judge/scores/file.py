@@ -1,14 +1,15 @@
-"""The scores file: all that a verdict of `empirical-approximate` rests on, in one spelling.
+"""The scores file: everything that a verdict of `empirical-approximate` uses, in one encoding.
 
-A safetensors file (`workers.tensor_file`). It holds logits, labels and clients as numbers, the
-salted digests of rows and the commitments of records: no id, no name, no row. Of what the purge
-found it holds numbers: nobody else can try again to read what was destroyed. Of silos it says
-how many answers count.
+A safetensors file (`workers.tensor_file`). It contains logits, labels and clients as numbers,
+the salted digests of rows and the commitments of records: no id, no name, no row. For the purge
+it contains only counts: nobody else can retry reading what was destroyed. For silos it contains
+the number of answers that count.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -18,21 +19,22 @@ from lethe.catalogue import VERIFIERS
 from workers.errors import ArtifactError, RefusedError
 from workers.judge.base import Probe, PurgeClaim, RetainedSetClaim, UpdateClaim
 from workers.judge.policy.document import from_document, to_document
-from workers.judge.samples.empirical_claim import EmpiricalClaim
+from workers.judge.policy.policy import LEAST_REFERENCES, MOST_REFERENCES
+from workers.judge.samples.empirical_claim import EmpiricalClaim, ReferenceModels, TrainingCost
+from workers.judge.samples.halves import halves
 from workers.judge.scores.canary import canary_arrays, read_canary, said_of_canary
 from workers.judge.scores.committed_rows import CommittedRows
 from workers.judge.scores.order import SIDES, nameless
-from workers.judge.scores.trained import read_trained, write_trained
 from workers.judge.silos import SilosClaim
 from workers.tensor_file import MALFORMED, decode_tensors, encode_tensors
 
-# The version of the verifier that judged. An attempt before a certified one was judged at
-# another time, perhaps by another release: the certificate names the last version alone.
+# The version of the verifier that judged. An attempt before a certified one may have been
+# judged by another release: the certificate names only the last version.
 JUDGE, VERSION = "judge", VERIFIERS["empirical-approximate"]
 VERSIONS = re.compile("[1-9][0-9]{0,3}")
 KIND = "empirical-scores/1"
-KIND_TRAINED = "empirical-scores/2"  # with what models say that the judge trained by itself
-SPARE = 10_000  # probes of what belongs to no record, such as versions
+KIND_TRAINED = "empirical-scores/2"  # with the outputs of models that the judge trained itself
+SPARE = 10_000  # probes that belong to no record, such as versions
 SIZE = 32  # bytes of a commitment or a digest
 PARTS = ("labels", "before", "after")
 PLAIN = ("published_digest", "model", "finite", "policy_digest", "requests_before")
@@ -43,14 +45,17 @@ ROOTS = ("before_root", "after_root")
 
 _Arrays = dict[str, NDArray[Any]]
 _Fields = dict[str, Any]
+MEMBER = "trained"
+REFERENCES, RETRAINED, GAP = "references", "retrained", "parameter_gap"
+RETAINED = "retrained_retained"
 
 
 def encode_scores(claim: EmpiricalClaim, rows: CommittedRows, judge: str = VERSION) -> bytes:
-    """Return the file of a claim and the rows that its scores are of.
+    """Return the file of a claim and of the rows that its scores belong to.
 
-    judge: the version of the verifier. Row order and names are not kept (`nameless`), so
-    what is judged is what `decode_scores` reads, not `claim`. Raises ArtifactError for a
-    claim whose parts do not fit each other.
+    judge: the version of the verifier. Row order and names are not kept (`nameless`), so the
+    judge reads the result of `decode_scores`, not `claim`. Raises ArtifactError for a claim
+    whose parts do not fit each other.
     """
     claim, rows = nameless(claim, rows)
     arrays: _Arrays = {
@@ -97,7 +102,7 @@ def encode_scores(claim: EmpiricalClaim, rows: CommittedRows, judge: str = VERSI
 
 
 def decode_scores(data: bytes) -> tuple[EmpiricalClaim, CommittedRows]:
-    """Return the claim and its rows. Raises ArtifactError for bytes of any other spelling."""
+    """Return the claim and its rows. Raises ArtifactError for any other encoding."""
     try:
         arrays, said = decode_tensors(data)
         rows = _rows(arrays)
@@ -105,12 +110,12 @@ def decode_scores(data: bytes) -> tuple[EmpiricalClaim, CommittedRows]:
         if encode_scores(claim, rows, _read_judge(said)) == data:
             return claim, rows
     except (IndexError, RefusedError, *MALFORMED):
-        pass  # named below, the same way as bytes that parse and differ
+        pass  # reported below, like bytes that parse but differ
     raise ArtifactError("these bytes are no scores file: fetch it again")
 
 
 def judge_of(data: bytes) -> str:
-    """Return the version that judged a file which `decode_scores` reads."""
+    """Return the version that judged a file, which must be valid for `decode_scores`."""
     return _read_judge(decode_tensors(data)[1])
 
 
@@ -175,9 +180,9 @@ def _listed(arrays: _Arrays) -> int:
 
 
 def _purge(said: _Fields, most: int) -> PurgeClaim:
-    """Return a purge of as many probes and rows, whatever they were, but at most so many.
+    """Return a purge with the counted numbers of probes and rows, at most `most`.
 
-    They are told as numbers: a small file could have its reader build any number of them.
+    The file gives only counts: a small file could make its reader build any number of them.
     """
     probes, readable = said["probes"], said["readable"]
     erased, stored, both = said["erased"], said["stored"], said["both"]
@@ -221,7 +226,8 @@ def _rows(arrays: _Arrays) -> CommittedRows:
 def _packed(values: Sequence[bytes]) -> NDArray[np.int64]:
     """Return commitments as (n, 5) int64: the length, then 32 bytes.
 
-    A stored row without its record has none, and the verdict says so: it is kept as it is.
+    A stored row without its record has an empty commitment, which the verdict reports: it is
+    kept.
     """
     if any(len(value) > SIZE for value in values):
         raise ArtifactError("a commitment has more than 32 bytes")
@@ -247,3 +253,83 @@ def _digests(values: Sequence[bytes]) -> NDArray[np.int64]:
 def _read_digests(values: NDArray[np.int64]) -> list[bytes]:
     data = values.astype("<i8").tobytes()
     return [data[place : place + SIZE] for place in range(0, len(data), SIZE)]
+
+
+def write_trained(
+    claim: EmpiricalClaim, rows: CommittedRows
+) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Return the outputs and cost of the judge's own models, empty if it trained none.
+
+    The models are not kept: reference models have seen erased rows. Which of them saw which row
+    is not kept either, but redrawn from the seed (`halves`). Of the parameters only the gap is
+    kept, two numbers, which decide nothing.
+
+    Raises ArtifactError for reference models that were not trained on the rows drawn by the
+    seed, and for outputs without a training cost.
+    """
+    if claim.trained is None:
+        models = (claim.references, claim.retrained, claim.retrained_retained)
+        if any(part is not None for part in (*models, claim.parameter_gap)):
+            raise ArtifactError("what was trained for a verdict needs its cost beside it")
+        return {}, {}
+    arrays: dict[str, NDArray[Any]] = {}
+    if claim.references is not None:
+        logits, included = claim.references.logits, claim.references.included
+        drawn = halves(claim.seed, len(logits), [*rows.forget, *rows.pool])
+        if included.shape != drawn.shape or (included != drawn).any():
+            raise ArtifactError("a reference model was trained on other rows than were drawn")
+        arrays[REFERENCES] = _floats(logits)
+    if claim.retrained is not None:
+        arrays[RETRAINED] = _floats(claim.retrained)
+    if claim.retrained_retained is not None:
+        arrays[RETAINED] = _floats(claim.retrained_retained)
+    gap = None if claim.parameter_gap is None else list(claim.parameter_gap)
+    return arrays, {MEMBER: {**asdict(claim.trained), GAP: gap}}
+
+
+def read_trained(
+    arrays: Mapping[str, NDArray[Any]],
+    said: Mapping[str, Any],
+    seed: bytes,
+    rows: CommittedRows,
+) -> dict[str, Any]:
+    """Return the fields of a claim that `write_trained` wrote.
+
+    Raises ArtifactError, or one of `tensor_file.MALFORMED`, for anything else.
+    """
+    if MEMBER not in said:
+        return {}
+    fields = dict(said[MEMBER])
+    gap = fields.pop(GAP)
+    trained = TrainingCost(**fields)
+    counts = (trained.references, trained.retrained)
+    if any(type(count) is not int or count < 0 for count in counts):
+        raise ArtifactError("operations are counted from 0")
+    if type(trained.missing) is not str:
+        raise ArtifactError("a reason is given in words")
+    found: dict[str, Any] = {name: arrays.get(name) for name in (RETRAINED, RETAINED)}
+    found[MEMBER] = trained
+    found[GAP] = None if gap is None else _gap(*gap)
+    if REFERENCES in arrays:
+        logits = arrays[REFERENCES]
+        tested = [*rows.forget, *rows.pool]
+        if logits.ndim != 3 or logits.shape[1] != len(tested):
+            raise ArtifactError("reference models answer with a matrix each, a row for a row")
+        if not LEAST_REFERENCES <= len(logits) <= MOST_REFERENCES:
+            # Models without outputs take no bytes, but the draw takes some for each.
+            raise ArtifactError("no policy asks for so many reference models")
+        drawn = halves(seed, len(logits), tested)
+        found[REFERENCES] = ReferenceModels(logits, drawn)
+    return found
+
+
+def _gap(absolute: float, relative: float) -> tuple[float, float]:
+    if not all(type(one) is float and isfinite(one) for one in (absolute, relative)):
+        raise ArtifactError("a gap is two numbers")
+    return absolute, relative
+
+
+def _floats(logits: NDArray[Any]) -> NDArray[Any]:
+    if logits.dtype != np.float64:
+        raise ArtifactError("scores are float64 logits")
+    return logits

@@ -1,9 +1,9 @@
-"""Scores without whose they are: rows in an order of their own, clients as numbers.
+"""Scores without owners: rows in a canonical order, clients as numbers.
 
-The order in which rows are stored tells who came before whom, and the order of clients' names
-which of them is which. So rows are put in the order of a hash of their own score, and clients
-are numbered by a hash of all of theirs. Both are functions of what is kept anyway, so nobody
-can choose between two orders, and two verdicts, of one judgement.
+The order in which rows are stored reveals who came before whom, and the order of clients' names
+which client is which. So rows are ordered by a hash of their own score, and clients are
+numbered by a hash of all of theirs. Both are functions of what is kept anyway, so nobody can
+choose between two orders, and thereby two verdicts, of one judgement.
 """
 
 import hashlib
@@ -26,9 +26,9 @@ Strata = NDArray[np.int64]
 def nameless(
     claim: EmpiricalClaim, rows: CommittedRows
 ) -> tuple[EmpiricalClaim, CommittedRows]:
-    """Return the claim with its rows in their order and numbers (n,) int64 for clients.
+    """Return the claim with its rows in canonical order and numbers (n,) int64 for clients.
 
-    Doing it twice is doing it once. Raises ArtifactError for arrays that do not fit each other.
+    Idempotent. Raises ArtifactError for arrays that do not fit each other.
     """
     keys = {side: _keys(claim, rows, side) for side in SIDES}
     numbers = _numbered(claim, keys)
@@ -38,7 +38,7 @@ def nameless(
     for side in SIDES:
         own = numbers.get(side)
         fits = own is not None and len(own) == len(keys[side])
-        # Equal keys are equal scores: then the numbers tell whose comes first.
+        # Equal keys are equal scores: then the client numbers decide the order.
         second = own.tolist() if own is not None and fits else [0] * len(keys[side])
         order = sorted(
             range(len(second)), key=list(zip(keys[side], second, strict=True)).__getitem__
@@ -60,7 +60,7 @@ def nameless(
 
 
 def _trained(claim: EmpiricalClaim, places: Strata) -> dict[str, Any]:
-    """Return what the judge's own models say, in the order `places` of forget and pool rows."""
+    """Return the outputs of the judge's own models, with rows in the order `places`."""
     found: dict[str, Any] = {}
     given = [] if claim.retrained is None else [claim.retrained.shape[:1]]
     if claim.references is not None:
@@ -76,7 +76,7 @@ def _trained(claim: EmpiricalClaim, places: Strata) -> dict[str, Any]:
 
 
 def _trained_on_retained(claim: EmpiricalClaim, places: Strata) -> dict[str, Any]:
-    """Return what the retrained model says, in the order `places` of the retained rows."""
+    """Return the retrained model's outputs, in the order `places` of the retained rows."""
     answers = claim.retrained_retained
     if answers is None:
         return {}
@@ -97,7 +97,7 @@ def _keys(claim: EmpiricalClaim, rows: CommittedRows, side: str) -> list[bytes]:
         raise ArtifactError("scores need one label and two rows of logits for each row")
     if digests and len(digests) != len(labels):
         raise ArtifactError("scores need one digest for each row, or none at all")
-    # In one byte order, or two machines would put the same scores in two orders.
+    # In one byte order: otherwise two machines would order the same scores differently.
     parts = [values.astype(f"<{values.dtype.str[1:]}") for values in (labels, before, after)]
     return [
         hashlib.sha256(
@@ -113,7 +113,7 @@ def _numbered(claim: EmpiricalClaim, keys: dict[str, list[bytes]]) -> dict[str, 
     if forget.ndim != 1 or pool.ndim != 1:
         raise ArtifactError("scores need one client for each row")
     if (len(forget), len(pool)) != (len(keys["forget"]), len(keys["pool"])):
-        # Nothing was scored, or not all: that will be refused by the numbers of rows alone.
+        # Some rows were not scored: the numbers of rows alone will lead to a refusal.
         return {
             "forget": np.zeros(len(forget), dtype=np.int64),
             "pool": np.zeros(len(pool), dtype=np.int64),

@@ -1,10 +1,9 @@
-"""The gradient bound for what another method made of a logistic head: HF-KCU, say.
+"""The gradient bound for a logistic head that another method made, such as HF-KCU.
 
-Such a step ends where it ends. How far that is from the optimum of those who stay can be
-told all the same, and where it is within the registered tolerance the result is certified
-as if it had been made for it. Without noise nothing of (ε, δ) is claimed: HF-KCU's Theorem 7
-(a bound in total variation) does not hold for a deterministic step. With noise it is a centre
-like any other.
+Such a step aims at no tolerance, but its distance to the retained rows' optimum can be
+bounded. A bound within the registered tolerance certifies the result. Without noise no (ε, δ)
+is claimed: HF-KCU's Theorem 7 (a bound in total variation) does not hold for a deterministic
+step. With noise, the result is a centre like any other.
 """
 
 from dataclasses import replace
@@ -23,8 +22,8 @@ def with_bound(
 ) -> Unlearned:
     """Return `found` with the bound in its notes, and certified if that is within tolerance.
 
-    It is returned as it is where the objective is not strongly convex or a client who stays
-    is missing. It costs one gradient of each.
+    Returns `found` unchanged if the objective is not strongly convex or a retained client is
+    missing. Costs one gradient of each retained client.
     """
     try:
         penalty = penalty_of(case)
@@ -52,8 +51,8 @@ def with_noise(
 ) -> Release:
     """Return `found` as the centre of a release with noise, as `method` is registered for it.
 
-    What the other method says of its step is left out: it is said of the rows, without noise.
-    Raises NotConvexError, NobodyAnsweredError, BudgetSpentError, LooseResidualError,
+    The other method's notes are dropped: they describe the rows without noise. Raises
+    NotConvexError, NobodyAnsweredError, BudgetSpentError, LooseResidualError,
     LooseBoundError.
     """
     method.check(case, key)

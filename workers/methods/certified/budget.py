@@ -1,4 +1,4 @@
-"""(ε, δ) of Gaussian noise, exactly, and how many erasures it hides.
+"""The exact (ε, δ) of Gaussian noise, and how many erasures it hides.
 
 N(m, σ²I) and N(m', σ²I) with ‖m - m'‖ = r are (ε, δ)-indistinguishable, both ways, iff
 
@@ -9,10 +9,11 @@ A.1), which Guo et al. build on, is proven for ε < 1 only, and is wrong for lar
 
 Several releases, each with noise of its own, whose means are off by r_1, r_2, … are no worse
 than one that is off by √(Σ r_t²) (Dong, Roth and Su, "Gaussian differential privacy", 2022),
-also where a request depends on earlier releases, as long as the sum is kept (Smith and
-Thakurta, "Fully adaptive composition for Gaussian differential privacy", 2022).
+even where a request depends on earlier releases, as long as the sum stays within the budget
+(Smith and Thakurta, "Fully adaptive composition for Gaussian differential privacy", 2022).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import erfc, exp, isfinite, sqrt
 
@@ -35,11 +36,11 @@ class LooseResidualError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Noise of standard deviation sigma for each weight, and the (ε, δ) that it is to give.
+    """Noise of standard deviation sigma for each weight, and the (ε, δ) it must give.
 
-    releases: of how many models together, from one training to the next. Each may then be
-    off by `allowance`, whatever it is really off by: what is spent is a count, which tells
-    nothing of the rows. Raises RefusedError for values out of range.
+    releases: the number of models hidden together between two trainings. Each may be off by
+    up to `allowance`. The budget spends a count, not the real distances: a count reveals
+    nothing about the rows. Raises RefusedError for values out of range.
     """
 
     sigma: float
@@ -64,7 +65,7 @@ class Budget:
         return hidden / sqrt(self.releases) * (1 - 2.0**-40)
 
     def spend(self, before: int, residual: float) -> None:
-        """Check that one more release, `residual` off, fits after `before` of them.
+        """Check that one more release, `residual` off, fits after `before` earlier ones.
 
         Raises BudgetSpentError after the last one, LooseResidualError for one too far off.
         """
@@ -95,12 +96,17 @@ def delta_above(shift: float, epsilon: float) -> float:
 
 def largest_shift(epsilon: float, delta: float) -> float:
     """Return a shift, in standard deviations, with `delta_above` <= delta, near the largest."""
+    return largest_within(delta, lambda shift: delta_above(shift, epsilon))
+
+
+def largest_within(delta: float, delta_at: Callable[[float], float]) -> float:
+    """Return an x with delta_at(x) <= delta, near the largest; delta_at must not decrease."""
     low, high = 0.0, 1.0
-    while delta_above(high, epsilon) <= delta:
+    while delta_at(high) <= delta:
         low, high = high, 2 * high
     for _ in range(80):
         middle = (low + high) / 2
-        if delta_above(middle, epsilon) <= delta:
+        if delta_at(middle) <= delta:
             low = middle
         else:
             high = middle

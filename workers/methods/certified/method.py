@@ -1,4 +1,4 @@
-"""certified-newton: a logistic head at the optimum of those who stay, plus Gaussian noise.
+"""certified-newton: a logistic head at the retained rows' optimum, plus Gaussian noise.
 
 Source: Guo, Goldstein, Hannun and van der Maaten, "Certified data removal from machine
 learning models", ICML 2020, for the gradient residual as the measure of what is left; Neel,
@@ -7,11 +7,11 @@ result. With θ* the optimum of the retained rows,
 
     ‖θ̂ - θ*‖ <= ‖∇L(θ̂)‖ / λ =: r,      θ = θ̂ + N(0, σ²I)
 
-and θ is (ε, δ)-indistinguishable from θ* + N(0, σ²I), a model that never saw the erased
-rows, where r fits the noise (`budget`). θ̂ begins at the model with the erased rows, but the
-bound holds whatever it began at, given everything that was published before. The noise is
-drawn after r is known and does not depend on it: why that matters, and why the noise is not
-in the objective as in the paper, is in docs/adr/0019.
+and θ is (ε, δ)-indistinguishable from θ* + N(0, σ²I), a model that never saw the erased rows,
+if r is within what the noise hides (`budget`). The iteration starts at the model with the
+erased rows, but the bound holds for any start, given everything published before. The noise
+is drawn after r is known and does not depend on it: why that matters, and why the noise is
+not in the objective as in the paper, is in docs/adr/0019.
 """
 
 from collections.abc import Mapping
@@ -22,18 +22,31 @@ from typing import ClassVar
 
 from workers.errors import RefusedError
 from workers.methods.certified.budget import Budget
-from workers.methods.certified.newton import Reached, minimise
 from workers.methods.certified.noise import commitment, context_of, new_key
 from workers.methods.certified.objective import Gradient, measure, penalty_of
 from workers.methods.certified.release import Release, noisy
-from workers.methods.network.base import Hooks, Need, Tick, Unlearned, UnlearningCase, method
-from workers.methods.network.hf_kcu.products import Asking
+from workers.methods.certified.softmax import newton_residual
+from workers.methods.network.base import (
+    Hooks,
+    Need,
+    Side,
+    Tick,
+    Unlearned,
+    UnlearningCase,
+    method,
+)
+from workers.methods.network.hf_kcu.conjugate_gradients import solve
+from workers.methods.network.hf_kcu.products import Asking, Panel
 from workers.methods.network.recovery import pin_of
 from workers.training.fedavg.device import facts_of
 from workers.training.fedavg.seeds import derive
-from workers.training.networks.weights import Weights, difference, norm
+from workers.training.networks.weights import Weights, difference, from_vector, moved, norm
 
-TOLERANCE = 2.0**-7  # of the weights' length: what 8 significant bits would move them by
+TOLERANCE = 2.0**-7  # relative to ‖θ‖: the effect of rounding to 8 significant bits
+# Of the Newton iteration, see `minimise`.
+DECREASE = 0.1
+HALVINGS = 20
+ENOUGH = 1 / 16  # of the rounding margin: a smaller gradient is lost in it
 
 
 class LooseBoundError(RefusedError):
@@ -43,15 +56,14 @@ class LooseBoundError(RefusedError):
 @method("certified-newton")
 @dataclass(frozen=True, slots=True)
 class CertifiedNewton:
-    """steps: Newton steps at most; iterations: products in each of them at most.
+    """steps: the most Newton steps; iterations: the most products in each.
 
-    tolerance: the registered bound of ‖θ - θ*‖ / ‖θ‖. row_norm: no row is registered with a
-    longer (1, x); it enters the margin for float32 and the predicted residual. sigma: the
-    standard deviation of each weight's noise, 0 for none and no (ε, δ); releases: how many
-    models it has to hide together, from one training to the next; before: how many of them
-    were made already; ordinal: how many versions the model had in its whole life, so that no
-    two releases share their noise.
-    Raises RefusedError for a value out of range.
+    tolerance: the registered bound of ‖θ - θ*‖ / ‖θ‖. row_norm: the largest ‖(1, x)‖ of a
+    registered row; it enters the margin for float32 and the predicted residual. sigma: the
+    standard deviation of each weight's noise, 0 for none and no (ε, δ); releases: the number
+    of models hidden together between two trainings; before: how many of these exist already;
+    ordinal: the number of versions in the model's whole life, so that no two releases share
+    their noise. Raises RefusedError for a value out of range.
     """
 
     id: ClassVar[str] = "certified-newton"
@@ -86,7 +98,7 @@ class CertifiedNewton:
 
     @property
     def budget(self) -> Budget:
-        """What the noise is registered for. Raises RefusedError where there is none."""
+        """The registered noise budget. Raises RefusedError without noise."""
         return Budget(self.sigma, self.epsilon, self.delta, self.releases)
 
     def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
@@ -94,7 +106,7 @@ class CertifiedNewton:
 
         Raises NotConvexError, NobodyAnsweredError, BudgetSpentError, LooseResidualError,
         LooseBoundError, BreakdownError, CheckpointError for a foreign `resume`; the model is
-        then as it was.
+        then unchanged.
         """
         release = self.released(case, new_key() if self.sigma else None, hooks)
         return Unlearned(release.weights, release.work, "certified-approximate", release.notes)
@@ -102,11 +114,11 @@ class CertifiedNewton:
     def released(
         self, case: UnlearningCase, key: bytes | None, hooks: Hooks | None = None
     ) -> Release:
-        """Return the release, saved before it is told of. Raises as `run`."""
+        """Return the release, saved before it is reported. Raises as `run`."""
         hooks = hooks or Hooks()
         pin = pin_of(case, f"{self.id}/{self.version} {self!r}")
         if hooks.resume is not None:
-            # Never a second draw: of two noises for one centre the mean would have less.
+            # Never draw twice: the mean of two releases of one centre would have less noise.
             release = Release.decode(hooks.resume, case.network, pin)
         else:
             release = self.release(case, key)
@@ -117,11 +129,11 @@ class CertifiedNewton:
         return release
 
     def release(self, case: UnlearningCase, key: bytes | None) -> Release:
-        """Return what is published and what is not; key: 32 bytes iff sigma > 0.
+        """Return the model to publish and its secrets; key: 32 bytes iff sigma > 0.
 
-        A key may serve several releases if nobody could know it before the first request:
-        its commitment belongs in the log before. Raises as `run`, RefusedError for a key
-        out of place.
+        A key may serve several releases if nobody could know it before the first request: log
+        its commitment before that. Raises as `run`, and RefusedError for a missing or
+        unexpected key.
         """
         started = perf_counter()
         penalty = penalty_of(case)
@@ -146,9 +158,10 @@ class CertifiedNewton:
         return replace(made, work=replace(made.work, seconds=perf_counter() - started))
 
     def check(self, case: UnlearningCase, key: bytes | None) -> None:
-        """Check, before anybody works for nothing, that a release could be made.
+        """Check that a release is possible, before clients do any work.
 
-        Raises BudgetSpentError, RefusedError for a key or data out of place.
+        Raises BudgetSpentError, RefusedError for a missing or unexpected key, or missing
+        data.
         """
         if (key is None) != (self.sigma == 0):
             raise RefusedError("there is a noise key exactly where sigma is above 0")
@@ -166,9 +179,9 @@ class CertifiedNewton:
         key: bytes | None,
         notes: Mapping[str, str],
     ) -> Release:
-        """Return the release of a centre that was reached somehow, `gradient` measured there.
+        """Return the release of any centre, `gradient` measured there.
 
-        notes are of the rows, and are left out beside noise. Raises LooseBoundError,
+        notes describe the rows and are dropped if there is noise. Raises LooseBoundError,
         LooseResidualError, BudgetSpentError.
         """
         penalty = penalty_of(case)
@@ -205,12 +218,79 @@ class CertifiedNewton:
         weights: Weights,
         residual: float,
     ) -> float:
-        """Return what is claimed of the noisy weights, a power of two: it is published."""
+        """Return the bound of the noisy weights: a power of two, as it is published."""
         penalty = penalty_of(case)
         asking.weights = weights
         there = measure(asking, case.retained, penalty, self.row_norm).distance(penalty)
         across = norm(difference(weights, centre)) + residual
         return power_above(min(there, across * (1 + 2.0**-20)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reached:
+    """The end of the iteration: the weights, the gradient there, and the work.
+
+    predicted: the bound on ‖∇L‖ after the first step, known before asking clients, None
+    without a step; after: the measured value.
+    """
+
+    weights: Weights
+    gradient: Gradient
+    steps: int
+    products: int
+    predicted: float | None = None
+    after: float | None = None
+
+
+def minimise(
+    asking: Asking,
+    side: Side,
+    penalty: float,
+    row_norm: float,
+    *,
+    steps: int,
+    iterations: int,
+) -> Reached:
+    """Return the result of at most `steps` Newton steps from asking.weights.
+
+    Every step solves ∇²L Δ = -∇L by conjugate gradients on the clients' products, and is halved
+    until ‖∇L‖ falls enough: ‖∇L(θ + tΔ)‖ <= (1 - t/10)‖∇L(θ)‖. Since the derivative of ‖∇L‖²
+    along Δ is -2‖∇L‖², such a t exists from any θ; near the optimum it is 1. The first step
+    from a model that was at the optimum of all rows is the removal of Guo et al. 2020 and
+    HF-KCU's corrected step; the later steps remove its remaining error.
+
+    Ends early when the gradient is lost in rounding or no step shortens it. Afterwards,
+    asking.weights are the last weights evaluated. Raises NobodyAnsweredError if a client is
+    missing, BreakdownError for products that are not finite.
+    """
+    found = Reached(asking.weights, measure(asking, side, penalty, row_norm), 0, 0)
+    while found.steps < steps and found.gradient.norm > ENOUGH * found.gradient.rounding:
+        asking.weights = found.weights
+        panel = Panel(
+            asking, side, sorted(side.rows), "gauss-newton", penalty, sum(side.rows.values())
+        )
+        # The error of an inexact step shrinks with the gradient: convergence stays quadratic.
+        tolerance = min(1e-2, max(1e-6, found.gradient.norm / penalty))
+        solution = solve(
+            panel.times, -found.gradient.vector, iterations=iterations, tolerance=tolerance
+        )
+        found = replace(found, products=found.products + solution.report.products)
+        direction = from_vector(solution.x, asking.network)
+        share, old = 1.0, found.gradient
+        for _ in range(HALVINGS):
+            asking.weights = moved(found.weights, direction, share)
+            new = measure(asking, side, penalty, row_norm)
+            if new.norm <= (1 - DECREASE * share) * old.norm:
+                break
+            share /= 2
+        else:
+            break
+        if found.steps == 0:
+            length, left = float(solution.x.norm()), solution.report.residual * old.norm
+            bound = newton_residual(row_norm, old.norm, length, left, share)
+            found = replace(found, predicted=bound, after=new.norm)
+        found = replace(found, weights=asking.weights, gradient=new, steps=found.steps + 1)
+    return found
 
 
 def power_above(number: float) -> float:
@@ -238,7 +318,7 @@ def _notes(reached: Reached, penalty: float, residual: float) -> dict[str, str]:
 def _noise_notes(
     method: CertifiedNewton, penalty: float, bound: float, committed: str
 ) -> dict[str, str]:
-    """Return what may be said beside noisy weights: nothing that only the rows determine."""
+    """Return the notes of noisy weights: none is a function of the rows alone."""
     budget = method.budget
     return {
         "certified.penalty": repr(penalty),

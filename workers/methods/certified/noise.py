@@ -1,11 +1,11 @@
-"""Gaussian noise from a secret key: nobody can guess it, whoever has the key can repeat it.
+"""Gaussian noise from a secret key: unpredictable without the key, reproducible with it.
 
 SHAKE-256 of a label, the key and a context is read as pairs (a, b) of little-endian 64-bit
-integers; u = (⌊a/2^11⌋ + 1)·2^-53 and v = ⌊b/2^11⌋·2^-53 give √(-2 ln u)·cos 2πv and
-√(-2 ln u)·sin 2πv (Box and Muller 1958). A generator for simulations would not do: from
-some outputs it can be told what comes next. The context is the digest of the rows that stay
-and how many versions the model had: equal rows come back when what was learned in between is
-erased, and two releases with one noise would differ by what no noise hides.
+integers; u = (⌊a/2^11⌋ + 1)·2^-53 and v = ⌊b/2^11⌋·2^-53 give √(-2 ln u)·cos 2πv and √(-2 ln
+u)·sin 2πv (Box and Muller 1958). A simulation generator is not enough: its outputs reveal the
+next ones. The context is the digest of the retained rows and the number of versions so far.
+The digest alone can recur, when rows learned in between are erased, and the difference of two
+releases with the same noise hides nothing.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ def commitment(key: bytes) -> str:
 
 
 def context_of(data: str, ordinal: int) -> str:
-    """Return the context of a release: over a model's whole life there is no other with it."""
+    """Return the context of a release, unique over the model's whole life."""
     return f"{data}|{ordinal}"
 
 

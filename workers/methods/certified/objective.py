@@ -1,10 +1,10 @@
-"""The objective of a logistic head, and its gradient as the clients who stay answer it.
+"""The objective of a logistic head, and its gradient from the retained clients' answers.
 
     L(θ) = (1/n) Σ_i ℓ(θ; x_i, y_i) + (λ/2)‖θ‖²
 
 over all n retained rows, ℓ the cross-entropy of Wx + b, θ all weights, the bias among them,
-and λ the weight decay of the training. L is λ-strongly convex, so for every θ, whatever made
-it, ‖θ - θ*‖ <= ‖∇L(θ)‖ / λ.
+and λ the weight decay of the training. L is λ-strongly convex, so for every θ, however it was
+found, ‖θ - θ*‖ <= ‖∇L(θ)‖ / λ.
 """
 
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ FLOAT32 = 2.0**-24  # unit roundoff of what clients compute
 
 
 class NotConvexError(RefusedError):
-    """The model is not the minimum of a strongly convex objective of which this is proven."""
+    """The model's objective is not proven to be strongly convex."""
 
 
 def penalty_of(case: UnlearningCase) -> float:
-    """Return λ > 0. Raises NotConvexError where L is another function."""
+    """Return λ > 0. Raises NotConvexError if L has another form."""
     local = case.config.local
     if case.network.id != "logistic" or local.loss != "cross-entropy":
         raise NotConvexError(
@@ -43,18 +43,18 @@ def penalty_of(case: UnlearningCase) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gradient:
-    """∇L as measured, (d,) float64, and by how much float32 may have moved its norm."""
+    """∇L as measured, (d,) float64, and how far float32 may have moved its norm."""
 
     vector: torch.Tensor
     rounding: float
 
     @property
     def norm(self) -> float:
-        """Its Euclidean norm."""
+        """The Euclidean norm."""
         return float(self.vector.norm())
 
     def distance(self, penalty: float) -> float:
-        """Return what is claimed of ‖θ - θ*‖."""
+        """Return the claimed bound on ‖θ - θ*‖."""
         return (self.norm + self.rounding) / penalty * (1 + 2.0**-40)
 
 
@@ -76,13 +76,12 @@ def measure(asking: Asking, side: Side, penalty: float, row_norm: float) -> Grad
 
 
 def rounding_of(asking: Asking, rows: int, row_norm: float) -> float:
-    """Return what float32 at the clients can be expected to change in ‖∇L‖ of so many rows.
+    """Return the expected error of ‖∇L‖ over `rows` rows from float32 at the clients.
 
-    Sums of k terms are taken to lose √k·u in place of k·u (Higham and Mary 2019), and rows
-    to err independently, but for two units that do not average out. That is a margin, not a
-    proof: the proof is the verifier's, who computes in float64 with a strict bound. Where
-    rows repeat it may be too small, and a true model is then refuted, never a false one let
-    through.
+    Sums of k terms are assumed to lose √k·u rather than k·u (Higham and Mary 2019), and rows
+    to err independently, except for two units that do not average out. This is a margin, not
+    a proof: the verifier computes in float64 with a strict bound. If rows repeat, the margin
+    may be too small; a correct model is then refuted, but a false one never passes.
     """
     features, classes = asking.network.parameters["features"], asking.network.classes
     logits = CURVATURE * sqrt(features + 2) * norm(asking.weights) * row_norm

@@ -1,7 +1,7 @@
-"""What an erasure from a logistic head leaves behind: a model to publish, and a secret.
+"""The result of an erasure from a logistic head: a model to publish, and a secret.
 
-The centre θ̂ and the noise key are for the verifier alone. Whoever else has them sees past
-the noise: they are sealed like a training checkpoint and destroyed with it.
+Only the verifier may see the centre θ̂ and the noise key. Anyone else could subtract the
+noise, so they are sealed like a training checkpoint and destroyed with it.
 """
 
 from collections.abc import Mapping
@@ -25,8 +25,8 @@ KIND = "certified-release/1"
 class Release:
     """weights are published: the centre plus noise, or the centre itself where key is None.
 
-    residual is claimed of ‖centre - θ*‖, bound of ‖weights - θ*‖. With a key the residual is
-    a secret as well: it is a function of the rows that no noise was added to.
+    residual is the claimed bound on ‖centre - θ*‖, bound that on ‖weights - θ*‖. With a key
+    the residual is secret too: it is a function of the rows without noise.
     """
 
     weights: Weights
@@ -38,7 +38,7 @@ class Release:
     notes: Mapping[str, str]
 
     def encode(self, pin: str) -> bytes:
-        """Return the one spelling, pinned to its run: a secret where there is a key."""
+        """Return the canonical bytes, pinned to the run: secret if there is a key."""
         metadata = {
             "bound": self.bound.hex(),
             "key": None if self.key is None else self.key.hex(),
@@ -58,7 +58,7 @@ class Release:
 
     @classmethod
     def decode(cls, data: bytes, network: Network, pin: str) -> "Release":
-        """Return the release of a run. Raises CheckpointError for other bytes or runs."""
+        """Return the release of a run. Raises CheckpointError for damage or another run."""
         try:
             arrays, fields = decode_tensors(data)
             parts: dict[str, dict[str, torch.Tensor]] = {"centre": {}, "weights": {}}
@@ -95,7 +95,7 @@ def noisy(
 ) -> dict[str, torch.Tensor]:
     """Return centre + σ·noise, added in float64 and rounded once to float32.
 
-    Rounding works on the result alone, and so costs nothing of the (ε, δ) of real numbers.
+    Rounding is applied to the noisy result, so it keeps the (ε, δ) of exact arithmetic.
     """
     vector = to_vector(centre).double()
     noise = torch.from_numpy(gaussian(key, context, len(vector)))

@@ -1,9 +1,9 @@
-"""The words of unlearning: whom to forget, who can be asked, what a method gives.
+"""The types of unlearning: the request, the clients that can be asked, the result.
 
-A method asks two sides through their engines and never sees rows. One side are the clients
-who stay, with the rows that stay; the other are the target clients with the rows to forget.
-A client of which only some rows go is on both. A method never judges itself: what it
-returns says how it was made, and the verifier what that is worth.
+A method asks two sides through their engines and never sees rows. One side is the retained
+clients with their retained rows, the other the target clients with the rows to forget. A
+client that forgets only some of its rows is on both. A method never judges itself: its result
+says how it was made, and the verifier judges that.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ Need = Literal["targets", "validation"]
 
 
 class UnmetNeedError(RefusedError):
-    """A method lacks something that it cannot work without. The message names a method."""
+    """The case lacks something the method needs. The message names another method."""
 
 
 class TargetError(RefusedError):
@@ -61,9 +61,9 @@ class UnlearningRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Side:
-    """Clients that can be asked: the engine that reaches them, their numbers of rows there.
+    """Clients that can be asked: the engine that reaches them, their numbers of rows.
 
-    Whatever the engine's clients answer with are the rows of this side and no others.
+    The engine's clients answer for the rows of this side and no others.
     """
 
     engine: Engine
@@ -74,11 +74,11 @@ class Side:
 class UnlearningCase:
     """A model, the request, and all that a method may use.
 
-    config is what the model was trained with, rounds included: recovery goes on with its
-    schedule, retraining repeats it. start are the weights of before the first round, None:
-    the initial weights of config.seed. data is the digest of the rows that stay: training
-    checkpoints are pinned to it. targets is None where they cannot be asked.
-    Raises RefusedError if sides and request contradict each other.
+    config is the model's training configuration, rounds included: recovery continues its
+    schedule, retraining repeats it. start: the weights before the first round, None: the
+    initial weights of config.seed. data is the digest of the retained rows: training
+    checkpoints are pinned to it. targets is None if they cannot be asked. Raises RefusedError
+    if sides and request contradict each other.
     """
 
     network: Network
@@ -112,9 +112,9 @@ def check_needs(
     case: UnlearningCase,
     remedies: Mapping[Need, str] = MappingProxyType({}),
 ) -> None:
-    """Raise UnmetNeedError, naming the remedy, unless the case has all that is needed.
+    """Raise UnmetNeedError, naming the remedy, unless the case meets all needs.
 
-    remedies: what the method itself says, where the common remedy would not help it.
+    remedies: the method's own, where the common remedy would not help.
     """
     has: Mapping[Need, bool] = {
         "targets": case.targets is not None,
@@ -127,9 +127,9 @@ def check_needs(
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """How much of a long run is finished, for a progress bar: `done` of at most `total`.
+    """Progress of a long run, for a progress bar: `done` of at most `total`.
 
-    0 of a phase that just began.
+    done is 0 when a phase begins.
     """
 
     phase: Literal["step", "recovery", "retrain"]
@@ -140,10 +140,10 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hooks:
-    """What a long run tells and how it goes on after an interruption.
+    """Progress reports of a long run, and how it resumes after an interruption.
 
-    `save` gets bytes to go on from, `resume` is the last of them: the result is, bit for
-    bit, that of a run that was not interrupted. `tell` hears of each finished round.
+    `save` receives checkpoints and `resume` is the last one: the result equals that of an
+    uninterrupted run, bit for bit. `tell` is called after each finished round.
     """
 
     save: Callable[[bytes], None] | None = None
@@ -153,9 +153,9 @@ class Hooks:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unlearned:
-    """The new weights, what they took, what is claimed of them and how they were made.
+    """The new weights, the work, the claim and how the weights were made.
 
-    notes are a certificate's: no client, no data.
+    notes go into a certificate: they name no client and no data.
     """
 
     weights: Weights
@@ -183,7 +183,7 @@ class UnlearningMethod(Protocol):
         """Return the model without what the request names.
 
         Raises UnmetNeedError and other RefusedErrors, their messages naming the remedy; the
-        model that was to be unlearned is then as it was.
+        model to be unlearned is then unchanged.
         """
 
 
@@ -193,7 +193,7 @@ _Maker = TypeVar("_Maker", bound=Maker)
 
 
 def method(name: str) -> Callable[[_Maker], _Maker]:
-    """Bind what makes a method from settings to its line in the catalogue."""
+    """Bind a method's constructor to its line in the catalogue."""
     assert name in NETWORK, f"no method of networks is called {name}: see lethe/catalogue.py"
 
     def register(maker: _Maker) -> _Maker:

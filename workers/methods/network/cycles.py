@@ -1,9 +1,9 @@
-"""Step and recover several times: what one long step damages, several short ones forget.
+"""Step and recover several times: short steps forget where one long step damages.
 
-Recovery brings back much of what a step took: what was damaged, and with it what was to be
-forgotten. Where the rows that go are asked after each recovery, a further step takes what is
-left, and each is shorter than the one before. A cycle of PUF-Special costs one pass of those
-who leave and one recovery.
+Recovery restores much of what a step removed: the damage, but also what was to be forgotten.
+If the rows to forget are evaluated after each recovery, a further step removes the rest, and
+each step is shorter than the last. A cycle of PUF-Special costs one pass of the target
+clients and one recovery.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,11 +31,11 @@ MOST = 64
 
 @dataclass(frozen=True, slots=True)
 class Cycles:
-    """number of steps, each with its recovery; how they are guarded.
+    """The number of steps, each with its recovery, and their guard.
 
-    What every recovery but the last brings back of the rows that go, the next step takes away
-    again; what the last brings back stays. So only the last one settles.
-    Raises RefusedError for a number out of range.
+    What a recovery restores of the rows to forget, the next step removes again, except after
+    the last one. So only the last recovery settles. Raises RefusedError for a number out of
+    range.
     """
 
     number: int
@@ -49,7 +49,7 @@ class Cycles:
     def after(self, step: int) -> Recovery:
         """Return the recovery after a step; steps count from 0.
 
-        What may last is reckoned from the model before the first step, not by it.
+        Lasting damage is not checked here but from the model before the first step.
         """
         if step == self.number - 1:
             return replace(self.recovery, lasting=None)
@@ -68,11 +68,11 @@ def step_in_cycles(
 ) -> Unlearned:
     """Return the model after all steps and recoveries. method spells id, version and options.
 
-    Each cycle goes on from the model of the one before, and with the schedule of the training
-    where that one ended. The ceiling is that of the model before the first, and so is the loss
-    that damage is measured from; it is measured after each cycle. What the notes of the cycles
-    say differently stands side by side. Raises as `step_and_recover`, and TargetError where the
-    rows that go must be asked for their loss and do not answer.
+    Each cycle continues from the model and the training schedule where the last one ended.
+    The ceiling, and the loss that damage is measured from, are those of the model before the
+    first cycle; damage is measured after each cycle. Notes that differ between cycles are
+    joined. Raises as `step_and_recover`, and TargetError if a target must tell its loss and
+    does not answer.
     """
     hooks = hooks or Hooks()
     if cycles.recovery.lasting is not None and case.validation is None:
@@ -122,7 +122,7 @@ def _begun(case: UnlearningCase, cycles: Cycles) -> Progress:
 def _damage(
     case: UnlearningCase, cycles: Cycles, weights: Weights, before: float | None
 ) -> tuple[Work, Mapping[str, str]]:
-    """Return what it took to see the damage left, and its note. Raises LastingDamageError."""
+    """Return the work of measuring the damage left, and its note. Raises LastingDamageError."""
     if cycles.recovery.lasting is None or case.validation is None or before is None:
         return Work(), {}
     judged = case.validation(weights)
@@ -187,7 +187,7 @@ def _hooks(
 
 
 def _beside(earlier: Mapping[str, str], later: Mapping[str, str]) -> dict[str, str]:
-    """Return both cycles' notes; what differs stands side by side, in order."""
+    """Return both cycles' notes; those that differ are joined in order."""
     found = dict(earlier)
     for name, said in later.items():
         before = found.get(name)

@@ -1,4 +1,4 @@
-"""How a method may end without a model to publish, by nobody's fault: retraining follows."""
+"""Errors that leave no model to publish, without anyone's fault: retraining follows."""
 
 from workers.methods.network.guard import NoSafeStepError
 from workers.methods.network.hf_kcu.conjugate_gradients import BreakdownError

@@ -1,8 +1,8 @@
-"""What a method will compute at most, before it runs: in the operations that runs count.
+"""An upper estimate of a method's operations, before it runs.
 
-An attempt that cannot be paid for is not begun. The counts are those of `Work.flops`: gradients
-for training, forward passes for judging, products for conjugate gradients. A guard is taken
-to use all its trials, a solver all its iterations, a recovery all its rounds.
+An attempt that would cost too much is not started. The counts are those of `Work.flops`:
+gradients for training, forward passes for judging, products for conjugate gradients. A guard
+is assumed to use all its trials, a solver all its iterations, a recovery all its rounds.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from workers.training.networks.registry import Network
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Numbers of training rows that stay and that go, and of rows that steps are judged by."""
+    """Numbers of training rows to retain and to forget, and of validation rows."""
 
     stays: int
     goes: int
@@ -29,7 +29,7 @@ class Sizes:
 
 
 def retraining_flops(network: Network, config: TrainingConfig, stays: int) -> int:
-    """Return about what `retrain` computes on so many rows: exact with full participation."""
+    """Return about the cost of `retrain` on `stays` rows: exact with full participation."""
     passes = config.rounds * config.participation * config.local.epochs
     return int(passes * stays * training_flops(network, config.local.loss))
 
@@ -37,7 +37,7 @@ def retraining_flops(network: Network, config: TrainingConfig, stays: int) -> in
 def most_flops(
     method: UnlearningMethod, network: Network, config: TrainingConfig, sizes: Sizes
 ) -> int | None:
-    """Return about what a method computes at most, None where nobody reckoned it."""
+    """Return about the most operations a method takes, None without an estimate."""
     if isinstance(method, Puf):
         epochs = config.local.epochs if method.epochs is None else method.epochs
         asked = sizes.goes + (sizes.stays if method.mode == "regular" else 0)
@@ -67,7 +67,7 @@ def _after(
     config: TrainingConfig,
     sizes: Sizes,
 ) -> int:
-    """Return what shortening a step and recovering from it take."""
+    """Return the operations of shortening a step and recovering from it."""
     judged = 0 if guard is None else 1 + guard.trials
     forget = 0 if guard is None or guard.forget is None else min(guard.forget_rows, sizes.goes)
     judged += 0 if recovery.within is None else 1 + recovery.rounds
@@ -79,7 +79,7 @@ def _after(
 
 
 def _ceiling(guard: StepGuard | None, network: Network, sizes: Sizes) -> int:
-    """Return what it takes to know when the rows that go are forgotten."""
+    """Return the operations of finding the loss at which rows count as forgotten."""
     if guard is None or guard.forget is None:
         return 0
     return sizes.validation * forward_flops(network)

@@ -1,16 +1,16 @@
-"""How far to step: shorten it until the model still answers for those who stay.
+"""The step guard: shorten a step until the retained loss stays within a budget.
 
 A fixed η is not safe. On a CNN without normalisation layers (CIFAR-10 subset) PUF's η_u = 1
 forgot well, and the paper's η_u = 2 cost 16 points of test accuracy after a round of recovery
-and 8 after three. Here a step is tried on rows that stay and shortened until their mean
-loss has risen by no more than the budget. That is a search along one direction, in the order
-η, 0.7η, 0.49η, …: the first step within the budget is taken, and none means a refusal, never
-a silent zero.
+and 8 after three. Here a step is tried on retained rows and shortened until their mean loss
+has risen by no more than the budget. That is a search along one direction, in the order η,
+0.7η, 0.49η, …: the first step within the budget is taken, and without one the method refuses:
+there is no silent zero step.
 
-A budget on rows that stay says what a step costs, not what it forgets, and the right one
-differed tenfold between trainings. A guard may also ask the rows that go: a model that never
-saw them has about the loss on them that the model has on held-out rows, so the step ends
-where their loss is so many times that.
+A budget on retained rows limits what a step costs, not what it forgets, and the right one
+differed tenfold between trainings. A guard may also evaluate the rows to forget: a model that
+never saw them has about the loss on them that this model has on held-out rows, so the step
+ends at a given multiple of that loss.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,19 +29,19 @@ Candidate = Callable[[float], Weights]  # η -> the model after a step of η; 0:
 
 
 class NoSafeStepError(RefusedError):
-    """Every step that was tried costs those who stay more than the budget allows."""
+    """Every step that was tried costs the retained clients more than the budget allows."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepGuard:
-    """rise: nats that the retained validation loss may rise by the step, at most.
+    """rise: the most nats by which a step may raise the retained validation loss.
 
-    forget: the loss on the rows that go may reach so many times the retained validation loss
-    of the model that is to be unlearned, None: they are not asked. More than 1, for recovery
-    brings it down again. forget_rows: about so many of them are asked, the same in all
-    trials, for each trial costs them a forward pass. Each trial is shrink times the one
-    before. At most `trials` steps are tried; the last of 20 is η/880. Raises RefusedError for
-    a value out of range.
+    forget: the most that the loss on the rows to forget may reach, as a multiple of the
+    original model's retained validation loss, None: not measured. Choose more than 1, because
+    recovery lowers it again. forget_rows: about how many of them are evaluated, the same in
+    all trials, because each trial costs a forward pass. Each trial is shrink times the last.
+    At most `trials` steps are tried; the last of 20 is η/880. Raises RefusedError for a value
+    out of range.
     """
 
     rise: float = 1.0
@@ -65,7 +65,7 @@ class StepGuard:
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """judge: asks the rows that go. loss: where they are forgotten, in nats."""
+    """judge: measures the rows to forget. loss: in nats, where they count as forgotten."""
 
     judge: Validation
     loss: float
@@ -73,10 +73,10 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One step that was tried: η, the retained validation loss after it (inf: none).
+    """One trial step: η and the retained validation loss after it (inf: none).
 
-    forgotten: the loss on the rows that go, None where they were not asked; where it is too
-    high the others are not asked.
+    forgotten: the loss on the rows to forget, None if not measured; if it is too high the
+    retained rows are not evaluated.
     """
 
     step: float
@@ -91,11 +91,11 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stepped:
-    """The model after a step, the η used, and what the search saw and cost.
+    """The model after a step, the η used, and the trials and work of the search.
 
-    before is the loss at η = 0, None where nobody looked. The last trial is the one taken;
-    with none of them η is 0, for the rows that go were forgotten before the step. known is
-    their loss then, None where they were not asked.
+    before is the loss at η = 0, None if not measured. The last trial is the one taken;
+    without trials η is 0, because the rows were forgotten before the step. known is their
+    loss before the step, None if not measured.
     """
 
     weights: Weights
@@ -112,7 +112,7 @@ class Stepped:
         return len(self.trials) + (self.before is not None)
 
     def notes(self) -> dict[str, str]:
-        """Return what a certificate should say of the step."""
+        """Return the notes for a certificate."""
         found = {"step.asked": f"{self.asked:.6g}", "step.used": f"{self.step:.6g}"}
         found["step.guard"] = "fixed" if self.before is None else "retained-validation-loss"
         if self.before is not None:
@@ -144,11 +144,11 @@ def guarded_step(
 ) -> Stepped:
     """Return the largest of asked, asked · shrink, … that stays within budget and ceiling.
 
-    It costs one evaluation for the loss before the step and one for each trial, of the rows
-    that go as well if there is a ceiling; a trial whose weights are not finite costs none.
-    Where the rows that go are at the ceiling before any step, η is 0. Raises NoSafeStepError
-    if none of the trials is within the budget, DivergedError if the model before the step
-    has no finite loss on the rows that stay or go.
+    Costs one evaluation before the step and one for each trial, and with a ceiling as many on
+    the rows to forget; a trial whose weights are not finite costs none. If the rows to forget
+    reach the ceiling before any step, η is 0. Raises NoSafeStepError if none of the trials is
+    within the budget, DivergedError if the model before the step has no finite loss on the
+    retained rows or go.
     """
     _check_step(asked)
     start = candidate(0.0)
@@ -185,7 +185,7 @@ def guarded_step(
 
 
 def fixed_step(candidate: Candidate, asked: float) -> Stepped:
-    """Return the step as it was asked for. Raises DivergedError if it is not finite."""
+    """Return the step of exactly `asked`. Raises DivergedError if it is not finite."""
     _check_step(asked)
     weights = candidate(asked)
     if not _finite(weights):
@@ -203,7 +203,7 @@ def take_step(
 ) -> Stepped:
     """Return a guarded step, or without a guard the fixed one.
 
-    Raises as the two, and RefusedError for a guard without the rows that it asks.
+    Raises as these two, and RefusedError for a guard without the rows it needs.
     """
     if guard is None:
         return fixed_step(candidate, asked)

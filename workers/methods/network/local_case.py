@@ -1,4 +1,4 @@
-"""A case whose clients' data are in memory: tests, benchmarks, the demonstration."""
+"""A case with its clients' data in memory: for tests, benchmarks, the demonstration."""
 
 from typing import Any
 
@@ -18,9 +18,9 @@ from workers.training.networks.weights import Weights
 def divide(
     clients: Clients, request: UnlearningRequest
 ) -> tuple[dict[str, ClientData], dict[str, ClientData]]:
-    """Return (what stays, what goes) by client; a client with no row left does not stay.
+    """Return (retained, to forget) by client; a client with no row left is not retained.
 
-    Raises RefusedError for a client or a row that is not there.
+    Raises RefusedError for an unknown client or row.
     """
     stays, goes = dict(clients), {}
     for name in request.targets:

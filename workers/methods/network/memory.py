@@ -1,4 +1,4 @@
-"""Every way in which torch runs out of memory, by one name."""
+"""One error for every way in which torch runs out of memory."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,16 +9,16 @@ from workers.errors import RefusedError
 
 
 class OutOfMemoryError(RefusedError):
-    """The memory did not suffice. The model that was to be unlearned is as it was."""
+    """Out of memory. The model to be unlearned is unchanged."""
 
 
 @contextmanager
 def named_out_of_memory() -> Iterator[None]:
-    """Raise OutOfMemoryError for whatever torch raises where memory does not suffice."""
+    """Turn torch's out-of-memory errors into OutOfMemoryError."""
     try:
         yield
     except (MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
-        # torch has no class of its own for the CPU: its allocator names itself.
+        # torch has no error class for the CPU: the message names its allocator.
         of_cpu = "DefaultCPUAllocator" in str(error)
         if not of_cpu and not isinstance(error, MemoryError | torch.OutOfMemoryError):
             raise

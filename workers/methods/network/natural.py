@@ -14,7 +14,7 @@ from workers.training.fedavg.base import Work
 @method("natural")
 @dataclass(frozen=True, slots=True)
 class Natural:
-    """Ordinary rounds among those who stay."""
+    """Ordinary rounds among the retained clients."""
 
     id: ClassVar[str] = "natural"
     version: ClassVar[str] = "2"

@@ -20,7 +20,7 @@ class Progress:
     """weights after the step; work of the step and of judging so far; the step's notes.
 
     goal is the validation loss at which recovery ends, None: the budget alone ends it.
-    training is the recovery's own checkpoint, of so many rounds, empty before the first.
+    training is the recovery's own checkpoint after `rounds` rounds, empty before the first.
     """
 
     weights: Weights
@@ -33,7 +33,7 @@ class Progress:
     training: bytes = b""
 
     def encode(self, network: Network, pin: str) -> bytes:
-        """Return the one spelling, pinned to its run. Raises RefusedError for odd weights."""
+        """Return the canonical bytes, pinned to a run. Raises RefusedError for bad weights."""
         check_weights(network, self.weights)
         metadata = {
             "ended": self.ended,
@@ -50,7 +50,7 @@ class Progress:
 
     @classmethod
     def decode(cls, data: bytes, network: Network, pin: str) -> "Progress":
-        """Return the progress of a run. Raises CheckpointError for other bytes or runs."""
+        """Return the progress of a run. Raises CheckpointError for damage or another run."""
         try:
             end = _LENGTH + int.from_bytes(data[:_LENGTH], "little")
             arrays, fields = decode_tensors(data[_LENGTH:end])

@@ -1,13 +1,13 @@
 """PUF: one more round of the target clients, applied backwards; then ordinary rounds.
 
 Source: "PUF: Federated Unlearning via Negated Pseudo-Gradients", section IV. With Δ⁺ and Δ⁻
-the sums Σ (|D_i|/n) Δ_i over those who stay and those who leave:
+the sums Σ (|D_i|/n) Δ_i over the retained clients and the target clients:
 
     Regular  w + η_r Δ⁺ - η_u Δ⁻     all take part, n counts everyone's rows      (eq. 7, 8)
     Special  w - η_u Δ⁻              only targets do, n counts theirs             (eq. 9)
 
 So with ten balanced clients η_u = 20 Regular is the step of η_u = 2 Special. Algorithm 1,
-line 15, leaves |D_i| out, against equations 5 and 6: `weighting="as-printed"` does, too.
+line 15, leaves |D_i| out, against equations 5 and 6: `weighting="as-printed"` does the same.
 """
 
 from collections.abc import Mapping
@@ -41,8 +41,8 @@ from workers.training.networks.weights import Weights, moved
 
 Mode = Literal["special", "regular"]
 UNLEARNING_RATE: Mapping[Mode, float] = {"special": 2.0, "regular": 20.0}  # appendix A
-# A guarded search begins so many times above that. On digits the η_u (Special) that raised
-# the retained loss by one nat was 5.4, 2.6 and 0.63 in three trainings of one network: the
+# A guarded search starts at this multiple of it. On digits the η_u (Special) that raised the
+# retained loss by one nat was 5.4, 2.6 and 0.63 in three trainings of one network: the
 # further a model has converged on the forget set, the shorter is Δ⁻, the larger η_u must be.
 SEARCH_FROM = 16.0
 
@@ -51,10 +51,9 @@ SEARCH_FROM = 16.0
 class Puf:
     """PUF with its settings: η_u, η_r (Regular only), E_u local epochs of the targets.
 
-    With a guard η_u is the largest that is tried, None: 16 times the paper's. Without one
-    it is the step, None: the paper's 2 (Special) or 20 (Regular). cycles: so many steps, each
-    with its recovery; the paper's is one.
-    Raises RefusedError for a value out of range.
+    With a guard η_u is the largest step tried, None: 16 times the paper's. Without one it is
+    the step, None: the paper's 2 (Special) or 20 (Regular). cycles: the number of steps, each
+    with its recovery; one in the paper. Raises RefusedError for a value out of range.
     """
 
     version: ClassVar[str] = "2"
@@ -81,7 +80,7 @@ class Puf:
 
     @property
     def asked(self) -> float:
-        """The η_u that is taken, or with a guard the first that is tried."""
+        """The η_u of the step or, with a guard, the first one tried."""
         if self.unlearning_rate is not None:
             return self.unlearning_rate
         return UNLEARNING_RATE[self.mode] * (1.0 if self.guard is None else SEARCH_FROM)
@@ -101,8 +100,8 @@ class Puf:
     def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the model after the negated step and recovery.
 
-        Raises UnmetNeedError and TargetError if a target cannot be asked or answers with
-        what cannot be used, NoSafeStepError, DivergedError, RoundFailedError.
+        Raises UnmetNeedError and TargetError if a target cannot be asked or answers unusably,
+        NoSafeStepError, DivergedError, RoundFailedError.
         """
         check_needs(self.needs, case)
         spelled = f"{self.id}/{self.version} {self!r}"

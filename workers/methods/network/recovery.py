@@ -1,4 +1,4 @@
-"""What follows a step: ordinary rounds among those who stay, resumable, until it is enough.
+"""Recovery after a step: ordinary, resumable rounds among the retained clients.
 
 Every method that steps and then recovers runs through `step_and_recover`.
 """
@@ -28,11 +28,11 @@ from workers.training.networks.weights import Weights
 class Recovery:
     """rounds: the budget. epochs: local passes in each, None: as in training.
 
-    With `within`, recovery also ends as soon as the retained validation loss is at most
-    the original model's plus so many nats; the budget still bounds it. settle: the learning
-    rate, relative to that of the training's schedule; of several cycles the last one's only.
-    lasting: nats by which the retained validation loss may be higher after recovery than
-    before the first step, None: it is not asked. Raises RefusedError for a value out of range.
+    within: recovery also ends as soon as the retained validation loss is at most this many
+    nats above the original model's; the budget still applies. settle: the learning rate
+    relative to the training's schedule; of several cycles, in the last only. lasting: the
+    most nats by which the retained validation loss may be higher after recovery than before
+    the first step, None: not checked. Raises RefusedError for a value out of range.
     """
 
     rounds: int = 3
@@ -54,12 +54,12 @@ class Recovery:
 
 
 class LastingDamageError(RefusedError):
-    """Recovery did not bring back what the step took from those who stay."""
+    """Recovery did not repair the step's damage to the retained rows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """What a method did before recovery: the weights, what it took, what to say of it."""
+    """A method's result before recovery: the weights, the work and the notes."""
 
     weights: Weights
     work: Work
@@ -67,10 +67,10 @@ class Step:
 
 
 def recovery_config(case: UnlearningCase, recovery: Recovery) -> TrainingConfig:
-    """Return the training that goes on where the model's ended.
+    """Return the configuration that continues where the model's training ended.
 
     The learning rate is that of round t + 1, …, after t = config.rounds, times `settle`. The
-    server's moments start anew: the old ones were made of updates that are to be forgotten.
+    server's moments are reset: the old ones contain updates that must be forgotten.
     """
     local = case.config.local
     rate = recovery.settle * local.rate(case.config.rounds + 1)
@@ -82,9 +82,9 @@ def recovery_config(case: UnlearningCase, recovery: Recovery) -> TrainingConfig:
 
 
 def check_lasting(lasting: float, before: float, after: float) -> dict[str, str]:
-    """Return what to say of the damage left, in nats of the retained validation loss.
+    """Return the note on the remaining damage, in nats of the retained validation loss.
 
-    Raises LastingDamageError where it is more than `lasting`.
+    Raises LastingDamageError if it exceeds `lasting`.
     """
     if not after <= before + lasting:  # nor where it is NaN
         raise LastingDamageError(
@@ -123,11 +123,10 @@ def step_and_recover(
 ) -> Unlearned:
     """Return the model after `step` and recovery. method spells id, version and options.
 
-    A run that resumes neither asks the targets again nor pays for the step twice. The notes
-    say where those who stay computed and in which precision they trained.
-    Raises RefusedError for a recovery that needs validation rows where there are none,
-    LastingDamageError, CheckpointError for a foreign `resume`, and what `step` and `train`
-    raise.
+    A resumed run neither asks the targets again nor repeats the step. The notes name the
+    retained clients' device and training precision. Raises RefusedError for a recovery that
+    needs validation rows where there are none, LastingDamageError, CheckpointError for a
+    foreign `resume`, and what `step` and `train` raise.
     """
     hooks = hooks or Hooks()
     needed = [name for name in ("within", "lasting") if getattr(recovery, name) is not None]
@@ -143,7 +142,7 @@ def step_and_recover(
         progress = replace(progress, notes=_moved(progress.notes, here["device"]))
     else:
         if hooks.tell is not None:
-            hooks.tell(Tick("step", 0, 1))  # it may take long, and tells nothing meanwhile
+            hooks.tell(Tick("step", 0, 1))  # may take long, without any report
         made = step()
         work, goal = made.work, None
         notes = {**here, **made.notes}
@@ -159,7 +158,7 @@ def step_and_recover(
 
 
 def _moved(notes: Mapping[str, str], device: str) -> Mapping[str, str]:
-    """Return the notes of a run that goes on on this device: equal bits need an equal one."""
+    """Return the notes of a run resumed on this device: equal bits need an equal device."""
     before = notes["device"]
     if before == device or before.endswith(f", then {device}"):
         return notes
@@ -167,7 +166,7 @@ def _moved(notes: Mapping[str, str], device: str) -> Mapping[str, str]:
 
 
 class _Recovering:
-    """Recovery with its progress kept: what judging cost is part of it."""
+    """Recovery that saves its progress, the cost of judging included."""
 
     def __init__(
         self,

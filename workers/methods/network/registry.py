@@ -1,4 +1,4 @@
-"""Unlearning methods by the name a request asks for, with settings as JSON has them."""
+"""Unlearning methods by the name in a request, with settings as in JSON."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,7 +25,7 @@ def make(
     settings: Mapping[str, Any] | None = None,
     methods: Mapping[str, Maker] = METHODS,
 ) -> UnlearningMethod:
-    """Return one of `methods` with these settings, those not given by default.
+    """Return one of `methods` with these settings and defaults for the others.
 
     guard and recovery are objects of their own settings; guard null is the fixed step.
     Raises RefusedError for an unknown name, naming the known, or unknown settings.
@@ -33,7 +33,7 @@ def make(
     try:
         maker = methods[method_id]
     except (KeyError, TypeError):
-        # The name asked for comes from outside and is not echoed.
+        # The requested name is untrusted and not echoed.
         raise RefusedError(
             f"unknown method: choose one of {', '.join(sorted(methods))}"
         ) from None

@@ -1,7 +1,8 @@
 """Retrain from the initial weights without the forget set: the last attempt for any model.
 
-It needs nobody who left and nothing of the model that knew them. Its rounds are an ordinary
-training's: the result is, bit for bit, the model of a federation they never joined.
+It needs neither the target clients nor the model they helped train. Its rounds are ordinary
+training rounds: the result is, bit for bit, the model of a federation that the targets never
+joined.
 """
 
 from dataclasses import dataclass
@@ -30,18 +31,18 @@ from workers.training.networks.weights import Weights, initial_weights
 @method("retrain")
 @dataclass(frozen=True, slots=True)
 class Retrain:
-    """config.rounds rounds among those who stay, from the weights that training began with."""
+    """config.rounds rounds among the retained clients, from the training's first weights."""
 
     id: ClassVar[str] = "retrain"
     version: ClassVar[str] = "2"
     needs: ClassVar[frozenset[Need]] = frozenset()  # nothing
 
     def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
-        """Return the retrained model. `resume` is a checkpoint of this very retraining.
+        """Return the retrained model. `resume` is a checkpoint of this retraining.
 
-        Any other is refused: checkpoints are pinned to the clients, the digest of the rows
-        that stay, configuration and starting weights, and so none of them saw what is to
-        be forgotten. Raises RefusedError without that digest or from the model's own
+        Any other is refused: checkpoints are pinned to the clients, the digest of the
+        retained rows, configuration and starting weights, so an accepted one never saw the
+        rows to forget. Raises RefusedError without that digest or from the model's own
         weights, CheckpointError for a foreign checkpoint, and as `train`.
         """
         hooks = hooks or Hooks()
@@ -81,7 +82,7 @@ def retraining(
     data: str,
     hooks: Hooks,
 ) -> Trained:
-    """Train from `start` among those who stay, telling of each round. Raises as `train`."""
+    """Train from `start` on the retained side, reporting each round. Raises as `train`."""
     told: list[int] = []
 
     def tell(_: ServerState, record: RoundRecord) -> bool:

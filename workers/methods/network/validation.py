@@ -1,6 +1,7 @@
-"""The mean loss of a model on rows that stay: what steps are guarded and recoveries stopped by.
+"""The mean loss of a model on retained rows, which guards steps and stops recoveries.
 
-The oracle of PUF's paper, the test accuracy of a retrained model, is not there in production.
+The oracle of PUF's paper, the test accuracy of a retrained model, is not available in
+production.
 """
 
 import time
@@ -40,8 +41,8 @@ def held_out(
 ) -> Validation:
     """Return the loss on rows that the server holds itself.
 
-    They must stay: rows of the forget set would hold the step back.
-    Raises RefusedError for rows that are not the network's.
+    They must be retained rows: rows of the forget set would hold the step back. Raises
+    RefusedError for rows that are not the network's.
     """
     check_data(network, rows)
 
@@ -63,13 +64,12 @@ def by_clients(
     timeout: float = 0.0,
     share: float = 1.0,
 ) -> Validation:
-    """Return the loss on the rows of clients who stay, weighted by their numbers.
+    """Return the loss on the retained clients' rows, weighted by row counts.
 
-    share: of each one's rows, the same ones for every model.
+    share: the share of each client's rows, the same rows for every model.
 
-    They are asked to evaluate: a forward pass, no tensor comes back. All of them must
-    answer, or two models would be compared on different rows: measuring raises
-    RoundFailedError otherwise.
+    Clients only evaluate: a forward pass, and no tensor comes back. All must answer, or two
+    models would be compared on different rows: measuring raises RoundFailedError otherwise.
     """
     if not rows:
         raise RefusedError("no client stays to be asked for a loss")
@@ -84,7 +84,7 @@ def by_clients(
                 "not every client who stays told its loss: wait until they are back, or give "
                 "held-out rows to measure on"
             )
-        # A client whose loss is not finite has answered: this model is of no use to it.
+        # A client whose loss is not finite has answered: this model is useless to it.
         return ValidationLoss(inf if found.faults else found.loss, found.work)
 
     return measure

@@ -77,7 +77,7 @@ def _recur_rows(
     for codes, labels in float_blocks(blocks, d, c, config.bits, STEP_ROWS):
         with threads_for(2 * len(labels) * d * d):
             features: Matrix = np.ldexp(codes, shift)
-            mine = inverse is not before.inverse  # of an earlier step, and nobody else's
+            mine = inverse is not before.inverse  # the result of an earlier step
             inverse = rank_update(inverse, features, sign, in_place=mine).inverse
             error = np.eye(c)[labels] - product(features, scaled)
             spread = dsymm(1.0, inverse.T, features.T)  # K'Xᵀ

@@ -1,4 +1,4 @@
-"""What every unlearning method takes and gives. A method never judges itself."""
+"""The inputs and outputs of every ridge method. A method never judges itself."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ Claim = Literal["exact", "numerically-exact", "certified-approximate"]
 
 @dataclass(frozen=True, slots=True)
 class RidgeConfig:
-    """What a ridge head is a function of, apart from its rows; fixed at registration.
+    """Everything a ridge head depends on, apart from its rows; fixed at registration.
 
     W* = argmin ‖XW - Y‖² + penalty·‖W‖² over X_ij = codes_ij·2**exponents[j], Y one-hot.
     Neither the steps nor the penalty may be tuned on rows that can later be erased.
@@ -61,10 +61,10 @@ class RidgeState:
     `penalty_exponent`, or None where no method tracks it; updates counts the updates it
     went through since it was last computed from the statistics. The arrays are read-only.
 
-    sketched: the statistics with a Gram matrix summed of sketches, which inverse and head
-    follow then in place of the exact ones, or None. In feature units, with D for the
-    steps: ‖D(G_sketched - G)D‖₂ <= drift, proven; and ‖D(G_rows - G)D‖₂ <= attested, on
-    the word of the clients who sent sketches and not their rows (0: the rows are summed).
+    sketched: the statistics with the sum of the sketches as Gram matrix, which inverse and
+    head then follow instead of the exact ones, or None. In feature units, with D for the
+    steps: ‖D(G_sketched - G)D‖₂ <= drift, proven; and ‖D(G_rows - G)D‖₂ <= attested, attested
+    by the clients who sent sketches instead of rows (0: the rows are summed).
     """
 
     statistics: RidgeStatistics
@@ -87,7 +87,7 @@ class RidgeState:
 def check_shape(config: RidgeConfig, state: RidgeState, *, attested_too: bool = False) -> None:
     """Raise RefusedError unless the state is of a model with this configuration's shape.
 
-    Only a method that widens its bounds by it may go on from an attested state.
+    Only a method that widens its bounds by `attested` may continue from such a state.
     """
     if state.statistics.moment.shape != (config.dimension, config.classes):
         raise RefusedError("this state belongs to another model: load the one requested")
@@ -113,10 +113,10 @@ class UpdateWork:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A method's result: the new state, what it claims of it, and the work done.
+    """A method's result: the new state, its claim, and the work done.
 
-    claim names the verifier to be asked; notes hold what else a certificate should say of
-    the update, such as why a tracked inverse was computed anew.
+    claim names the verifier to use; notes hold further facts for the certificate, such as why
+    a tracked inverse was recomputed.
     """
 
     state: RidgeState
@@ -128,8 +128,8 @@ class Outcome:
 class Method(Protocol):
     """An unlearning method for ridge heads. No call modifies the state it is given.
 
-    A batch is rows, or a message that has their exact statistics: the integers that come of
-    either are the same.
+    A batch is rows, or a message that has their exact statistics: both give the same
+    integers.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""A batch as what a rank update takes: Uᵀ with UUᵀ = ΔG.
+"""A batch as the input of a rank update: Uᵀ with UUᵀ = ΔG.
 
 Source: "Exact Federated Continual Unlearning for Ridge Heads on Frozen Foundation Models",
 section 5, "Constructing U via client QR factors". For k <= d rows the rows themselves
@@ -20,8 +20,8 @@ from workers.methods.ridge.statistics.factor import check_form
 from workers.methods.ridge.statistics.message import Batch, Message
 from workers.methods.ridge.tracked_inverse import penalty_exponent
 
-# A message of more rows a column that brings no factor has Variant A as the cheaper way: at
-# d = 768 a reset took 37 ms; for 384 rows Cholesky with pivoting 92 ms, the update 45 ms.
+# For a message of more rows per column and without a factor, Variant A is cheaper: at d = 768
+# a reset took 37 ms; for 384 rows Cholesky with pivoting 92 ms, the update 45 ms.
 FACTORLESS_LIMIT = 0.25
 
 
@@ -74,7 +74,7 @@ def rank_of(batch: Batch) -> int:
 
 
 def _own_factor(message: Message) -> Matrix | None:
-    """Return the factor that came with a message, or None: one of no use is as none."""
+    """Return a message's factor, None if it has none or an unusable one."""
     if message.factor is None:
         return None
     try:

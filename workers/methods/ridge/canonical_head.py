@@ -26,7 +26,7 @@ from workers.methods.ridge.statistics.gram import RidgeStatistics
 # Covers every float64 rounding in `column_bounds`: (d + 60)·2^-48 below d = 2^17.
 SLACK = 1 + 2.0**-30
 KEEP_BITS = 44  # a float64 solve gains fewer: finer digits would be noise
-WITNESS = 2.0**-64  # proven distance beside the largest weight, also where less would do
+WITNESS = 2.0**-64  # proven distance relative to the largest weight
 MIN_GAIN = 3.0  # bits a step; at well-posed sizes a step gains 30 to 50
 MAX_TERMS = 64
 

@@ -63,7 +63,7 @@ class ExactResidual:
         count = stacked.shape[1] // m
         weights = [*range(self._gram_places), *self._penalty]
         bottom = min(self.low, low + min(weights))
-        # Sums stay below 2^60: so many places above the highest hold their carries.
+        # Sums stay below 2^60: this many places above the highest hold their carries.
         room = -(-(61 - self.base) // self.base)
         top = max(self.low + len(self.places), low + max(weights) + count + room)
         result = np.empty((top - bottom, d, m), dtype=np.int32)

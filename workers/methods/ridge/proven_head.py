@@ -2,8 +2,8 @@
 
     ‖W - W*‖_F <= ‖(XᵀX + λI)W - XᵀY‖_F / λ
 
-holds for any W whatever made it, so this judges every method alike. The residual is formed
-in integers: entries of W are first rounded to multiples of one power of two a row,
+holds for any W, however it was found, so this judges every method alike. The residual is
+formed in integers: entries of W are first rounded to multiples of one power of two a row,
 RESOLUTION bits below the largest, since digits that far down cost time and prove nothing.
 """
 

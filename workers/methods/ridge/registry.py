@@ -1,4 +1,4 @@
-"""Methods by the name a request asks for."""
+"""Ridge methods by the name in a request."""
 
 from workers.discovery import import_room
 from workers.errors import RefusedError
@@ -12,7 +12,7 @@ def get(method_id: str) -> Method:
     try:
         return METHODS[method_id]
     except KeyError:
-        # The name asked for comes from outside and is not echoed.
+        # The requested name is untrusted and not echoed.
         raise RefusedError(f"unknown method: choose one of {', '.join(known())}") from None
 
 

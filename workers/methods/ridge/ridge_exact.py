@@ -50,9 +50,10 @@ class RidgeExact:
     def forget(self, config: RidgeConfig, state: RidgeState, batch: Batch) -> Outcome:
         """Return the state that training without this batch gives, bit for bit.
 
-        O(kd²) for k rows and O(d³) for the head, whatever was retained. The batch must be
-        of the very codes that were learned. Raises InfeasibleRemovalError if they cannot be,
-        PenaltyError if the new head cannot be proven, RefusedError for another shape.
+        O(kd²) for k rows and O(d³) for the head, whatever was retained. The batch must be of
+        the very codes that were learned. Raises InfeasibleRemovalError if they cannot have
+        been learned, PenaltyError if the new head cannot be proven, RefusedError for another
+        shape.
         """
         started = perf_counter()
         check_shape(config, state)

@@ -8,9 +8,9 @@ but judge it: with G̃ for the sum of sketches, the head W is a float64 solution
 
     ‖W - W*‖_F <= ‖(G + λI)W - C‖_F / λ + (α/λ)·‖W‖_F,
 
-the gradient at W of an objective that is 2λ-strongly convex, over its modulus: the first
-term is evaluated on the exact statistics (`proven_head`); α is what clients attest of rows
-whose sketches only they sent. For with G_rows = G + F, ‖F‖₂ <= α and G_rows ⪰ 0, the
+the gradient at W of an objective that is 2λ-strongly convex, over its modulus: the first term
+is evaluated on the exact statistics (`proven_head`); α is what clients attest for rows of
+which they sent only sketches. Since G_rows = G + F with ‖F‖₂ <= α and G_rows ⪰ 0, the
 residual (G_rows + λI)W - C is that of G plus FW, and no eigenvalue of G_rows + λI is below λ.
 
 The bounds of the theorem, which are known before anything is solved, go into the notes.
@@ -25,6 +25,7 @@ from types import MappingProxyType
 import numpy as np
 
 from workers.arrays import IntMatrix, Matrix
+from workers.blas_threads import threads_for
 from workers.errors import PenaltyError, RefusedError
 from workers.methods.ridge.base import (
     Outcome,
@@ -43,20 +44,24 @@ from workers.methods.ridge.sketch_bounds import (
     prior_bound,
     resolvent_bound,
 )
-from workers.methods.ridge.sketch_follow import follow
 from workers.methods.ridge.sketches.kinds import known, sketch
 from workers.methods.ridge.sketches.sketch import Sketch, expand
 from workers.methods.ridge.statistics.gram import RidgeStatistics, merge
 from workers.methods.ridge.statistics.message import Batch
-from workers.methods.ridge.tracked_inverse import BrokenUpdateError
+from workers.methods.ridge.tracked_inverse import (
+    BrokenUpdateError,
+    penalty_exponent,
+    product,
+    rank_update,
+)
 from workers.methods.ridge.upkeep import Tracked, Upkeep, restart
 
-# Proven ‖W - W*‖_F / ‖W‖_F from which everything is computed anew: what rounding the
-# entries of a head to 8 significant bits can move it by, as deployed heads often are.
+# Proven ‖W - W*‖_F / ‖W‖_F above which everything is recomputed: the effect of rounding a
+# head's entries to 8 significant bits, as deployed heads often are.
 TOLERANCE = 2.0**-7
 RESET_EVERY = 1000  # as for the other tracked inverses
-# A factor of d/4 rows of int32 is a quarter of G's upper triangle in int64. Beyond 64 rows,
-# the usual size of a client's batch, more columns do not make a batch's spectrum longer.
+# A factor of d/4 rows of int32 is a quarter of G's upper triangle in int64. Beyond 64 rows, a
+# client's usual batch, more columns add nothing to a batch's spectrum.
 LARGEST_RANK, COLUMNS_A_ROW = 64, 4
 # A residual below this share of λ moves a head by no more than this share of itself: a
 # thousand of them stay well within the budget, so that no sharper bound is worth O(d³).
@@ -65,7 +70,7 @@ NEGLIGIBLE = 2.0**-20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Update:
-    """One update: the exact statistics after it, what changed, and what is attested then."""
+    """One update: the exact statistics after it, the change, and what is attested after it."""
 
     config: RidgeConfig
     ledger: RidgeStatistics
@@ -76,7 +81,7 @@ class _Update:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Followed:
-    """Where it led: least is μ with G̃ + λI ⪰ μI, guaranteed; gram is G̃."""
+    """The followed update: least is μ with G̃ + λI ⪰ μI, guaranteed; gram is G̃."""
 
     inverse: Matrix
     proven: ProvenHead
@@ -196,7 +201,7 @@ class RidgeSketched:
     def _follow(
         self, update: _Update, state: RidgeState, small: Sketch
     ) -> tuple[_Followed | None, str]:
-        """Return what following the sketch leads to, or the reason for a reset."""
+        """Return the result of following the sketch, or the reason for a reset."""
         config, drift = update.config, sum_above(state.drift, small.residual)
         before, after = state.drift + state.attested, drift + update.attested
         least = least_eigenvalue(update.sign, before, after, config.penalty, config.exponents)
@@ -230,7 +235,7 @@ class RidgeSketched:
         updates: int,
         started: float,
     ) -> Outcome:
-        """Return the outcome of what was followed, or of an exact reset in its place."""
+        """Return the outcome of the followed update or, without one, of an exact reset."""
         config, ledger = update.config, update.ledger
         d, c, k = config.dimension, config.classes, update.delta.statistics.rows
         rank = self.rank_for(d)
@@ -313,8 +318,31 @@ def configured(options: Mapping[str, object]) -> RidgeSketched:
     return RidgeSketched(**options)  # type: ignore[arg-type]  # types are checked above
 
 
+def follow(
+    config: RidgeConfig, before: Tracked, small: Sketch, moment: IntMatrix, sign: int
+) -> Tracked:
+    """Return inverse and weights after adding (+1) or deleting (-1) ΔĜ = UUᵀ and ΔC.
+
+    Variant B's update with a sketch of rank r in place of the batch: section 5, equations (7)
+    to (10), with appendix A2.1's factor of ΔG for U. Equations (8) and (10): W' = W ± P'(ΔC -
+    ΔĜ·W), O(rd² + d²c). Raises BrokenUpdateError.
+    """
+    scale, steps = penalty_exponent(config), np.array(config.exponents)
+    roots: Matrix = np.ldexp(small.factor.astype(np.float64), steps - small.shift - scale)
+    change: Matrix = np.ldexp(moment.astype(np.float64), (steps - scale)[:, None])
+    weights = np.ldexp(before.weights, scale)
+    with threads_for(2 * max(1, small.rank) * config.dimension**2):
+        if not small.rank:
+            step, inverse = product(before.inverse, change), before.inverse
+        else:
+            update = rank_update(before.inverse, roots, sign)
+            step, inverse = product(update.inverse, change), update.inverse
+            step = step - product(update.gain, product(roots, weights))
+    return Tracked(inverse, np.ldexp(weights + sign * step, -scale))
+
+
 def _widened(proven: ProvenHead, update: _Update) -> float:
-    """Return the bound against W* of the rows, of which α is only attested."""
+    """Return the bound on the distance to the rows' W*, attested α included."""
     if update.attested == 0:
         return proven.bound
     unseen = update.attested / update.config.penalty * norm_above(proven.head) * ROOM

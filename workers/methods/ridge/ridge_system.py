@@ -98,7 +98,7 @@ def check_penalty(statistics: RidgeStatistics, config: RidgeConfig) -> None:
 
 
 def sufficient_penalty(gram: IntMatrix, config: RidgeConfig) -> float:
-    """Return a penalty (a power of two, or 0 for no rows) that every removal stands."""
+    """Return a penalty (a power of two, or 0 for no rows) that suffices after every removal."""
     exponents = np.array(config.exponents)
     diagonal = gram.diagonal().astype(np.float64)
     trace = float(np.ldexp(diagonal, 2 * exponents).sum())  # < 2^(63+320+64): finite

@@ -19,9 +19,9 @@ from workers.methods.ridge.tracked_inverse import penalty_exponent, product, ran
 from workers.methods.ridge.tracked_method import TrackedMethod, update_by_message
 from workers.methods.ridge.upkeep import Tracked
 
-# Rows a column from which Variant A is the cheaper: the update takes about 5kd² operations
-# with its QR, a fresh factorisation with its inverse d³, and most of those are products.
-# At d = 768 the two take equally long for about 300 rows.
+# Rows per column from which Variant A is cheaper: the update takes about 5kd² operations with
+# its QR, a fresh factorisation with its inverse d³, and most of those are products. At d =
+# 768 the two take equally long for about 300 rows.
 BATCH_LIMIT = 0.5
 
 

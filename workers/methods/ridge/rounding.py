@@ -46,7 +46,7 @@ def round_weights(terms: list[Matrix], bounds: Matrix, exact: Mask) -> Head | No
     with np.errstate(over="ignore"):  # the last neighbour of float32 is infinity
         head = high.astype(np.float32)
     gap, flush = _gaps(head, high, low)
-    head[flush] = 0.0  # -0 too: one weight, one spelling
+    head[flush] = 0.0  # -0 too: one encoding of zero
     open_entries = (gap <= width) & ~exact
     head[exact] = 0.0
     if not _worth_a_look(gap, bounds, open_entries):

@@ -68,7 +68,7 @@ def deltas_of(batches: Iterable[Batch], config: RidgeConfig) -> Delta:
 def without(
     ledger: RidgeStatistics, delta: Delta, attested: float, config: RidgeConfig
 ) -> RidgeStatistics:
-    """Return ledger - delta. attested: of the result.
+    """Return ledger - delta; attested is that of the result.
 
     Raises InfeasibleRemovalError if no rows that hold these could have the ledger.
     """
@@ -76,7 +76,7 @@ def without(
     if delta.codes is not None and attested == 0:
         check_feasible(rest, config.bits)
         return rest
-    # The least step makes the most codes squared of what is attested.
+    # The smallest step turns the attested bound into the most codes squared.
     residual = ldexp(attested, -2 * min(config.exponents))
     fault = find_fault(rest.gram, rest.moment, rest.rows, bits=config.bits, residual=residual)
     if fault is not None:

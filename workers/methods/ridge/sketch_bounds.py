@@ -11,7 +11,7 @@ from rows, B ⪰ λI. From B̃W̃ = C = BW,
 (a) ‖W̃ - W‖_F <= δ‖W̃‖_F / λ, whenever B̃ is regular: no assumption on δ.
 (b) If B̃ ⪰ μI for a μ > 0: ‖W̃ - W‖_F <= δ‖W‖_F / μ <= δ‖C‖_F / (λμ).
 
-What remains is μ. By Weyl's inequality μ = λ - δ always does: with it (b) is the theorem's
+What remains is μ. By Weyl's inequality μ = λ - δ always works: with it (b) is the theorem's
 second form, which for that reason needs ‖ΔG - ΔĜ‖₂ < λ, and holds for a delete as it stands.
 
 Add. ΔĜ is SᵀS/4^s rounded to integers, so ΔĜ ⪰ -ρI with ρ = Σ_j 4^e_j / 2, the Frobenius
@@ -42,8 +42,8 @@ def least_eigenvalue(
 ) -> float:
     """Return μ with G̃ + λI ⪰ μI after a sketch was added (sign +1) or deleted (-1).
 
-    before and after: the total drift (with what is attested) on both sides of it. Nothing
-    is guaranteed where the result is not positive.
+    before and after: the total drift (attested part included) before and after it. Nothing is
+    guaranteed where the result is not positive.
     """
     if sign < 0:
         return nextafter(penalty - after, -inf)
@@ -52,7 +52,7 @@ def least_eigenvalue(
 
 
 def prior_bound(drift: float, penalty: float, least: float, moment_norm: float) -> float:
-    """Return (b), δ‖C‖_F / (λμ): what is known of the head before it is solved for.
+    """Return (b), δ‖C‖_F / (λμ): the bound known before the head is solved for.
 
     inf where feasibility is not guaranteed (least = μ <= 0) or float64 ends.
     """
@@ -65,7 +65,7 @@ def prior_bound(drift: float, penalty: float, least: float, moment_norm: float) 
 
 
 def resolvent_bound(drift: float, penalty: float, head_norm: float) -> float:
-    """Return (a), δ‖W̃‖_F / λ: what the sketches can have moved a head W̃ by."""
+    """Return (a), δ‖W̃‖_F / λ: how far the sketches can have moved a head W̃."""
     return drift / penalty * head_norm * SLACK
 
 

@@ -103,10 +103,10 @@ def rank_update(
 
 
 def product(left: Matrix, right: Matrix) -> Matrix:
-    """Return left (m, k) @ right (k, n) by SciPy's BLAS, as `statistics.products` says why.
+    """Return left (m, k) @ right (k, n) by SciPy's BLAS (`statistics.products` says why).
 
     The bits depend on the arguments alone and not on their memory layout, so that a state
-    read from a file goes on as the one that was written.
+    read from a file continues like the one written.
     """
     rows, columns = np.ascontiguousarray(left), np.ascontiguousarray(right)
     transposed: Matrix = dgemm(1.0, columns.T, rows.T)

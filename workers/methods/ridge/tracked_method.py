@@ -38,7 +38,7 @@ class TrackedMethod(ABC):
     id: str
     version: str
     upkeep: Upkeep = DEFAULT
-    # Whether the first state comes by the recursion too, from nothing, or by Variant A.
+    # Whether the first state is computed by the recursion too, from nothing, or by Variant A.
     from_nothing: ClassVar[bool] = False
 
     @abstractmethod
@@ -95,7 +95,7 @@ class TrackedMethod(ABC):
     def refit(self, config: RidgeConfig, blocks: Iterable[Batch]) -> Outcome:
         """Return the state of training from scratch on all of `blocks`, in any order.
 
-        Holds them meanwhile if the first state comes by the recursion.
+        Keeps them in memory if the first state is computed by the recursion.
         """
         started = perf_counter()
         held = list(blocks) if self.from_nothing else []
@@ -162,7 +162,7 @@ def update_by_message(
     scaled = np.ldexp(before.weights, q)
     with threads_for(2 * min(len(roots), step) * config.dimension**2):
         for start in range(0, len(roots), step):
-            mine = inverse is not before.inverse  # of an earlier step, and nobody else's
+            mine = inverse is not before.inverse  # the result of an earlier step
             part = roots[start : start + step]
             inverse = rank_update(inverse, part, sign, in_place=mine).inverse
         error = message_moment(message, config)

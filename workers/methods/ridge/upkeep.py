@@ -1,9 +1,9 @@
 """What keeps a tracked inverse honest: a proven bound after every update, and resets.
 
 The recursion is never trusted. Its head is put into the normal equations of the exact
-statistics; where the bound that comes out exceeds the tolerance, or the recursion breaks
-down, or it has run long enough, inverse and head are computed anew from the statistics
-(Variant A), and the reason is noted.
+statistics. If the resulting bound exceeds the tolerance, or the recursion breaks down, or it
+has run long enough, inverse and head are recomputed from the statistics (Variant A), and the
+reason is noted.
 """
 
 from collections.abc import Callable
@@ -22,8 +22,8 @@ from workers.methods.ridge.ridge_system import check_penalty, factorise
 from workers.methods.ridge.statistics.gram import RidgeStatistics
 from workers.methods.ridge.tracked_inverse import BrokenUpdateError, invert
 
-# Proven ‖W - W*‖_F / ‖W‖_F from which the head is computed anew: half a float32 step, so
-# that a float64 head is never further from W* than the canonical float32 head is.
+# Proven ‖W - W*‖_F / ‖W‖_F above which the head is recomputed: half a float32 step, so that a
+# float64 head is never further from W* than the canonical float32 head is.
 TOLERANCE = 2.0**-25
 # The bound grows with the square root of the updates: 4e-15, 9e-15, 5e-14 relatively after
 # 0, 3, 100 deletions at n = 50,000, d = 768, λ = 1. A thousand cost it a digit and a half.
@@ -43,7 +43,7 @@ class Tracked:
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """When to compute inverse and head anew: a relative bound, a number of updates."""
+    """When to recompute inverse and head: a relative bound, a number of updates."""
 
     tolerance: float = TOLERANCE
     reset_every: int = RESET_EVERY
@@ -75,7 +75,7 @@ class Upkeep:
     ) -> None:
         """Raise InfeasibleRemovalError if a removal from `before` is the cause of `error`.
 
-        A penalty that stands every removal of rows that were learned cannot have failed one.
+        A penalty that suffices for every removal of learned rows cannot fail for one.
         """
         try:
             self.check_penalty(before, config)

@@ -18,9 +18,9 @@ from workers.secure_sum.vector import Sums, Vector, to_vector
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contribution:
-    """The vector, (record, subject) of what it adds, and the records it takes away.
+    """The vector, (record, subject) of the added rows, and the released records.
 
-    people: by kind, digests of an identity of each record that is added, one after the other.
+    people: by kind, the concatenated identity digests of the added records.
     """
 
     vector: Vector
@@ -30,13 +30,10 @@ class Contribution:
 
 
 def check_manifest(plan: RoundPlan, manifest: Mapping[str, Any]) -> None:
-    """Return if a plan is about the model that a manifest describes.
+    """Return if a plan matches the model that a manifest describes.
 
-    Whoever agrees on the plan computes its statistics with the same steps, classes and
-    extractor.
-
-    Raises:
-        PlanError: It is about another.
+    Members that agree on the plan use the same steps, classes and extractor. Raises PlanError
+    if it is for another model.
     """
     used = {
         name: manifest[name] for name in ("bits", "classes", "exponents", "extractor", "ref")
@@ -55,14 +52,14 @@ def contribute(
     release: Sequence[str],
     add: bool,
 ) -> Contribution:
-    """Return what the rows come to.
+    """Return the member's input to the round.
 
     Args:
-        rows: All rows of this member, those to be released among them.
-        manifest: The model's.
+        rows: All rows of this member, including those to be released.
+        manifest: The model's manifest.
         held: Records that this member added before, by its own record.
         release: Those of them that the round asks it to release.
-        add: Whether to add the rows that were not added before.
+        add: Whether to add the rows not added before.
 
     Raises:
         RefusedError: A record to be released is not among the rows, or they do not fit the
@@ -81,7 +78,7 @@ def contribute(
     fresh = [record for record in rows.records if record not in known] if add else []
     added = _sums(rows, [place[record] for record in fresh], manifest)
     removed = _sums(rows, [place[record] for record in release], manifest)
-    vector = to_vector(added) - to_vector(removed)  # modulo 2^64, as everything is from here on
+    vector = to_vector(added) - to_vector(removed)  # modulo 2^64, like everything that follows
     adds = tuple((record, rows.subjects[place[record]]) for record in fresh)
     chosen = [place[record] for record in fresh]
     people = {kind: column[chosen].tobytes() for kind, column in rows.identities.items()}

@@ -19,7 +19,7 @@ from workers.secure_sum.signing import Roster
 from workers.secure_sum.spelling import to_bytes
 
 PAUSE_S = 1.0
-PATIENCE_S = 600.0  # a restart takes seconds, and the masks cannot be made again
+PATIENCE_S = 600.0  # a restart takes seconds, and the masks cannot be recreated
 ENDED = ("done", "failed")
 Say = Callable[[str], None]
 
@@ -28,10 +28,10 @@ Say = Callable[[str], None]
 class Joining:
     """One member in one round. Its secrets live in this object and die with it.
 
-    rows: all rows of the member. roster: the pinned keys of its peers. add: whether rows
-    that were not added before are added; otherwise the member only releases. record: what
-    this member contributed so far; least: what it asks of a round beyond the plan; adopt:
-    whether a record that is empty begins with what the service says.
+    rows: all rows of the member. roster: the pinned keys of its peers. add: whether to add
+    rows not added before; otherwise the member only releases. record: this member's
+    contributions so far; least: its requirements on a round beyond the plan; adopt: whether
+    an empty record starts with what the service reports.
     """
 
     service: RoundClient
@@ -52,11 +52,11 @@ class Joining:
     def run(self, *, timeout: float | None = None, pause: float = PAUSE_S) -> Document:
         """Take all steps; return the round as it ended, done or failed.
 
-        A service that does not answer is waited for: to end would be to drop out.
+        Waits for a service that does not answer, because ending would mean dropping out.
 
         Raises:
             UnreachableError: It has not answered for PATIENCE_S seconds.
-            RefusedError: This member cannot go on, by its own decision; it has dropped out.
+            RefusedError: This member refused to continue and has dropped out.
             ProblemError: The service refused.
             RoundError: The round went on without this member, or `timeout` seconds passed.
         """
@@ -80,7 +80,7 @@ class Joining:
             sleep(pause)
 
     def step(self) -> Document:
-        """Look at the round and answer the open step, if it was not answered before."""
+        """Poll the round and answer the open step, unless already answered."""
         work = self.service.work(self.round_id)
         state = work["state"]
         if state in ENDED:
@@ -149,7 +149,7 @@ class Joining:
             )
 
     def _settle(self, model: str, round_id: str) -> None:
-        """Ask how a round ended from which this member's process went before its end."""
+        """Ask how a round ended that this member's process left early."""
         work = self.service.work(round_id)
         if work["state"] in ENDED:
             self.record.ended(model, work)
@@ -192,10 +192,9 @@ class Joining:
 
 
 def find_round(service: RoundClient, model: str | None) -> str:
-    """Return the id of the one round that waits for the signing key.
+    """Return the id of the only round that waits for the signing key.
 
-    Raises:
-        RefusedError: There is none, or there are several.
+    Raises RefusedError if there is none, or several.
     """
     waiting = [item for item in service.asked_rounds() if model in (None, item["model"])]
     if len(waiting) != 1:

@@ -1,7 +1,7 @@
-"""A member's own record: what it contributed, in which rounds, and what its peers signed.
+"""A member's own record: its contributions by round, and its peers' signed statements.
 
-The service is not believed about any of it. The file holds record ids and a secret, so it
-is readable by its owner alone; ids of released records leave it when their round is done.
+The service is not trusted for any of it. The file holds record ids and a secret, so only its
+owner may read it; ids of released records are removed when their round is done.
 """
 
 import fcntl
@@ -21,14 +21,14 @@ from workers.secure_sum.messages import Statement
 from workers.secure_sum.plan import RoundPlan
 
 KIND = "lethe/member-record/1"
-KEPT = 200  # rounds of a model to which nothing was sent, and statements of those done
+KEPT = 200  # rounds of a model without an input, and finished rounds with statements
 JOINED = "joined"  # the state of a round to which this member sent no input
 Models = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Least:
-    """What a member asks of every round: contributors and records that the sum moves."""
+    """A member's minimum for every round: contributors and records in the sum."""
 
     contributors: int = 3
     rows: int = 10
@@ -36,19 +36,19 @@ class Least:
 
 @dataclass
 class Record:
-    """All of it; without a path it lives in memory alone, as in tests and demonstrations."""
+    """The record; without a path only in memory, as in tests and demonstrations."""
 
     path: Path | None = None
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     models: Models = field(default_factory=dict)
 
     def begin(self, plan: RoundPlan) -> list[str]:
-        """Note that this member joins a round; return what it should be told of it.
+        """Note that this member joins a round; return warnings about it.
 
         Raises:
-            PlanError: The plan contradicts what the service showed before: another plan of
-                the same round, smaller bounds or another configuration of the model, or a
-                round to which this member has sent its input already.
+            PlanError: The plan contradicts an earlier one: another plan of the same round,
+                smaller bounds or another configuration of the model, or a round to which this
+                member has sent its input already.
         """
         known = self.models.get(plan.model)
         if known is None:
@@ -79,10 +79,9 @@ class Record:
         return set(self.models[model]["held"])
 
     def adopt(self, model: str, held: Iterable[str]) -> None:
-        """Begin the record of a model with what the service says that it holds.
+        """Start the record of a model with the records that the service reports as held.
 
-        Raises:
-            RefusedError: There is a record: the service is not believed against it.
+        Raises RefusedError if there is a record, which overrides the service.
         """
         known = self.models[model]
         if known["held"] or any(one["state"] != JOINED for one in known["rounds"].values()):
@@ -93,9 +92,8 @@ class Record:
     def check_held(self, model: str, own: Iterable[str], recorded: Iterable[str]) -> None:
         """Return if the service claims to hold no row that this member never added.
 
-        Raises:
-            SecrecyError: It does. Who believed it would add nothing and leave another
-                member's input alone in the sum.
+        Raises SecrecyError if it claims one. A member that believed it would add nothing and
+        leave another member's input alone in the sum.
         """
         foreign = set(recorded) & set(own) - self.held(model)
         if foreign:
@@ -108,8 +106,7 @@ class Record:
     def check_release(self, model: str, requested: Iterable[str]) -> None:
         """Return if all records to be released were added by this member.
 
-        Raises:
-            SecrecyError: Some were not.
+        Raises SecrecyError if some were not.
         """
         foreign = set(requested) - self.held(model)
         if foreign:
@@ -119,18 +116,17 @@ class Record:
             )
 
     def sent(self, plan: RoundPlan, adds: Iterable[str], releases: Iterable[str]) -> None:
-        """Note, before it is sent, what a masked input moves: from here on it may be summed."""
+        """Note a masked input's records before sending: from here on it may be summed."""
         self._round(plan).update(adds=list(adds), releases=list(releases), state="sent")
         self._write()
 
     def confirm(
         self, plan: RoundPlan, stated: Mapping[str, Statement], signed: Iterable[bytes]
     ) -> None:
-        """Note whose inputs are about to be summed, with their signed statements.
+        """Note the members about to be summed, with their signed statements.
 
-        Raises:
-            SecrecyError: The sum of an earlier round and this one would show in their
-                difference what fewer members sent than must hide each other.
+        Raises SecrecyError if the difference between an earlier round's sum and this one
+        would expose the inputs of too few members.
         """
         own = self._round(plan)
         now = _contents(stated)
@@ -151,16 +147,16 @@ class Record:
         self._write()
 
     def unsettled(self, model: str) -> list[str]:
-        """Return the rounds to which an input was sent and whose end was not seen."""
+        """Return the rounds with an input sent and no known outcome."""
         rounds = self.models.get(model, {"rounds": {}})["rounds"]
         return [key for key, one in rounds.items() if one["state"] in ("sent", "confirmed")]
 
     def ended(self, model: str, work: Document) -> None:
-        """Note how a round ended, as the service says.
+        """Note how a round ended, as the service reports it.
 
-        The word `done` is believed: a lie makes this member add less, and then others see
-        its count. After `failed` the same rows may be added again, where `confirm` looks.
-        A round to which nothing was sent stays `joined`.
+        `done` is believed: a lie makes this member add less, and others see its count. After
+        `failed` the same rows may be added again, which `confirm` checks. A round without an
+        input stays `joined`.
         """
         one = self.models.get(model, {"rounds": {}})["rounds"].get(work["id"])
         if one is None or one["state"] not in ("sent", "confirmed"):
@@ -201,10 +197,9 @@ class Record:
 
 @contextmanager
 def open_record(path: Path) -> Iterator[Record]:
-    """Yield the record of a file, empty if there is none, alone until it is closed.
+    """Yield the record of a file, empty if there is none, under an exclusive lock.
 
-    Raises:
-        RefusedError: Another process has it open, or it is no record.
+    Raises RefusedError if another process has it open, or it is not a record.
     """
     with path.with_name(path.name + ".lock").open("w") as lock:
         try:
@@ -232,10 +227,10 @@ def _read(path: Path) -> Record:
 
 
 def _shorten(rounds: dict[str, dict[str, Any]]) -> None:
-    """Drop what no later round is held against, beyond the last KEPT of each kind.
+    """Drop what `confirm` does not need, beyond the last KEPT of each kind.
 
-    Where an input was sent, the server may have the sum whatever it says of the round's end:
-    its contents stay for good, or enough aborted rounds would make `confirm` forget it.
+    Once an input was sent, the server may have the sum, whatever it reports: its contents are
+    kept for good, or enough aborted rounds would make `confirm` forget it.
     """
     joined = [key for key, one in rounds.items() if one["state"] == JOINED]
     for key in joined[:-KEPT]:
@@ -246,5 +241,5 @@ def _shorten(rounds: dict[str, dict[str, Any]]) -> None:
 
 
 def _contents(stated: Mapping[str, Statement]) -> dict[str, str]:
-    """Return what tells each contributor's input from its others, by member."""
+    """Return the digest of each contributor's input, by member."""
     return {name: one.content.hex() for name, one in stated.items() if one.moved}

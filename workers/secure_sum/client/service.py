@@ -31,7 +31,7 @@ class RoundClient(Client):
         return self._object(Call("POST", "/v1/rounds", "token", headers=headers, body=body))
 
     def round(self, round_id: str) -> Document:
-        """Return a round as an operator sees it."""
+        """Return a round in the operator's view."""
         return self._object(operator_get("rounds", round_id))
 
     def rounds(self) -> Iterator[Document]:
@@ -47,7 +47,7 @@ class RoundClient(Client):
         return list(self._items(Call("GET", "/v1/rounds/asked", "signature")))
 
     def work(self, round_id: str) -> Document:
-        """Return a round as the signing member sees it."""
+        """Return a round in the signing member's view."""
         return self._object(Call("GET", f"{_path(round_id)}/work", "signature"))
 
     def send(self, round_id: str, step: str, message: bytes) -> Document:

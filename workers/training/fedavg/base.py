@@ -1,10 +1,10 @@
-"""The words of federated training: whose data, one round's task and answer, an engine.
+"""The types of federated training: client data, a round's task and answer, an engine.
 
-A method that unlearns takes what is defined here: a Network, its Weights, an Engine that
+An unlearning method takes the types defined here: a Network, its Weights, an Engine that
 reaches the clients, and a configuration. It asks clients through `rounds.collect`, combines
-their updates with `server.weighted_mean`, and returns new weights and the work it took. It
-never sees a client's data unless the caller hands it over: with an in-process engine that
-is `InProcess.clients`, a Mapping from client id to ClientData.
+their updates with `server.weighted_mean`, and returns new weights and the work. It never sees
+a client's data unless the caller hands it over: with an in-process engine that is
+`InProcess.clients`, a Mapping from client id to ClientData.
 
 An update is Δ = w_local - w_global (PUF, section III-A): the negated pseudo-gradient.
 """
@@ -25,8 +25,8 @@ from workers.training.networks.weights import Weights, check_weights, is_finite
 class ClientData:
     """One client's rows: inputs (n, *input_shape) float32, targets int64.
 
-    targets are (n,) classes, or (n, height, width) classes of pixels. n >= 1.
-    Raises RefusedError for other types or lengths, NaN or infinity. A row is its position.
+    targets are (n,) classes, or (n, height, width) classes of pixels. n >= 1. A row is named
+    by its position. Raises RefusedError for other types or lengths, NaN or infinity.
     """
 
     inputs: torch.Tensor
@@ -74,14 +74,14 @@ PRODUCTS: tuple[Operation, ...] = ("hessian", "gauss-newton")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundTask:
-    """What a client is asked at `weights`: to train as `config` says, or what its loss is.
+    """A request to a client at `weights`: train as configured, or evaluate the loss.
 
     base is the SHA-256 of the weights' file: an answer names what it was computed from.
     "evaluate" returns the client's mean loss and changes nothing; "gradient" returns that
     loss's gradient, "hessian" and "gauss-newton" the product of its matrix with `vector`,
-    which only these two have. Of the config these four use loss and batch_size. A product
-    may be the mean over a share of the rows, drawn by the seed: equal seeds, equal rows.
-    Raises RefusedError for a vector or a share out of place.
+    which only these two have. These four use only loss and batch_size of the config. A
+    product may be the mean over a share of the rows, drawn by the seed: equal seeds, equal
+    rows. Raises RefusedError for a vector or a share that the operation does not take.
     """
 
     network: Network
@@ -110,13 +110,13 @@ class RoundTask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientUpdate:
-    """What a client answers. Nothing in it is believed before `screen.screen` has looked.
+    """A client's answer. Nothing in it is trusted before `screen.screen` has checked it.
 
-    delta is w_local - w_global, or what another operation asked for: nothing if that is to
-    evaluate. loss is the mean over the rows as they were trained on, or over those that
-    another operation took; correct, from "evaluate" alone, the number of rows (of pixels, for
-    masks) whose largest logit is the target. flops are counted from the operators, forward
-    and backward; seconds are the client's own.
+    delta is w_local - w_global, or another operation's result, empty for "evaluate". loss is
+    the mean over the rows during training, or over the rows that another operation used;
+    correct, from "evaluate" alone, the number of rows (of pixels, for masks) whose largest
+    logit is the target. flops are counted from the operators, forward and backward; seconds
+    are the client's own.
     """
 
     round: int
@@ -137,7 +137,7 @@ Reason = Literal[
     "unreadable",  # bytes that are no message
     "unsigned",  # not signed by the silo's key, or to another task
     "mismatch",  # another round, client, base, number of rows or kind of answer than asked
-    "shape",  # other tensors than asked for
+    "shape",  # other tensors than requested
     "not-finite",  # NaN or infinity in the update or its loss
     "norm",  # longer than the configured bound, or enormous
 ]
@@ -145,7 +145,7 @@ Reason = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a client's answer does not count in this round."""
+    """The reason why a client's answer does not count in this round."""
 
     client: str
     reason: Reason
@@ -154,7 +154,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answers:
-    """What an engine brought back, by the client asked: an update or a fault for each.
+    """An engine's answers by client: an update or a fault for each client asked.
 
     bytes_down and bytes_up are the lengths of the messages as they were sent.
     """
@@ -178,7 +178,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What something cost. Adds up with +."""
+    """The cost of an operation. Costs add up with +."""
 
     rounds: int = 0
     steps: int = 0  # gradient steps over all clients
@@ -199,7 +199,7 @@ class Work:
 
 
 def cost_notes(work: Work) -> dict[str, str]:
-    """Return what a certificate says of a run's cost: counts exactly, seconds to a tenth."""
+    """Return a certificate's notes on a run's cost: counts exactly, seconds to a tenth."""
     return {
         "cost.rounds": str(work.rounds),
         "cost.steps": str(work.steps),

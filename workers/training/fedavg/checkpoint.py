@@ -1,8 +1,8 @@
-"""A training between two rounds as bytes: model, optimiser, the record of each round.
+"""A training checkpoint as bytes: model, optimiser, the record of each round.
 
-The records name clients by id, in clear: who was asked, who did not count and why. And the
-weights have seen their rows. A checkpoint is personal data; whoever stores one seals it.
-Nothing in the bytes is run, and no number in them asks for memory beyond their own length.
+The records name clients by id, in clear: who was asked, whose answer was dropped and why. The
+weights were trained on their rows. So a checkpoint is personal data and must be sealed when
+stored. Decoding runs no code from the bytes and allocates no more memory than their length.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ KIND = "fedavg-checkpoint/1"
 
 @dataclass(frozen=True, slots=True)
 class RoundRecord:
-    """One round: who was asked, who did not count and why, the mean training loss, the work.
+    """One round: clients asked, dropped answers with reasons, mean training loss, work.
 
     Two runs with equal seeds have equal records: seconds are not compared.
     """
@@ -60,13 +60,13 @@ def pin_of(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Checkpoint:
-    """The state after the rounds that the records tell of."""
+    """The state after the recorded rounds."""
 
     state: ServerState
     records: tuple[RoundRecord, ...]
 
     def encode(self, pin: str) -> bytes:
-        """Return the one spelling, pinned to its run."""
+        """Return the canonical bytes, pinned to the run."""
         arrays = {}
         for part in ("weights", "momentum", "variance"):
             for name, array in to_arrays(getattr(self.state, part)).items():
@@ -78,7 +78,7 @@ class Checkpoint:
     def decode(
         cls, data: bytes, network: Network, config: ServerConfig, pin: str
     ) -> "Checkpoint":
-        """Return the checkpoint of a run, ready to go on with its next round.
+        """Return the checkpoint of a run, ready to continue with its next round.
 
         Raises CheckpointError for bytes that `encode` would not write, or another pin.
         """
@@ -144,7 +144,7 @@ def _record_json(record: RoundRecord) -> dict[str, Any]:
 def _record(entry: dict[str, Any]) -> RoundRecord:
     *counts, seconds = entry["work"]
     if not all(type(count) is int for count in (entry["round"], *counts)):
-        raise ValueError("work")  # true is 1, and would be written again as true
+        raise ValueError("work")  # True passes as 1 and would be encoded as true
     texts = [*entry["asked"], *(text for fault in entry["faults"] for text in fault)]
     if not all(type(text) is str for text in texts):
         raise ValueError("names")

@@ -1,4 +1,4 @@
-"""What clients and server do in a round: pinned, checked, with one JSON form."""
+"""The configuration of clients and server in a round: checked, with one JSON form."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -15,11 +15,11 @@ Precision = Literal["float32", "bfloat16"]
 class LocalConfig:
     """A client's training: `epochs` passes of minibatch steps, each pass in a fresh order.
 
-    epochs may be fractional: 0.5 is the first half of a pass, never less than one step.
-    In round t = 1, 2, … the rate is learning_rate · decay^(t-1); PUF: 0.1 · 0.998^(t-1).
+    epochs may be fractional: 0.5 is the first half of a pass, never less than one step. In
+    round t = 1, 2, … the rate is learning_rate · decay^(t-1); PUF: 0.1 · 0.998^(t-1).
     weight_decay is added to the gradient for sgd and adam, decoupled for adamw. clip_norm
-    bounds each gradient, 0 not. precision bfloat16 is autocast: the weights stay float32.
-    Raises RefusedError for a value out of range.
+    bounds each gradient; 0: no bound. precision bfloat16 is autocast: the weights stay
+    float32. Raises RefusedError for a value out of range.
     """
 
     epochs: float = 1.0
@@ -81,11 +81,11 @@ class ServerConfig:
 class TrainingConfig:
     """A whole federated training.
 
-    Each round asks max(min_clients, round(participation · clients)) of the clients, drawn
-    by (seed, round), and fails unless min_clients answer usably. An update longer than
-    max_norm (Euclidean, over all weights; 0: `screen.ENORMOUS`) is dropped, as is an answer
-    after `timeout` seconds (0: wait) where the engine can tell.
-    Raises RefusedError for a value out of range.
+    Each round asks max(min_clients, round(participation · clients)) of the clients, drawn by
+    (seed, round), and fails unless min_clients answer usably. An update longer than max_norm
+    (Euclidean, over all weights; 0: `screen.ENORMOUS`) is dropped, as is an answer after
+    `timeout` seconds (0: wait) if the engine measures time. Raises RefusedError for a value
+    out of range.
     """
 
     rounds: int
@@ -107,12 +107,12 @@ class TrainingConfig:
 
 
 def to_json(config: LocalConfig | ServerConfig | TrainingConfig) -> dict[str, Any]:
-    """Return a configuration as JSON; floats as hexadecimal strings, exact and one spelling."""
+    """Return a configuration as JSON; floats as hexadecimal strings: exact and canonical."""
     return {name: _plain(value) for name, value in sorted(asdict(config).items())}
 
 
 def local_from_json(document: Any) -> LocalConfig:
-    """Return the LocalConfig that `to_json` spells so.
+    """Return the LocalConfig that `to_json` writes so.
 
     Raises RefusedError for any other document.
     """

@@ -6,20 +6,20 @@ from contextlib import contextmanager
 
 import torch
 
-# cuBLAS reads it when its first handle is made; without it torch refuses to be deterministic.
+# cuBLAS reads it when creating its first handle; without it torch refuses deterministic mode.
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 
 
 @contextmanager
 def deterministic(threads: int | None = None) -> Iterator[None]:
-    """Allow only deterministic kernels inside, with so many CPU threads (None: as they are).
+    """Allow only deterministic kernels inside, with `threads` CPU threads (None: unchanged).
 
-    The number of threads changes how sums are split, and so the last bits. The switches
-    are the process's: train in one thread of a process at a time.
+    The number of threads changes how sums are split, and so the last bits. The switches apply
+    to the process: train in one of its threads at a time.
     """
     os.environ.setdefault(_WORKSPACE, ":4096:8")
     # Not `use_deterministic_algorithms`: it also tells torch's compiler, which nothing here
-    # uses, and takes 2 s of each process to import it.
+    # uses and which takes each process 2 s to import.
     before = torch.get_deterministic_debug_mode(), torch.get_num_threads()
     cudnn = torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32
     tf32 = torch.backends.cuda.matmul.allow_tf32
@@ -39,7 +39,7 @@ def deterministic(threads: int | None = None) -> Iterator[None]:
 
 
 def environment(device: torch.device | str = "cpu") -> dict[str, str]:
-    """Return what equal bits need to agree on: device, torch, threads, instruction set."""
+    """Return what must agree for equal bits: device, torch, threads, instruction set."""
     named = torch.device(device)
     found = {
         "device": named.type,

@@ -1,7 +1,7 @@
-"""Which device clients compute on: chosen, tested before it is trusted, named for certificates.
+"""The clients' device: chosen, tested before use, named in certificates.
 
-Tested on the CPU, and with a device that is missing, broken or out of memory. On a GPU it runs
-in `make gpu-check` alone; docs/networks-and-silos.md has the record of one.
+Tested on the CPU, and with a device that is missing, broken or out of memory. On a GPU this
+runs in `make gpu-check` only; docs/networks-and-silos.md has the record of one.
 """
 
 import logging
@@ -23,25 +23,25 @@ from workers.training.networks.weights import difference, initial_weights, norm
 log = logging.getLogger(__name__)
 
 Choice = Literal["auto", "cpu", "cuda"]
-# Of the answer's length. In this training another order of float32 sums makes 1e-6, operands
-# rounded to TF32 make 0.1.
+# Relative to the answer's norm. In this training another order of float32 sums makes a
+# difference of 1e-6, operands rounded to TF32 make 0.1.
 TOLERANCE = 1e-3
 
 
 @runtime_checkable
 class Located(Protocol):
-    """What an engine has that knows where its clients compute."""
+    """An engine that knows where its clients compute."""
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """`device` and `deterministic`, as `facts` says them."""
+        """`device` and `deterministic`, as in `facts`."""
 
 
 def choose(device: str) -> torch.device:
-    """Return the device of a name. auto: CUDA where torch sees it and it passes, else the CPU.
+    """Return the named device. auto: CUDA if available and passing its test, else the CPU.
 
     Raises RefusedError for another name, and DeviceError for cuda if it is missing or fails
-    its self-test. With auto a device that fails is a warning.
+    its self-test. With auto a failing device is only logged as a warning.
     """
     if device not in get_args(Choice):
         raise RefusedError(f"device: choose one of {', '.join(get_args(Choice))}")
@@ -61,10 +61,10 @@ def choose(device: str) -> torch.device:
 
 
 def check(device: torch.device) -> None:
-    """Raise DeviceError unless a client's answers there are the CPU's, and twice the same bits.
+    """Raise DeviceError unless answers there match the CPU's and repeat bit for bit.
 
-    A few training steps and a Gauss-Newton product of a small convolutional network. From
-    the CPU's they may differ by the rounding of float32, and by no more.
+    A few training steps and a Gauss-Newton product of a small convolutional network. They may
+    differ from the CPU's by float32 rounding only.
     """
     training, data = _training()
     trained = _answer(training, data, torch.device("cpu"))
@@ -94,11 +94,11 @@ def check(device: torch.device) -> None:
 
 
 def facts(device: torch.device | str, precision: Precision) -> dict[str, str]:
-    """Return what a certificate says of where training ran and in which arithmetic.
+    """Return a certificate's facts on the device and the arithmetic of a training.
 
     device is the processor's kind or the GPU's name; precision that of the training steps
     (gradients and products of curvature are float32 always); deterministic whether torch
-    allows deterministic kernels only, now: call it where the work is done.
+    currently allows only deterministic kernels: call it where the work runs.
     """
     switched = torch.are_deterministic_algorithms_enabled()
     return {
@@ -109,7 +109,7 @@ def facts(device: torch.device | str, precision: Precision) -> dict[str, str]:
 
 
 def facts_of(engine: object, config: LocalConfig) -> dict[str, str]:
-    """Return the facts of an engine's clients; "unknown" where the engine cannot tell."""
+    """Return the facts of an engine's clients; "unknown" if the engine does not know them."""
     found = {"device": "unknown", "deterministic": "unknown"}
     if isinstance(engine, Located):
         found = {name: engine.environment[name] for name in found}

@@ -1,4 +1,4 @@
-"""What ends a federated training by name."""
+"""Errors that end a federated training."""
 
 from collections.abc import Collection
 
@@ -6,7 +6,7 @@ from workers.errors import RefusedError
 
 
 class RoundFailedError(RefusedError):
-    """Fewer clients answered a round usably than the configuration asks for.
+    """Fewer clients answered a round usably than the configuration requires.
 
     reasons: those of the faults, where they are known.
     """
@@ -18,11 +18,11 @@ class RoundFailedError(RefusedError):
 
 
 class DivergedError(RefusedError):
-    """The weights stopped being finite. They are not returned: the last checkpoint stands."""
+    """The weights are no longer finite. They are not returned: the last checkpoint is valid."""
 
 
 class MessageError(RefusedError):
-    """Bytes are not the one spelling of a round message."""
+    """The bytes are not a canonical round message."""
 
 
 class CheckpointError(RefusedError):
@@ -30,4 +30,4 @@ class CheckpointError(RefusedError):
 
 
 class DeviceError(RefusedError):
-    """A device that was asked for is missing, or computes wrongly. The message says which."""
+    """The requested device is missing or computes wrongly. The message says which."""

@@ -1,4 +1,4 @@
-"""What a model answers: logits, losses of rows, accuracy."""
+"""A model's outputs: logits, losses of rows, accuracy."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from workers.training.fedavg.determinism import deterministic
 from workers.training.networks.registry import Network
 from workers.training.networks.weights import Weights, with_weights
 
-BATCH = 256  # rows; fixed, so that a row's logits are those of every evaluation
+BATCH = 256  # rows; fixed, so that a row's logits are the same in every evaluation
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def evaluate(
     device: torch.device | str = "cpu",
     threads: int | None = None,
 ) -> Evaluation:
-    """Return how a model does on rows."""
+    """Return a model's results on rows."""
     logits = logits_of(network, weights, data.inputs, device, threads)
     predicted = logits.argmax(1)
     loss = float(row_losses(logits, data.targets).double().mean())

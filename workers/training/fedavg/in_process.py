@@ -1,4 +1,4 @@
-"""All clients in this process, a few at once: tests, benchmarks, the embedded server."""
+"""All clients in this process, a few at once: for tests, benchmarks, the embedded server."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -22,11 +22,11 @@ AT_ONCE = 4  # clients that compute at the same time: each holds a model and its
 
 
 class InProcess:
-    """An engine whose clients' data are in memory.
+    """An engine whose clients' data is in memory.
 
-    Tasks and answers pass through their bytes as on any other engine: what is measured is
-    what would be sent, and what a message cannot carry does not work here either. A device
-    by name is chosen, and tested, by `device.choose`. Raises as that.
+    Tasks and answers are encoded to bytes as on any other engine: the byte counts are real,
+    and what a message cannot carry does not work here either. A device given by name is
+    chosen and tested by `device.choose`, which also raises.
     """
 
     def __init__(
@@ -46,15 +46,15 @@ class InProcess:
             return facts(self.device, "float32")
 
     def run(self, tasks: Sequence[RoundTask], *, timeout: float = 0.0) -> Answers:
-        """Return the answers; nothing is cut short here, so `timeout` is not looked at."""
+        """Return the answers; `timeout` is ignored, because nothing is cut short here."""
         ordered = sorted(tasks, key=lambda task: task.client)
         number = self.at_once(len(ordered))
         with deterministic(self.threads):
-            if number == 1:  # a thread of its own takes longer to start than a small client
+            if number == 1:  # starting a thread takes longer than a small client
                 done = [self._exchange(task) for task in ordered]
             else:
                 with ThreadPoolExecutor(number, initializer=self._begin) as pool:
-                    # Where the caller is stopped, map cancels the clients that wait.
+                    # If the caller is stopped, map cancels the waiting clients.
                     done = list(pool.map(self._exchange, ordered))
         return Answers(
             {one.client: one for one, _, _ in done if isinstance(one, ClientUpdate)},
@@ -66,8 +66,8 @@ class InProcess:
     def at_once(self, clients: int) -> int:
         """Return how many clients compute at the same time; no bit of an answer depends on it.
 
-        Each is a function of its task and rows on `threads` threads of its own. Where torch
-        chooses their number, or a device takes one after the other anyway, it is one.
+        Each is a function of its task and rows on `threads` threads of its own. It is one if
+        torch chooses the number of threads, or on a device that works serially.
         """
         if self.threads is None or self.device.type != "cpu":
             return 1

@@ -1,4 +1,4 @@
-"""Round tasks and client updates as safetensors, one spelling each: what any engine carries.
+"""Round tasks and client updates as canonical safetensors, for any engine.
 
 A task may carry the weights or only their SHA-256, for engines that fetch a file of a round
 once instead of sending it with every task.
@@ -60,9 +60,10 @@ def encode_task(task: RoundTask, *, inline: bool = True) -> bytes:
 
 
 def decode_task(data: bytes, weights: bytes | None = None) -> RoundTask:
-    """Return the task of a message; `weights` is the file that a task without them names.
+    """Return the task of a message; `weights` is the file named by a task without them.
 
-    Raises MessageError for other bytes, and for weights that have not the SHA-256 named.
+    Raises MessageError for other bytes, and for weights with another SHA-256 than the task
+    names.
     """
     try:
         arrays, fields = decode_tensors(data)
@@ -88,12 +89,12 @@ def decode_task(data: bytes, weights: bytes | None = None) -> RoundTask:
         if fits and encode_task(task, inline=inline) == data:
             return task
     except _MALFORMED:
-        pass  # named below, the same way as bytes that parse and differ
+        pass  # raised below, as for bytes that parse and differ
     raise MessageError("these bytes are no round task, or its weights are others")
 
 
 def encode_update(update: ClientUpdate) -> bytes:
-    """Return the message of an update, whatever its numbers are: the server judges them."""
+    """Return the message of an update, whatever its numbers: the server screens them."""
     metadata: dict[str, Any] = {"base": update.base, "client": update.client, "kind": UPDATE}
     metadata.update({name: getattr(update, name) for name in _COUNTS})
     metadata.update({name: _fixed(getattr(update, name)) for name in _FLOATS})
@@ -102,7 +103,7 @@ def encode_update(update: ClientUpdate) -> bytes:
 
 
 def decode_update(data: bytes) -> ClientUpdate:
-    """Return the update of a message, not yet screened: its tensors may be anything.
+    """Return the update of a message, not yet screened: its tensors are arbitrary.
 
     Raises MessageError for bytes that `encode_update` would not write.
     """
@@ -119,7 +120,7 @@ def decode_update(data: bytes) -> ClientUpdate:
         if encode_update(update) == data:
             return update
     except _MALFORMED:
-        pass  # named below, the same way as bytes that parse and differ
+        pass  # raised below, as for bytes that parse and differ
     raise MessageError("these bytes are no client update: have the client send it again")
 
 
@@ -144,10 +145,10 @@ def _count(fields: dict[str, Any], name: str) -> int:
 
 
 def _fixed(value: float) -> str:
-    """Return 16 hexadecimal digits, exact, and one spelling of NaN.
+    """Return 16 hexadecimal digits: exact, with one NaN.
 
-    Of fixed width: else the length of a message would depend on the clock, and the bytes
-    that a run is said to have cost with it.
+    The width is fixed: otherwise a message's length, and with it a run's reported bytes,
+    would depend on the clock.
     """
     return _DOUBLE.pack(nan if isnan(value) else value).hex()
 

@@ -5,10 +5,10 @@ networks", ICML 2025 (arXiv 2506.06985). In offsets y from the public initial we
 
     y_0 = clip(y, C₀),    y_{t+1} = y_t - γ(clip(∇ℓ(y_t), C₁) + λ y_t) + N(0, σ²I)
 
-with ∇ℓ the mean gradient over all retained rows. Whatever the loss is, two runs that differ in
-their start alone have starts at most 2C₀ apart, and steps that add at most 2γC₁ to (1 - γλ)
-times the distance; `workers.methods.certified.accounting` makes (ε, δ) of that. The rounds that
-follow have no noise. They see the retained rows and the result of the steps only.
+with ∇ℓ the mean gradient over all retained rows. Whatever the loss is, two runs that differ
+in their start alone start at most 2C₀ apart, and each step adds at most 2γC₁ to (1 - γλ)
+times the distance; `workers.methods.certified.noisy_finetuning` derives (ε, δ) from that. The
+rounds that follow have no noise. They see the retained rows and the result of the steps only.
 
 Method and judge both run this code: the method's result must be repeated bit for bit.
 """
@@ -39,13 +39,13 @@ from workers.training.networks.weights import (
 )
 
 Vector = NDArray[np.float64]
-Draw = Callable[[int, int], Vector]  # (step from 1, d) to d numbers of N(0, 1)
+Draw = Callable[[int, int], Vector]  # (step from 1, d) -> d numbers of N(0, 1)
 
 LARGEST = 10_000  # parameters: beyond, the noise leaves nothing of the model
 # Clipping leaves this share of each bound for the rounding of a step in float64. A step rounds
 # by less than 2^-50 of the offset's length, so the offset may be as long as 2^30 γC₁.
 SLACK = 2.0**-20
-UNANSWERED = frozenset(("no-answer", "client-error"))  # what may pass, unlike a bad answer
+UNANSWERED = frozenset(("no-answer", "client-error"))  # temporary, unlike a bad answer
 FARTHEST = 2.0**30
 
 
@@ -81,9 +81,9 @@ class NoisySteps:
 def clip(vector: Vector, limit: float) -> Vector:
     """Return the vector (d,), shortened to at most `limit` by its computed length.
 
-    What is returned has a true length below limit · (1 - 2^-21): the length is computed
-    within 2u of the true one, and scaling rounds each entry once. Raises DivergedError for
-    NaN or infinity.
+    The result has a true length below limit · (1 - 2^-21): the length is computed within 2u
+    of the true one, and scaling rounds each entry once. Raises DivergedError for NaN or
+    infinity.
     """
     length = sqrt(fsum((vector * vector).tolist()))
     if not isfinite(length):
@@ -104,10 +104,10 @@ def finetune(
 ) -> tuple[dict[str, torch.Tensor], Work]:
     """Return the weights after noisy steps and recovery, and the work of both.
 
-    clients: the retained rows by client, all of which must answer. tell hears of each
-    finished step ("step", 1…) and round ("recovery", 1…).
-    Raises RoundFailedError where a client did not answer, DivergedError where an answer or the
-    weights are not finite. Callers check the size: what is too large can be measured only.
+    clients: the number of retained rows by client; all must answer. tell is called after each
+    finished step ("step", 1…) and round ("recovery", 1…). Raises RoundFailedError if a client
+    did not answer, DivergedError if an answer or the weights are not finite. Callers check
+    the size.
     """
     start = to_vector(initial_weights(network, config.seed)).double().numpy()
     offset = clip(to_vector(weights).double().numpy() - start, chosen.start_norm)
@@ -165,8 +165,8 @@ def mean_gradient(
 ) -> tuple[Vector, Work]:
     """Return the mean loss's gradient (d,) over all rows of all clients, and the work.
 
-    Raises RoundFailedError where a client did not answer, DivergedError for one that is
-    not finite.
+    Raises RoundFailedError if a client did not answer, DivergedError if a gradient is not
+    finite.
     """
     seed = derive(config.seed, "noisy-finetuning", "gradients")
     tasks = make_tasks(

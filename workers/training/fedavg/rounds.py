@@ -1,4 +1,4 @@
-"""Rounds of federated averaging: ask, screen, average, step; and again from any checkpoint."""
+"""Rounds of federated averaging: ask, screen, average, step; resumable from any checkpoint."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -28,7 +28,7 @@ from workers.training.networks.weights import Weights, initial_weights
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CollectedRound:
-    """The usable updates of one round by client, sorted, why the others are not, the work."""
+    """A round's usable updates by client, sorted, the faults of the others, and the work."""
 
     updates: Mapping[str, ClientUpdate]
     faults: tuple[Fault, ...]
@@ -36,7 +36,7 @@ class CollectedRound:
 
     @property
     def loss(self) -> float:
-        """The mean loss that the clients told, weighted by rows."""
+        """The clients' mean reported loss, weighted by rows."""
         rows = sum(update.samples for update in self.updates.values())
         return sum(u.loss * u.samples for u in self.updates.values()) / rows
 
@@ -55,20 +55,20 @@ class Trained:
 
     @property
     def work(self) -> Work:
-        """What all rounds took together, those before a resumption too."""
+        """The work of all rounds, including those before a resumption."""
         return sum((record.work for record in self.records), Work())
 
 
 def sizes(clients: Clients) -> dict[str, int]:
-    """Return the number of rows of each client, as `train` and `collect` want to know it."""
+    """Return the number of rows of each client, as `train` and `collect` take it."""
     return {client: len(clients[client]) for client in sorted(clients)}
 
 
 def complete(trained: Trained) -> Trained:
-    """Return a training in which everybody answered whenever they were asked.
+    """Return the training if every client answered every task.
 
-    Raises RoundFailedError where a client could not (its device was out of memory): a model
-    without its rows is another one. An answer that was screened out was given.
+    Raises RoundFailedError if a client could not answer (its device was out of memory): a
+    model without its rows is a different one. A screened-out answer counts as given.
     """
     for record in trained.records:
         if any(fault.reason in ("no-answer", "client-error") for fault in record.faults):
@@ -90,8 +90,8 @@ def make_tasks(
 ) -> list[RoundTask]:
     """Return one task for each client, sorted, with seeds by (seed, round, client).
 
-    The seed of a product is without the round: all products of one seed take the same rows
-    of a client, or conjugate gradients would be told of another matrix each time.
+    The seed of a product leaves the round out: all products of one seed use the same rows of
+    a client, or conjugate gradients would see another matrix each time.
     """
     about: tuple[str | int, ...] = ("rows",) if operation in PRODUCTS else ("client", round)
     base = digest_of(encode_weights(network.id, network.parameters, weights))
@@ -121,10 +121,10 @@ def collect(
     max_norm: float = 0.0,
     timeout: float = 0.0,
 ) -> CollectedRound:
-    """Ask clients once and return what may count. The one way to ask, for every method.
+    """Ask clients once and return the screened answers. Every method asks this way.
 
-    rows are the clients' registered numbers of rows; an answer with another is dropped.
-    Raises RoundFailedError if fewer than `min_clients` updates are left.
+    rows: each client's registered number of rows; an answer with another is dropped. Raises
+    RoundFailedError if fewer than `min_clients` updates remain.
     """
     started = time.perf_counter()
     answers = engine.run(tasks, timeout=timeout)
@@ -194,15 +194,15 @@ def train(
 ) -> Trained:
     """Train for config.rounds rounds and return the model.
 
-    clients are the ids and their numbers of rows. Without `weights` it starts from the
-    initial weights of config.seed. `save` gets a checkpoint after every `every` rounds and
-    after the last; `resume` is such a checkpoint, and the result is, bit for bit, that of
-    a training that was not interrupted. A checkpoint is pinned to network, configuration
-    (but the number of rounds), clients, their rows, the starting weights and `data`, which
-    the caller makes the digest of the training rows: weights that saw a record can not
-    become the start of a training without it. `after` sees each round and stops the
-    training by returning True.
-    Raises RoundFailedError, DivergedError, CheckpointError, and RefusedError for no client.
+    clients: the number of rows by client id. Without `weights`, training starts from the
+    initial weights of config.seed. `save` receives a checkpoint after every `every` rounds
+    and after the last; `resume` is such a checkpoint, and the result equals that of an
+    uninterrupted training, bit for bit. A checkpoint is pinned to network, configuration
+    (except the number of rounds), clients, their row counts, the starting weights and `data`,
+    the caller's digest of the training rows, so that weights trained on a record cannot start
+    a training without it. `after` is called after each round and stops the training by
+    returning True. Raises RoundFailedError, DivergedError, CheckpointError, and RefusedError
+    without clients.
     """
     start = initial_weights(network, config.seed) if weights is None else weights
     pin = pin_of(network, clients, config, start, data)

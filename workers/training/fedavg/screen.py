@@ -7,18 +7,18 @@ import torch
 from workers.training.fedavg.base import ClientUpdate, Fault, RoundTask
 from workers.training.networks.weights import largest, norm
 
-ENORMOUS = 1e6  # no training gets so far from where it starts, and no honest client is near it
+ENORMOUS = 1e6  # no training moves this far from its start, and no honest client comes near
 
 
 def screen(
     task: RoundTask, update: ClientUpdate, *, samples: int | None = None, max_norm: float = 0.0
 ) -> Fault | None:
-    """Return why an answer to a task does not count, None if it does.
+    """Return the fault of an answer to a task, None if it counts.
 
-    samples is the number of rows the client registered: a client that claims more would
-    weigh more. max_norm bounds the Euclidean norm of the whole update. Where it is 0, an
-    update of training is still dropped if it is ENORMOUS times as long as the weights that it
-    starts from (or as 1): finite, it would leave nothing of them in the average.
+    samples is the number of rows the client registered: claiming more would give a client
+    more weight. max_norm bounds the Euclidean norm of the whole update. If it is 0, a
+    training update is still dropped if it is longer than ENORMOUS times the starting weights'
+    norm (or 1): though finite, it would drown the average.
     """
     client = task.client
     if (update.round, update.client, update.base) != (task.round, client, task.base):
@@ -57,6 +57,6 @@ def screen(
 
 
 def _judged(task: RoundTask, rows: int) -> int:
-    """Return how many answers so many rows have: one each, or one for each pixel."""
+    """Return the number of answers for `rows` rows: one each, or one for each pixel."""
     masks = task.network.task == "segmentation"
     return rows * prod(task.network.input_shape[1:]) if masks else rows

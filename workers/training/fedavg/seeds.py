@@ -1,4 +1,4 @@
-"""Independent random streams from one seed, by hashing what each is for."""
+"""Independent random streams from one seed, by hashing each one's purpose."""
 
 import hashlib
 import json
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def derive(seed: int, *purpose: str | int) -> int:
-    """Return a seed (0 <= s < 2^63) for a purpose: ("client", round, client id), say.
+    """Return a seed (0 <= s < 2^63) for a purpose such as ("client", round, client id).
 
     Hashed, not added: seed 1 of round 2 is not seed 2 of round 1.
     """

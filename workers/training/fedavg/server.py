@@ -20,7 +20,7 @@ Direction = Mapping[str, torch.Tensor]  # float64, names as the weights
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ServerState:
-    """The global model and the optimiser's moments (float64, empty where it has none)."""
+    """The global model and the optimiser's moments (float64, empty if it has none)."""
 
     weights: Weights
     momentum: Direction

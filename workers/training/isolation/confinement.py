@@ -1,10 +1,10 @@
-"""What a process of the operator's program may do: read its inputs, write its scratch, compute.
+"""Confinement of the operator's program: it may read its inputs, write its scratch, compute.
 
 Namespaces (user, network, processes, mounts, IPC) take away the network and other processes,
-Landlock all files but the named ones, read-only mounts what else there is to change of a file
-(mode, times, attributes), seccomp new processes and sockets, resource limits the rest.
-Everything is set by the process itself, without privileges, before the program starts.
-Nothing here imports more than the standard library: it runs in a process with one thread.
+Landlock all files except the named ones, read-only mounts the metadata of files (mode, times,
+attributes), seccomp new processes and sockets, resource limits the rest. Everything is set by
+the process itself, without privileges, before the program starts. Nothing here imports more
+than the standard library: it runs in a process with one thread.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ REMEDY = "see the section on isolation in docs/scripts.md"
 
 
 class IsolationError(RefusedError):
-    """This machine cannot keep a program in. The message names what is missing."""
+    """This machine cannot isolate a program. The message names what is missing."""
 
 
 # --- system calls by number: <linux/landlock.h> has the same ones on every processor ---------
@@ -42,20 +42,20 @@ CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
 CLONE_THREAD = 0x00010000
 MS_NOSUID, MS_NODEV, MS_REC, MS_PRIVATE = 2, 4, 1 << 14, 1 << 18
 AT_RECURSIVE, MOUNT_ATTR_RDONLY = 0x8000, 1
-# Of fcntl: what a file is written for, which stays with it in memory after its process.
+# fcntl's write-lifetime hints: the kernel keeps them with the inode after the process ends.
 KEPT_HINTS = (1036, 1038)
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
-INSIDE = 65534  # the user within: not 0, so that a started program has no capability
-# Mounted over for the program alone. The same everywhere, if it is free: a program may write
-# its path into its file.
+INSIDE = 65534  # the user inside: not 0, so that the program has no capability
+# Mount points for the program's scratch. The first free one, the same on all workers: a
+# program may write its path into its file.
 PLACES = ("/mnt", "/srv", "/media")
 
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """How seccomp knows a processor: its name for audits and its numbers of system calls.
+    """A processor as seccomp knows it: its audit name and its system call numbers.
 
-    denied: what makes processes and sockets, or reaches into the kernel.
+    denied: calls that create processes and sockets, or reach into the kernel.
     """
 
     audit: int
@@ -79,7 +79,7 @@ PROCESSORS: Mapping[str, Processor] = {
         0xC00000B7, 220, 435, 25, (198, 117, 40, 97, 268, 217, 218, 219, 280, 241, 282, 425)
     ),
 }
-# Of the machine: what numeric libraries look at, and the time.
+# Files of the machine that numeric libraries read, and the time zone.
 MACHINE = (
     "/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/etc/ld.so.cache",
     "/etc/localtime", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu",
@@ -92,12 +92,12 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What a process may still do. Paths that are not there are left out.
+    """The rights of a confined process. Missing paths are ignored.
 
-    reads: files and trees that it may read. lists: directories that it may list, and nothing
-    in them read. runs: it may execute. writes: trees in which it may make and change files.
-    memory: bytes of address space; file: of the largest file; threads: at most, where the
-    worker is not root.
+    reads: files and trees that it may read. lists: directories it may list without reading
+    their files. runs: files and trees it may execute. writes: trees in which it may create
+    and change files. memory: bytes of address space; file: bytes of the largest file;
+    threads: the most threads, unless the worker is root.
     """
 
     reads: tuple[str, ...]
@@ -110,10 +110,9 @@ class Confinement:
 
 
 def check() -> None:
-    """Return if a program can be kept in here, as far as can be seen without trying.
+    """Return if a program can be isolated here, as far as can be seen without trying.
 
-    Raises:
-        IsolationError: The system, the processor or the kernel lacks something.
+    Raises IsolationError if the system, the processor or the kernel lacks something.
     """
     if sys.platform != "linux":
         raise _lacking("Linux", f"this is {sys.platform}: run the worker on Linux")
@@ -138,7 +137,7 @@ def place() -> str:
 
 
 def landlock_abi() -> int:
-    """Return the version of Landlock in the kernel, below 1 where there is none."""
+    """Return the version of Landlock in the kernel, below 1 if there is none."""
     found: int = _libc.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)
     return found
 
@@ -149,9 +148,9 @@ def die_with_parent() -> None:
 
 
 def leave(*, processes: bool) -> None:
-    """Leave the network, users and mounts; if `processes`, children of this one leave those.
+    """Enter new network, user and mount namespaces; if `processes`, children a new PID one.
 
-    Raises IsolationError where the system does not allow it.
+    Raises IsolationError if the system does not allow it.
     """
     user, group = os.geteuid(), os.getegid()
     spaces = CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWIPC
@@ -172,10 +171,10 @@ def leave(*, processes: bool) -> None:
 def mount_scratch(size: int) -> str:
     """Return the path of an empty file system in memory that only this process tree sees.
 
-    All others are read-only to it from then on. Landlock lets a program change the mode, the
-    times and the attributes of its user's files: it could open the keys to everybody, or keep
-    rows there for its next run. size: in bytes. Raises IsolationError where nothing can be
-    mounted.
+    All others are read-only to this process from then on. Landlock lets a program change the
+    mode, the times and the attributes of its user's files: it could make keys world-readable,
+    or store rows in metadata for its next run. size: in bytes. Raises IsolationError if
+    nothing can be mounted.
     """
     where = place()
     options = f"size={size},mode=0700,nr_inodes=65536".encode()
@@ -191,9 +190,9 @@ def mount_scratch(size: int) -> str:
 
 
 def confine(allowed: Confinement) -> None:
-    """Give up for good, for this process and what it executes, all that is not allowed.
+    """Give up all other rights, permanently, for this process and what it executes.
 
-    Raises IsolationError where a step fails: nothing may run then.
+    Raises IsolationError if a step fails: nothing may run then.
     """
     _limit(resource.RLIMIT_AS, allowed.memory)
     _limit(resource.RLIMIT_FSIZE, allowed.file)
@@ -214,7 +213,7 @@ def _limit(kind: int, most: int) -> None:
 
 
 def _restrict_files(allowed: Confinement) -> None:
-    """Landlock: deny every access to files, ports and others' signals but what is allowed."""
+    """Landlock: deny all access to files, ports and others' signals except as allowed."""
     abi = landlock_abi()
     if abi < LEAST_ABI:
         raise _lacking("Landlock", f"the kernel has version {max(abi, 0)}")
@@ -240,7 +239,7 @@ def _allow(rules: int, paths: Iterable[str], access: int) -> None:
         try:
             found = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except OSError:
-            continue  # it is not there, or not for this user
+            continue  # it is missing, or not readable by this user
         try:
             own = access if Path(path).is_dir() else access & OF_FILES
             rule = struct.pack("=Qi", own, found)
@@ -251,7 +250,7 @@ def _allow(rules: int, paths: Iterable[str], access: int) -> None:
 
 
 def _restrict_calls() -> None:
-    """Seccomp: threads, but no process; no socket, not of a path either; no way around."""
+    """Seccomp: allow threads, but no new process and no socket, Unix sockets included."""
     processor = PROCESSORS[platform.machine()]
     load, equal, greater, bits, end = 0x20, 0x15, 0x35, 0x45, 0x06
     refuse, unknown = 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS
@@ -290,7 +289,7 @@ def _restrict_calls() -> None:
 
 
 def _in_use(directory: str) -> bool:
-    """Return whether libraries that a program needs lie beneath."""
+    """Return whether the directory contains libraries that a program needs."""
     needed = (sys.prefix, sys.base_prefix, *sys.path, __file__)
     return any(Path(directory) in Path(one).resolve().parents for one in needed if one)
 

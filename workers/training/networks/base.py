@@ -1,4 +1,4 @@
-"""What an architecture is: integers in, a float32 network out, one seed for its weights."""
+"""Architectures: from integer shapes and a seed to a float32 network."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from workers.training.networks.initial import Draw, initialise
 
 Task = Literal["classification", "segmentation"]
 
-# A file's header names the shape: the limits keep a forged one from asking for the memory.
+# A file's header names the shape: the limits keep a forged header from exhausting memory.
 LARGEST_PARAMETER = 1 << 20
 LARGEST_NETWORK = 1 << 28  # parameters, 1 GiB of float32
 
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """A family of networks, told apart by integer shape parameters.
+    """A family of networks, distinguished by integer shape parameters.
 
     `make` builds a network on the current device and may raise RefusedError; the network
     takes inputs (n, *input_shape) float32 and returns logits (n, classes), or
@@ -35,9 +35,9 @@ class Architecture:
     task: Callable[[Mapping[str, int]], Task] = lambda _: "classification"
 
     def complete(self, shape: Mapping[str, int]) -> dict[str, int]:
-        """Return all parameters, those not given by their defaults, sorted by name.
+        """Return all parameters, defaults for those not given, sorted by name.
 
-        Raises RefusedError for an unknown name or a value that is no integer in range.
+        Raises RefusedError for an unknown name or a value that is not an integer in range.
         """
         unknown = set(shape) - set(self.defaults)
         if unknown:
@@ -51,7 +51,7 @@ class Architecture:
     def skeleton(self, shape: Mapping[str, int]) -> nn.Module:
         """Return the network on the meta device: names and shapes, no memory.
 
-        Raises RefusedError for parameters that make no network, or one beyond 2^28 weights.
+        Raises RefusedError for invalid parameters, or a network beyond 2^28 weights.
         """
         try:
             with torch.device("meta"):
@@ -77,14 +77,14 @@ def image(shape: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def positive(**values: int) -> None:
-    """Raise RefusedError, naming it, if a value is not at least 1."""
+    """Raise RefusedError, naming the value, if one is not at least 1."""
     for name, value in values.items():
         if value < 1:
             raise RefusedError(f"{name} must be at least 1")
 
 
 def divides(divisor: int, **values: int) -> None:
-    """Raise RefusedError, naming it, if a value is no positive multiple of the divisor."""
+    """Raise RefusedError, naming the value, unless all are positive multiples of divisor."""
     for name, value in values.items():
         if value < 1 or value % divisor:
             raise RefusedError(f"{name} must be a multiple of {divisor}")

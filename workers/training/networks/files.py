@@ -1,4 +1,4 @@
-"""Weights as safetensors with one spelling: the file that a certificate pins by digest."""
+"""Weights as canonical safetensors: the file that a certificate pins by digest."""
 
 import hashlib
 from collections.abc import Mapping
@@ -28,8 +28,8 @@ def encode_weights(network_id: str, parameters: Mapping[str, int], weights: Weig
 def decode_weights(data: bytes) -> tuple[Network, dict[str, torch.Tensor]]:
     """Return (network, weights) of a model file.
 
-    Raises ArtifactError for bytes that `encode_weights` would not write: another spelling,
-    an unknown network, a missing or foreign tensor, another shape, NaN or infinity.
+    Raises ArtifactError for bytes that `encode_weights` would not write: another encoding, an
+    unknown network, a missing or foreign tensor, another shape, NaN or infinity.
     """
     arrays, metadata = decode_tensors(data)
     try:

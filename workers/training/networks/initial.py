@@ -1,9 +1,9 @@
 """Initial weights that are a function of the seed and of each parameter's name alone.
 
 torch's own initialisation draws from a global stream and its normal numbers differ in the
-last bit between processors with and without AVX2. Here NumPy draws them, each parameter
-from a stream of its own: a retrained model starts from the very same weights, whatever was
-built before it in the process.
+last bit between processors with and without AVX2. Here NumPy draws them, each parameter from
+its own stream: a retrained model starts from the same weights, whatever the process built
+before.
 """
 
 import hashlib
@@ -23,8 +23,8 @@ Draw = Callable[[np.random.Generator, nn.Module, str, tuple[int, ...]], NDArray[
 def initialise(network: nn.Module, seed: int, draw: Draw) -> nn.Module:
     """Fill the parameters of a network, on the meta device or not, and return it on the CPU.
 
-    `draw` gives the values of one parameter from its module and its name there.
-    Raises RefusedError for a seed outside 0..2^63-1.
+    `draw` returns the values of one parameter from its module and its name there. Raises
+    RefusedError for a seed outside 0..2^63-1.
     """
     if type(seed) is not int or not 0 <= seed < 2**63:
         raise RefusedError("the seed of a network must be an integer from 0 to 2^63 - 1")
@@ -63,10 +63,10 @@ def he(
 def lecun(
     rng: np.random.Generator, module: nn.Module, name: str, shape: tuple[int, ...]
 ) -> NDArray[np.float32]:
-    """N(0, 1/fan-in) for convolutions, biases 0: as strong an output as the input.
+    """N(0, 1/fan-in) for convolutions, biases 0: output and input have equal variance.
 
-    Source: LeCun et al. 1998, "Efficient BackProp". For a decoder, which narrows: by fan-out,
-    each step would double what it passes on, and the first logits would be in the tens.
+    Source: LeCun et al. 1998, "Efficient BackProp". For a decoder, which narrows: with
+    fan-out each step would double its signal, and the first logits would be in the tens.
     """
     if isinstance(module, nn.Conv2d):
         fan_in = module.in_channels * prod(module.kernel_size) // module.groups

@@ -1,4 +1,4 @@
-"""A multilayer perceptron with one hidden layer: a head on features that are given."""
+"""A multilayer perceptron with one hidden layer: a head on given features."""
 
 import torch
 from torch import nn

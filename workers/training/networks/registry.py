@@ -30,7 +30,7 @@ def known() -> tuple[str, ...]:
 
 
 def get(network_id: str) -> Architecture:
-    """Return an architecture. Raises RefusedError for an unknown name, naming the known."""
+    """Return an architecture. Raises RefusedError naming the known ones."""
     try:
         return _ARCHITECTURES[network_id]
     except (KeyError, TypeError):
@@ -41,7 +41,7 @@ def get(network_id: str) -> Architecture:
 class Network:
     """One network: its architecture and all of its shape parameters, sorted by name.
 
-    Make it with `network`: two spellings of one network are equal then.
+    Create it with `network`, which completes the shape, so that equal networks compare equal.
     """
 
     id: str
@@ -59,7 +59,7 @@ class Network:
 
     @property
     def task(self) -> Task:
-        """What its logits are of."""
+        """What its logits classify: inputs or pixels."""
         return get(self.id).task(self.parameters)
 
     @property
@@ -81,9 +81,9 @@ class Network:
 
 
 def network(network_id: str, shape: Mapping[str, int] | None = None) -> Network:
-    """Return the network of a name and shape, what is not given by default.
+    """Return the network of a name and shape, with defaults for the rest.
 
-    Raises RefusedError for an unknown name or parameters that make no network.
+    Raises RefusedError for an unknown name or invalid parameters.
     """
     named = Network(network_id, tuple(get(network_id).complete(shape or {}).items()))
     named.tensors()

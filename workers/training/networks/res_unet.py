@@ -61,7 +61,7 @@ class ResUNet(nn.Module):
             current = block(functional.max_pool2d(current, 2) if level else current)
             skips.append(current)
         for narrow, block, skip in zip(self.narrow, self.up, skips[-2::-1], strict=True):
-            # The size of the skip: an odd side was rounded down on the way.
+            # The size of the skip: pooling rounded an odd side down.
             larger = functional.interpolate(current, list(skip.shape[2:]), mode="nearest")
             current = block(torch.cat([narrow(larger), skip], 1))
         logits: torch.Tensor = self.pixels(current)

@@ -3,8 +3,8 @@
 Pre-norm encoder with a class token and learned positions; width 256, 4 heads, MLP ratio 2,
 queries, keys and values without bias. Seven layers on 4 x 4 patches of 32 x 32 x 3 are the
 paper's ViT-Lite-7/4 (3.72 M parameters), six are ViT-Lite-6/4 (3.19 M). HF-KCU's 3.4 M is
-neither and is not explained there. Dropout and stochastic depth are left out: training has
-no random state beside the order of the rows.
+neither and is not explained there. Dropout and stochastic depth are left out: training has no
+random state apart from the order of the rows.
 """
 
 import torch
@@ -15,7 +15,7 @@ from workers.errors import RefusedError
 from workers.training.networks.base import Architecture, divides, image, positive
 from workers.training.networks.initial import transformer
 
-DEEPEST = 256  # each layer takes time to make before its weights can be counted
+DEEPEST = 256  # creating a layer takes time before its weights can be counted
 
 
 class VitLayer(nn.Module):

@@ -13,7 +13,7 @@ Weights = Mapping[str, torch.Tensor]  # float32 on the CPU, names sorted, never 
 
 
 def initial_weights(network: Network, seed: int) -> dict[str, torch.Tensor]:
-    """Return the weights that a seed starts from."""
+    """Return the initial weights of a seed."""
     return weights_of(network.build(seed))
 
 
@@ -58,7 +58,7 @@ def is_finite(values: torch.Tensor) -> bool:
 
 
 def largest(values: torch.Tensor) -> float:
-    """Return the largest absolute value, 0 of none; NaN if one value is NaN."""
+    """Return the largest absolute value, 0 for no values; NaN if one is NaN."""
     if not values.numel():
         return 0.0
     low, high = torch.aminmax(values)
@@ -71,7 +71,7 @@ def count(network: Network) -> int:
 
 
 def size_of(weights: Weights) -> int:
-    """Return the bytes of the numbers of a model, 4 each: P B of PUF's tables."""
+    """Return the bytes of a model's numbers, 4 each: P B in PUF's tables."""
     return 4 * sum(part.numel() for part in weights.values())
 
 

@@ -1,8 +1,8 @@
-"""The process that runs a program: rows in by a pipe, the model file out by another.
+"""The process that runs a program: rows in and the model file out, each through a pipe.
 
-`python -m workers.training.programs.child`, started by `run.execute` alone. It leaves for
-namespaces of its own; its child is process 1 there, prepares the scratch file system in memory
-and starts the program. When process 1 ends, the kernel has ended everything within.
+`python -m workers.training.programs.child`, started only by `run.execute`. It enters new
+namespaces; its child is process 1 there, prepares the scratch file system in memory and
+starts the program. When process 1 ends, the kernel kills everything inside.
 """
 
 import builtins
@@ -20,12 +20,12 @@ from workers.training.isolation.confinement import Confinement, IsolationError
 
 ROWS, PROGRAM, PACKAGES = "rows.arrow", "program", "packages"
 WORK, MODEL = "work", "model"
-TAIL = 4096  # bytes of the end of what the program writes to standard error
+TAIL = 4096  # the last bytes kept of the program's standard error
 PIECE = 1 << 20
 
 
 def main() -> None:
-    """Run what standard input says; answer b"+" and the file, or b"-" and JSON of a refusal."""
+    """Run the order on standard input; answer b"+" and the file, or b"-" and a JSON refusal."""
     answer = os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in (1, 2):
@@ -34,7 +34,7 @@ def main() -> None:
     source = open(0, "rb", buffering=0)  # noqa: SIM115  (nothing is read ahead)
     order = json.loads(_exactly(source, int.from_bytes(_exactly(source, 8), "big")))
     if os.getppid() != order["parent"]:
-        os._exit(1)  # it died before this process could be told
+        os._exit(1)  # the parent died before prctl took effect
     try:
         confinement.check()
         confinement.leave(processes=True)
@@ -50,10 +50,10 @@ def main() -> None:
 
 
 def _be_first(order: Mapping[str, Any], source: FileIO, answer: BinaryIO) -> NoReturn:
-    """Be process 1: prepare the scratch, run the program, send its file."""
+    """Run as process 1: prepare the scratch, run the program, send its file."""
     try:
         confinement.die_with_parent()
-        # Beside the worker's own limit: nothing outlives both.
+        # In addition to the worker's own limit, so that nothing outlives both.
         signal.signal(signal.SIGALRM, lambda *_: os._exit(1))
         signal.alarm(order["seconds"] + 5)
         root = Path(confinement.mount_scratch(order["scratch"]))
@@ -103,7 +103,7 @@ def _run(root: Path, order: Mapping[str, Any]) -> bytes:
         kind = getattr(builtins, known, None)
         if isinstance(kind, type) and issubclass(kind, BaseException):
             how = f"{how}, {known}"
-        # The text may quote rows: it is passed on only of rows that are nobody's.
+        # The text may quote rows: it is passed on only for made-up rows.
         said = (
             "".join(c if c.isprintable() else " " for c in line)[:500] if order["tell"] else ""
         )
@@ -112,7 +112,7 @@ def _run(root: Path, order: Mapping[str, Any]) -> bytes:
 
 
 def _become(root: Path, order: Mapping[str, Any], errors: int, failed: int) -> NoReturn:
-    """Become the program, once nothing but what it needs is left to it."""
+    """Become the program, after giving up everything that it does not need."""
     try:
         os.setsid()
         os.dup2(os.open(os.devnull, os.O_RDWR), 0)
@@ -135,7 +135,7 @@ def _become(root: Path, order: Mapping[str, Any], errors: int, failed: int) -> N
         entry = str(root / PROGRAM / order["entry"])
         work = str(root / WORK)
         own = {"HOME": work, "TMPDIR": work, "PYTHONPATH": str(root / PACKAGES)}
-        # -S: of what is installed, only what PYTHONPATH names.
+        # -S: of the installed packages, only those on PYTHONPATH.
         command = [order["python"], "-S", "-s", "-B", entry, *arguments]
         os.execve(order["python"], command, {**order["environment"], **own})  # noqa: S606
     except IsolationError as error:
@@ -146,7 +146,7 @@ def _become(root: Path, order: Mapping[str, Any], errors: int, failed: int) -> N
 
 
 def _model(path: Path, most: int) -> bytes:
-    """Return the file that the program left, which may be anything."""
+    """Return the file that the program wrote, which may be anything."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -163,7 +163,7 @@ def _model(path: Path, most: int) -> bytes:
 
 
 def _drained(pipe: int) -> bytes:
-    """Read until all writers are gone; return the end of it."""
+    """Read until all writers have closed; return the last bytes."""
     tail = b""
     while piece := os.read(pipe, 65536):
         tail = (tail + piece)[-TAIL:]
@@ -191,7 +191,7 @@ def _finish(answer: BinaryIO, data: bytes) -> NoReturn:
         answer.write(data)
         answer.close()
     except OSError:
-        pass  # whoever asked is gone
+        pass  # the worker is gone
     os._exit(0)
 
 

@@ -12,9 +12,9 @@ from workers.training.recipes.process import Limits
 
 @dataclass(frozen=True, slots=True)
 class ProgramFitter:
-    """A program whose runs write equal bytes. config: of the model, as registered.
+    """A program whose runs write equal bytes. config: the model's, as registered.
 
-    limits: of each run. A shard without rows has an empty file, and the program is not run.
+    limits: for each run. A shard without rows has an empty file, and the program is not run.
     """
 
     config: Mapping[str, Any]
@@ -22,11 +22,11 @@ class ProgramFitter:
 
     @property
     def name(self) -> str:
-        """The file that is run."""
+        """The file to run."""
         return Program.parse(self.config).entry
 
     def environment(self) -> dict[str, str]:
-        """Return what equal bytes need to agree on."""
+        """Return what must agree for equal bytes."""
         return run.environment(self.config)
 
     def fit(self, tables: Sequence[FitRows]) -> list[bytes]:
@@ -34,7 +34,7 @@ class ProgramFitter:
         return self._each(run.execute, tables)
 
     def try_twice(self, tables: Sequence[FitRows]) -> list[bytes]:
-        """Return the files, once two runs agreed on their bytes. Raises RefusedError."""
+        """Return the files if two runs agree on their bytes. Raises RefusedError."""
         return self._each(run.execute_twice, tables)
 
     def _each(

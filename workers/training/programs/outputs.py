@@ -1,4 +1,4 @@
-"""The file that a program wrote: checked byte by byte, and its tensors by name."""
+"""A program's output file: checked byte by byte, and its tensors by name."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from workers.errors import RefusedError
 from workers.libraries import require
 
 MOST_HEADER = 16 << 20
-MOST_DIMENSIONS = 64  # numpy's; the product of thousands takes hours, past any limit of a run
+MOST_DIMENSIONS = 64  # numpy's; the product of thousands takes hours, past a run's time limit
 DTYPES: Mapping[str, tuple[str, int]] = {
     "BOOL": ("|b1", 1),
     "U8": ("|u1", 1),
@@ -35,25 +35,22 @@ Numbers = tuple[dict[str, NDArray[Any]], bytes]  # by name, and the file without
 
 
 class OutputError(RefusedError):
-    """The file that a program wrote is no model. The message says why, and quotes nothing."""
+    """The program's output is not a model. The message says why and quotes nothing."""
 
 
 def read(data: bytes, form: str) -> dict[str, NDArray[Any]]:
-    """Return the numbers of a file of a form, safetensors or onnx, by name.
+    """Return the numbers of a file by name; form: safetensors or onnx.
 
-    What else is in the file has no tolerance: an empty array whose name has its digest stands
-    for it, so that two files which differ there have other names.
-
-    Raises:
-        OutputError: It is of another form, holds no tensor, a NaN or an infinity, or refers to
-            other files.
+    The rest of the file has no tolerance: an empty array whose name contains its digest
+    represents it, so files that differ there have different names. Raises OutputError for
+    another form, no tensor, a NaN or an infinity, or references to other files.
     """
     found, rest = _parsed(data, form)
     return {**found, f"all else, sha256 {hashlib.sha256(rest).hexdigest()}": NOTHING}
 
 
 def numbers(data: bytes, form: str) -> dict[str, NDArray[Any]]:
-    """Return the numbers alone, to measure how far models are apart. Raises as `read`."""
+    """Return only the numbers, to measure the distance of models. Raises as `read`."""
     return _parsed(data, form)[0]
 
 
@@ -70,7 +67,7 @@ def _parsed(data: bytes, form: str) -> Numbers:
 
 
 def _safetensors(data: bytes) -> Numbers:
-    """Parse <https://github.com/huggingface/safetensors#format>, with no byte left over."""
+    """Parse <https://github.com/huggingface/safetensors#format>, refusing extra bytes."""
     try:
         size = int.from_bytes(data[:8], "little")
         if not 2 <= size <= min(MOST_HEADER, len(data) - 8):
@@ -144,7 +141,7 @@ def _take(
     tensors: dict[str, NDArray[Any]],
     floats: dict[str, NDArray[Any]],
 ) -> None:
-    """Move all tensors, and the floats of attributes, out of a message, wherever they are.
+    """Move all tensors and attribute floats out of a message, at any depth.
 
     Functions, sparse tensors and the attributes of linear models and trees have weights too.
     Floats that are not finite stay: an operator may take NaN for a missing value.
@@ -175,8 +172,7 @@ def _take(
 def difference(first: Mapping[str, NDArray[Any]], second: Mapping[str, NDArray[Any]]) -> float:
     """Return the largest relative difference of a tensor: max|a - b| / max(|a|, |b|).
 
-    Raises:
-        OutputError: They are not of the same names, types and shapes, or differ beside them.
+    Raises OutputError if names, types, shapes or the rest of the files differ.
     """
     layout = [{n: (v.dtype, v.shape) for n, v in one.items()} for one in (first, second)]
     if layout[0] != layout[1]:

@@ -1,4 +1,4 @@
-"""What an ONNX model that a program wrote predicts of rows, by onnxruntime in one thread."""
+"""Predictions of a program's ONNX model, by onnxruntime in one thread."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,10 +29,9 @@ class OnnxModel:
     kind: type[np.floating[Any]]
 
     def predict(self, features: NDArray[np.float64]) -> NDArray[Any]:
-        """Return places of classes or numbers (n,) of rows (n, columns); the largest score.
+        """Return class positions or numbers (n,) for rows (n, columns), or scores' argmax.
 
-        Raises:
-            RefusedError: The first output is none of these.
+        Raises RefusedError for another first output.
         """
         (wanted,) = self.session.get_inputs()
         name = self.session.get_outputs()[0].name

@@ -1,4 +1,4 @@
-"""A program of the operator's: its files, what it needs installed, what it writes."""
+"""An operator's program: its files, its locked distributions, its output."""
 
 import platform
 import re
@@ -9,7 +9,7 @@ from typing import Any
 
 from workers.errors import RefusedError
 
-# name==version, optionally with extras; what follows is a marker, a hash or a comment.
+# name==version, optionally with extras, followed by a marker, a hash or a comment.
 PINNED = re.compile(
     r"([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*==\s*([\w.!+-]+)(?:\s*;.*|\s+--hash=.*)?",
     re.ASCII,
@@ -18,18 +18,18 @@ MOST_DISTRIBUTIONS = 200
 
 
 class OtherEnvironmentError(RefusedError):
-    """What is installed here is not what the lock file names. The message names the first."""
+    """Installed versions differ from the lock file. The message names the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Files by name, the one that is run, the lock file, and the form of what it writes.
+    """Files by name, the entry file, the lock file, and the form of the output.
 
     output: safetensors or onnx. threads: of numeric libraries. tolerance: largest relative
-    difference between two runs, None where they give equal bytes. classes: number of labels, 0
-    where they are numbers. columns: of a row's features; features: their names, categories: of
-    those that were texts, if they were registered. predict: the file that is run to predict by
-    the output, None of a program that has none.
+    difference between two runs, None if runs give equal bytes. classes: number of labels, 0
+    for numbers. columns: number of a row's features; features: their names, categories: those
+    of text features, if registered. predict: the file that predicts with the output, None
+    without one.
     """
 
     files: Mapping[str, str]
@@ -77,8 +77,7 @@ class Program:
 def parse_lock(text: str, name: str) -> dict[str, str]:
     """Return the versions that a lock file names, by distribution, sorted.
 
-    Raises:
-        RefusedError: A line is no `name==version`: the message names the file and the line.
+    Raises RefusedError, naming file and line, for a line that is not `name==version`.
     """
     found: dict[str, str] = {}
     joined = re.sub(r"\\\r?\n", lambda _: "  ", text)
@@ -98,14 +97,14 @@ def parse_lock(text: str, name: str) -> dict[str, str]:
 
 
 def normalised(name: str) -> str:
-    """Return the one spelling of a distribution's name (PEP 503)."""
+    """Return the normalised name of a distribution (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def check_environment(program: Program) -> None:
-    """Return if all that the lock file names is installed here, in these versions.
+    """Return if everything in the lock file is installed here, in these versions.
 
-    Raises OtherEnvironmentError, which names the first distribution that is not.
+    Raises OtherEnvironmentError, naming the first distribution that differs.
     """
     for name, wanted in program.locked.items():
         if (found := _installed(name)) != wanted:
@@ -117,7 +116,7 @@ def check_environment(program: Program) -> None:
 
 
 def versions(program: Program) -> dict[str, str]:
-    """Return what would run a program here: interpreter and locked distributions, by name."""
+    """Return the versions of interpreter and locked distributions here, by name."""
     found = {name: _installed(name) or "not installed" for name in program.locked}
     return {**found, "python": platform.python_version()}
 

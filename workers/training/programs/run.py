@@ -1,9 +1,9 @@
-"""Run a program of the operator's on rows: `execute(config, rows, limits)` gives its file.
+"""Run an operator's program on rows: `execute(config, rows, limits)` returns its file.
 
-The face of this room, also for families that wrap a program: `execute`, `execute_twice` and
-`environment` take a model's configuration with the member `script`, rows in the order of their
-commitments, and limits. The same rows and seed give the same call of the program, whoever
-makes it.
+The interface of this package, also for families that wrap a program: `execute`,
+`execute_twice` and `environment` take a model's configuration with the member `script`, rows
+in the order of their commitments, and limits. The same rows and seed always give the same
+call of the program.
 """
 
 import json
@@ -36,15 +36,15 @@ ROOT = Path(__file__).parents[3]
 READER = "workers.training.programs.predict"
 CHILD = (sys.executable, "-B", "-m", "workers.training.programs.child")
 LEAST_SCRATCH = 16 << 20
-END_SECONDS = 10  # that the processes have to end once they are told to
+END_SECONDS = 10  # for the processes to end after SIGTERM
 
 
 class ProgramError(RefusedError):
-    """A program failed on these rows, or did not keep its limits. The message quotes no row."""
+    """A program failed on these rows, or exceeded its limits. The message quotes no row."""
 
 
 def environment(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return what equal bits need: interpreter, locked distributions, processor, threads.
+    """Return what must agree for equal bits: interpreter, distributions, processor, threads.
 
     Raises RefusedError for a program that cannot be read.
     """
@@ -53,9 +53,9 @@ def environment(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def execute(config: Mapping[str, Any], rows: FitRows, limits: Limits) -> bytes:
-    """Return the file that the program writes for these rows, once it has been checked.
+    """Return the checked file that the program writes for these rows.
 
-    Nothing of the program is running any more when this returns or raises.
+    No process of the program is running when this returns or raises.
 
     Raises:
         IsolationError: This machine cannot keep a program in.
@@ -81,7 +81,7 @@ def execute(config: Mapping[str, Any], rows: FitRows, limits: Limits) -> bytes:
 
 
 def execute_twice(config: Mapping[str, Any], rows: FitRows, limits: Limits) -> bytes:
-    """Return the program's file, once a second run has shown what two runs differ by.
+    """Return the program's file after comparing it with a second run.
 
     Raises:
         ProgramError: They differ, and by more than the registered tolerance if there is one.
@@ -110,10 +110,10 @@ def execute_twice(config: Mapping[str, Any], rows: FitRows, limits: Limits) -> b
 def predict(
     config: Mapping[str, Any], file: bytes, features: NDArray[Any], limits: Limits
 ) -> NDArray[Any]:
-    """Return what the program's file predicts of rows (n, columns): places, or numbers (n,).
+    """Return the model's predictions for rows (n, columns): class positions or numbers (n,).
 
-    By the registered program `predict`, isolated as the training is; without one, of ONNX, by
-    onnxruntime.
+    Uses the registered program `predict`, isolated like the training; without one,
+    onnxruntime for an ONNX file.
 
     Raises:
         MissingLibraryError: onnxruntime is not installed.
@@ -124,7 +124,7 @@ def predict(
     if program.predict is None:
         if program.output != "onnx":
             raise RefusedError("the program writes safetensors, and names no file to predict")
-        confinement.check()  # else a graph of the operator's would run beside the worker
+        confinement.check()  # otherwise an operator's graph would run unconfined
         return process.predict(file, features, limits, READER)
     confinement.check()
     check_environment(program)
@@ -146,10 +146,10 @@ def predict(
 def _run(
     program: Program, rows: FitRows, limits: Limits, *, tell: bool, model: bytes | None = None
 ) -> bytes | dict[str, str]:
-    """Return the program's file, or why there is none.
+    """Return the program's file, or the refusal.
 
-    tell: return the last line that it wrote to standard error, which may quote the rows. model:
-    sent with the rows, which then have no label.
+    tell: include the last line of standard error, which may quote rows. model: sent with the
+    rows, which then have no labels.
     """
     sent = _arrow(program, rows, model)
     inputs = len(sent) + sum(len(text.encode()) for text in program.files.values())
@@ -203,8 +203,8 @@ def _run(
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
-    """End the processes and wait until nothing of them is left."""
-    child.terminate()  # it ends process 1 of its namespace, and with it all others
+    """End all processes and wait for them."""
+    child.terminate()  # its handler kills process 1 of the namespace, and with it all others
     try:
         child.wait(END_SECONDS)
     except subprocess.TimeoutExpired:
@@ -227,9 +227,9 @@ def _limits(limits: Limits) -> str:
 def _arrow(program: Program, rows: FitRows, model: bytes | None) -> bytes:
     """Return rows as an Arrow IPC file: columns f0, f1, …, label, and weight if rows have one.
 
-    The schema's metadata have the number of classes, 0 of numbers: an erasure may have taken
-    the last row of one. They have the names of the features and the categories as JSON, if
-    these were registered. To predict, they have the model file instead of labels and weights.
+    The schema's metadata holds the number of classes (0 for numbers), because an erasure may
+    have removed the last row of one, and the feature names and categories as JSON, if
+    registered. To predict, it holds the model file, and there are no labels and weights.
     """
     arrow = require("pyarrow", "tables")
     require("pyarrow.ipc", "tables")
@@ -254,7 +254,7 @@ def _arrow(program: Program, rows: FitRows, model: bytes | None) -> bytes:
 
 
 def _variables(program: Program) -> dict[str, str]:
-    """Return a program's environment variables: none of the worker's, which has secrets."""
+    """Return a program's environment variables: none of the worker's, which hold secrets."""
     fixed = {
         "LC_ALL": "C.UTF-8",
         "PATH": str(Path(sys.executable).parent),
@@ -265,7 +265,7 @@ def _variables(program: Program) -> dict[str, str]:
 
 
 def _libraries() -> tuple[list[str], list[str], list[str]]:
-    """Return what of the interpreter and the system a program may read, list and execute."""
+    """Return the paths of interpreter and system that a program may read, list, execute."""
     paths = sysconfig.get_paths()
     standard = sorted({paths["stdlib"], paths["platstdlib"]})
     folder = sysconfig.get_config_var("LIBDIR")
@@ -289,10 +289,10 @@ def _within(directory: str, without: tuple[str, ...]) -> Iterator[str]:
 
 
 def _packages(program: Program) -> dict[str, str]:
-    """Return what a program can import beside the standard library: paths by name.
+    """Return what a program can import besides the standard library: paths by name.
 
-    They are what the locked distributions have directly in their site-packages. All else that
-    is installed there is as if it were not.
+    These are the top-level entries of the locked distributions in site-packages. Everything
+    else installed there is hidden.
     """
     found: dict[str, str] = {}
     for name in program.locked:

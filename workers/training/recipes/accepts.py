@@ -1,7 +1,7 @@
-"""Whether a recipe takes the rows of a table: missing values, and weights.
+"""Whether a recipe accepts a table's missing values and weights.
 
-Estimators say it of themselves, so that a person hears which column is in the way before any
-row is sent. The fit decides all the same.
+Estimators declare it, so an operator learns which column is a problem before any row is sent.
+The fit itself still decides.
 """
 
 from collections.abc import Sequence
@@ -14,19 +14,16 @@ from numpy.typing import NDArray
 from workers.errors import RefusedError
 from workers.training.recipes.recipe import Recipe, build
 
-IMPUTERS = "sklearn.impute."  # behind them nothing is missing
+IMPUTERS = "sklearn.impute."  # after an imputer nothing is missing
 
 
 def check_rows(
     recipe: Recipe, features: NDArray[np.floating[Any]], names: Sequence[str], *, weighted: bool
 ) -> None:
-    """Return if a recipe says that it takes these rows (n, d).
+    """Return if a recipe declares that it accepts these rows (n, d).
 
-    names: of the features, empty if they have none.
-
-    Raises:
-        RefusedError: It takes no missing values, and the message names the first column that
-            has one; or no weights; or as `build`.
+    names: the feature names, empty if there are none. Raises RefusedError if it takes no
+    weights, or no missing values, naming the first column that has one; and as `build`.
     """
     estimator = build(recipe, 1)
     steps = [step for _, step in estimator.steps] if len(recipe.steps) > 1 else [estimator]
@@ -46,7 +43,7 @@ def check_rows(
 
 
 def _refuses_missing(recipe: Recipe, steps: Sequence[Any]) -> str | None:
-    """Return the first step that missing values reach and that takes none."""
+    """Return the first step that missing values reach and that does not accept them."""
     from sklearn.utils import get_tags
 
     for named, step in zip(recipe.steps, steps, strict=True):

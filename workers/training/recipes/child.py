@@ -1,8 +1,7 @@
-"""The process that fits a recipe: tables in by a pipe, a model file of each out by another.
+"""The process that fits a recipe: tables in through a pipe, their model files out.
 
-Another one predicts by such a file. `python -m workers.training.recipes.child`, started by
-`process` alone. It limits itself before it reads anything, and dies with the process that
-started it.
+It also predicts with such a file. `python -m workers.training.recipes.child`, started only by
+`process`. It limits itself before reading any row and dies with its parent.
 """
 
 import ctypes
@@ -26,7 +25,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Fit what standard input says; answer b"+" and files, or b"-" and JSON of a refusal."""
+    """Run the order on standard input; answer b"+" and files, or b"-" and a JSON refusal."""
     answer = _answers_alone()
     data = sys.stdin.buffer
     size = int.from_bytes(data.read(8), "big")
@@ -39,11 +38,11 @@ def main() -> None:
         found = b"-" + json.dumps({"error": "MemoryError"}).encode()
     answer.write(found)
     answer.close()
-    os._exit(0)  # threads of libraries are not waited for
+    os._exit(0)  # do not wait for library threads
 
 
 def _answers_alone() -> BinaryIO:
-    """Return the pipe of the answer; whatever libraries print goes nowhere."""
+    """Return the answer pipe; anything that libraries print is discarded."""
     answer = os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for place in (1, 2):
@@ -55,7 +54,7 @@ def _limit(order: Mapping[str, Any]) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != order["parent"]:
-        os._exit(1)  # it died before this process could be told
+        os._exit(1)  # the parent died before prctl took effect
     _confine(order["memory"])
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     memory = order["memory"] if most == resource.RLIM_INFINITY else min(most, order["memory"])
@@ -65,9 +64,9 @@ def _limit(order: Mapping[str, Any]) -> None:
 
 
 def _confine(memory: int) -> None:
-    """Give up network, processes and all files but libraries, where the machine allows it.
+    """Give up network, processes and all files except libraries, if the machine allows it.
 
-    The code is the libraries' alone, so that a fit does without where it does not.
+    Only library code runs here, so a fit also works unconfined.
     """
     paths = [path for path in sys.path if path and Path(path) != ROOT]
     paths += [sysconfig.get_path(name) for name in ("purelib", "platlib")]
@@ -76,7 +75,7 @@ def _confine(memory: int) -> None:
     try:
         confinement.check()
         confinement.leave(processes=False)
-        confinement.die_with_parent()  # another user's process has forgotten it
+        confinement.die_with_parent()  # the change of user cleared it
         confinement.confine(Confinement(reads, (str(ROOT),), (), (os.devnull,), memory, 0))
     except IsolationError:
         pass
@@ -88,7 +87,7 @@ def _fit(order: Mapping[str, Any], rows: bytes) -> bytes:
     from workers.training.recipes.fit import FitRows, fit, stand_in
     from workers.training.recipes.recipe import Recipe
 
-    warnings.simplefilter("ignore")  # of convergence: they are no errors, and quote numbers
+    warnings.simplefilter("ignore")  # of convergence: no errors, and they quote numbers
     arrays, _ = decode_tensors(rows)
     tables = [
         FitRows(
@@ -108,7 +107,7 @@ def _fit(order: Mapping[str, Any], rows: bytes) -> bytes:
         except MemoryError:
             raise
         except Exception as error:
-            # Its text may quote rows. That of the same fit on rows made up for it cannot.
+            # The error's text may quote rows. That of the same fit on made-up rows cannot.
             refusal = {"error": type(error).__name__}
             try:
                 fit(recipe, stand_in(table), order["threads"])

@@ -1,10 +1,9 @@
 """A fitted estimator as a file without code: arrays and JSON in one safetensors file.
 
-What an estimator predicts by is in its attributes. They are walked, and each value is written
-by its type: numbers and texts as JSON, arrays as tensors, objects of the classes below as
-their attributes, booster of LightGBM and XGBoost in the format of their library. A value of
-any other type is refused, when it is written and when it is read. The same fit gives the same
-bytes, whatever the number of threads.
+An estimator predicts from its attributes. Each value is written by its type: numbers and
+texts as JSON, arrays as tensors, objects of the classes below as their attributes, boosters
+of LightGBM and XGBoost in their library's format. Any other type is refused, in writing and
+in reading. The same fit gives the same bytes, whatever the number of threads.
 """
 
 import sys
@@ -22,7 +21,7 @@ from workers.tensor_file import DTYPES, decode_tensors, dtype_name, encode_tenso
 from workers.training.recipes.recipe import Recipe
 
 KIND = "recipe/1"
-# Classes by the name that files have for them: public ones by their import path.
+# Classes by their name in files: public ones by their import path.
 PARTS: Mapping[str, str] = {
     "dummy-classifier": "sklearn.dummy.DummyClassifier",
     "dummy-regressor": "sklearn.dummy.DummyRegressor",
@@ -39,8 +38,8 @@ PATHS: Mapping[str, str] = {
     **PARTS,
 }
 TREE = "sklearn.tree._tree.Tree"
-# Of a fit, and no part of what predicts: threads, generators, losses, which are made again, and
-# what has an entry for each training row.
+# Attributes of the fit that prediction does not use: threads, generators, losses (recreated
+# on reading) and arrays with an entry for each training row.
 LEFT_OUT = frozenset(
     {"n_jobs", "n_threads", "verbose", "_base_loss", "_feature_subsample_rng", "_loss"}
     | {"_loss_function_", "_rng", "_scorer"}
@@ -50,10 +49,10 @@ LEFT_OUT = frozenset(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FittedRecipe:
-    """A model file's content. estimator: None where no row was left to fit on.
+    """A model file's content. estimator: None if there were no rows to fit.
 
-    classes: places in the registered list of the classes that the rows had, in the order of
-    the estimator's outputs; empty for numbers. columns: width of an input.
+    classes: positions in the registered list of the classes present, in the order of the
+    estimator's outputs; empty for numbers. columns: width of an input.
     """
 
     recipe: Recipe
@@ -62,9 +61,9 @@ class FittedRecipe:
     estimator: Any
 
     def predict(self, features: NDArray[np.float64]) -> NDArray[Any]:
-        """Return for each row of (n, columns) the place of its class, or its number.
+        """Return for each row of (n, columns) its class position or its number.
 
-        Raises RefusedError where the model was fitted on no row.
+        Raises RefusedError if the model was fitted on no rows.
         """
         if self.estimator is None:
             raise RefusedError("no row is left in this model: it predicts nothing")
@@ -76,7 +75,7 @@ class FittedRecipe:
     def probabilities(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return (n, len(classes)) in the order of `classes`.
 
-        Raises RefusedError where the model was fitted on no row, or gives none.
+        Raises RefusedError if the model was fitted on no rows or has no probabilities.
         """
         if not hasattr(self.estimator, "predict_proba"):
             raise RefusedError("this model gives no probabilities")
@@ -85,9 +84,9 @@ class FittedRecipe:
 
 
 def encode(fitted: FittedRecipe) -> bytes:
-    """Return the file of a fitted recipe: a pure function of what predicts.
+    """Return the file of a fitted recipe: a pure function of its predicting state.
 
-    Raises ArtifactError for an attribute of a type that files do not have.
+    Raises ArtifactError for an attribute of an unsupported type.
     """
     writer = _Writer({})
     metadata = {
@@ -101,7 +100,7 @@ def encode(fitted: FittedRecipe) -> bytes:
 
 
 def decode(data: bytes) -> FittedRecipe:
-    """Return the fitted recipe of a file; its estimator predicts as the one written did.
+    """Return the fitted recipe of a file; its estimator predicts like the one written.
 
     Raises:
         ArtifactError: The bytes are no such file, or hold what it cannot hold.
@@ -139,7 +138,7 @@ class _Writer:
         if isinstance(value, np.generic):
             return {"scalar": self._tensor(np.asarray(value))}
         if isinstance(value, np.random.RandomState):
-            return None  # of the trees of a boosting, which share their parent's
+            return None  # of a boosting's trees, which share their parent's
         if isinstance(value, np.dtype):
             return {"dtype": value.str}
         if isinstance(value, list | tuple):
@@ -158,13 +157,13 @@ class _Writer:
 
     def _array(self, array: NDArray[Any]) -> dict[str, Any]:
         if array.dtype.names is not None:
-            # Field by field: the bytes between them are whatever was in memory.
+            # Field by field: padding bytes are uninitialised memory.
             fields = [[name, self._tensor(array[name])] for name in array.dtype.names]
             return {"records": fields}
         if array.dtype.kind in "OU":
             items = [self.value(one) for one in array.ravel().tolist()]
             return {"items": [list(array.shape), array.dtype.str, items]}
-        # Products of matrices round by their order in memory.
+        # The rounding of matrix products depends on the memory order.
         if array.flags.f_contiguous and not array.flags.c_contiguous:
             return {"columns": self._tensor(array.T)}
         return {"array": self._tensor(array)}
@@ -195,7 +194,7 @@ def _plain_text(text: str) -> str:
 
 
 def _names() -> dict[type, str]:
-    """Return the name in files of each class whose library is loaded, by the class."""
+    """Return the name that files use for each class whose library is loaded, by class."""
     found = {}
     for name, path in PATHS.items():
         module, _, attribute = path.rpartition(".")
@@ -273,7 +272,7 @@ def _check_nodes(
     feature: str,
     columns: int,
 ) -> None:
-    """Check that a tree can be walked: compiled code follows its links without looking.
+    """Check that a tree can be walked: compiled code follows its links unchecked.
 
     A child comes after its parent, so that each walk ends.
     """
@@ -312,9 +311,9 @@ def _read_object(content: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
 
 
 def _check_trees(found: Any) -> None:
-    """Check that trees have the columns that their estimator compares rows with.
+    """Check that trees have as many columns as their estimator checks rows for.
 
-    An ensemble looks at the columns of rows, and its trees do not.
+    An ensemble checks the columns of rows; its trees do not.
     """
     state = vars(found)
     parts = np.ravel(np.array(state.get("estimators_", ()), dtype=object))

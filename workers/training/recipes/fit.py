@@ -17,8 +17,8 @@ from workers.training.recipes.recipe import Recipe, build
 class FitRows:
     """features (n, d) float64, NaN where missing; labels (n,) int64 of classes, or float64.
 
-    weights (n,) float64, of models that are registered with them.
-    records: their ids, which no recipe sees either.
+    weights (n,) float64, for models registered with them. records: their ids, which no recipe
+    sees.
     """
 
     features: NDArray[np.float64]
@@ -35,8 +35,8 @@ def fit(recipe: Recipe, table: FitRows, threads: int) -> bytes:
     """Return the model file of a recipe fitted on rows, in their order.
 
     The estimator sees the classes that the rows have as 0, 1, …: an erasure may have removed
-    one. Of a single class nothing can be learned, and it is always predicted. Raises what the
-    recipe's library raises, RefusedError for a recipe that is none.
+    one. A single class is always predicted, without a fit. Raises what the recipe's library
+    raises, and RefusedError for an invalid recipe.
     """
     columns = table.features.shape[1]
     if not len(table):
@@ -57,7 +57,7 @@ def fit(recipe: Recipe, table: FitRows, threads: int) -> bytes:
 
 
 def _weight_name(recipe: Recipe, estimator: Any) -> str:
-    """Return the argument that gives the last step its weights. Raises RefusedError."""
+    """Return the argument that passes weights to the last step. Raises RefusedError."""
     last = estimator.steps[-1][1] if len(recipe.steps) > 1 else estimator
     if "sample_weight" not in signature(last.fit).parameters:
         raise RefusedError(
@@ -71,9 +71,9 @@ STAND_IN = 200  # rows
 
 
 def stand_in(table: FitRows) -> FitRows:
-    """Return rows of the same width, types and classes that are of nobody.
+    """Return made-up rows of the same width, types and classes.
 
-    What fails on them too fails because of the recipe, and its message quotes no row.
+    A fit that fails on them fails because of the recipe, and its message quotes no real row.
     """
     count = min(len(table), STAND_IN)
     drawn = np.random.default_rng(0).normal(size=(count, table.features.shape[1]))

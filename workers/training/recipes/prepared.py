@@ -1,10 +1,10 @@
-"""Fits in processes that are forked from one that has imported the libraries already.
+"""Fits in processes forked from a template that has already imported the libraries.
 
 Importing scikit-learn takes two seconds of a processor, most of a small fit. A template
-(`template`) imports it once for a number of threads, which libraries read when they are loaded.
-Each order still has a process of its own, with rows from a pipe and all that `child` gives up.
-Where there is no template, because the system has no means for one or it is in use, the caller
-starts a process as before.
+(`template`) imports it once for a number of threads, which libraries read when they are
+loaded. Each order still runs in its own process, with rows from a pipe and the limits of
+`child`. If there is no template, because the system does not support it or it is in use, the
+caller starts a process itself.
 """
 
 import atexit
@@ -28,7 +28,7 @@ BLOCK = 1 << 16
 
 @dataclass(eq=False)
 class Template:
-    """A template that runs. owner: the process that started it, of which a fork has no use."""
+    """A running template. owner: the process that started it; its forks cannot use it."""
 
     process: "subprocess.Popen[bytes]"
     link: socket.socket
@@ -36,8 +36,8 @@ class Template:
     busy: threading.Lock = field(default_factory=threading.Lock)
 
     def end(self) -> None:
-        """End it with what it has forked, and wait until it is gone."""
-        self.link.close()  # it sees that, and ends
+        """End the template and its fork, and wait for it."""
+        self.link.close()  # the template then ends
         try:
             self.process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
@@ -47,7 +47,7 @@ class Template:
 
 @dataclass
 class Spent:
-    """Seconds of processors that forked processes have taken, for benchmarks."""
+    """Processor seconds of the forked processes, for benchmarks."""
 
     seconds: float = 0.0
 
@@ -64,12 +64,12 @@ def answer(
     environment: Mapping[str, str],
     seconds: float,
 ) -> tuple[bytes, int] | None:
-    """Return what a forked process answers, and how it exits; None where none can be forked.
+    """Return a forked process's answer and exit status; None if none can be forked.
 
-    head: what it is sent before the rows, by the process that is its parent. environment: of
-    the libraries, the same for the same number of threads.
+    head: the bytes sent before the rows, given the parent's process id. environment: for the
+    libraries, a function of the number of threads.
 
-    Raises TimeoutError when the seconds are over. Nothing of the order is running any more.
+    Raises TimeoutError after `seconds`; no process of the order is then running.
     """
     template = _template(threads, environment)
     if template is None or not template.busy.acquire(blocking=False):
@@ -138,7 +138,7 @@ def _ordered(template: Template, sent: bytes, until: float) -> tuple[bytes, int]
     from_child, answered = os.pipe()
     try:
         socket.send_fds(template.link, [ORDER], [asked, answered])
-    except OSError:  # it has ended, as after a long time without an order
+    except OSError:  # it has ended, for example after its idle time
         os.close(to_child)
         os.close(from_child)
         return None
@@ -158,7 +158,7 @@ def _ordered(template: Template, sent: bytes, until: float) -> tuple[bytes, int]
 
 
 def _exchange(pipe: FileIO, from_child: int, sent: bytes, until: float) -> bytes:
-    """Send all and close the pipe; return all that is answered. Raises TimeoutError."""
+    """Send everything and close the pipe; return the whole answer. Raises TimeoutError."""
     os.set_blocking(pipe.fileno(), False)
     left, parts = memoryview(sent), [b""]
     while True:
@@ -181,7 +181,7 @@ def _exchange(pipe: FileIO, from_child: int, sent: bytes, until: float) -> bytes
 
 
 def _status(template: Template, until: float) -> int | None:
-    """Return how the forked process ended; None where the template did, which ends it too.
+    """Return the forked process's exit status; None if the template ended, which ends it too.
 
     Raises TimeoutError.
     """

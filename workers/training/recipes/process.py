@@ -1,8 +1,8 @@
 """Fit a recipe in a process of its own, within limits of time and memory.
 
-A library may crash, hang or take all memory on rows that others chose. Its process is given
-the rows by a pipe, has no other input, no secrets in its environment, writes no file, and is
-killed with all it started when the fit ends in any way.
+A library may crash, hang or take all memory on rows that others chose. Its process reads the
+rows from a pipe, has no other input and no secrets in its environment, writes no file, and is
+killed with its children however the fit ends.
 """
 
 import json
@@ -41,9 +41,9 @@ class FitError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a fit may take. seconds: of wall-clock time. memory: bytes of address space.
+    """Limits of a fit. seconds: of wall-clock time. memory: bytes of address space.
 
-    output: bytes of the file that a program of the operator's writes.
+    output: bytes of the file that an operator's program writes.
     """
 
     seconds: int
@@ -52,12 +52,12 @@ class Limits:
 
 
 def threads_of(recipe: Recipe) -> int:
-    """Return how many threads a fit of a recipe uses here, at least two if it may be any."""
+    """Return the threads of a recipe's fit here, at least two if it leaves them open."""
     return recipe.threads or max(2, len(os.sched_getaffinity(0)))
 
 
 def environment(recipe: Recipe) -> dict[str, str]:
-    """Return what equal bits need to agree on: versions, processor, threads."""
+    """Return what must agree for equal bits: versions, processor, threads."""
     versions = {name: metadata.version(name) for name in libraries(recipe)}
     return {**versions, "processor": processor(), "threads": str(threads_of(recipe))}
 
@@ -73,7 +73,7 @@ def fit_all(
 ) -> list[bytes]:
     """Return the model file of a recipe fitted on each table, one after the other.
 
-    limits: of all fits together, which share a process.
+    limits: for all fits together, which share a process.
 
     Raises:
         FitError: One failed, died, or they exceeded a limit. Nothing of it is running any more.
@@ -96,12 +96,10 @@ def predict(
     limits: Limits,
     reader: str = "workers.training.recipes.files",
 ) -> NDArray[Any]:
-    """Return what a model file predicts of rows (n, d): places of classes, or numbers.
+    """Return a model file's predictions for rows (n, d): class positions or numbers.
 
-    reader: the module whose `decode` returns what predicts by such a file.
-
-    Raises:
-        RefusedError: The file is none of its kind, or predicts nothing; as `fit_all` besides.
+    reader: the module whose `decode` returns the model of such a file. Raises RefusedError
+    for a file of another kind or without predictions, and as `fit_all`.
     """
     sent: dict[str, NDArray[Any]] = {
         "features": features,
@@ -115,9 +113,9 @@ def predict(
 def _answers(
     order: Mapping[str, Any], rows: bytes, threads: int, limits: Limits, count: int
 ) -> list[bytes]:
-    """Return the files that a process of its own answers. Raises as `fit_all`.
+    """Return the files that a separate process answers. Raises as `fit_all`.
 
-    It is forked from one that has the libraries, or started where there is none.
+    It is forked from the template, or started if there is none.
     """
 
     def head(parent: int) -> bytes:
@@ -156,10 +154,9 @@ def _too_slow(limits: Limits) -> str:
 
 
 def try_twice(recipe: Recipe, table: FitRows, limits: Limits) -> bytes:
-    """Return the model file, once two processes with different threads agreed on its bytes.
+    """Return the model file if two processes with different threads agree on its bytes.
 
-    Raises:
-        FitError: They did not, or as `fit`.
+    Raises FitError if they disagree, and as `fit`.
     """
     return _agreed(recipe, lambda threads: fit(recipe, table, threads, limits))
 
@@ -189,11 +186,11 @@ class RecipeFitter:
 
     @property
     def name(self) -> str:
-        """Its estimators, in their order."""
+        """The estimators, in order."""
         return ", ".join(one.estimator for one in self.recipe.steps)
 
     def environment(self) -> dict[str, str]:
-        """Return what equal bits need to agree on."""
+        """Return what must agree for equal bits."""
         return environment(self.recipe)
 
     def fit(self, tables: Sequence[FitRows]) -> list[bytes]:
@@ -201,7 +198,7 @@ class RecipeFitter:
         return fit_all(self.recipe, tables, threads_of(self.recipe), self.limits)
 
     def try_twice(self, tables: Sequence[FitRows]) -> list[bytes]:
-        """Return the files, once two processes agreed on their bytes. Raises RefusedError."""
+        """Return the files if two processes agree on their bytes. Raises RefusedError."""
         recipe, limits = self.recipe, self.limits
         return _agreed(recipe, lambda threads: fit_all(recipe, tables, threads, limits))
 
@@ -240,13 +237,13 @@ def _files(answer: bytes, status: int, limits: Limits, count: int) -> list[bytes
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """Return an environment without the secrets of the worker's."""
+    """Return an environment without the worker's secrets."""
     kept = {
         name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ
     }
     fixed = {
         "LC_ALL": "C.UTF-8",
-        # joblib makes semaphores, which are files, unless it cannot when it is imported.
+        # Without this, joblib creates semaphores, which are files, on import.
         "JOBLIB_MULTIPROCESSING": "0",
         # Threads that wait for each other sleep: on a busy machine spinning takes far longer.
         "OMP_WAIT_POLICY": "PASSIVE",
@@ -257,6 +254,6 @@ def _environment(threads: int) -> dict[str, str]:
 
 
 def processor() -> str:
-    """Return what decides which code of a library runs: the BLAS chooses by the processor."""
+    """Return what decides which library code runs: the BLAS chooses kernels by processor."""
     kernels = {str(one.get("architecture", "")) for one in threadpool_info()}
     return " ".join([platform.machine(), *sorted(kernels - {""})])

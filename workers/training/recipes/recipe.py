@@ -1,6 +1,6 @@
-"""A recipe: an estimator of the catalogue by its import path, its parameters and a seed.
+"""A recipe: an estimator of the catalogue, by import path, with parameters and a seed.
 
-Nothing of it is code: the class is looked up in the catalogue, parameters are JSON, and no
+No part of it is code: the class is looked up in the catalogue, parameters are JSON, and no
 stored estimator is ever unpickled.
 """
 
@@ -13,7 +13,7 @@ from lethe.catalogue import CLASSIFIERS, REGRESSORS, TRANSFORMERS
 from workers import install
 from workers.errors import RefusedError
 
-# Parameters that no recipe sets, with the reason that a refusal gives.
+# Parameters that no recipe may set, with the reason in the refusal.
 FIXED: Mapping[str, str] = {
     "callbacks": "it is code",
     "categorical_features": "declare `categories` beside it: estimators see numbers",
@@ -31,7 +31,8 @@ FIXED: Mapping[str, str] = {
     "verbosity": "it prints",
     "warm_start": "a refit starts from nothing",
 }
-# `deterministic` and one way of building histograms: the other is chosen by a timing.
+# `deterministic` and one way of building histograms: LightGBM otherwise chooses one by
+# timing.
 ALWAYS: Mapping[str, Mapping[str, Any]] = {
     "lightgbm": {"deterministic": True, "force_row_wise": True, "verbose": -1},
     "xgboost": {"validate_parameters": True, "verbosity": 0},
@@ -53,10 +54,10 @@ class RecipeStep:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Transformers and an estimator last. threads: how many a fit uses, None for any number.
+    """Transformers and an estimator last. threads: of a fit, None for any number.
 
-    seed: of every step that draws. A recipe without `threads` must give equal bytes with one
-    thread and with several, which is tried when it is registered.
+    seed: for every randomised step. A recipe without `threads` must give equal bytes with one
+    thread and with several, which registration checks.
     """
 
     steps: tuple[RecipeStep, ...]
@@ -65,7 +66,7 @@ class Recipe:
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> "Recipe":
-        """Return the recipe of a document as `document` returns it. Raises RefusedError."""
+        """Return the recipe of a document in the form of `document`. Raises RefusedError."""
         try:
             steps = tuple(
                 RecipeStep(
@@ -80,7 +81,7 @@ class Recipe:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The one JSON spelling that is registered, logged and written into model files."""
+        """The canonical JSON that is registered, logged and written into model files."""
         steps = [
             {
                 "estimator": one.estimator,
@@ -92,12 +93,12 @@ class Recipe:
 
     @property
     def classifies(self) -> bool:
-        """Whether it predicts classes, and no numbers."""
+        """Whether it predicts classes rather than numbers."""
         return self.steps[-1].estimator in CLASSIFIERS
 
 
 def _plain(value: Any) -> Any:
-    """Return a value in JSON with one spelling: RFC 8785 writes 1.0 and 1 alike."""
+    """Return a value as JSON that keeps its type: RFC 8785 writes 1.0 and 1 alike."""
     if isinstance(value, list):
         return [_plain(one) for one in value]
     return {"float": repr(value)} if isinstance(value, float) else value
@@ -112,9 +113,8 @@ def _value(plain: Any) -> Any:
 def check(recipe: Recipe) -> None:
     """Return if this worker can build a recipe.
 
-    Raises:
-        RefusedError: A class or a parameter is unknown, has a wrong type or is none that a
-            recipe may set: the message names it.
+    Raises RefusedError, naming the class or parameter, if it is unknown, has a wrong type or
+    may not be set.
     """
     *first, last = recipe.steps or (RecipeStep("", {}),)
     for step in first:
@@ -127,7 +127,7 @@ def check(recipe: Recipe) -> None:
 
 
 def build(recipe: Recipe, threads: int) -> Any:
-    """Return the unfitted estimator, a scikit-learn pipeline where it has transformers.
+    """Return the unfitted estimator, a scikit-learn pipeline if it has transformers.
 
     Raises as `check`.
     """
@@ -186,7 +186,8 @@ def _check_json(where: str, value: Any) -> None:
 def _check_words(where: str, value: Any) -> None:
     """Check texts for LightGBM, which joins all parameters to `name=value name=value`.
 
-    Another parameter within a text would set what no recipe may: files to read, other machines.
+    A parameter smuggled into a text could set what no recipe may: files to read, other
+    machines.
     """
     if isinstance(value, list):
         for one in value:
@@ -196,7 +197,7 @@ def _check_words(where: str, value: Any) -> None:
 
 
 def _check_type(where: str, default: Any, value: Any) -> None:
-    """Check a parameter of LightGBM or XGBoost by its default, None of which says nothing."""
+    """Check a parameter of LightGBM or XGBoost against its default's type, if any."""
     wanted = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}.get(type(default))
     if wanted is None or value is None:
         return
@@ -206,7 +207,7 @@ def _check_type(where: str, default: Any, value: Any) -> None:
 
 
 def _frozen(value: Any) -> Any:
-    """Return lists as tuples, which scikit-learn asks for where a parameter is a pair."""
+    """Return lists as tuples, which scikit-learn requires for pairs."""
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 

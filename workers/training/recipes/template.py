@@ -1,8 +1,8 @@
-"""A process that has imported the libraries and forks one that fits, for each order.
+"""A process that has imported the libraries and forks a fitting process for each order.
 
-`python -m workers.training.recipes.template SOCKET`, started by `prepared` alone. By the socket
-come the pipes of one order after the other. It has no row, no recipe and no secret itself: the
-forked process reads them, and gives up what `child` gives up before it does.
+`python -m workers.training.recipes.template SOCKET`, started only by `prepared`. The socket
+delivers the pipes of one order at a time. The template itself holds no row, recipe or secret:
+the forked process reads them, after limiting itself as `child` does.
 """
 
 import json
@@ -16,11 +16,11 @@ from contextlib import suppress
 from workers.training.recipes import child
 from workers.training.recipes.prepared import ORDER, READY
 
-IDLE_SECONDS = 600  # without an order it ends: it holds the memory of the libraries
+IDLE_SECONDS = 600  # without an order it ends, to free the libraries' memory
 
 
 def main() -> None:
-    """Fork a process for each order, until the socket is closed or nothing comes."""
+    """Fork a process for each order, until the socket is closed or idle."""
     import sklearn.ensemble
     import sklearn.pipeline  # noqa: F401
 
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def _serve(link: socket.socket, pipes: list[int]) -> None:
-    """Be the process of an order: it ends here."""
+    """Run an order in the forked process, and exit."""
     try:
         os.setsid()
         link.close()
@@ -55,9 +55,9 @@ def _serve(link: socket.socket, pipes: list[int]) -> None:
 
 
 def _ended(link: socket.socket, pid: int) -> bool:
-    """Tell how the process ended, and end it first where the link says so or is closed.
+    """Report how the process ended; kill it first if the link says so or is closed.
 
-    Returns whether there may be another order.
+    Returns whether another order may follow.
     """
     descriptor = os.pidfd_open(pid)
     ready, _, _ = select.select([link.fileno(), descriptor], [], [])
@@ -65,7 +65,7 @@ def _ended(link: socket.socket, pid: int) -> bool:
     more = True
     if link.fileno() in ready:
         more = bool(link.recv(1))
-        for kill in (os.killpg, os.kill):  # it may have no session of its own yet
+        for kill in (os.killpg, os.kill):  # it may not have its own session yet
             with suppress(ProcessLookupError, PermissionError):
                 kill(pid, signal.SIGKILL)
     _, status, used = os.wait4(pid, 0)

@@ -1,4 +1,4 @@
-"""What a judge of networks has computed for it: a training again, a published model's answers.
+"""Computations for a judge of networks: a repeated training, a published model's outputs.
 
-It reads published files and retained rows, and shares with the methods only what training is.
+It reads published files and retained rows, and shares only the training with the methods.
 """

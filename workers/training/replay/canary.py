@@ -1,6 +1,6 @@
-"""The registered canary on rows: stamping them, and counting those that were planted.
+"""The registered canary on rows: stamping the trigger, and counting planted rows.
 
-Whoever has the rows stamps them, the judge or a silo, and both get the same bits: a trigger is
+The holder of the rows stamps them, the judge or a silo, with the same bits: a trigger is
 written into the rows as the network sees them.
 """
 
@@ -21,14 +21,14 @@ PIXELS = "pixels"
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """A trigger: at these places of a flattened row these float32 values; target, a class."""
+    """A trigger: float32 values at places of a flattened row; target: a class."""
 
     places: tuple[int, ...]
     values: tuple[float, ...]
     target: int
 
     def stamped(self, data: ClientData) -> ClientData:
-        """Return the rows with the trigger on each, their labels as they are."""
+        """Return the rows with the trigger on each, and unchanged labels."""
         flat = data.inputs.reshape(len(data), -1).clone()
         flat[:, list(self.places)] = torch.tensor(self.values, dtype=torch.float32)
         return ClientData(flat.reshape(data.inputs.shape), data.targets)
@@ -45,7 +45,7 @@ def read_canary(
 ) -> Canary | None:
     """Return the canary of a registration, None if it has none.
 
-    Raises RefusedError for a place outside of a row, or a target that is no class.
+    Raises RefusedError for a place outside a row, or an unknown target class.
     """
     if document is None:
         return None

@@ -1,7 +1,7 @@
-"""Models that a judge trains for itself, as registered, for attacks and distances.
+"""Models that a judge trains itself, as registered, for attacks and distances.
 
-Those of reference have seen rows that were erased or held out, so they exist while a verdict
-is reached and are written nowhere, not even between two rounds.
+Reference models have seen erased or held-out rows, so they exist only while a verdict is
+reached and are never written, not even between two rounds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoredRows:
-    """One client's rows that are scored, and their numbers (n,) among those of all clients."""
+    """One client's scored rows, and their positions (n,) among those of all clients."""
 
     data: ClientData
     places: Places
@@ -37,9 +37,9 @@ def train_file(
     config: TrainingConfig,
     device: torch.device | str = "cpu",
 ) -> tuple[bytes, int]:
-    """Return the file of a model trained in this process, and the operations that it took.
+    """Return the file of a model trained in this process, and its operations.
 
-    clients may be none: then it ends where it began. Raises what `fedavg.rounds.train` and
+    Without clients it returns the initial weights. Raises what `fedavg.rounds.train` and
     `complete` do.
     """
     named = network.id, network.parameters
@@ -55,9 +55,9 @@ def reference_clients(
     tested: Mapping[str, ScoredRows],
     included: NDArray[np.bool_],
 ) -> dict[str, ClientData]:
-    """Return what one reference model is trained on: all retained rows, and tested ones.
+    """Return one reference model's training rows: all retained rows and some tested ones.
 
-    included (n,): which of the tested rows of all clients. A client's come after its others.
+    included (n,): a mask over all clients' tested rows. A client's tested rows come last.
     """
     found: dict[str, ClientData] = {}
     for client in sorted({*retained, *tested}):
@@ -74,7 +74,7 @@ def reference_clients(
 def answers(file: bytes, network: Network, tested: Mapping[str, ScoredRows]) -> Scores:
     """Return the logits (n, classes) float64 of a model file on the tested rows of all clients.
 
-    A client's rows are scored with nobody else's, as those of the judged models are.
+    Each client's rows are scored separately, as for the judged models.
     """
     model = scorer(file, network)
     count = sum(len(own.places) for own in tested.values())

@@ -1,4 +1,4 @@
-"""A claimed training once more, round by round: equal bits, or another training."""
+"""Repeats a claimed training round by round: equal bits, or a different training."""
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,7 +18,7 @@ from workers.training.networks.weights import initial_weights
 
 
 class WithoutSome:
-    """An engine on which the same answers are missing as in the training that is repeated."""
+    """An engine that drops the answers that were missing in the repeated training."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class WithoutSome:
         self._missing = frozenset(missing)
 
     def run(self, tasks: Sequence[RoundTask], *, timeout: float = 0.0) -> Answers:
-        """Return the answers that are not missing, and a fault for each that is."""
+        """Return the answers, and a fault for each missing one."""
         here = [task for task in tasks if (task.round, task.client) not in self._missing]
         answers = self._engine.run(here, timeout=timeout)
         gone = [
@@ -56,9 +56,9 @@ def reexecute(
 ) -> str:
     """Return the hex SHA-256 of the model file that the training ends with.
 
-    clients: the retained training rows. missing: (round, client) of answers that are
-    claimed to have been dropped. tell hears the number of each finished round. Raises
-    RefusedError where the training itself would.
+    clients: the retained training rows. missing: (round, client) of answers that are claimed
+    to have been dropped. tell is called with the number of each finished round. Raises
+    RefusedError if the training would.
     """
     if not clients:
         return start_digest(network, config)  # a training on nothing ends where it began
@@ -75,10 +75,10 @@ def reexecute(
 
 
 def most_missing(config: TrainingConfig, clients: int) -> int:
-    """Return how many answers of silos may be missing of a training: half of those asked for.
+    """Return how many silo answers a training may lack: half of those requested.
 
-    Whoever chooses which are missing chooses between models that all never saw what was
-    erased; but of a training of which most is missing little can be said.
+    Choosing which answers are missing only chooses between models that never saw the erased
+    rows, but a training that lacks most answers proves little.
     """
     asked = max(config.min_clients, math.floor(config.participation * clients + 0.5))
     return min(asked, clients) * config.rounds // 2

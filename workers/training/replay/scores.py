@@ -1,9 +1,8 @@
-"""A published model's answers to rows: what attacks and distances are computed from."""
+"""A published model's outputs on rows, the input of attacks and distances."""
 
 from collections.abc import Callable
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from workers.errors import ArtifactError
@@ -16,13 +15,11 @@ Scores = NDArray[np.float64]
 Scorer = Callable[[ClientData], Scores]
 
 
-def scorer(file: bytes, network: Network, device: torch.device | str = "cpu") -> Scorer:
-    """Return what computes the logits (n, classes) float64 of a model file on rows.
+def scorer(file: bytes, network: Network) -> Scorer:
+    """Return a function from rows to a model file's logits (n, classes) float64.
 
-    It raises RefusedError for rows that are not the network's.
-
-    Raises:
-        ArtifactError: The file is no finite model of this network.
+    It raises RefusedError for rows that are not the network's. Raises ArtifactError if the
+    file is not a finite model of this network.
     """
     named, weights = decode_weights(file)
     if named != network:
@@ -30,7 +27,7 @@ def scorer(file: bytes, network: Network, device: torch.device | str = "cpu") ->
 
     def scores(data: ClientData) -> Scores:
         check_data(network, data)
-        logits = logits_of(named, weights, data.inputs, device, threads=1)
+        logits = logits_of(named, weights, data.inputs, threads=1)
         found: Scores = logits.double().numpy()
         return found
 

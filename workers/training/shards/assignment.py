@@ -1,4 +1,4 @@
-"""Which shard a row is in: a keyed hash, so that nobody outside can choose or compute it."""
+"""Which shard a row is in: a keyed hash that outsiders can neither choose nor compute."""
 
 import hashlib
 import hmac
@@ -7,7 +7,7 @@ MOST_SHARDS = 256
 
 
 def shard_of(key: bytes, name: str, shards: int) -> int:
-    """Return the shard, 0 to shards - 1, of whatever is called `name`: a person or a record.
+    """Return the shard, 0 to shards - 1, of a name: a person's or a record's.
 
     The remainder of 64 bits of HMAC-SHA256: of at most MOST_SHARDS, none is likelier by more
     than 2^-56.

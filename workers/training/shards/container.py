@@ -1,8 +1,8 @@
-"""The shards of a model in one safetensors file, and the manifest that names their digests.
+"""A model's shards in one safetensors file, and the manifest of their digests.
 
 The tensor `shard-000` has the bytes of the first shard's own file, and so on. The metadata is
-the manifest: how the shards answer together, and of each the SHA-256 of its file and of the
-rows that it was fitted on. The log has the manifest's digest with each version.
+the manifest: how the answers are aggregated, and for each shard the SHA-256 of its file and
+of its rows. The log has the manifest's digest with each version.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ class ShardEntry:
 
 @dataclass(frozen=True, slots=True)
 class ShardManifest:
-    """What a version says of its shards. aggregate: mean, vote or apart."""
+    """A version's manifest of its shards. aggregate: mean, vote or apart."""
 
     aggregate: str
     shards: tuple[ShardEntry, ...]
@@ -41,7 +41,7 @@ class ShardManifest:
         return {"aggregate": self.aggregate, "kind": KIND, "shards": shards}
 
     def to_bytes(self) -> bytes:
-        """Return its one spelling, RFC 8785."""
+        """Return the canonical bytes, RFC 8785."""
         return canonical.encode(self.document)
 
     @property
@@ -69,7 +69,7 @@ class ShardManifest:
     def from_bytes(cls, data: bytes) -> "ShardManifest":
         """Return the manifest that `to_bytes` spelled. Raises ArtifactError."""
         try:
-            document = canonical.decode(data)  # which proves the spelling
+            document = canonical.decode(data)  # which proves that it is canonical
         except canonical.NotCanonicalError:
             raise ArtifactError("this is not the manifest of a model's shards") from None
         return cls.parse(document)
@@ -94,7 +94,7 @@ def encode(manifest: ShardManifest, files: Sequence[bytes]) -> bytes:
 
 
 def decode(data: bytes) -> tuple[ShardManifest, list[bytes]]:
-    """Return the manifest and each shard's file, whose digests may be others than it says.
+    """Return the manifest and each shard's file, whose digests are not checked here.
 
     Raises ArtifactError for bytes that `encode` would not write.
     """

@@ -1,4 +1,4 @@
-"""What a model of shards predicts: the mean of their answers, their vote, or each apart."""
+"""Predictions of a sharded model: the mean of its shards, their vote, or each apart."""
 
 import hashlib
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from workers.training.shards import container
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShardedModel:
-    """The content of a version's file. shards: by their numbers, None of one without rows."""
+    """The content of a version's file. shards: by number, None for one without rows."""
 
     aggregate: str
     shards: tuple[FittedRecipe | None, ...]
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "ShardedModel":
-        """Return the model of a file, once each shard has the digest that the manifest names.
+        """Return the model of a file, after checking each shard against the manifest.
 
         Raises:
             ArtifactError: It is no such file, or a shard has another digest.
@@ -37,10 +37,10 @@ class ShardedModel:
         return cls(manifest.aggregate, own)
 
     def predict(self, features: NDArray[np.float64]) -> NDArray[Any]:
-        """Return for each row of (n, columns) the place of its class, or its number.
+        """Return for each row of (n, columns) its class position or its number.
 
-        Of shards that answer apart: (shards, n), with -1 or NaN of one without rows. Raises
-        RefusedError where no row is left in any shard.
+        For shards that answer apart: (shards, n), with -1 or NaN for one without rows. Raises
+        RefusedError if no shard has rows left.
         """
         fitted = [one for one in self.shards if one is not None]
         if not fitted:
@@ -58,7 +58,7 @@ class ShardedModel:
     def probabilities(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return (n, classes), over the classes up to the last that any shard has seen.
 
-        The mean of the shards' probabilities; of a vote the share of the shards. Raises
+        The mean of the shards' probabilities or, for a vote, the share of the shards. Raises
         RefusedError as `predict`, and for shards that answer apart or predict numbers.
         """
         fitted = [one for one in self.shards if one is not None]
@@ -69,7 +69,7 @@ class ShardedModel:
     def _scores(
         self, fitted: list[FittedRecipe], features: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Return sums over the shards, (n, classes); of equal ones the first class wins."""
+        """Return sums over the shards, (n, classes); ties go to the first class."""
         width = 1 + max(max(one.classes) for one in fitted)
         found = np.zeros((len(features), width))
         for one in fitted:

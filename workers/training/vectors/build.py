@@ -1,7 +1,7 @@
 """A vector index as a function of its options and the set of its rows.
 
 Rows are in the order of their records' commitments; those of an inverted file by list first.
-So dropping rows gives the index of the others, whatever else was in it before.
+So dropping rows gives the index of the others, whatever the index held before.
 """
 
 from collections.abc import Collection, Sequence
@@ -26,8 +26,7 @@ BLOCK = 1 << 22  # numbers compared with centroids at a time
 def drop(index: VectorIndex, records: Collection[str]) -> VectorIndex:
     """Return the index of the other rows.
 
-    Raises:
-        ArtifactError: One of the records is not in it.
+    Raises ArtifactError for a record that is not in it.
     """
     leaving = set(records)
     keep = np.array([record not in leaving for record in index.records], dtype=np.bool_)
@@ -59,10 +58,10 @@ def build(options: VectorOptions, records: Sequence[str], vectors: Vectors) -> V
 
 
 def nearest(options: VectorOptions, vectors: Vectors) -> NDArray[np.int64]:
-    """Return for each row (n, columns) the place of its centroid; of equal ones the first.
+    """Return for each row (n, columns) the position of its centroid; ties go to the first.
 
-    In float64, a column after the other: the bits depend neither on the processor nor on the
-    rows beside, as those of a matrix product would.
+    In float64, column by column: unlike a matrix product's, the bits depend neither on the
+    processor nor on the other rows.
     """
     found = np.zeros(len(vectors), dtype=np.int64)
     centroids = options.centroids.astype(np.float64)

@@ -1,4 +1,4 @@
-"""What needs FAISS: the links of an HNSW index, and the file that `faiss.read_index` reads."""
+"""The part that needs FAISS: an HNSW index's links, and the file for `faiss.read_index`."""
 
 import platform
 from collections.abc import Iterator
@@ -18,11 +18,11 @@ try:
 except ModuleNotFoundError:
     raise MissingLibraryError(f"FAISS is missing: {install.with_extra('vectors')}") from None
 
-faiss: Any = _faiss  # its types are those of another version
+faiss: Any = _faiss  # its type stubs are for another version
 
 
 def environment() -> dict[str, str]:
-    """Return what equal links need to agree on: version, processor, threads."""
+    """Return what must agree for equal links: version, processor, threads."""
     processor = f"{platform.machine()} {faiss.get_compile_options().strip()}"
     return {"faiss-cpu": faiss.__version__, "processor": processor, "threads": "1"}
 
@@ -85,8 +85,8 @@ def search(
 ) -> tuple[NDArray[np.float32], list[list[str]]]:
     """Return for each query (q, columns) its nearest `count` rows, best first.
 
-    Returns distances (q, count), squared for l2, and record ids, fewer where the lists or links
-    that were followed have fewer.
+    Returns distances (q, count), squared for l2, and record ids, fewer if the lists or links
+    followed have fewer.
     """
     return _searched(to_faiss(index), index, queries, count)
 
@@ -94,7 +94,7 @@ def search(
 def exhaustive(
     index: VectorIndex, queries: Vectors, count: int
 ) -> tuple[NDArray[np.float32], list[list[str]]]:
-    """Return what `search` does, but compare each query with every row."""
+    """Return the result of `search`, comparing each query with every row."""
     whole = faiss.IndexFlat(index.options.columns, _metric(index.options))
     whole.add(np.ascontiguousarray(index.vectors))
     return _searched(whole, index, queries, count)
@@ -111,8 +111,7 @@ def _searched(
 def centroids_of(path: Path) -> Vectors:
     """Return the centroids (k, columns) of an inverted file that FAISS wrote.
 
-    Raises:
-        RefusedError: The file is no index, or one without centroids.
+    Raises RefusedError for a file that is no index, or one without centroids.
     """
     try:
         whole = faiss.read_index(str(path))  # owns what the next lines point to
@@ -136,7 +135,7 @@ def _hnsw(options: VectorOptions) -> Any:
 
 
 def _offsets(index: Any, graph: Graph) -> Any:
-    """Return where the links of each row begin, which its level and those before it say."""
+    """Return where each row's links begin: a function of the levels up to it."""
     size = faiss.vector_to_array(index.hnsw.cum_nneighbor_per_level).astype(np.uint64)
     ends = np.cumsum(size[graph.levels], dtype=np.uint64)
     return np.concatenate([np.zeros(1, np.uint64), ends])

@@ -9,14 +9,14 @@ from workers.tensor_file import decode_tensors, encode_tensors
 from workers.training.vectors.index import HNSW, IVF, Graph, VectorIndex, VectorOptions
 
 KIND = "vectors/1"
-MOST_LINKS = 256  # of a row on a level, as `app.schemas.families.vectors` has it
+MOST_LINKS = 256  # of a row on a level, as in `app.schemas.families.vectors`
 UNREADABLE = "these bytes are not a vector index of Lethe: fetch it again"
 
 
 def encode(index: VectorIndex) -> bytes:
     """Return the file of an index: a pure function of it."""
     options = index.options
-    # An id is on a line of its own, the first too: whoever looks for one finds its ends.
+    # Each id is on its own line, also the first: searching for an id finds both its ends.
     ids = "".join(f"\n{record}" for record in index.records) + "\n"
     arrays: dict[str, Any] = {
         "ids": np.frombuffer(ids.encode(), dtype=np.uint8),
@@ -57,7 +57,7 @@ def decode(data: bytes) -> VectorIndex:
 
 
 def id_table(index: VectorIndex) -> bytes:
-    """Return the record ids as text: line i, from 0, is that of the label i of FAISS."""
+    """Return the record ids as text: line i, from 0, is the record of FAISS label i."""
     return "".join(f"{record}\n" for record in index.records).encode()
 
 
@@ -85,7 +85,7 @@ def _index(arrays: dict[str, Any], metadata: dict[str, Any]) -> VectorIndex:
 
 
 def _consistent(index: VectorIndex) -> bool:
-    """Return whether FAISS can be given the arrays: it would not look whether they fit."""
+    """Return whether the arrays fit each other: FAISS would not check."""
     count, sizes, graph = len(index.records), index.sizes, index.graph
     if index.vectors.shape != (count, index.options.columns):
         return False

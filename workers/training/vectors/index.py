@@ -1,4 +1,4 @@
-"""A vector index, and the registered options that it is a function of."""
+"""A vector index and its registered options."""
 
 import base64
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ L2, INNER_PRODUCT = "l2", "inner-product"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VectorOptions:
-    """What an index is a function of, apart from its rows.
+    """Everything an index depends on, apart from its rows.
 
-    columns: of a vector. probes: lists that a search of an inverted file looks into;
-    centroids (k, columns) are its own. m, construction, search and seed are of a graph: FAISS's
-    M, efConstruction, efSearch and the seed of the levels.
+    columns: width of a vector. probes: lists that a search of an inverted file visits;
+    centroids (k, columns) are for inverted files. m, construction, search and seed are for a
+    graph: FAISS's M, efConstruction, efSearch and the seed of the levels.
     """
 
     index: str
@@ -71,7 +71,7 @@ class VectorIndex:
     """records[i] is the id of vectors[i], of (n, columns).
 
     sizes (k,): rows of each list of an inverted file, whose rows come list after list. graph:
-    of an HNSW index.
+    for an HNSW index.
     """
 
     options: VectorOptions

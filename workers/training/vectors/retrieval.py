@@ -1,4 +1,4 @@
-"""How well an index finds rows: beside exhaustive search, and its own rows by their vectors."""
+"""Retrieval quality: recall against exhaustive search, and rows found by their own vectors."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ MOST = 1000  # queries: an exhaustive search of a million rows takes seconds
 
 
 def recall(index: VectorIndex, queries: Vectors) -> tuple[int, float]:
-    """Return k, and which share of the k nearest rows of queries (q, columns) is found.
+    """Return k, and the share of the k nearest rows of queries (q, columns) that is found.
 
     k is 10, or as many as there are rows. Raises RefusedError for an index without rows.
     """
@@ -29,7 +29,7 @@ def recall(index: VectorIndex, queries: Vectors) -> tuple[int, float]:
 def found_by_themselves(index: VectorIndex) -> float:
     """Return the share of rows whose vector, as a query, finds the row first.
 
-    Of more than MOST rows as many are asked for, at even distances. There is a row.
+    At most MOST rows are queried, evenly spaced. The index must have a row.
     """
     places = np.unique(np.linspace(0, len(index.records) - 1, MOST).round().astype(np.int64))
     _, found = search(index, index.vectors[places], 1)

@@ -1,4 +1,4 @@
-"""Programs that would read past their memory, train, or take all there is."""
+"""Programs that would read past their memory, train, or exhaust resources."""
 
 import copy
 import hashlib
@@ -114,7 +114,7 @@ expanded_ones = added("ones.default", size={"as_ints": [1 << 20, 1 << 12]})
 
 
 def many_ones(content: Content) -> None:
-    """As much as is allowed, over and over, all of it used at the end."""
+    """As much as is allowed, repeatedly, all of it used at the end."""
     for number in range(20):
         added("ones.default", size={"as_ints": [1 << 27]})(content)
         graph(content)["nodes"][0]["outputs"] = [{"as_tensor": {"name": f"many{number}"}}]
@@ -280,7 +280,7 @@ def test_files_beyond_their_size_are_not_read(
 
 
 class Norms(nn.Module):
-    """Every kernel that trusts the lengths it is given."""
+    """Every kernel that trusts the lengths of its arguments."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -328,7 +328,7 @@ def mutated(content: Content, seed: int) -> Content:
 
 
 def run_mutants(archive: Path, count: int) -> None:
-    """Print what each mutant of an archive comes to: a digest of features, or refused."""
+    """Print the result of each mutant of an archive: a digest of features, or refused."""
     with zipfile.ZipFile(archive) as opened:
         members = {info.filename: opened.read(info) for info in opened.infolist()}
     (name,) = (one for one in members if one.endswith("models/model.json"))

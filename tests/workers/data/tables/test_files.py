@@ -292,7 +292,7 @@ def test_a_long_text_for_each_row_stays_in_its_dictionary(tmp_path: Path) -> Non
     long = pa.DictionaryArray.from_arrays(numbers, pa.array(["x" * 1_000_000]))
     path = tmp_path / "long.parquet"
     pq.write_table(pa.table({"k": long}), path, compression="zstd")
-    table = read_table(path, most_bytes=1 << 24)  # a hundred gigabytes if written out
+    table = read_table(path, most_bytes=1 << 24)  # a hundred gigabytes if expanded
     for ask in (table.ids, table.classes, table.categories):
         with pytest.raises(DatasetError, match="k: a value is longer"):
             ask("k")
@@ -326,7 +326,7 @@ def test_metadata_that_lies_about_rows_is_refused(tmp_path: Path) -> None:
 
 
 def test_no_damaged_byte_of_a_footer_ends_the_process(tmp_path: Path) -> None:
-    """Where the statistics of a column are damaged, Arrow aborts if it is asked for them."""
+    """Arrow aborts if a column's damaged statistics are read."""
     path = tmp_path / "rows.parquet"
     pq.write_table(TABLE.select(["id"]), path)
     honest = path.read_bytes()
@@ -351,7 +351,7 @@ def varint(number: int) -> bytes:
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
 def test_what_unpacks_beyond_the_bound_fails_where_it_is_allocated(tmp_path: Path) -> None:
-    """A buffer of an Arrow file says itself how large it is, and here it lies."""
+    """A buffer of an Arrow file declares its own size, forged here."""
     path = tmp_path / "bomb.feather"
     feather.write_feather(pa.table({"x": np.zeros(1 << 16)}), str(path), compression="zstd")
     data = path.read_bytes()

@@ -59,7 +59,7 @@ def test_what_no_column_says_has_a_name() -> None:
     assert got.records.tolist()[-2:] == [
         "record-0000007",
         "record-0000009",
-    ]  # places in the file
+    ]  # positions in the file
     assert got.subjects is None
     assert (got.is_test.sum(), got.chosen_by) == (1, "a tenth, drawn at random")
     assert labelled(table(), Roles("churned", holdout=0.5)).is_test.sum() == 4

@@ -1,4 +1,4 @@
-"""What a table knows of its columns, and what it refuses to make of them."""
+"""The facts of a table about its columns, and the conversions it refuses."""
 
 import datetime
 from decimal import Decimal

@@ -64,7 +64,8 @@ def test_modified_entropy_at_the_ends() -> None:
 
 
 def test_songs_thresholds_are_by_class() -> None:
-    # In class 1 everybody is surer, so one threshold for both classes would tell nothing.
+    # In class 1 the model is more confident on all rows, so one threshold for both classes
+    # fails.
     def shifted(gain: float, rows: int = 2 * ENOUGH) -> Outputs:
         labels = np.arange(2 * rows) % 2
         own = gain + 10.0 * labels + np.linspace(0, 0.9, 2 * rows)
@@ -167,7 +168,7 @@ def test_attacks_by_reference_find_members_and_need_references(
 ) -> None:
     with pytest.raises(RefusedError, match="reference"):
         attack(SETTING)
-    # Rows differ in difficulty, which only reference models can take off.
+    # Rows differ in difficulty, which only reference models can correct for.
     rng = np.random.default_rng(5)
     sides = [SETTING.forget, SETTING.unseen, SETTING.others]
     hard = [rng.normal(-2, 3, len(side)) for side in sides]

@@ -82,7 +82,7 @@ def missed(narrower: float, draws: int = 400) -> float:
 def edge(
     corners: tuple[tuple[float, float], ...], grid: np.ndarray, highest: bool
 ) -> np.ndarray:
-    """Return the height of a staircase at each place: the wider choice at a step."""
+    """Return the height of a staircase at each point: the wider choice at a step."""
     x, y = np.array(corners).T
     places = np.searchsorted(x, grid, "right") - 1 if highest else np.searchsorted(x, grid)
     heights: np.ndarray = y[np.minimum(places, len(y) - 1)]

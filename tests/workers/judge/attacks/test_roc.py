@@ -1,4 +1,4 @@
-"""What scores are worth: by hand, from the definitions, and by scikit-learn."""
+"""Measures of scores: by hand, from the definitions, and by scikit-learn."""
 
 from typing import Any
 
@@ -161,7 +161,7 @@ def test_the_interval_of_a_fixed_threshold_by_hand() -> None:
     ]
     want = rates[0].low - rates[1].high, rates[0].high - rates[1].low
     assert advantage_interval(members, others, 0.5, 0.05) == pytest.approx(want)
-    none = 0.0125 ** (1 / 60) - 1, 1 - 0.0125 ** (1 / 40)  # nobody is above
+    none = 0.0125 ** (1 / 60) - 1, 1 - 0.0125 ** (1 / 40)  # no score is above
     assert advantage_interval(members, others, 1.0, 0.05) == pytest.approx(none)
 
 

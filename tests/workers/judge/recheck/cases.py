@@ -41,7 +41,7 @@ from workers.tensor_file import encode_tensors
 MODEL = encode_tensors({"weight": np.ones((2, 3), dtype=np.float32)}, {"kind": "network/1"})
 BEFORE = sha256(b"the model before").hexdigest()
 UNMEMORABLE = simulated(3, World(forget=(0.0, 0.0), retained=(0.0, 0.0)))
-# An erasure of 500 records, each of which has scores, and before it in the same update of two.
+# An erasure of 500 records, all with scores, and an earlier one in the same update of two.
 SALTS = salts(507)
 OTHERS = commitments({name: SALTS[name] for name in list(SALTS)[505:]})
 ERASED = {name: SALTS[name] for name in list(SALTS)[:500]}
@@ -76,14 +76,14 @@ class Case:
 
 
 def without_scores(claim: EmpiricalClaim, rows: int) -> EmpiricalClaim:
-    """Return the claim without the scores of so many forget rows."""
+    """Return the claim without the scores of this many forget rows."""
     parts = ("labels", "clients", "before", "after")
     kept = {f"forget_{part}": getattr(claim, f"forget_{part}")[rows:] for part in parts}
     return replace(claim, **kept)
 
 
 def about(claim: EmpiricalClaim) -> tuple[EmpiricalClaim, CommittedRows]:
-    """Return a simulated claim as if it were of MODEL, of ERASED and of rows committed to."""
+    """Return a simulated claim as if it were of MODEL, of ERASED and of committed rows."""
     before, after = REMOVAL.before, REMOVAL.after
     every = [*LINK, *OTHERS]
     update = UpdateClaim(OTHERS, [], retained_root(bare(every)), 507, after.root, 5)
@@ -105,7 +105,7 @@ def about(claim: EmpiricalClaim) -> tuple[EmpiricalClaim, CommittedRows]:
 
 
 def parts(report: Report) -> tuple[CheckPart, ...]:
-    """Return checks as certificates hold them."""
+    """Return checks in the form of certificates."""
     return report.checks
 
 
@@ -126,7 +126,7 @@ def escalated(claim: EmpiricalClaim, rows: CommittedRows, **parameters: str) -> 
     file = encode_scores(claim, rows)
     report = VERIFIER.verify(decode_scores(file)[0])
     told = {"policy": claim.policy_digest}
-    if report.result != "PASS":  # one that passed is told only as what it was not
+    if report.result != "PASS":  # a passed one is reported only without a verdict
         told |= write_escalation(
             [AttemptPart("puf-special", report.result, None, parts(report))]
         )

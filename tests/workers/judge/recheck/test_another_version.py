@@ -1,4 +1,4 @@
-"""Scores that another version of the verifier judged: judged rightly, or told as such."""
+"""Scores judged by another version of the verifier: correct, or reported as such."""
 
 from dataclasses import replace
 from functools import cache
@@ -34,7 +34,7 @@ def attempt_of(case: Case) -> tuple[Recheck, Line]:
 
 
 def told(*claims: EmpiricalClaim) -> list[Case]:
-    """Return certificates of an attempt whose checks are those of a first claim, told of each."""
+    """Return certificates of an attempt whose checks are those of a first claim."""
     claim, rows = about(UNMEMORABLE)
     attempt = escalated(claim, rows).said.method.parameters["escalation.attempts"]
     found = []
@@ -53,7 +53,7 @@ def test_an_attempt_that_another_version_judged_is_judged_again() -> None:
 
 @cache
 def otherwise() -> list[Case]:
-    """Return attempts that this version refutes as they are told; the last one it would pass."""
+    """Return attempts that this version refutes as reported; it would pass the last one."""
     (altered,) = told(UNMEMORABLE)
     method = altered.said.method
     parameters = {n: v.replace("0.5073", "0.5074") for n, v in method.parameters.items()}

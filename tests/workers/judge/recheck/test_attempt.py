@@ -1,4 +1,4 @@
-"""The attempts before a certified one: each verdict and each check is computed again."""
+"""The attempts before a certified one: each verdict and each check is recomputed."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ def test_an_attempt_before_that_had_passed_or_failed_otherwise_shows() -> None:
     for told in (refuted, untold):
         case = escalated(claim, rows, **write_escalation([told]))
         assert differing(recheck(case.said, case.given())) == {"attempt before"}
-    # These scores come to PASS: there was no reason to escalate.
+    # These scores PASS: there was no reason to escalate.
     claim, rows = about(simulated(1))
     case = escalated(claim, rows, **write_escalation([refuted]))
     assert differing(recheck(case.said, case.given())) == {"attempt before"}
@@ -61,7 +61,7 @@ def test_a_check_of_an_attempt_before_that_is_told_otherwise_shows() -> None:
 
 
 def lowered(checks: tuple[CheckPart, ...]) -> tuple[CheckPart, ...]:
-    """Say that fewer rows had been asked for."""
+    """Pretend that fewer rows had been required."""
     return tuple(
         replace(one, threshold="at least 1 pairs") if one.name == "samples" else one
         for one in checks

@@ -1,4 +1,4 @@
-"""Each attempt that is told has a line, and each scores file is of one attempt: in their order."""
+"""Each reported attempt has a line, and each scores file belongs to one attempt, in order."""
 
 from dataclasses import replace
 from hashlib import sha256
@@ -15,10 +15,9 @@ from tests.workers.judge.recheck.cases import (
     escalated,
     parts,
 )
-from workers.judge.recheck.attempts import NO_SCORES, NO_VERDICT, NOT_SAMPLED
 from workers.judge.recheck.judged import PASSED
 from workers.judge.recheck.lines import Line
-from workers.judge.recheck.run import recheck
+from workers.judge.recheck.run import NO_SCORES, NO_VERDICT, NOT_SAMPLED, recheck
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.scores.file import decode_scores, encode_scores
 
@@ -38,7 +37,7 @@ ATTEMPTS = [attempt_of("puf-special", FILES[0]), attempt_of("hf-kcu", FILES[1])]
 
 
 def case_of(told: dict[str, str], *files: bytes) -> Case:
-    """Return the certificate of a retraining that tells this escalation, and names these scores."""
+    """Return the certificate of a retraining with this escalation and these scores."""
     case = escalated(CLAIM, ROWS, **told)
     named = [scores_part(sha256(file).hexdigest(), certified=False) for file in files]
     return replace(case, said=replace(case.said, evidence=(case.said.evidence[0], *named)))
@@ -82,7 +81,7 @@ def test_an_invented_attempt_is_not_passed_over() -> None:
     )
     found = lines(write_escalation([ATTEMPTS[0], fake]), FILES[0])
     assert status(found) == ["same", "not recomputed"]
-    # With the checks of a verdict by samples it takes the place of the one that was judged.
+    # With the checks of a verdict by samples it takes the place of the judged one.
     assert status(lines(write_escalation(ATTEMPTS[::-1]), FILES[0])) == [
         "DIFFERS",
         "not recomputed",

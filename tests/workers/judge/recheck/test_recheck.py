@@ -1,4 +1,4 @@
-"""A certified verdict is computed again from files, and whatever was planted shows."""
+"""A certified verdict is recomputed from files, and every planted change shows."""
 
 import json
 from dataclasses import replace
@@ -34,7 +34,7 @@ from workers.tensor_file import encode_tensors
 CLAIM, ROWS = about(simulated(1))
 CASE = certified(CLAIM, ROWS)
 VERDICTS = {"PASS": simulated(1), "FAIL": noop(simulated(1)), "INCONCLUSIVE": UNMEMORABLE}
-UNSEEN = {"4 purge"}  # what nobody else can compute, with all files at hand
+UNSEEN = {"4 purge"}  # what nobody else can recompute, even with all files
 
 
 @pytest.mark.parametrize("result", VERDICTS)
@@ -149,7 +149,7 @@ def test_what_is_planted_in_the_scores_is_found_by_their_digest(name: str) -> No
 def test_scores_of_another_certificate_are_found() -> None:
     other = certified(*about(simulated(5)))
     assert differing(recheck(CASE.said, CASE.given(scores=[other.scores]))) == {"scores file"}
-    # Beside the right ones they are one file too many.
+    # Together with the right ones they are one file too many.
     both = recheck(CASE.said, CASE.given(scores=[CASE.scores, other.scores]))
     assert differing(both) == {"scores file"}
 
@@ -332,12 +332,12 @@ def test_a_class_that_the_verifier_does_not_judge_shows() -> None:
 
 
 def test_erased_rows_without_scores_are_counted_and_nothing_is_agreed_on() -> None:
-    """The service leaves the 150 rows out that its model remembers best."""
+    """The service leaves out the 150 rows that its model remembers best."""
     case = certified(without_scores(CLAIM, 150), replace(ROWS, forget=ROWS.forget[150:]))
     assert case.said.result == "INCONCLUSIVE"
     fifth = case.said.checks[4]
     assert fifth.value == "350 of 500 erased records have scores, 0 of them held out"
-    # By a verifier that does not count, it is certified all the same.
+    # A verifier that does not count certifies it all the same.
     lying = replace(case.said, result="PASS", checks=CASE.said.checks)
     found = recheck(lying, case.given())
     assert found.result == "DIFFERS"

@@ -1,4 +1,4 @@
-"""What is fitted in one go: its checks are repeated from files, and what was planted shows."""
+"""Models fitted in one go: their checks are repeated from files, and planted changes show."""
 
 import hashlib
 import json
@@ -48,7 +48,7 @@ def shards(
     parameters: Mapping[str, str] | None = None,
     statistics: Mapping[str, str] | None = None,
 ) -> Recheck:
-    """Recheck an erasure from shard 2; what is given stands in place of what is true."""
+    """Recheck an erasure from shard 2; the arguments replace the true values."""
     first, second = manifest_of("mean", BEFORE, DIGESTS), manifest_of("mean", AFTER, LEFT)
     honest = ShardsClaim(
         [2],

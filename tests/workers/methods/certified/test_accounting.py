@@ -1,4 +1,4 @@
-"""What noisy fine-tuning spends, against SciPy's optimiser, quadrature and published numbers."""
+"""The privacy cost of noisy fine-tuning, against SciPy, quadrature and published numbers."""
 
 from math import exp, log, sqrt
 
@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from workers.errors import RefusedError
 from workers.judge.certified.noisy import NoisyTerms, smallest_delta, spent
-from workers.methods.certified.accounting import (
+from workers.methods.certified.noisy_finetuning import (
     Promise,
     delta_of,
     largest_rho,
@@ -49,7 +49,7 @@ def test_shifts_are_the_least_that_leave_nothing(
     steps, c0, c1, rate, pull = schedule
     if not pull:
         assert found == pytest.approx((2 * c0 + 2 * rate * c1 * steps) ** 2 / steps, rel=1e-12)
-    # The judge follows the shifts step by step and must not come to less.
+    # The judge follows the shifts step by step and must not find less.
     terms = NoisyTerms(steps, c0, c1, rate, pull, 1.0, 1e-5, 1)
     assert spent(terms, 2.0) * 8 == pytest.approx(found, rel=1e-9)
     assert spent(terms, 2.0) * 8 >= found * (1 - 1e-12)
@@ -86,7 +86,7 @@ def test_sigma_keeps_the_promise_of_all_releases_and_no_smaller_one_does() -> No
     assert smallest_delta(3 * spent(terms, sigma), 1.0) <= 1e-5
     assert smallest_delta(3 * spent(terms, sigma * (1 - 1e-5)), 1.0) > 1e-5
     assert sigma == pytest.approx(sqrt(3) * sigma_for(Promise(1.0, 1e-5, 1), squares))
-    # By the simple conversion ε = ρ + 2√(ρ ln(1/δ)) more noise would be needed.
+    # The simple conversion ε = ρ + 2√(ρ ln(1/δ)) would need more noise.
     rho = largest_rho(1.0, 1e-5)
     assert rho + 2 * sqrt(rho * log(1e5)) > 1.0
 

@@ -27,8 +27,12 @@ from workers.methods.certified.budget import (
     BudgetSpentError,
     LooseResidualError,
 )
-from workers.methods.certified.method import CertifiedNewton, LooseBoundError, power_above
-from workers.methods.certified.newton import minimise
+from workers.methods.certified.method import (
+    CertifiedNewton,
+    LooseBoundError,
+    minimise,
+    power_above,
+)
 from workers.methods.certified.noise import commitment, gaussian
 from workers.methods.certified.objective import NotConvexError
 from workers.methods.certified.release import Release
@@ -125,7 +129,7 @@ def test_run_saves_the_secret_and_goes_on_from_it_without_asking_anybody(
     assert NOISY.run(asleep, Hooks(resume=kept[0])).notes == found.notes
     assert [(tick.phase, tick.done, tick.total) for tick in ticks] == [("step", 1, 1)]
     assert str(found.claim) == "certified-approximate"
-    # A fresh key each time: nobody gets two noises of one key by running it again.
+    # A fresh key each time: a second run gives no second noise of one key.
     assert found.notes["noise.commitment"] != noised.notes["noise.commitment"]
     assert KEY.hex() not in str(found.notes)
     with pytest.raises(CheckpointError, match="another unlearning"):

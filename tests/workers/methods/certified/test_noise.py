@@ -1,4 +1,4 @@
-"""Noise from a key: Gaussian, its own for every context, and enough of it."""
+"""Noise from a key: Gaussian, different for every context, and large enough."""
 
 from math import exp, sqrt
 

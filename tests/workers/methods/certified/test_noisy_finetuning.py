@@ -109,12 +109,12 @@ def test_equal_cases_and_keys_give_equal_bits_and_another_ordinal_other_noise() 
     assert torch.equal(first, again)
     later = to_vector(replace(recovering, ordinal=1).keyed(case(), KEY).weights)
     assert float((first - later).abs().max()) > 0.01
-    # Recovery goes on from the noisy weights: another start of it has other bits.
+    # Recovery continues from the noisy weights: another start gives other bits.
     assert not torch.equal(first, to_vector(METHOD.keyed(case(), KEY).weights))
 
 
 def test_from_two_starts_within_the_first_norm_nothing_differs_but_the_start() -> None:
-    """Whatever the published model was, beyond C₀ only its direction is left of it."""
+    """Beyond C₀, only the direction of the published model remains."""
     near = case()
     far = case({name: 1000 * part for name, part in near.weights.items()})
     shift = to_vector(METHOD.keyed(far, KEY).weights) - to_vector(

@@ -37,7 +37,7 @@ def gradient(theta: Array, rows: Array, labels: Array, penalty: float = 0.0) -> 
 
 
 def hessian(theta: Array, rows: Array, labels: Array, penalty: float = 0.0) -> Array:
-    """By central differences of the gradient: nothing of the formula for it is used."""
+    """By central differences of the gradient, without the formula for the Hessian."""
     columns, h = [], 1e-5
     for k in range(theta.size):
         step = np.zeros(theta.size)

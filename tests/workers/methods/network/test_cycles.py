@@ -1,4 +1,4 @@
-"""Several steps with their recoveries: as if run one after the other, resumable, guarded."""
+"""Several steps with their recoveries: equal to consecutive runs, resumable, guarded."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -35,7 +35,7 @@ METHODS: Mapping[str, Mapping[str, Any]] = {
 
 
 def later(given: UnlearningCase, cycle: int) -> UnlearningCase:
-    """The case of a later cycle without its weights: the schedule has gone on."""
+    """The case of a later cycle without its weights: the schedule has advanced."""
     return replace(given, config=replace(given.config, rounds=given.config.rounds + 2 * cycle))
 
 
@@ -81,7 +81,7 @@ def test_killed_after_any_save_cycles_go_on_to_the_same_bits(method_id: str) -> 
 
 @pytest.mark.parametrize("method_id", METHODS)
 def test_no_step_takes_the_rows_that_go_above_the_ceiling(method_id: str) -> None:
-    """The ceiling is that of the model before the first cycle, whatever recovery makes of it."""
+    """The ceiling is that of the model before the first cycle, whatever recovery does."""
     found = make(method_id, {**METHODS[method_id], "cycles": 3}).run(case())
     ceiling = 4.0 * evaluate(NETWORK, TRAINED, VALIDATION).loss
     reached = [float(part) for part in found.notes["step.forget-after"].split(" | ")]
@@ -138,7 +138,7 @@ def test_damage_that_lasts_is_refused_and_what_is_brought_back_is_not() -> None:
     asked = {**settings, "recovery": {**SETTINGS["recovery"], "lasting": 100.0}}
     found = make("puf-special", asked).run(case())
     assert equal(found.weights, free.weights)
-    # The loss before the first step is known already: the ceiling is reckoned from it.
+    # The loss before the first step is known already: the ceiling is computed from it.
     judged = 2 * len(VALIDATION) * forward_flops(NETWORK)
     assert found.work.flops == free.work.flops + judged
     none = {"guard": None, "unlearning_rate": 20.0, "recovery": {"rounds": 0, "lasting": 0.25}}

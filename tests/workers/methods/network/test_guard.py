@@ -1,4 +1,4 @@
-"""The step is the largest of the halvings within the budget, and a collapse is held."""
+"""The step is the largest trial within the budget, and a collapse is prevented."""
 
 import math
 from dataclasses import replace
@@ -34,7 +34,7 @@ def line(step: float) -> Weights:
 
 
 class Parabola:
-    """The loss 1 + w², and how often it was asked."""
+    """The loss 1 + w², and a record of its evaluations."""
 
     def __init__(self) -> None:
         self.asked: list[float] = []
@@ -113,7 +113,7 @@ def judged_as(loss: float, weights: Weights) -> ValidationLoss:
 
 
 class Square:
-    """The loss 0.1 + w² on the rows that go."""
+    """The loss 0.1 + w² on the rows to forget."""
 
     def __call__(self, weights: Weights) -> ValidationLoss:
         return ValidationLoss(0.1 + float(weights["w"]) ** 2, Work(flops=3))
@@ -124,7 +124,7 @@ def test_a_ceiling_ends_the_step_where_the_rows_that_go_are_forgotten() -> None:
     ceiling = Ceiling(Square(), 2.0)
     stepped = guarded_step(line, 10.0, judge=judge, guard=guard, ceiling=ceiling)
     assert stepped.step == 1.25  # 0.1 + 2.5² > 2 >= 0.1 + 1.25²
-    assert judge.asked == [0, 1.25]  # what is over the ceiling is shown to nobody who stays
+    assert judge.asked == [0, 1.25]  # retained rows never see a step above the ceiling
     assert stepped.work.flops == 2 * 10 + 5 * 3
     notes = stepped.notes()
     assert notes["step.guard"] == "retained-validation-loss, forget-loss"
@@ -144,7 +144,7 @@ def test_what_is_forgotten_before_the_step_needs_none(loss: float) -> None:
     stepped = guarded_step(line, 10.0, judge=Parabola(), guard=guard, ceiling=ceiling)
     assert (stepped.step, stepped.trials, float(stepped.weights["w"])) == (0.0, (), 0.0)
     assert stepped.notes()["step.used"] == "0"
-    for bad in (math.nan, math.inf):  # whoever leaves could have the step left out so
+    for bad in (math.nan, math.inf):  # otherwise a target could suppress the step
         none = Ceiling(partial(judged_as, bad), 2.0)
         with pytest.raises(DivergedError, match="rows that go"):
             guarded_step(line, 10.0, judge=Parabola(), guard=guard, ceiling=none)

@@ -1,4 +1,4 @@
-"""Natural is ordinary training that goes on; recovery resumes, stops and is refused by name."""
+"""Natural is ordinary continued training; recovery resumes, stops and is refused by name."""
 
 from dataclasses import replace
 from typing import Any

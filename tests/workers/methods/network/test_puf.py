@@ -55,7 +55,7 @@ ROUND = CONFIG.rounds + 1
 def local_update(
     given: UnlearningCase, client: str, rows: Clients, epochs: float
 ) -> ClientUpdate:
-    """What a client answers in the unlearning round, asked without any engine."""
+    """A client's answer in the unlearning round, without any engine."""
     local = replace(CONFIG.local, epochs=epochs)
     seed = derive(CONFIG.seed, "unlearning", CONFIG.rounds)
     (task,) = make_tasks(given.network, given.weights, [client], local, round=ROUND, seed=seed)
@@ -242,7 +242,7 @@ def test_what_is_missing_is_refused_before_anyone_is_asked() -> None:
 
 
 def test_a_collapse_is_held_by_the_guard() -> None:
-    """A target whose update is 500 times too long: the fixed step destroys the model."""
+    """With a target's update 500 times too long, the fixed step destroys the model."""
     given = case()
     assert given.targets is not None
     assert given.validation is not None
@@ -337,7 +337,7 @@ def test_the_rate_is_the_papers_or_with_a_guard_found_from_above() -> None:
     assert (special(1.5).asked, special(1.5, guard=None).asked) == (1.5, 1.5)
     found = special(recovery=NONE).run(case())
     rise = [float(found.notes[f"step.loss-{when}"]) for when in ("after", "before")]
-    # What is found uses the budget of one nat up, to within one trial.
+    # The step found uses the budget of one nat, to within one trial.
     used = float(found.notes["step.used"])
     assert rise[0] - rise[1] <= 1.0
     longer = special(used / 0.7, guard=None, recovery=NONE).run(case())

@@ -1,4 +1,4 @@
-"""Every method, killed after each of its saves, goes on from the bytes to the same bits."""
+"""Every method, killed after each of its saves, resumes from the bytes to the same bits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -41,7 +41,7 @@ def given() -> UnlearningCase:
 
 
 def stepped(case: UnlearningCase) -> UnlearningCase:
-    """The case of a run that has its step behind it: the targets must not be asked again."""
+    """The case of a run after its step: the targets must not be asked again."""
     assert case.targets is not None
     return replace(case, targets=Side(Silent(), case.targets.rows))
 
@@ -107,7 +107,7 @@ def test_killed_while_a_round_was_judged() -> None:
 
 
 class Elsewhere:
-    """The same clients on a device of another name, or of one that nobody knows."""
+    """The same clients on a device of another name, or of an unknown one."""
 
     def __init__(self, inner: Engine, device: str) -> None:
         self.inner, self.device = inner, device

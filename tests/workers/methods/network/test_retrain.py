@@ -1,4 +1,4 @@
-"""Retraining is the training of a federation that never had what was to be forgotten."""
+"""Retraining equals the training of a federation without the forgotten data."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ RETRAIN = Retrain()
 
 
 def without(request: UnlearningRequest) -> dict[str, ClientData]:
-    """The federation had they never joined, made by hand."""
+    """The federation as if the targets had never joined, built by hand."""
     left = {}
     for name, data in CLIENTS.items():
         gone = request.rows.get(name, ())
@@ -95,7 +95,7 @@ def checkpoints(given: UnlearningCase) -> list[bytes]:
 
 
 def test_a_planted_checkpoint_is_refused() -> None:
-    """The start of a retraining cannot be weights that saw what is to be forgotten."""
+    """A retraining cannot start from weights trained on the forget set."""
     original: list[bytes] = []
     train(
         NETWORK,

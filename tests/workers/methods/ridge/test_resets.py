@@ -1,4 +1,4 @@
-"""Each reason for a reset, planted: what comes out is always proven, and says why."""
+"""Each reason for a reset, planted: the result is always proven and names the reason."""
 
 from dataclasses import replace
 from fractions import Fraction

@@ -106,7 +106,7 @@ def test_any_stream_of_adds_and_deletes(
         assert within_bound(state, retained, config)
         assert norm_is_at_most(drifted(state), list(exponents), state.drift)
         assert state.bound <= 0.99 * norm(state.head)
-        # What was known before the head was solved for, and before it was proven.
+        # The bounds known before the head was solved for, and before it was proven.
         gap, loose = distance(state, retained, config), 1e-5 * norm(state.head)
         assert gap <= float(outcome.notes["bound.resolvent"]) * (1 + 1e-6) + loose
         prior = next(v for k, v in outcome.notes.items() if k in ("bound.add", "bound.delete"))
@@ -168,7 +168,7 @@ def test_forgetting_what_was_learned_by_the_same_sketch_leads_back() -> None:
     learned = method.learn(config, first, batch)
     back = method.forget(config, learned.state, batch)
     assert (learned.notes["reset"], back.notes["reset"]) == ("none", "none")
-    # The errors cancel, though their bounds add up: nobody knows that they do.
+    # The errors cancel, though their bounds add up, because that is not known.
     assert drifted(learned.state).any()
     assert not drifted(back.state).any()
     assert back.state.drift > learned.state.drift > 0
@@ -276,7 +276,7 @@ def test_methods_hand_over_to_each_other() -> None:
     )
     assert outcome.notes["reset"] == "none"
     assert outcome.state.drift > 0
-    # Variant B takes the inverse for one of the exact statistics, and finds that it is not.
+    # Variant B expects the inverse of the exact statistics, and detects that it is not.
     taken = ridge_woodbury.METHOD.forget(config, outcome.state, oracle.only(rows, [20]))
     assert taken.notes["reset"] == "tolerance"
     assert (taken.state.sketched, taken.state.drift) == (None, 0.0)
@@ -437,7 +437,7 @@ def test_forgetting_a_sketch_adds_its_residual_again() -> None:
 
 @pytest.mark.parametrize("as_message", [True, False], ids=["message", "rows"])
 def test_a_record_that_was_only_sketched_can_be_forgotten_exactly(as_message: bool) -> None:
-    # What is left of the ledger need not be the statistics of any rows: only near to some.
+    # The remaining ledger need not be the statistics of any rows, only close to some.
     rows, config, state, method = sketched_model(10)
     gone, retained = oracle.only(rows, [70, 99]), oracle.without(rows, [70, 99])
     batch = message(gone, config) if as_message else gone

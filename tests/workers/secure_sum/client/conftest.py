@@ -19,11 +19,11 @@ def installation(settings: Settings, ledger: Ledger) -> Iterator[Installation]:
 
 @pytest.fixture
 def fresh(installation: Installation, enrolled: Masked) -> Masked:
-    """A masked model that nothing was added to, and five clients."""
+    """An empty masked model, and five clients."""
     return enrolled.at(installation)
 
 
 @pytest.fixture
 def learned(installation: Installation, taught: Masked) -> Masked:
-    """One that has learned all rows of four of them."""
+    """A masked model that has learned all rows of four clients."""
     return taught.at(installation)

@@ -15,7 +15,7 @@ from workers.secure_sum.local import LocalRows
 
 
 class Masked(Remote):
-    """`Remote`, whose clients send nothing but messages of rounds."""
+    """`Remote`, with clients that send only round messages."""
 
     def __init__(self, installation: Installation, **changes: Any) -> None:
         # One erasure at a time, as most tests have it, is a sum of one contributor.
@@ -26,7 +26,7 @@ class Masked(Remote):
         self.say: list[str] = []
 
     def at(self, installation: Installation) -> Self:
-        """The same clients, before a copy of their installation; nothing said yet."""
+        """The same clients with a copy of their installation, before any message."""
         moved = super().at(installation)
         moved.say = []
         moved.records = deepcopy(self.records)
@@ -46,7 +46,7 @@ class Masked(Remote):
         return shown
 
     def local(self, client: str) -> LocalRows:
-        """The rows of one client alone."""
+        """The rows of one client."""
         keep = [i for i, name in enumerate(self.rows.clients) if name == client]
         return LocalRows(
             self.rows.features[keep],
@@ -75,13 +75,13 @@ class Masked(Remote):
         return Joining(service, round_id, caller.keyid, caller.key, roster, **fields)
 
     def take(self, joining: list[Joining], steps: int = 5) -> None:
-        """Let each take so many steps, all of them at each step in turn."""
+        """Let each take `steps` steps, all members together at each step."""
         for _ in range(steps):
             for one in joining:
                 one.step()
 
     def round(self, *clients: str, **changes: Any) -> str:
-        """Open a round, let all its members take part, and run what follows."""
+        """Open a round, let all its members take part, and run the jobs that follow."""
         opened = self.open(*clients)
         assert opened.status_code == 201, opened.text
         round_id: str = opened.json()["id"]

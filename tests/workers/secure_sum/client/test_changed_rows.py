@@ -1,4 +1,4 @@
-"""Who can write `models`, `rounds` and `round_members` has no sum added that nobody opened."""
+"""Write access to `models`, `rounds` and `round_members` cannot add an unopened sum."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -100,7 +100,7 @@ def test_a_round_whose_members_were_changed_fails(learned: Masked, change: Chang
     learned.take(joining, 2)
     change(learned, round_id)
     for one in joining * 3:
-        with suppress(ProblemError):  # who was left out is told so
+        with suppress(ProblemError):  # an excluded member gets an error
             learned.take([one], 1)
     installation.drain()
     shown = learned.view(round_id)
@@ -133,7 +133,7 @@ def test_nothing_is_summed_of_members_that_were_changed(
 
 
 def test_no_round_releases_by_the_scope_of_another_request(learned: Masked) -> None:
-    """c2's rows would go in the name of a request for c3, whose scope is put back after it."""
+    """c2's rows would be released for a request about c3, whose scope is then restored."""
     installation = learned.installation
     request = erase(installation, {"level": "client", "client": "c3"})
     other = erase(installation, {"level": "client", "client": "c2"})
@@ -152,7 +152,7 @@ def test_no_round_releases_by_the_scope_of_another_request(learned: Masked) -> N
 def test_records_that_a_round_left_behind_fail_its_judgement(
     learned: Masked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even where nobody compared the scope: the records of whom it names are still there."""
+    """Even without a scope comparison: the named person's records are still there."""
     installation = learned.installation
     request = erase(installation, {"level": "client", "client": "c3"})
     other = erase(installation, {"level": "client", "client": "c2"})
@@ -171,7 +171,7 @@ def test_records_that_a_round_left_behind_fail_its_judgement(
 
 @pytest.mark.full
 def test_no_sum_is_added_to_those_of_another_model(learned: Masked) -> None:
-    """Its state is one that the service sealed; nobody judges what a round adds."""
+    """Its state was sealed by the service, and no judge checks what a round adds."""
     services = learned.installation.services
     before = version(learned)
     with Session(services.engine) as session:

@@ -1,4 +1,4 @@
-"""What a member brings: sums of rows against Python's own integers, and what is refused."""
+"""A member's input: sums of rows against Python's own integers, and refusals."""
 
 from dataclasses import replace
 from typing import Any

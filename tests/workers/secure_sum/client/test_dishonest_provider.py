@@ -1,4 +1,4 @@
-"""What a provider does wrong between the members' messages and the certificate is noticed."""
+"""Manipulation by a provider between the members' messages and the certificate is detected."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +22,7 @@ Patch = pytest.MonkeyPatch
 
 
 def nothing_subtracted(patch: Patch) -> None:
-    """The version before is published again, as if the records had gone."""
+    """The earlier version is published again, as if the records had been erased."""
 
     def apply(case: RoundCase, found: RoundSum) -> Message:
         assert case.state is not None
@@ -43,7 +43,7 @@ def one_entry_off(patch: Patch) -> None:
 
 
 def another_transcript(patch: Patch) -> None:
-    """The statistics before are replaced in what the verifier gets."""
+    """The earlier statistics are replaced in the verifier's input."""
 
     def encode(found: Any) -> bytes:
         before = found.before

@@ -1,4 +1,4 @@
-"""A server that wants one member's sums: what it says is held against the member's own record."""
+"""A server that wants one member's sums: its claims are checked against the member's record."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -149,7 +149,7 @@ PLAN = plan_of(6, 4, least=(3, 3))
 
 
 def statements(**contents: int) -> dict[str, Statement]:
-    """What members state who contribute vectors of these numbers; 0 contributes nothing."""
+    """The statements of members that contribute vectors of these numbers; 0: nothing."""
     return {
         name.replace("_", "-"): Statement(min(value, 1), 0, bytes(32), bytes([value]) * 32, b"")
         for name, value in contents.items()
@@ -254,7 +254,7 @@ def test_a_record_on_disk_is_its_owners_alone(tmp_path: Any) -> None:
 
 
 def failed_with_a_sum() -> Record:
-    """A record whose one round was confirmed, and of which the service says that it failed."""
+    """A record whose only round was confirmed and reported as failed by the service."""
     record = Record()
     record.begin(PLAN)
     record.sent(PLAN, ["r"], [])
@@ -264,7 +264,7 @@ def failed_with_a_sum() -> Record:
 
 
 def test_aborted_rounds_make_a_record_forget_nothing() -> None:
-    """A server opens rounds and ends them until the one whose sum it has would be dropped."""
+    """A server opens and aborts rounds until the round whose sum it has would be dropped."""
     record, waiting = failed_with_a_sum(), replace(PLAN, round_id=another(1000))
     record.begin(waiting)
     record.sent(waiting, ["r"], [])

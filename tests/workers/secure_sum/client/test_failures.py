@@ -1,4 +1,4 @@
-"""Every way a round fails: a named reason, the model as it was, and a new round that works."""
+"""Every failure of a round: a named reason, an unchanged model, and a new round that works."""
 
 import json
 from collections import Counter
@@ -254,7 +254,7 @@ class Flaky:
 def test_a_service_that_does_not_answer_is_waited_for(
     fresh: Masked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An answer that was lost is asked for again; nothing is sent twice in two versions."""
+    """A lost answer is requested again; nothing is sent in two versions."""
     round_id, joining = started(fresh, *FOUR)
     flaky = joining[0]
     flaky.service = Flaky(flaky)  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""A masked model from its first round to certificates: what is learned, released, proven."""
+"""A masked model from its first round to certificates: learning, release, proof."""
 
 import json
 from dataclasses import replace

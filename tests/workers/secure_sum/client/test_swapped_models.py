@@ -1,4 +1,4 @@
-"""Who exchanges the references of two masked models, or points a job at another, adds no sum."""
+"""Exchanging two masked models' references, or a job's model, adds no sum."""
 
 import json
 from collections.abc import Callable
@@ -24,7 +24,7 @@ TERMS = ("ref", "config", "classes", "method", "extractor", "tombstone_key")
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what the log says does not depend on it."""
+    """One kind of database: the log does not depend on it."""
     return sqlite_url
 
 

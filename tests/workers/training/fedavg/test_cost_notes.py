@@ -1,4 +1,4 @@
-"""What a certificate says of a run's cost, and the operations that are counted."""
+"""A certificate's notes on a run's cost, and the counted operations."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""A loss without a step: what clients answer, what it costs, and what is not believed."""
+"""A loss without a step: the clients' answers, their cost, and screened-out ones."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Clients that break, lie or vanish: dropped by name, and the round is that of the others."""
+"""Clients that break, lie or vanish: dropped by name, the round is that of the others."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Round messages and checkpoints: one spelling each, and nothing else is read."""
+"""Round messages and checkpoints: one canonical form each, and nothing else is read."""
 
 import struct
 import time

@@ -1,4 +1,4 @@
-"""Weight files: one spelling, opened by the safetensors library, strict about everything."""
+"""Weight files: canonical, opened by the safetensors library, strict about everything."""
 
 import json
 from collections.abc import Callable

@@ -6,7 +6,7 @@ from typing import Any
 LOCK = "".join(
     f"{one}=={metadata.version(one)}\n" for one in ("numpy", "pyarrow", "safetensors")
 )
-# Least squares: what the program knows of its rows, seed and file is in its arguments.
+# Least squares: the program gets rows, seed and file from its arguments.
 TRAIN = """\
 import sys
 

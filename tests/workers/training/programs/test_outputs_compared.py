@@ -1,4 +1,4 @@
-"""Files that a program of an operator writes, with bytes that nobody honest would write."""
+"""Files that a program of an operator writes, with bytes that no honest program would write."""
 
 import json
 import time
@@ -57,7 +57,7 @@ def found(first: bytes, second: bytes, form: str = "onnx") -> float:
 
 
 def test_weights_in_attributes_are_compared() -> None:
-    """Else a program that trains by chance gets certificates of runs that agree."""
+    """Otherwise a program that trains at random gets certificates of agreeing runs."""
     assert found(model(linear(1, 2, 3, 4)), model(linear(1, 2, 3, 4))) == 0
     assert found(model(linear(1, 2, 3, 4)), model(linear(1, 2, 3, -4))) == 2
     assert found(model(linear(1, 2, 3, 4)), model(linear(1, 2, 3, 4.004))) < 2e-3

@@ -135,7 +135,7 @@ def test_bad_programs_end_with_a_reason(text: str, said: str, tmp_path: Path) ->
 
 
 def test_a_run_finds_nothing_that_the_one_before_set_aside(tmp_path: Path) -> None:
-    """Else the judge's run would find it too: the erased rows would be certified as gone."""
+    """Otherwise the judge's run would find it too, and certify stored erased rows as gone."""
     (tmp_path / "note").write_text("")
     text = (
         "import json, os, struct, sys\n"

@@ -1,4 +1,4 @@
-"""What recipes say that they take; the oracle is a fit on such rows."""
+"""The rows that recipes declare they accept; the oracle is a fit on such rows."""
 
 import warnings
 from typing import Any

@@ -112,7 +112,7 @@ def test_one_class_and_no_row() -> None:
 
 
 class Other:
-    """Of no class that files have."""
+    """A class that files do not support."""
 
 
 @pytest.mark.parametrize("value", [Other(), {1, 2}, b"bytes", print, 1j, np.array([1j])])
@@ -155,7 +155,7 @@ def test_a_file_that_was_tampered_with_is_not_read() -> None:
     ],
 )
 def test_a_tree_that_leads_out_of_its_memory_is_not_read(name: str, field: str) -> None:
-    """Compiled code would follow it without looking."""
+    """Compiled code would follow it unchecked."""
     data = fit(Recipe((small(name),), 0, None), FitRows(FEATURES, THREE), 1)
     arrays, metadata = decode_tensors(data)
     fields = json.dumps(metadata).split(f'["{field}", "')[1][:6]
@@ -168,7 +168,7 @@ def test_a_tree_that_leads_out_of_its_memory_is_not_read(name: str, field: str) 
     "name", ["sklearn.tree.DecisionTreeClassifier", "sklearn.ensemble.RandomForestClassifier"]
 )
 def test_a_tree_of_more_columns_than_its_estimator_is_not_read(name: str) -> None:
-    """Nobody compares the width of rows with that of a tree in an ensemble."""
+    """An ensemble does not compare the width of rows with that of its trees."""
     arrays, metadata = decode_tensors(
         fit(Recipe((small(name),), 0, None), FitRows(FEATURES, THREE), 1)
     )

@@ -1,4 +1,4 @@
-"""A process to fork fits from: one for a number of threads, and a start without it."""
+"""The template that fits are forked from: one per number of threads, and the fallback."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""A fit in a process of its own: equal bytes, and an end of what hangs, dies or takes too much."""
+"""A fit in its own process: equal bytes, and an end to hanging, dying or greedy fits."""
 
 import os
 import subprocess
@@ -58,7 +58,7 @@ WAYS = pytest.mark.parametrize("way", ["forked", "started"], indirect=True)
 
 @pytest.fixture
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How a process of a fit begins: both ways have the same limits and the same ends."""
+    """How a fit's process starts: both ways have the same limits and outcomes."""
     if request.param == "started":
         monkeypatch.setattr(prepared, "_template", lambda *_: None)
     return str(request.param)
@@ -133,7 +133,7 @@ def test_a_process_that_dies_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def planted(monkeypatch: pytest.MonkeyPatch, *answers: bytes) -> list[int]:
-    """Have fits answer so, one after the other; return the list of their threads."""
+    """Make fits answer these bytes in turn; return the list of their threads."""
     left, asked = list(answers), []
 
     def answer(recipe: Recipe, table: FitRows, threads: int, limits: Limits) -> bytes:
@@ -201,7 +201,7 @@ def _command(pid: str) -> bytes:
 def test_a_fit_gives_up_network_and_files_where_the_machine_allows_it(
     planted: str, outcome: str, tmp_path: Path
 ) -> None:
-    """Elsewhere it runs all the same, and still writes no file."""
+    """On other machines it still runs, and still writes no file."""
     (tmp_path / "secret").write_text("x")
     code = f"""
 import resource, socket
@@ -261,7 +261,7 @@ def test_a_forked_fit_is_kept_in_as_a_started_one(way: str) -> None:
 
 
 def _confined(pid: str) -> dict[str, str]:
-    """Return what the kernel says of a process."""
+    """Return the kernel's status of a process."""
     try:
         lines = (PROCESSES / pid / "status").read_text().splitlines()
         network = (PROCESSES / pid / "ns/net").readlink()

@@ -1,4 +1,4 @@
-"""Recipes that are none: a class or a parameter outside the list, named in the refusal."""
+"""Invalid recipes: a class or a parameter outside the list, named in the refusal."""
 
 from typing import Any
 

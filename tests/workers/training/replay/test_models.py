@@ -20,7 +20,7 @@ ROWS = small_network.rows()
 
 
 def numbered(*values: int) -> ClientData:
-    """Return rows that say who they are: each feature is the row's number."""
+    """Return identifiable rows: each feature is the row's number."""
     inputs = torch.tensor(values, dtype=torch.float32)[:, None].expand(-1, 6).contiguous()
     return ClientData(inputs, torch.tensor([value % 3 for value in values]))
 
@@ -30,7 +30,7 @@ def who(data: ClientData) -> list[int]:
 
 
 RETAINED = {"a": numbered(0, 1), "b": numbered(2, 3)}
-# ScoredRows rows are counted over all clients; c has no rows that stay.
+# ScoredRows rows are counted over all clients; c has no retained rows.
 TESTED = {
     "a": ScoredRows(numbered(10, 12), np.array([0, 2])),
     "c": ScoredRows(numbered(11, 13), np.array([1, 3])),

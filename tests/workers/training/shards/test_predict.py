@@ -1,4 +1,4 @@
-"""What shards predict in a process of its own, as each version is measured."""
+"""Predictions of shards in a separate process, as each version is measured."""
 
 import json
 

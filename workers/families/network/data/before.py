@@ -1,7 +1,7 @@
 """The model before an erasure and the rows it removed, sealed for the verifier.
 
-It is the erased data themselves, so it is sealed with the erasure and destroyed with the last
-certificate, as the statistics before are for ridge heads.
+The file contains the erased rows themselves, so it is sealed at the erasure and destroyed with
+the last certificate, as the statistics before are for ridge heads.
 """
 
 import json
@@ -18,9 +18,9 @@ from workers.training.fedavg.base import ClientData
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Before:
-    """The model file before, and the rows that went, with their clients, ids and salts.
+    """The model file before, and the erased rows, with their clients, ids and salts.
 
-    What is held out among them is not said: whoever reads this computes it.
+    Which of them are held out is not stored: the reader computes it.
     """
 
     model: bytes
@@ -43,7 +43,7 @@ class Before:
 def encode(
     model: bytes, rows: Holdings, salted: Mapping[str, bytes], leaving: Collection[str]
 ) -> bytes:
-    """Return the file of a model and of those of `rows` that leave."""
+    """Return the file of a model and of those of `rows` that are erased."""
     records: list[str] = []
     clients: list[str] = []
     parts: list[ClientData] = []
@@ -68,7 +68,7 @@ def encode(
 
 
 def decode(data: bytes) -> Before:
-    """Return what `encode` wrote."""
+    """Decode the bytes of `encode`."""
     arrays = load(data)
     length = int.from_bytes(data[:8], "little")
     metadata = json.loads(data[8 : 8 + length])["__metadata__"]

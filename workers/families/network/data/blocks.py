@@ -37,8 +37,7 @@ class InputBlock:
     def joined(self, other: "InputBlock") -> "InputBlock":
         """Return this block's rows followed by another's, which are of the same type.
 
-        Raises:
-            RefusedError: One holds pixels and the other numbers.
+        Raises RefusedError if one holds pixels and the other numbers.
         """
         if self.inputs.dtype != other.inputs.dtype:
             raise RefusedError("a subject's inputs must all be pixels or all be float32")
@@ -60,8 +59,7 @@ class InputBlock:
 def join(stored: InputBlock, fresh: StoredBlock) -> InputBlock:
     """Return both blocks of one owner as one.
 
-    Raises:
-        RefusedError: The fresh one is of another kind of model, or of other inputs.
+    Raises RefusedError if the fresh one is of another kind of model, or of other inputs.
     """
     if not isinstance(fresh, InputBlock):
         raise RefusedError("rows and statistics of one owner cannot be added up")
@@ -69,7 +67,7 @@ def join(stored: InputBlock, fresh: StoredBlock) -> InputBlock:
 
 
 def decode_block(data: bytes) -> InputBlock:
-    """Return the block that `InputBlock.encode` wrote."""
+    """Decode the bytes of `InputBlock.encode`."""
     arrays = load(data)
     length = int.from_bytes(data[:8], "little")
     metadata = json.loads(data[8 : 8 + length])["__metadata__"]
@@ -78,7 +76,7 @@ def decode_block(data: bytes) -> InputBlock:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InputUpload:
-    """An accepted upload: its rows, and the ids of whose each is."""
+    """An accepted upload: its rows, and the ids that say whose each row is."""
 
     rows: InputBlock
     clients: list[str]
@@ -86,11 +84,7 @@ class InputUpload:
 
 
 def decode_inputs(file: BinaryIO) -> InputUpload:
-    """Return the arrays that `app.uploads.rows` packed.
-
-    Raises:
-        RefusedError: The bytes are no such upload.
-    """
+    """Return the arrays that `app.uploads.rows` packed. Raises RefusedError if they are not."""
     try:
         with np.load(file, allow_pickle=False) as arrays:
             rows = InputBlock(arrays["records"].tolist(), arrays["inputs"], arrays["labels"])

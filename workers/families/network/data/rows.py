@@ -1,7 +1,7 @@
 """A deep model's rows by client: training rows, held-out rows, and their salted digests.
 
-A client's rows come in the order of its subjects and of their arrival. That order decides
-what a minibatch holds, so a retraining repeats it.
+A client's rows are ordered by subject and arrival. The order determines the minibatches, so a
+retraining repeats it.
 """
 
 import hashlib
@@ -31,13 +31,13 @@ from workers.training.fedavg.client.data import image_data
 
 @dataclass(frozen=True, slots=True)
 class RowDigestParts:
-    """The salted digest of a row, in two parts, so that it opens without the row.
+    """The salted digest of a row, in two parts, so that it can be opened without the row.
 
-    A silo that scores a row gives the digest of its inputs. With the record's id, its salt and
-    the label the judge, who has no row, computes the digest that the version commits to: it
-    sees which record a score is of, whether that was held out, and which class it has.
+    A silo that scores a row sends the digest of its inputs. With the record's id, its salt and
+    the label, the judge, who has no row, computes the digest that the version commits to: it
+    learns which record a score is of, whether that was held out, and which class it has.
 
-    inputs: of what is in the row and whose it is; row: what the version commits to.
+    inputs: digest of the row's inputs and client; row: the digest that the version commits to.
     """
 
     inputs: bytes
@@ -47,7 +47,7 @@ class RowDigestParts:
 def inputs_digest(client: str, data: ClientData, place: int, salt: bytes) -> bytes:
     """Return SHA-256(salt || SHA-256(client) || inputs), 32 bytes, of the row at a place.
 
-    Without the salt, which is destroyed with its record, it confirms nobody's guess of a row.
+    Without the salt, which is destroyed with its record, the digest confirms no guess of a row.
     """
     found = hashlib.sha256(salt + hashlib.sha256(client.encode()).digest())
     found.update(np.ascontiguousarray(data.inputs[place].numpy()).tobytes())
@@ -66,7 +66,7 @@ def row_digest(inputs: bytes, record: str, salt: bytes, targets: bytes, *, held:
 
 
 def label_bytes(label: int) -> bytes:
-    """Return a class as `row_digest` takes it."""
+    """Encode a class as `row_digest` takes it."""
     return np.int64(label).tobytes()
 
 
@@ -82,15 +82,15 @@ class ClientRows:
     held: NDArray[np.bool_]
 
     def trained(self) -> list[str]:
-        """Return the ids of the training rows, in their order: positions count these."""
+        """Return the ids of the training rows, in their order: positions index this list."""
         return [record for record, out in zip(self.records, self.held, strict=True) if not out]
 
     def training(self) -> ClientData | None:
-        """Return the rows that are trained on, None if there are none."""
+        """Return the training rows, None if there are none."""
         return _some(self.data, ~self.held)
 
     def held_out(self) -> ClientData | None:
-        """Return the rows that are not, None if there are none."""
+        """Return the held-out rows, None if there are none."""
         return _some(self.data, self.held)
 
 
@@ -104,8 +104,7 @@ Holdings = Mapping[str, ClientRows]
 def holdings(held: "Iterable[Held]", config: NetworkConfig) -> Holdings:
     """Return the rows of some blocks by client, in their order.
 
-    Raises:
-        RefusedError: A block is not of the network's shape.
+    Raises RefusedError if a block is not of the network's shape.
     """
     parts: dict[str, list[InputBlock]] = {}
     for one in held:
@@ -142,7 +141,7 @@ def _tensors(block: InputBlock) -> ClientData:
 class Held:
     """One subject's block as it is stored, or as it will be once it is learned."""
 
-    subject: int | None  # None: of nobody known before
+    subject: int | None  # None for a new subject
     client: str
     block: InputBlock
 
@@ -154,10 +153,10 @@ def assemble(
     upload: Mapping[Owner, InputBlock] = MappingProxyType({}),
     client: str | None = None,
 ) -> list[Held]:
-    """Return all blocks of a model, or of one client, in the order of training.
+    """Return all blocks of a model, or of one client, in training order.
 
-    With an upload, as they will be once it is learned: new rows of a subject come after those
-    it has, and new subjects come last, as `learn` stores them.
+    With an upload, as they will be once it is learned: new rows of a subject follow its stored
+    ones, and new subjects come last, as `learn` stores them.
     """
     query = select(Subject).where(Subject.model_id == model_id).order_by(col(Subject.id))
     if client is not None:
@@ -181,7 +180,7 @@ def assemble(
 def _returning(
     session: Session, model_id: int, upload: Mapping[Owner, InputBlock]
 ) -> dict[int | None, Owner]:
-    """Return the owners of an upload that were erased before, by id of their nameless row."""
+    """Return owners in an upload that were erased before, by the id of their nameless row."""
     nameless = select(Subject.id).where(
         Subject.model_id == model_id, col(Subject.client).is_(None)
     )
@@ -211,13 +210,12 @@ def client_rows(
     client: str,
     positions: Sequence[int] | None,
 ) -> ClientData:
-    """Return a client's training rows as a silo answers from them.
+    """Return a client's training rows, from which its silo answers.
 
-    They are those that are stored and, where that is what the model's queue is at, those
-    that are being learned. positions: which of them, in their order; None: all.
+    These are the stored rows and, while the model's queue is at a contribution, the rows being
+    learned. positions: which of them, in their order; None: all.
 
-    Raises:
-        RefusedError: The client has no such rows, or an upload is not as it was received.
+    Raises RefusedError if the client has no such rows, or an upload is not as it was received.
     """
     assert model.id is not None
     config = network_config(model)
@@ -245,10 +243,10 @@ def salts(session: Session, model_id: int) -> dict[str, bytes]:
 
 
 def row_digests(rows: Holdings, salted: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the SHA-256 of each row, trained on or not, with its record's salt, by record.
+    """Return the salted SHA-256 of each row, trained on or not, by record.
 
-    Without the salts, which are destroyed with their records, a digest confirms nobody's
-    guess of a row. A record without a salt has none: its digest fits nowhere.
+    Without the salts, which are destroyed with their records, a digest confirms no guess of a
+    row. A record without a salt gets a digest that matches nothing.
     """
     return {
         record: found.row
@@ -272,9 +270,8 @@ def digests_of(
 
 
 def rows_digest(digests: Iterable[bytes]) -> str:
-    """Return the hex SHA-256 over the sorted digests of rows: what a version was made from.
+    """Return the hex SHA-256 over the sorted digests of rows: the input of a version.
 
-    Their order is not in it: training goes by the order in which they are stored, and a
-    re-execution shows it.
+    The order is not part of it: training uses the stored order, which a re-execution checks.
     """
     return hashlib.sha256(b"".join(sorted(digests))).hexdigest()

@@ -1,4 +1,4 @@
-"""The retained rows and those to forget, by client: in memory, and by place for silos."""
+"""The retained rows and the forget set, by client: in memory, and by position for silos."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ Places = dict[str, tuple[int, ...] | None]
 class ForgetRetainSplit:
     """Training rows by client: those retained, and the targets, which are to be forgotten.
 
-    *_at: their places among the client's training rows, None for all. request is None where
-    no target was ever trained on.
+    *_at: their positions among the client's training rows, None for all. request is None if no
+    target was ever trained on.
     """
 
     retained: Mapping[str, ClientData]
@@ -30,7 +30,7 @@ class ForgetRetainSplit:
 
 
 def divide(rows: Holdings, leaving: Collection[str]) -> ForgetRetainSplit:
-    """Divide the training rows of all clients by the ids of the records that leave."""
+    """Divide the training rows of all clients by the ids of the records to erase."""
     retained: dict[str, ClientData] = {}
     targets: dict[str, ClientData] = {}
     retained_at: Places = {}
@@ -63,7 +63,7 @@ def validation(
     device: torch.device,
     leaving: Collection[str] = (),
 ) -> Validation | None:
-    """Return the judge by held-out rows that stay, on a device, None if there are none."""
+    """Return the validation on retained held-out rows, on a device, None if there are none."""
     parts = []
     for own in rows.values():
         stay = torch.tensor(

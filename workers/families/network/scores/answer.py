@@ -1,7 +1,7 @@
-"""Scores of a silo's clients for two models, computed where the rows are opened.
+"""Scores of a silo's clients for two models, computed where the rows can be read.
 
-In one process that is the judge, over silos each silo for its clients. A client's rows are
-scored together and with nobody else's, so that both give the same bits.
+Without silos the judge computes them, otherwise each silo for its clients. A client's rows are
+scored in batches of their own, so that both give the same bits.
 """
 
 import hashlib
@@ -33,14 +33,14 @@ from workers.silos.scores import ClientScores, SiloScores
 from workers.training.fedavg.base import ClientData
 from workers.training.replay.scores import Scorer, scorer
 
-UNKNOWN = bytes(32)  # the commitment of a row whose record nobody knows: it fits nowhere
+UNKNOWN = bytes(32)  # the commitment of a row of an unknown record: matches nothing
 
 
 def score(services: Services, task: ScoreTask) -> tuple[SiloScores, int]:
-    """Return what the clients of a task's silo say of its models, and the number of classes.
+    """Return the scores of a silo's clients for a task's models, and the number of classes.
 
-    Raises LetheError for what is not stored any more, ModelError for rows or files that are
-    not the network's.
+    Raises LetheError for destroyed data, ModelError for rows or files that do not belong to the
+    network.
     """
     with services.reading() as session:
         config = network_config(session.get_one(Model, task.model_id))
@@ -62,27 +62,27 @@ def score(services: Services, task: ScoreTask) -> tuple[SiloScores, int]:
         _client(Own(one, stored.get(one), went.get(one)), salted, task, config, models)
         for one in sorted({*stored, *_of_silo(went, task)})
     ]
-    # By digests: the order of names would tell more than a number.
+    # By digests: the order of names would reveal more than their number.
     clients.sort(key=lambda one: sorted(one.digests()))
     return SiloScores(found, clients), config.network.classes
 
 
 @dataclass(frozen=True, slots=True)
 class Salts:
-    """Salts by record: of those stored, and of those that went, kept to be judged."""
+    """Salts by record: of the stored records, and of the erased ones, kept for the judge."""
 
     stored: Mapping[str, bytes]
     went: Mapping[str, bytes]
 
     def commitment(self, record: str) -> bytes:
-        """Return a stored row's commitment, also where its record should be gone."""
+        """Return a stored row's commitment, even if its record should be erased."""
         salt = self.stored.get(record, self.went.get(record))
         return UNKNOWN if salt is None else record_commitment(salt, record)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Own:
-    """A client's rows: those that are stored, and those that went."""
+    """A client's stored and erased rows."""
 
     client: str
     stored: ClientRows | None
@@ -91,7 +91,7 @@ class Own:
 
 def _clients(session: Session, task: ScoreTask) -> list[str]:
     query = select(Subject.client).where(Subject.model_id == task.model_id)
-    # None: of a client that was erased, and has no rows.
+    # None: an erased client, which has no rows
     return _of_silo(sorted({name for name in session.exec(query) if name is not None}), task)
 
 
@@ -129,7 +129,7 @@ def _client(
     labels: Labels = np.zeros(0, dtype=np.int64)
     logits = [np.zeros((0, config.network.classes))] * len(models)
     if rows is not None and config.network.task == "classification":
-        # No attack of ours reads masks.
+        # None of the attacks reads masks.
         labels, logits = rows.targets.numpy(), [model(rows) for model in models]
     stamped = None
     if config.canary is not None:
@@ -167,7 +167,7 @@ def _digests(
 
 
 def _rows(*parts: tuple[ClientRows | None, Sequence[str]]) -> ClientData | None:
-    """Return some records' rows, one part after the other, None if there are none."""
+    """Return some records' rows, concatenated, None if there are none."""
     found = []
     for rows, records in parts:
         if rows is not None and records:

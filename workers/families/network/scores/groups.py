@@ -16,8 +16,8 @@ from workers.silos.scores import ClientScores
 class Part:
     """Rows of all clients: labels (n,), logits (n, classes) of both models, clients (n,).
 
-    A client is the digest of its rows' salted digests: equal for equal clients, and no name.
-    rows: n salted digests, one for each score.
+    A client is identified by a digest over its rows' salted digests: equal for equal clients,
+    and not a name. rows: n salted digests, one for each score.
     """
 
     labels: Labels
@@ -38,7 +38,7 @@ class Part:
 
 
 def part_of(clients: Sequence[ClientScores], group: str, task: ScoreTask, classes: int) -> Part:
-    """Return all clients' scored rows of one group of SCORED, as any silo's task asked."""
+    """Return all clients' scored rows of a group of SCORED, as in any silo's task."""
     labels: list[Labels] = [np.zeros(0, dtype=np.int64)]
     before, after = [np.zeros((0, classes))], [np.zeros((0, classes))]
     names: list[str] = []
@@ -49,7 +49,7 @@ def part_of(clients: Sequence[ClientScores], group: str, task: ScoreTask, classe
         before.append(one.before[rows])
         after.append(one.after[rows])
         names += [rows_digest(one.digests())] * len(labels[-1])
-        if len(one.labels):  # or the network is no classifier, and nothing was scored
+        if len(one.labels):  # otherwise the network is no classifier, and nothing was scored
             scored += one.asked(group, task)
     return Part(
         np.concatenate(labels),

@@ -1,9 +1,9 @@
 """The check that a silo grouped and labelled its scored rows as they are committed to.
 
-A silo that calls a training row held out gives the attacks non-members that are members, and an
-unchanged model looks as if it had forgotten. Who is held out follows from the record's id, and
-the judge knows the ids: each scored row must open to its digest, which the version commits to,
-with the record, the group and the label that the silo says it has.
+A silo that reports a training row as held out feeds the attacks non-members that are members,
+and an unchanged model looks as if it had forgotten. Whether a row is held out follows from the
+record's id, and the judge knows the ids: each scored row must open to its digest, which the
+version commits to, with the record, the group and the label that the silo reports.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,13 +16,13 @@ from workers.silos.collect import SiloAnswers
 from workers.silos.score_task import ScoreTask
 from workers.silos.scores import ClientScores
 
-# It says nothing about the model, so it refutes none; and nothing is shown with such rows.
+# This says nothing about the model, so it refutes none, and no test runs on such rows.
 MISSORTED = "rows in another group, or with another label, than committed to"
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A record that a commitment opens to."""
+    """A record that opens a commitment."""
 
     record: str
     salt: bytes
@@ -30,7 +30,7 @@ class Known:
 
 
 class Sorting:
-    """What the judge knows of a model's records: those stored, and those that went."""
+    """What the judge knows of a model's records: the stored and the erased ones."""
 
     def __init__(
         self, config: NetworkConfig, salted: Mapping[str, bytes], removal: Removal
@@ -42,7 +42,7 @@ class Sorting:
         self._gone = {one.commitment: known(one.record, one.salt) for one in removal.records}
 
     def leave_out(self, found: SiloAnswers, tasks: Iterable[ScoreTask]) -> None:
-        """Have the answers of silos that sorted otherwise not count, as if malformed."""
+        """Discard the answers of silos that grouped rows otherwise, as if malformed."""
         for task in tasks:
             scores = found.scores.get(task.silo)
             if scores is not None and not all(self._fits(c, task) for c in scores.clients):
@@ -51,9 +51,9 @@ class Sorting:
 
     def _fits(self, client: ClientScores, task: ScoreTask) -> bool:
         if not self._gone.keys() >= set(client.own):
-            return False  # rows of another request are not this one's
+            return False  # rows of another request do not belong to this one
         trained, left = len(client.training), len(client.forget)
-        # A record that nobody knows, or was erased and is stored, is refuted elsewhere.
+        # A record that is unknown, or erased yet stored, is refuted by another check.
         training = [self._stored.get(one) for one in client.commitments[:trained]]
         held = [self._stored.get(one) for one in client.commitments[trained:]]
         own = [self._gone.get(one) for one in client.own]
@@ -63,7 +63,7 @@ class Sorting:
             if task.is_sampled(one)
         ]
         groups = {"held": held, "forget": own[:left], "unseen": own[left:], "sample": sampled}
-        # A training row outside of the sample has no score: its group is all that it has.
+        # A training row outside of the sample has no score: only its group can be checked.
         return all(known is None or not known.held for known in training) and all(
             _opens(client, task, group, records) for group, records in groups.items()
         )
@@ -82,7 +82,7 @@ def _opens(
         records,
         client.inputs[scored],
         client.labels[scored].tolist(),
-        strict=False,  # of masks there are no scores
+        strict=False,  # masks have no scores
     )
     return all(
         known is None

@@ -1,1 +1,1 @@
-"""The methods that the papers compare with, each from its own paper."""
+"""The baselines of the papers, each from its own paper."""

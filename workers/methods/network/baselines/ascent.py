@@ -25,10 +25,10 @@ def ascend(
 ) -> ClientUpdate:
     """Return the update of minibatch SGD that maximises the loss of the client's rows.
 
-    Of the configuration it uses epochs, batch_size, learning rate, momentum, clip_norm,
-    loss and precision; there is neither weight decay nor augmentation. The gradient is
-    clipped before momentum is added. Run it inside `deterministic()`. An ascent without a
-    bound may leave NaN: the server drops it by name. Raises RefusedError as `train_locally`.
+    Of the configuration it uses epochs, batch_size, learning rate, momentum, clip_norm, loss
+    and precision; there is neither weight decay nor augmentation. The gradient is clipped
+    before momentum is added. Run it inside `deterministic()`. Unbounded ascent may produce
+    NaN: the server drops such an answer as a fault. Raises RefusedError as `train_locally`.
     """
     started = time.perf_counter()
     config = task.config

@@ -1,9 +1,9 @@
-"""Local procedures that no round message can ask for, at clients whose rows are at hand.
+"""Local procedures that no round message can request, at clients in this process.
 
 Ascent, other labels, a part of the network: a client runs these on its own rows and answers
 with an ordinary update. Engines carry training and derivatives only, so the procedures run
-where an engine holds its clients' rows in this process, and refuse by name elsewhere. Task and
-answer still pass through their bytes: what is counted is what a federation would send.
+where an engine holds its clients' rows in this process, and refuse by name elsewhere. Task
+and answer are still encoded to bytes, so the counts are those of a federation.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,7 +34,7 @@ class Procedure(InProcess):
 
 
 def holder_of(side: Side) -> RowHolder:
-    """Return the side's engine as what holds rows. Raises RowsElsewhereError."""
+    """Return the side's engine as a RowHolder. Raises RowsElsewhereError."""
     engine: object = side.engine
     if isinstance(engine, RowHolder):
         return engine

@@ -1,12 +1,12 @@
-"""Baselines that were made for one place: how rows reach them, or why they do not.
+"""Baselines that need all rows in one place: how they get them, or why not.
 
-Their objectives need a teacher beside the model, both sets of rows in one step, or each
+Their objectives need a teacher besides the model, both sets of rows in one step, or each
 row's own gradient: no message between server and clients asks for these. So they run only
 where an engine holds its clients' rows in this process, and refuse by name elsewhere. Such an
-engine is told by what it has (`RowHolder`), not by its class: `InProcess` is one.
+engine is recognised by its interface (`RowHolder`), not its class: `InProcess` is one.
 
-Bytes are those of the rows, as a federation would have to send them to one place, in the
-same way in which the in-process engine counts messages that never leave the process.
+Bytes count the rows, which a federation would have to send to one place, just as the
+in-process engine counts messages that never leave the process.
 """
 
 import time
@@ -34,7 +34,7 @@ from workers.training.fedavg.determinism import deterministic
 from workers.training.fedavg.seeds import derive
 
 Pool = Literal["forget", "retained"]
-Tell = Callable[[int, int, float], None]  # epochs done, of how many, mean loss of the last
+Tell = Callable[[int, int, float], None]  # epochs done, epochs in all, mean loss of the last
 
 
 class RowsElsewhereError(UnmetNeedError):
@@ -43,7 +43,7 @@ class RowsElsewhereError(UnmetNeedError):
 
 @runtime_checkable
 class RowHolder(Protocol):
-    """What an engine has whose clients' rows are at hand."""
+    """An engine whose clients' rows are in this process."""
 
     @property
     def clients(self) -> Clients:
@@ -55,14 +55,14 @@ class RowHolder(Protocol):
 
     @property
     def threads(self) -> int | None:
-        """How many CPU threads equal bits were promised for, None: as they are."""
+        """The number of CPU threads that equal bits were promised for, None: unchanged."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gathered:
-    """The rows in one place, clients in the order of their names; None where not asked for.
+    """The rows in one place, clients sorted by name; None for a pool not requested.
 
-    seed is what every random choice of the method is derived from.
+    Every random choice of the method is derived from seed.
     """
 
     retained: ClientData | None
@@ -74,13 +74,13 @@ class Gathered:
 
     @property
     def stay(self) -> ClientData:
-        """The rows that stay, where they were asked for."""
+        """The retained rows, if requested."""
         assert self.retained is not None, "a method asks for the pools it declares"
         return self.retained
 
     @property
     def leave(self) -> ClientData:
-        """The rows to forget, where they were asked for."""
+        """The rows to forget, if requested."""
         assert self.forget is not None, "a method asks for the pools it declares"
         return self.forget
 
@@ -118,13 +118,13 @@ class CentralMethod(Protocol):
         """Ordinary rounds afterwards; none of the papers has them, so 0 by default."""
 
     def step(self, case: UnlearningCase, rows: Gathered, tell: Tell) -> Step:
-        """Return the weights after the method, inside `deterministic`, seconds left out."""
+        """Return the weights after the method, inside `deterministic`, without seconds."""
 
 
 def unlearn(
     method: CentralMethod, case: UnlearningCase, hooks: Hooks | None = None
 ) -> Unlearned:
-    """Return the model after a central method. `resume` goes on after it, never within.
+    """Return the model after a central method. `resume` continues after it, never within.
 
     Raises UnmetNeedError, RowsElsewhereError where rows are not here, DivergedError,
     OutOfMemoryError, and as `step_and_recover`. The case's weights are never written to.
@@ -145,7 +145,7 @@ def unlearn(
 
 
 def gather(case: UnlearningCase, pools: frozenset[Pool], purpose: str) -> Gathered:
-    """Return the rows of these pools and no others: the other side is not even looked at.
+    """Return the rows of these pools and no others: the other side is never read.
 
     The seed is derived from config.seed, its rounds and `purpose`.
     Raises RowsElsewhereError, and RefusedError for rows that are not the network's.
@@ -203,7 +203,7 @@ def _pooled(registered: Mapping[str, int], clients: Clients) -> ClientData:
 
 
 def told(hooks: Hooks | None) -> Tell:
-    """Return what passes a finished epoch on to `hooks.tell`, if anybody listens."""
+    """Return a function that reports finished epochs to `hooks.tell`, if set."""
 
     def tell(done: int, total: int, loss: float) -> None:
         if hooks is not None and hooks.tell is not None:

@@ -1,7 +1,7 @@
 """Minibatch steps on one copy of a model, for losses that a federated round cannot carry.
 
 Batches, optimiser, weight decay, clipping and precision are the training's, so that two
-baselines differ in their loss alone. Augmentation is for rows that stay, never for those to
+baselines differ in their loss alone. Augmentation is for retained rows, never for those to
 forget, as in PUF's section V-A.
 """
 
@@ -34,7 +34,7 @@ Loss = Callable[[Batch], torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """epochs over the rows; learning_rate and batch_size None: as training ended with.
+    """epochs over the rows; learning_rate and batch_size None: those at the end of training.
 
     Raises RefusedError for a value out of range.
     """
@@ -57,15 +57,15 @@ class Passes:
 
 @dataclass(frozen=True, slots=True)
 class DescentMethod(ABC):
-    """What the baselines share that take minibatch steps over pooled rows.
+    """The common part of baselines that take minibatch steps over pooled rows.
 
-    epochs, learning_rate and batch_size as `Passes`; of the papers none has recovery. Raises
+    epochs, learning_rate and batch_size as `Passes`; none of the papers has recovery. Raises
     RefusedError for a value out of range.
     """
 
     id: ClassVar[str]
     version: ClassVar[str] = "1"
-    needs: ClassVar[frozenset[Need]] = frozenset({"targets"})  # those who leave, once more
+    needs: ClassVar[frozenset[Need]] = frozenset({"targets"})  # the target clients once more
     pools: ClassVar[frozenset[Pool]] = frozenset({"forget", "retained"})  # all rows
     epochs: int = 10
     learning_rate: float | None = None
@@ -89,7 +89,7 @@ class DescentMethod(ABC):
 
 
 class Descent:
-    """A model on its way, its optimiser, and what the steps took."""
+    """A model between steps, its optimiser, and the work so far."""
 
     def __init__(
         self, case: UnlearningCase, passes: Passes, device: torch.device | str
@@ -103,8 +103,8 @@ class Descent:
     def epoch(self, rows: ClientData, loss: Loss, *, seed: int, augment: bool = False) -> float:
         """Take one step against `loss` for each batch; return its mean over the rows.
 
-        The loss counts its own operations with `count`, but for one gradient of each row
-        of the batch. Raises DivergedError for a loss or weight that is not finite.
+        The loss counts its own operations with `count`, except one gradient of each row of
+        the batch. Raises DivergedError for a loss or weight that is not finite.
         """
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         for batch in self.batches(rows, seed=seed, augment=augment):
@@ -170,7 +170,7 @@ class Descent:
         return Work(steps=self.steps, flops=self.flops)
 
     def notes(self, epochs: int) -> dict[str, str]:
-        """Return what a certificate should say of the passes."""
+        """Return the notes for a certificate."""
         return {
             "central.batch-size": str(self.config.batch_size),
             "central.epochs": str(epochs),

@@ -1,15 +1,15 @@
 """FedAU: an auxiliary classifier that learned wrong labels is mixed into the classifier.
 
 Source: Gu et al., "Unlearning during Learning: An Efficient Federated Machine Unlearning
-Method", IJCAI 2024 (arXiv 2405.15474); the paper was not at hand, its published code
+Method", IJCAI 2024 (arXiv 2405.15474); the paper was not available, its published code
 (Liar-Mask/FedAU) and PUF's appendix A were. With W the last layer,
 
     W ← (1 - α) W + α A        α = 0.04, A trained for 10 local epochs on the rows to forget
 
 with one random label that is not its own for each row. The published code trains A in every
-round of training, beside W, on everybody's rows, true labels for those that stay. Here, as in
-PUF's comparison, the targets train A when the request comes, on features that do not move, from
-weights of its own seed: training needs no change, and the targets are needed once more.
+round of training, beside W, on all clients' rows, true labels for retained ones. Here, as in
+PUF's comparison, the targets train A when the request comes, on features that do not move,
+from weights of its own seed: training needs no change, and the targets are needed once more.
 """
 
 import time

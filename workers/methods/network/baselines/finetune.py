@@ -1,9 +1,9 @@
-"""Finetune: train on with the rows that stay, and let the rest be forgotten by itself.
+"""Finetune: train on with the retained rows, and let the rest be forgotten by itself.
 
 Source: the baseline of Golatkar et al., "Eternal Sunshine of the Spotless Net", CVPR 2020,
 which builds on catastrophic forgetting. ACU's appendix E.3 credits Warnecke et al., "Machine
 Unlearning of Features and Labels", NDSS 2023, and trains 10 epochs; its learning rate is lost
-in the text at hand, so the training's own is the default. Neither paper was at hand.
+in the available text, so the training's own is the default. Neither paper was available.
 """
 
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ from workers.training.fedavg.seeds import derive
 @method("finetune")
 @dataclass(frozen=True, slots=True)
 class Finetune(DescentMethod):
-    """Ordinary minibatch steps. It never sees a row to forget, nor who had it."""
+    """Ordinary minibatch steps. It never sees a row to forget or its client."""
 
     id: ClassVar[str] = "finetune"
-    needs: ClassVar[frozenset[Need]] = frozenset()  # nobody who leaves
-    pools: ClassVar[frozenset[Pool]] = frozenset({"retained"})  # the rows that stay
+    needs: ClassVar[frozenset[Need]] = frozenset()  # no target client
+    pools: ClassVar[frozenset[Pool]] = frozenset({"retained"})  # the retained rows
 
     def step(self, case: UnlearningCase, rows: Gathered, tell: Tell) -> Step:
         """Return the weights after all epochs."""

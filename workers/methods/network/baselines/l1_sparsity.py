@@ -3,9 +3,9 @@
 Source: Jia et al., "Model Sparsity Can Simplify Machine Unlearning", NeurIPS 2023, the
 sparsity-aware unlearning of its section 4. The authors' code (OPTML-Group/Unlearn-Sparse)
 decays by epochs, (1 - epoch / epochs) γ, so that its last epoch still runs under γ / epochs
-unless epochs without a penalty are asked for. Here γ decays by steps, and the last step has
-none. The paper itself was not at hand, γ is lost in ACU's text, and 5e-4 is no paper's: on a
-SimpleCNN and digits it cost nothing, and ten times as much 1.2 points of test accuracy.
+unless epochs without a penalty are requested. Here γ decays by steps, and the last step has
+none. The paper itself was not available, γ is lost in ACU's text, and 5e-4 is from no paper:
+on a SimpleCNN and digits it cost nothing, and ten times as much 1.2 points of test accuracy.
 """
 
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ from workers.training.fedavg.seeds import derive
 @method("l1-sparsity")
 @dataclass(frozen=True, slots=True)
 class L1Sparsity(DescentMethod):
-    """Minibatch steps on the rows that stay; penalty is γ before the first step.
+    """Minibatch steps on the retained rows; penalty is γ before the first step.
 
     Raises RefusedError for a value out of range.
     """
 
     id: ClassVar[str] = "l1-sparsity"
-    needs: ClassVar[frozenset[Need]] = frozenset()  # nobody who leaves
-    pools: ClassVar[frozenset[Pool]] = frozenset({"retained"})  # the rows that stay
+    needs: ClassVar[frozenset[Need]] = frozenset()  # no target client
+    pools: ClassVar[frozenset[Pool]] = frozenset({"retained"})  # the retained rows
     penalty: float = 5e-4
 
     def __post_init__(self) -> None:

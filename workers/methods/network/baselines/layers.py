@@ -34,9 +34,9 @@ def first_kernel(network: Network) -> str:
 
 
 def classifier(network: Network) -> tuple[str, ...]:
-    """Return the names of the parameters of the layer that gives the logits, sorted.
+    """Return the names of the parameters of the layer that outputs the logits, sorted.
 
-    Raises RefusedError if that is no layer of its own.
+    Raises RefusedError if no single layer does.
     """
     last = layers(network)[-1]
     shapes = network.tensors()

@@ -1,12 +1,12 @@
 """MoDe: momentum pulls the model towards a young one, which then guides it back.
 
 Source: Zhao et al., "Federated Unlearning With Momentum Degradation", IEEE Internet of Things
-Journal, 2023. Only its abstract and PUF's description were at hand; settings and who takes
-part follow PUF's appendix A and Table VIII: 2 P B (C_r R_d + C R_m). Two phases:
+Journal, 2023. Only its abstract and PUF's description were available; settings and
+participants follow PUF's appendix A and Table VIII: 2 P B (C_r R_d + C R_m). Two phases:
 
-    degradation, 6 rounds   M_d is trained from new weights by those who stay, and after each
+    degradation, 6 rounds   the retained clients train M_d from new weights, and after each
                             round M ← λ M + (1 - λ) M_d, λ = 0.95
-    guidance, 10 rounds     everybody trains M at the rate 0.0005: those who stay on their own
+    guidance, 10 rounds     all train M at the rate 0.0005: retained clients on their own
                             labels, the targets on what M_d, which never saw them, predicts
 
 Not checked against the paper: that the phases follow one another (PUF calls them alternating),
@@ -67,7 +67,7 @@ class MoDe:
         LocalConfig(learning_rate=self.guidance_rate)  # refuses what is no rate
 
     def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
-        """Return the guided model. `resume` goes on after the guidance, never within.
+        """Return the guided model. `resume` continues after the guidance, never within.
 
         Raises UnmetNeedError, RowsElsewhereError, TargetError, RoundFailedError,
         DivergedError.
@@ -116,7 +116,7 @@ class MoDe:
         local: LocalConfig,
         number: int,
     ) -> tuple[dict[str, ClientUpdate], Work]:
-        """Return everybody's update of one round; a client may be on both sides."""
+        """Return all clients' updates of one round; a client may be on both sides."""
         assert case.targets is not None  # check_needs
         config = case.config
         seed = derive(config.seed, self.id, "guidance")
@@ -143,7 +143,7 @@ class MoDe:
         return updates, replace(stay.work + left.work, rounds=1)
 
     def _sent(self, case: UnlearningCase, young: Weights) -> Work:
-        """Return what bringing M_d to the targets and labelling their rows once takes."""
+        """Return the work of sending M_d to the targets and labelling their rows once."""
         assert case.targets is not None  # check_needs
         size = len(encode_weights(case.network.id, case.network.parameters, young))
         rows = sum(case.targets.rows.values())

@@ -1,4 +1,4 @@
-"""NaiveGA: each target ascends the loss of what it wants forgotten; nothing else.
+"""NaiveGA: each target ascends the loss of its rows to forget; nothing else.
 
 Source: the baseline of HF-KCU, "Causal Unlearning in Collaborative Optimization" (arXiv
 2605.20341), section 5.1: "Gradient ascent on the forget set for 10 epochs". It gives neither
@@ -32,7 +32,7 @@ from workers.training.networks.weights import moved
 @method("naive-ga")
 @dataclass(frozen=True, slots=True)
 class NaiveGA:
-    """Ascent of so many epochs; learning_rate None: as training ended with.
+    """Ascent of `epochs` epochs; learning_rate None: the one at the end of training.
 
     clip_norm 0: not clipped. Raises RefusedError for a value out of range.
     """
@@ -52,7 +52,7 @@ class NaiveGA:
     def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the model after the ascent.
 
-        Raises UnmetNeedError, RowsElsewhereError, TargetError, and DivergedError where the
+        Raises UnmetNeedError, RowsElsewhereError, TargetError, and DivergedError if the
         ascent left no finite weights.
         """
         check_needs(self.needs, case)

@@ -1,10 +1,10 @@
 """NegGrad: gradient ascent on the rows to forget, and on nothing else.
 
 Source: the baseline of Golatkar et al., "Eternal Sunshine of the Spotless Net", CVPR 2020;
-ACU's appendix E.3 credits Thudi et al., "Unrolling SGD", EuroS&P 2022, and takes 5 epochs. Its
-learning rate is lost in the text at hand: 1e-4 is what scripts for the code of Jia et al. give
-to gradient ascent. Neither paper was at hand. The loss has no upper bound: at
-the rate of training the model is soon gone. Weight decay still shrinks the weights.
+ACU's appendix E.3 credits Thudi et al., "Unrolling SGD", EuroS&P 2022, and takes 5 epochs.
+Its learning rate is lost in the available text: 1e-4 is what scripts for the code of Jia et
+al. give to gradient ascent. Neither paper was available. The loss has no upper bound: at the
+training's rate the model is soon destroyed. Weight decay still shrinks the weights.
 """
 
 from dataclasses import dataclass

@@ -1,15 +1,15 @@
-"""NegGrad+: down the loss of the rows that stay and up that of the rows to forget, at once.
+"""NegGrad+: down the loss of the retained rows and up that of the rows to forget, at once.
 
 Source: Kurmanji et al., "Towards Unbounded Machine Unlearning", NeurIPS 2023:
 
     L(w) = β mean_R ℓ - (1 - β) mean_F ℓ
 
 with β 0.95, 10 epochs and a rate of 0.01 in its small settings; ACU's appendix E.3 has the
-first two. That rate took a SimpleCNN on digits (momentum 0.9) from 0.99 to 0.60 test accuracy,
-a tenth of it did not: 0.001 is the default. With β 0.99 or more 0.01 was safe there. Up to a
-scale of the rate the direction is ∇_R - α ∇_F with α = (1 - β) / β. Each step takes one batch
-of each set; an epoch is a pass over the rows that stay, and those to forget come round as often
-as needed. That pairing is a choice: the paper was read in summaries only.
+first two. That rate took a SimpleCNN on digits (momentum 0.9) from 0.99 to 0.60 test
+accuracy, a tenth of it did not: 0.001 is the default. With β 0.99 or more 0.01 was safe
+there. Up to a scale of the rate the direction is ∇_R - α ∇_F with α = (1 - β) / β. Each step
+takes one batch of each set; an epoch is a pass over the retained rows, and those to forget
+come round as often as needed. That pairing is a choice: the paper was read in summaries only.
 """
 
 from dataclasses import dataclass

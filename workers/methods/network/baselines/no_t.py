@@ -2,8 +2,8 @@
 
 Source: Khalil et al., "NoT: Federated Unlearning via Weight Negation", CVPR 2025, as PUF's
 section II and appendix A describe it ("we negated the weights of the first layer"); the paper
-itself was not at hand. Kernel only, the bias stays. Whoever leaves, the model after the
-negation is the same (PUF): what it forgets selectively, the recovery does.
+itself was not available. Kernel only, the bias stays. The model after the negation does not
+depend on who is forgotten (PUF): only the recovery forgets selectively.
 """
 
 from dataclasses import dataclass, field

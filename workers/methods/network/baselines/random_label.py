@@ -1,10 +1,11 @@
-"""RandomLabel: learn wrong labels for the rows to forget, together with the rows that stay.
+"""RandomLabel: learn wrong labels for the rows to forget, together with the retained rows.
 
 Source: the baseline of Golatkar et al., "Eternal Sunshine of the Spotless Net", CVPR 2020,
-trained for 10 epochs on both sets by ACU's appendix E.3; the paper was not at hand. The new
+trained for 10 epochs on both sets by ACU's appendix E.3; the paper was not available. The new
 labels are drawn once, uniformly over the *other* classes: a common implementation
-(OPTML-Group/Unlearn-Saliency) draws over all of them and each epoch anew, and so keeps one
-label in c right at a time. Here none ever is. Of pixels each is drawn by itself.
+(OPTML-Group/Unlearn-Saliency) draws over all of them, again in each epoch, and so keeps one
+label in c right at a time. Here no label is ever right. Each pixel's label is drawn
+separately.
 """
 
 from dataclasses import dataclass

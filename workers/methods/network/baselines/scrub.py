@@ -1,11 +1,11 @@
-"""SCRUB: a student that obeys its teacher, the original model, only about rows that stay.
+"""SCRUB: a student that obeys its teacher, the original model, only about retained rows.
 
 Source: Kurmanji et al., "Towards Unbounded Machine Unlearning", NeurIPS 2023:
 
     min  α mean_R KL(teacher ‖ student) + γ mean_R ℓ - mean_F KL(teacher ‖ student)
 
 in alternation: in each epoch first a pass over the rows to forget, up their KL, as long as
-max-steps are left; then one over the rows that stay, down the rest. The KL is at temperature T
+max-steps are left; then one over the retained rows, down the rest. The KL is at temperature T
 and times T², as distillation has it and the implementations seen. 5 epochs, 4 of them with a
 max-step, T 4, α = γ = 0.5 are ACU's (appendix E.3); its rate is lost: 0.005 is half of what a
 SimpleCNN on digits bore with momentum 0.9, at 0.02 the ascent diverged. The paper was read in

@@ -16,10 +16,11 @@ the same matrix at N²P operations, one Cholesky factor and no loss of digits fr
 
 The step is w + α F⁻¹ v, v = (1/n) Σ_F g - m/(n(n-m)) Σ_R g with m of n rows to forget. Where
 all gradients sum to zero, v is Σ_F g / (n - m): the corrected step of HF-KCU. The papers were
-not at hand; λ and N are lost in ACU's text. Of a model that fits its rows the empirical Fisher
-is far from the Hessian (Kunstner et al., NeurIPS 2019): a SimpleCNN on digits fell from 0.99 to
-0.67 test accuracy at λ 0.1 and to chance at 0.01. So λ is 1, the F₀ of that code too, and there
-is a guard. 100 samples did as well there as 1000, whose N²P operations exceeded a retraining's.
+not available; λ and N are lost in ACU's text. Of a model that fits its rows the empirical
+Fisher is far from the Hessian (Kunstner et al., NeurIPS 2019): a SimpleCNN on digits fell
+from 0.99 to 0.67 test accuracy at λ 0.1 and to chance at 0.01. So λ is 1, the F₀ of that code
+too, and there is a guard. 100 samples did as well there as 1000, whose N²P operations
+exceeded a retraining's.
 """
 
 from dataclasses import dataclass, field, replace
@@ -45,7 +46,7 @@ BLOCK = 1 << 16  # columns of G that are in float64 at a time
 @method("wood-fisher")
 @dataclass(frozen=True, slots=True)
 class WoodFisher:
-    """scale is α, damping λ, samples at most N: rows that stay, drawn without replacement.
+    """scale is α, damping λ, samples at most N: retained rows, drawn without replacement.
 
     Without a guard the step is α, as published. memory bounds the bytes of G, 4 N P.
     Raises RefusedError for a value out of range.
@@ -72,7 +73,7 @@ class WoodFisher:
 
     @property
     def needs(self) -> frozenset[Need]:
-        """Those who leave, once more; validation rows where the step is guarded."""
+        """The targets once more; validation rows if the step is guarded."""
         if self.guard is None:
             return frozenset({"targets"})
         return frozenset({"targets", "validation"})
@@ -119,7 +120,7 @@ class WoodFisher:
 
 
 class _Gradients:
-    """Gradients of the training's loss at the case's weights, and what they took."""
+    """Gradients of the training's loss at the case's weights, and their work."""
 
     def __init__(self, case: UnlearningCase, device: torch.device | str) -> None:
         self.network, self.config, self.device = case.network, case.config.local, device

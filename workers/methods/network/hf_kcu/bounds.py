@@ -1,8 +1,8 @@
-"""How far bounded poison can turn the step: HF-KCU, Theorem 1 and corollary 2.
+"""How far bounded poisoning can move the step: HF-KCU, Theorem 1 and corollary 2.
 
-These bound the distance to the step that clean answers would have given. None of them says
-that a step forgets: that is measured. HF-KCU's Theorem 7 (a bound in total variation) is
-left out, for without noise the outputs are point masses, whose total variation is 1.
+These bound the distance to the step that clean answers would have given. They do not show
+that a step forgets: that is measured. HF-KCU's Theorem 7 (a bound in total variation) is left
+out, because without noise the outputs are point masses, whose total variation is 1.
 """
 
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from workers.errors import RefusedError
 
 @dataclass(frozen=True, slots=True)
 class Stability:
-    """A bound of ‖δ̂ - δ*‖₂, the step as taken against the exact step of clean answers.
+    """A bound on ‖δ̂ - δ*‖₂, from the step taken to the exact step of clean answers.
 
     floor is the μ used, a lower bound of the smallest eigenvalue of the damped matrix as
-    answered; floor_proven tells whether it follows from damping and a matrix that cannot
-    have negative eigenvalues. If not, it is a Ritz value, which is never below the true
-    eigenvalue: the bound is then an estimate. Infinite where epsilon >= μ, when Theorem 1
-    says nothing.
+    answered; floor_proven tells whether it follows from damping and a matrix that cannot have
+    negative eigenvalues. If not, it is a Ritz value, which is never below the true
+    eigenvalue: the bound is then an estimate. Infinite for epsilon >= μ, where Theorem 1 says
+    nothing.
     """
 
     floor: float
@@ -31,7 +31,7 @@ class Stability:
 
     @property
     def total(self) -> float:
-        """Corollary 2: both together."""
+        """Corollary 2: the sum of both."""
         return self.adversarial + self.solver
 
 
@@ -47,10 +47,10 @@ def stability(
 ) -> Stability:
     """Return the bound of Theorem 1 and corollary 2 for a step scale · A⁻¹ g.
 
-    gradient is ‖g‖ and residual ‖g - Ax‖ / ‖g‖, both as observed. The paper states Theorem
-    1 in the clean pair, which nobody has. The poisoned pair differs from it by as much as
-    it from the poisoned one, so the same inequality holds with the observed ‖g‖ and μ.
-    ξ = ‖A⁻¹(g - Ax)‖ <= ‖g - Ax‖ / μ. Raises RefusedError for a negative number or NaN.
+    gradient is ‖g‖ and residual ‖g - Ax‖ / ‖g‖, both as observed. The paper states Theorem 1
+    for the clean pair, which is unknown. The distance between the pairs is symmetric, so the
+    same inequality holds with the observed ‖g‖ and μ. ξ = ‖A⁻¹(g - Ax)‖ <= ‖g - Ax‖ / μ.
+    Raises RefusedError for a negative number or NaN.
     """
     given = (gradient, residual, epsilon, rho, scale)
     if not all(isfinite(number) and number >= 0 for number in given):

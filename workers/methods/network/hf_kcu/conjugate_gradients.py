@@ -1,9 +1,9 @@
-"""Conjugate gradients on a matrix that is only ever multiplied, with a report of the run.
+"""Matrix-free conjugate gradients, with a report of the run.
 
 Source: HF-KCU, Algorithm 1 lines 6 to 14 (Hestenes and Stiefel 1952), preconditioned, and
 stopped where the matrix is not positive definite (Steihaug 1983). The scalars of the
 recurrence are those of a Lanczos process: its eigenvalues (Ritz values) lie inside the
-spectrum and tell the condition number from below without a product more.
+spectrum and bound the condition number from below without another product.
 """
 
 from collections.abc import Callable
@@ -18,8 +18,8 @@ from workers.errors import RefusedError
 
 Product = Callable[[torch.Tensor], torch.Tensor]  # v (d,) float64 to A v (d,) float64
 
-_ZERO = 1e-150  # its square is still a number
-_NOISE = 1e-5  # a residual below it is made of the rounding of float32 products
+_ZERO = 1e-150  # its square does not underflow
+_NOISE = 1e-5  # a residual below it is rounding of float32 products
 
 Outcome = Literal[
     "converged",  # the residual is below the tolerance
@@ -29,20 +29,20 @@ Outcome = Literal[
 
 
 class BreakdownError(RefusedError):
-    """The recurrence cannot go on and has no solution to give: numbers that are not finite."""
+    """The recurrence met numbers that are not finite and has no solution."""
 
 
 @dataclass(frozen=True, slots=True)
 class SolverReport:
     """How a run of conjugate gradients went.
 
-    residual is ‖b - Ax‖ / ‖b‖ of the solution, by the recurrence; `true_residual` by one
-    more product, None unless asked for. lowest and highest are the extreme pᵀAp / pᵀp over
-    the directions searched, the one that stopped it included: lowest <= 0 is a proof that
-    A is indefinite. ritz are the extreme Ritz values of A, or of M^-1/2 A M^-1/2 with a
-    preconditioner M; None before the first iteration. asymmetry is the largest
-    |pᵀAp'| / (‖p‖ ‖Ap'‖) of neighbouring directions, while the residual is above 1e-5:
-    rounding for a symmetric A, anything if the products are not of one symmetric matrix.
+    residual is ‖b - Ax‖ / ‖b‖ of the solution, by the recurrence; `true_residual` by one more
+    product, None unless `check` is set. lowest and highest are the extreme pᵀAp / pᵀp over
+    the directions searched, the one that stopped it included: lowest <= 0 is a proof that A
+    is indefinite. ritz are the extreme Ritz values of A, or of M^-1/2 A M^-1/2 with a
+    preconditioner M; None before the first iteration. asymmetry is the largest |pᵀAp'| / (‖p‖
+    ‖Ap'‖) of neighbouring directions, while the residual is above 1e-5: rounding for a
+    symmetric A, arbitrary if the products are not of one symmetric matrix.
     """
 
     outcome: Outcome
@@ -58,7 +58,7 @@ class SolverReport:
 
     @property
     def condition(self) -> float | None:
-        """A lower bound of the condition number, None where there is none to tell."""
+        """A lower bound on the condition number, None if there is none."""
         if self.ritz is None or self.ritz[0] <= 0:
             return None
         return self.ritz[1] / self.ritz[0]
@@ -84,10 +84,10 @@ def solve(
 ) -> Solution:
     """Return x ≈ (A + damping·I)⁻¹ b after at most `iterations` products, from x = 0.
 
-    right is b (d,) float64, `diagonal` a preconditioner M > 0 (d,), best near the diagonal
-    of A + damping·I. It stops when ‖b - Ax‖ <= tolerance·‖b‖. Negative curvature stops it
-    too, with the x found before: a descent direction still, or zero if it met it at once.
-    Beside b and M it holds four vectors (x, r, p, Ap), five with M: memory O(d), not O(kd).
+    right is b (d,) float64, `diagonal` a preconditioner M > 0 (d,), best near the diagonal of
+    A + damping·I. It stops when ‖b - Ax‖ <= tolerance·‖b‖. Negative curvature stops it too,
+    with the x found so far: still a descent direction, or zero if the first product met it.
+    Besides b and M it holds four vectors (x, r, p, Ap), five with M: memory O(d), not O(kd).
     Raises BreakdownError if b or a product holds NaN or infinity, RefusedError for a
     preconditioner that is not positive or numbers out of range.
     """
@@ -162,8 +162,8 @@ def estimate_diagonal(product: Product, size: int, *, probes: int, seed: int) ->
     """Return an estimate of diag(A) (d,) float64: the mean of z ⊙ A z over ±1 vectors z.
 
     Bekas, Kokiopoulou and Saad 2007. Unbiased; exact with one probe if A is diagonal, else
-    the variance of entry j is 2 Σ_{k≠j} A_jk² / probes. It asks for nothing but products.
-    Raises BreakdownError if a product is not finite.
+    the variance of entry j is 2 Σ_{k≠j} A_jk² / probes. It needs only products. Raises
+    BreakdownError if a product is not finite.
     """
     generator = torch.Generator().manual_seed(seed)
     total = torch.zeros(size, dtype=torch.float64)
@@ -178,9 +178,9 @@ def estimate_diagonal(product: Product, size: int, *, probes: int, seed: int) ->
 def preconditioner(diagonal: torch.Tensor, damping: float, power: float = 0.75) -> torch.Tensor:
     """Return (max(d, 0) + damping)^power (d,): Martens 2010, section 4.7, with d for diag(A).
 
-    The power below 1 forgives an estimate with noise. A negative entry, which for a
-    positive semidefinite A is noise alone, counts as zero.
-    Raises RefusedError without damping: an entry could vanish.
+    A power below 1 tolerates a noisy estimate. A negative entry, which can only be noise for
+    a positive semidefinite A, counts as zero. Raises RefusedError without damping: an entry
+    could vanish.
     """
     if not damping > 0:
         raise RefusedError("a diagonal preconditioner needs damping or weight decay: set one")
@@ -188,7 +188,7 @@ def preconditioner(diagonal: torch.Tensor, damping: float, power: float = 0.75) 
 
 
 def _length(vector: torch.Tensor) -> float:
-    """Return ‖v‖₂, of a vector whose squares would under- or overflow too."""
+    """Return ‖v‖₂, even if the squares would under- or overflow."""
     largest = float(vector.abs().max())
     return largest * float((vector / largest).norm()) if largest else 0.0
 

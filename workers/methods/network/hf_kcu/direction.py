@@ -1,7 +1,20 @@
-"""The corrected step of HF-KCU: which form it takes, its right side, the solve, the bound."""
+"""The corrected step of HF-KCU: which form it takes, its right side, the solve, the bound.
+
+With n - m retained rows and m rows to forget, A over the retained rows, and mean gradients
+per row:
+
+    influence    A x = g_F, Δ = (m / (n - m)) x       newton    A x = -g_R, Δ = x
+
+At an optimum m g_F + (n - m) g_R = 0, and both are equal. The paper's Δ = -w H⁻¹ g is
+neither.
+
+Away from it they differ. Newton goes to the retained optimum and trains on the way. Influence
+only removes what the targets contributed: it keeps the distance to the optimum, which a model
+retrained as long would have too. The drift measures that distance.
+"""
 
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, isfinite
 from typing import Literal
 
 import torch
@@ -18,15 +31,6 @@ from workers.methods.network.hf_kcu.conjugate_gradients import (
 )
 from workers.methods.network.hf_kcu.products import Asking, Panel, PanelChangedError
 from workers.methods.network.hf_kcu.settings import Settings, causal_weights
-from workers.methods.network.hf_kcu.step import (
-    Equation,
-    Form,
-    Leaving,
-    choose,
-    drift,
-    influence,
-    newton,
-)
 from workers.training.fedavg.base import Fault, Work
 from workers.training.fedavg.seeds import stream
 from workers.training.fedavg.server import weighted_mean
@@ -34,17 +38,19 @@ from workers.training.networks.weights import to_vector
 
 ASYMMETRY = 0.05  # float32 products of one matrix stay below 1e-3, random answers reach 0.5
 
+Form = Literal["influence", "newton"]
+
 
 class CurvatureError(RefusedError):
-    """The products of those who stay are not those of a positive definite matrix."""
+    """The products of the retained clients are not those of a positive definite matrix."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Direction:
     """The step before the guard: Δ (d,) float64, and how it was found.
 
-    drift is ‖Σ all gradients‖ / ‖Σ gradients that go‖, None where nobody asked: the model is
-    converged if it is small. faults name clients: they are for the operator, not for notes.
+    drift is ‖Σ all gradients‖ / ‖Σ gradients to forget‖, small for a converged model, None if
+    not measured. faults name clients: they are for the operator, not for notes.
     """
 
     delta: torch.Tensor
@@ -53,14 +59,14 @@ class Direction:
     drift: float | None
     report: SolverReport
     bound: Stability
-    scaling: float  # what adaptive scaling left of it: 1 is all
-    panel: int  # clients whose curvature counted at the end
+    scaling: float  # factor of the adaptive scaling
+    panel: int  # clients in the final curvature panel
     restarts: int
     faults: tuple[Fault, ...]
     work: Work
 
     def notes(self) -> dict[str, str]:
-        """Return what a certificate should say of it."""
+        """Return the notes for a certificate."""
         report, bound = self.report, self.bound
         found = {
             "hf-kcu.form": self.form,
@@ -90,6 +96,64 @@ class Direction:
             reasons = sorted({fault.reason for fault in self.faults})
             found["hf-kcu.dropped"] = f"{len(self.faults)} ({', '.join(reasons)})"
         return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Equation:
+    """A x = right, Δ = scale · x; the reason for this form; the `drift`, None if unknown."""
+
+    form: Form
+    why: str
+    right: torch.Tensor  # (d,) float64
+    scale: float
+    drift: float | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leaving:
+    """The rows to forget: their number m, mean gradient, and the causally weighted one."""
+
+    rows: int
+    gradient: torch.Tensor
+    weighted: torch.Tensor
+
+
+def drift(stay: torch.Tensor, rows: int, leaving: Leaving) -> float:
+    """Return ‖(n-m) g_R + m g_F‖ / ‖m g_F‖: 0 at an optimum, relative to what is removed.
+
+    Below 1 the two forms point to the same side. Infinite if only the rows to forget have no
+    gradient, 0 if no rows have one.
+    """
+    gone = leaving.rows * leaving.gradient
+    above, below = float((rows * stay + gone).norm()), float(gone.norm())
+    if below == 0:
+        return 0.0 if above == 0 else inf
+    return above / below
+
+
+def newton(stay: torch.Tensor, why: str, found: float | None = None) -> Equation:
+    """Return the full Newton step of the retained clients, without the targets."""
+    return Equation("newton", why, -stay, 1.0, found)
+
+
+def influence(leaving: Leaving, rows: int, why: str, found: float | None) -> Equation:
+    """Return the step for a converged model: the targets' gradient, the retained curvature."""
+    return Equation("influence", why, leaving.weighted, leaving.rows / rows, found)
+
+
+def choose(stay: torch.Tensor, rows: int, leaving: Leaving, limit: float | None) -> Equation:
+    """Return `influence` if the drift is at most the limit (None: finite), else `newton`.
+
+    Without any gradient of the rows to forget there is nothing for influence to remove.
+    """
+    found = drift(stay, rows, leaving)
+    if limit is None:
+        if isfinite(found):
+            return influence(leaving, rows, "the targets answered", found)
+        return newton(stay, "the rows that go have no gradient", found)
+    if found <= limit:
+        return influence(leaving, rows, f"drift at most {limit:.3g}", found)
+    return newton(stay, f"not converged: drift above {limit:.3g}", found)
 
 
 def corrected(case: UnlearningCase, settings: Settings, asking: Asking) -> Direction:
@@ -148,16 +212,16 @@ def _equation(
 
 
 def penalty_of(case: UnlearningCase) -> float:
-    """Return λ of the (λ/2)‖θ‖² in each row's loss: what sgd and adam's weight decay is.
+    """Return λ of the (λ/2)‖θ‖² in each row's loss: the weight decay of sgd and adam.
 
-    adamw decouples its decay from the loss: its fixed point is no minimum of any.
+    adamw decouples its decay from the loss: its fixed point minimises no such loss.
     """
     local = case.config.local
     return 0.0 if local.optimizer == "adamw" else local.weight_decay
 
 
 def solve_on(panel: Panel, right: torch.Tensor, settings: Settings) -> tuple[Solution, int]:
-    """Return (A + damping)⁻¹ b by the panel's products, and how often it began anew.
+    """Return (A + damping)⁻¹ b by the panel's products, and the number of restarts.
 
     Raises CurvatureError, BreakdownError and NobodyAnsweredError.
     """
@@ -180,7 +244,7 @@ def solve_on(panel: Panel, right: torch.Tensor, settings: Settings) -> tuple[Sol
             )
             break
         except PanelChangedError:
-            restarts += 1  # ends: each time at least one client is gone
+            restarts += 1  # ends: each restart drops at least one client
     _check(solution.report, settings)
     return solution, restarts
 
@@ -193,11 +257,12 @@ def bound_of(
     penalty: float,
     scale: float,
 ) -> Stability:
-    """Return Theorem 1 and corollary 2 for a solve: the floor proven where it can be.
+    """Return the bounds of Theorem 1 and corollary 2, the floor proven if possible.
 
     A Gauss-Newton matrix has no negative eigenvalue, nor has the Hessian of a loss that is
     convex in the weights: damping and weight decay are a floor then, up to the rounding of
-    the products. Else, or without either, the smallest curvature seen is taken for one.
+    the products. Otherwise, or without either, the smallest curvature seen serves as the
+    floor.
     """
     convex = settings.product == "gauss-newton" or (
         case.network.id == "logistic" and case.config.local.loss == "cross-entropy"
@@ -223,7 +288,7 @@ def bound_of(
 def _leaving(
     case: UnlearningCase, settings: Settings, asking: Asking, decay: torch.Tensor
 ) -> Leaving | str:
-    """Return what the targets answer, or why the step does without."""
+    """Return the targets' gradients, or the reason for a step without them."""
     if settings.form == "newton":
         return "asked for"
     must = settings.form == "influence"
@@ -247,7 +312,7 @@ def _leaving(
 
 
 def _chosen(panel: Panel, settings: Settings) -> Panel:
-    """Return the panel of the clients that lend the matrix: all, or some drawn by seed."""
+    """Return the panel whose curvature is used: all clients, or a sample drawn by seed."""
     if not 0 < settings.curvature_clients < len(panel.clients):
         return panel
     rng = stream(panel.asking.seed, "curvature")

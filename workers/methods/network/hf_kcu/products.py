@@ -1,8 +1,8 @@
 """Gradients and curvature products of many clients as one vector and one matrix.
 
-Conjugate gradients need the same matrix each time, so the clients whose curvature counts
-are fixed at the start. One that stops answering, or answers with what cannot be used,
-leaves for good, and the solver starts again on the matrix of the others.
+Conjugate gradients need the same matrix each time, so the clients whose curvature is used are
+fixed at the start. A client that stops answering or answers unusably is dropped for good, and
+the solver restarts on the others' matrix.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,19 +25,19 @@ Curvature = Literal["gauss-newton", "hessian"]
 
 
 class NobodyAnsweredError(RefusedError):
-    """Too few of the clients who stay answered usably to tell where the optimum lies."""
+    """Too few retained clients answered usably to locate the optimum."""
 
 
 class PanelChangedError(Exception):
-    """A client left between two products: what was solved so far is of another matrix."""
+    """A client dropped out between two products: the iterations belong to another matrix."""
 
 
 @dataclass(slots=True, eq=False)
 class Asking:
-    """One model, the ways to ask about it, and what asking has cost so far.
+    """Queries to clients about one model, and the work they have cost so far.
 
-    max_norm bounds each client's gradient and its product with a unit vector, 0 not.
-    Every question has a number of its own, so that a late answer to another is dropped.
+    max_norm bounds each client's gradient and its product with a unit vector; 0: no bound.
+    Every question has its own number, so that a late answer to an earlier one is dropped.
     """
 
     network: Network
@@ -88,7 +88,7 @@ class Asking:
         try:
             return self.ask(side, side.rows, "gradient")
         except RoundFailedError:
-            return {}  # an engine that reaches nobody: the caller says what that means
+            return {}  # no client was reached: the caller decides what that means
 
 
 @dataclass(slots=True, eq=False)
@@ -96,8 +96,8 @@ class Panel:
     """The clients whose products are averaged, by rows, as one matrix A (without damping).
 
     A v = Σ (n_i/n) A_i v + penalty · v, with A_i over a share of the client's rows, the same
-    ones in every product. least is the number of rows below which the rest no longer stands
-    for all: NobodyAnsweredError then.
+    ones in every product. With fewer than `least` rows the panel no longer represents all:
+    NobodyAnsweredError.
     """
 
     asking: Asking
@@ -111,12 +111,12 @@ class Panel:
     def times(self, vector: torch.Tensor) -> torch.Tensor:
         """Return A v, float64; the products themselves are float32.
 
-        Raises PanelChangedError if somebody left, NobodyAnsweredError if too many did.
+        Raises PanelChangedError if a client dropped out, NobodyAnsweredError if too many did.
         """
         length = float(vector.norm())
         if length == 0:
             return torch.zeros_like(vector)
-        # A unit vector is sent: entries of a late direction would vanish in float32.
+        # Send a unit vector: the entries of a late direction would vanish in float32.
         unit = from_vector(vector / length, self.asking.network)
         try:
             updates = self.asking.ask(self.side, self.clients, self.operation, unit, self.share)

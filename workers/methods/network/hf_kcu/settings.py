@@ -1,4 +1,4 @@
-"""What can be set of HF-KCU, checked once."""
+"""The settings of HF-KCU, checked once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,28 +20,27 @@ class Settings:
 
     The defaults of form, damping, step and guard came nearest to retraining on digits: over
     five seeds of 20 rounds they closed 0.76 of the gap in forget accuracy at 0.4 points of
-    test accuracy; after 30 rounds they forgot 18 points too much. A smaller rise forgets less.
-    product: gauss-newton is positive semidefinite for every network; hessian is the paper's
-    and indefinite for most. damping λ is added to it; iterations and tolerance end the
-    solver. preconditioner "diagonal" spends `probes` products on an estimate of the
-    diagonal. curvature_clients: so many of those who stay, drawn by seed, lend the matrix
-    (0: all); all of them are asked for the gradient. curvature_rows: the share of each one's
-    rows that a product takes, the same rows in every product; gradients take all.
-    form "auto" is "influence" if the drift, ‖Σ all gradients‖ / ‖Σ those that go‖, is at most
-    newton_above, else, and where a target does not answer, "newton". None: any drift. 0.1
-    insists on a converged model. A network that memorised the rows that go has next to no
-    gradient on them, and a drift of 3 to 17 on digits; newton trained it on there and forgot
-    nothing, influence did forget.
-    causal: see causal_weights. scaling β caps the step at β‖θ‖; None is off, for the paper's
-    0.01 leaves next to nothing of a step. step is η, the multiple of Δ that is taken, or that
-    a guard starts at; None: see `HfKcu.asked`.
-    indefinite: what to do where negative curvature ends the solver after its first iteration:
-    "truncate" steps to the point before it, flagged, "refuse" does not step. least_share of
-    the retained rows must answer. epsilon and rho are the poison that the bound assumes.
-    cycles: so many steps, each with its recovery; the paper's is one. drift "skip",
-    of the form "influence" alone, leaves out how far from an optimum the model is: to tell it
-    those who stay are asked for their gradient, which costs as much as an epoch of recovery.
-    Raises RefusedError for a value out of range.
+    test accuracy; after 30 rounds they forgot 18 points too much. A smaller rise forgets
+    less. product: gauss-newton is positive semidefinite for every network; hessian is the
+    paper's and indefinite for most. damping λ is added to it; iterations and tolerance end
+    the solver. preconditioner "diagonal" spends `probes` products on an estimate of the
+    diagonal. curvature_clients: the number of retained clients, drawn by seed, whose products
+    form the matrix (0: all); all are asked for the gradient. curvature_rows: the share of
+    each client's rows in a product, the same rows in every product; gradients use all. form
+    "auto" is "influence" if the drift, ‖Σ all gradients‖ / ‖Σ gradients to forget‖, is at
+    most newton_above (None: any drift), and "newton" otherwise or if a target does not
+    answer. 0.1 insists on a converged model. A network that memorised the rows to forget has
+    next to no gradient on them, and a drift of 3 to 17 on digits; newton only trained it
+    further and forgot nothing, influence did forget. causal: see causal_weights. scaling β
+    caps the step at β‖θ‖; None is off, because the paper's 0.01 leaves almost nothing of a
+    step. step is η, the multiple of Δ that is taken, or that a guard starts at; None: see
+    `HfKcu.asked`. indefinite: what to do where negative curvature ends the solver after its
+    first iteration: "truncate" steps to the point before it, flagged, "refuse" does not step.
+    least_share of the retained rows must answer. epsilon and rho are the poison that the
+    bound assumes. cycles: the number of steps, each with its recovery; one in the paper.
+    drift "skip", only with the form "influence", does not measure the drift, which takes a
+    gradient of every retained client and costs as much as an epoch of recovery. Raises
+    RefusedError for a value out of range.
     """
 
     variant: Literal["corrected", "as-printed"] = "corrected"
@@ -101,10 +100,10 @@ class Settings:
             raise RefusedError("step: must be a positive number, 1 is the whole step")
 
     def without_targets(self) -> str:
-        """Return what a refusal advises where a client who leaves does not answer.
+        """Return a refusal's remedy for a target client that does not answer.
 
-        Every setting that asks them is named: with one of them left, the next try would be
-        refused as well. The form auto is none of them, for it falls back by itself.
+        Names every setting that asks the targets: if one remained, the next attempt would be
+        refused too. The form auto is not named, because it falls back by itself.
         """
         changes = []
         if self.variant == "as-printed":
@@ -127,13 +126,13 @@ def causal_weights(
 ) -> dict[str, float]:
     """Return α of each affected client, Σ α = 1. A client without forgotten rows has none.
 
-    rows are the rows that each affected client gives up, norms ‖∇ℓ_i(θ; D_u)‖.
-    "gradient" is equation 7, α_i ∝ norms. "rows", α_i ∝ rows, makes Σ α_i ∇ℓ_i the mean
-    gradient of all forgotten rows, the only choice under which the step is the Newton step
-    to the retained optimum; equation 7 turns it from there as soon as two clients differ.
-    With one client both are 1. Where all gradients are zero there is nothing to divide by,
-    nor to remove: both are "rows".
-    Raises RefusedError if no client is affected or the clients of both mappings differ.
+    rows: the number each affected client forgets; norms: ‖∇ℓ_i(θ; D_u)‖. "gradient" is
+    equation 7, α_i ∝ norms. "rows", α_i ∝ rows, makes Σ α_i ∇ℓ_i the mean gradient of all
+    forgotten rows, the only choice under which the step is the Newton step to the retained
+    optimum; equation 7 deviates from it as soon as two clients differ. With one client both
+    are 1. If all gradients are zero, both are "rows": there is nothing to divide by or to
+    remove. Raises RefusedError if no client is affected or the clients of both mappings
+    differ.
     """
     if not rows or rows.keys() != norms.keys() or min(rows.values()) < 1:
         raise RefusedError("causal weights need the rows and the gradient of each affected one")

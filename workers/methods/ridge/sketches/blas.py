@@ -1,4 +1,4 @@
-"""Float64 products on the one BLAS that `statistics.products` gives the reason for."""
+"""Float64 products on SciPy's BLAS (`statistics.products` says why)."""
 
 import numpy as np
 from scipy.linalg.blas import dgemm

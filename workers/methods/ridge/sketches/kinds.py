@@ -1,26 +1,32 @@
 """The sketches of a Gram matrix by the name a model is registered with.
 
 However the factor was found, the residual is measured afterwards: ΔG - expand(S, s) in
-integers, and a bound on its spectral norm that trusts no solver. A bad sketch of ΔG is
-still a true one.
+integers, and a bound on its spectral norm that trusts no solver. A poor sketch of ΔG is still
+a valid one.
 """
 
 from collections.abc import Callable, Sequence
+from math import ldexp, sqrt
 
 import numpy as np
+from scipy.linalg import eigh, svd
+from scipy.linalg.blas import dsymm
 
 from workers.arrays import Codes, IntMatrix, Matrix
 from workers.blas_threads import threads_for
 from workers.errors import ExactnessError, RefusedError
-from workers.methods.ridge.sketches.directions import frequent_directions
-from workers.methods.ridge.sketches.eigen import top_factor, top_factor_of_rows
+from workers.methods.ridge.sketches.blas import product
 from workers.methods.ridge.sketches.projection import projected_factor
 from workers.methods.ridge.sketches.sketch import LARGEST, Sketch, expand, to_integers
-from workers.methods.ridge.sketches.spectral import spectral_bound
 
 # An entry of the message fits int32. Rounding to it is below 2^-30 of ΔG's largest entry,
 # times the root of the rank, which the residual includes.
 ENTRY_BITS = 32
+NOISE = 2.0**-52  # per column, relative to the largest eigenvalue: a solver's zero
+UNIT = 2.0**-53
+SQUARINGS = 4  # rank 768 at equal eigenvalues: 23 % above the norm
+# Covers the roundings of the bound's own evaluation: norms of d² float64 numbers, d <= 2^15.
+SLACK = 1 + 2.0**-20
 
 Factors = Callable[[Matrix, Matrix | None, int, int], Matrix]
 
@@ -38,12 +44,12 @@ def sketch(
 ) -> Sketch:
     """Return a sketch of gram (d, d) int64, a Gram matrix, of `rank` rows at most.
 
-    codes (k, d): the rows it is of, if at hand; only speed and quality depend on them.
-    exponents: the steps of the columns; the error is minimised and measured for the
-    features 2^e_j·code_j then, and for the codes without. bits: width of an entry; enough:
-    a residual that needs no sharper bound, which takes O(d³). Raises RefusedError for an
-    unknown kind, a rank below 1 or a matrix that is not square and symmetric,
-    ExactnessError for entries of 2^62 or more.
+    codes (k, d): its rows, if available; only speed and quality depend on them. exponents:
+    the steps of the columns; with them the error is minimised and measured for the features
+    2^e_j·code_j, without them for the codes. bits: width of an entry; enough: a bound this
+    small is not sharpened, which takes O(d³). Raises RefusedError for an unknown kind, a rank
+    below 1 or a matrix that is not square and symmetric, ExactnessError for entries of 2^62
+    or more.
     """
     if kind not in _FACTORS:
         raise RefusedError(f"unknown sketch: choose one of {', '.join(known())}")
@@ -82,10 +88,59 @@ def measured_residual(
 ) -> float:
     """Return a number no less than ‖D(gram - expand(factor, shift))D‖₂, D = diag(2**e).
 
-    0.0 if and only if they are equal; enough is for `spectral_bound`. Raises as that and
-    `expand` do.
+    0.0 if and only if they are equal; enough: as in `spectral_bound`. Raises as
+    `spectral_bound` and `expand`.
     """
     return spectral_bound(gram - expand(factor, shift), exponents, enough=enough)
+
+
+def spectral_bound(
+    matrix: IntMatrix, exponents: Sequence[int] | None = None, *, enough: float = 0.0
+) -> float:
+    """Return a number no less than ‖D·matrix·D‖₂, D = diag(2**exponents), None: identity.
+
+    It trusts no eigenvalue solver. ‖A‖₂² = ‖A²‖₂ for symmetric A, and fl(A·A) differs from A²
+    by at most γ·|A||A| in every entry (γ = d·u/(1 - d·u), any order of summation), hence by
+    γ·‖A‖_F² in norm:
+
+        ‖A‖₂ <= (‖fl(A·A)‖₂ + γ·‖A‖_F²)^½,      and at last ‖·‖₂ <= min(‖·‖_F, ‖·‖_∞).
+
+    After p squarings this exceeds ‖A‖₂ by a factor of rank(A)^(1/2^(p+1)) at most.
+
+    matrix (d, d) is symmetric int64. O(d³), or O(d²) if that gives a bound of at most
+    `enough`; 0.0 if and only if it is zero. Raises RefusedError for steps outside 2^±200 or
+    another number of them.
+    """
+    if not matrix.any():
+        return 0.0
+    steps = np.zeros(len(matrix), dtype=np.int64)
+    if exponents is not None:
+        if len(exponents) != len(matrix) or max(map(abs, exponents)) > 200:
+            raise RefusedError("give one step within 2^±200 for each column")
+        steps = np.array(exponents, dtype=np.int64)
+    # float64 holds each entry to u relatively: within SLACK. Scaling is exact.
+    scaled: Matrix = np.ldexp(np.ldexp(matrix.astype(np.float64), steps), steps[:, None])
+    rough = _bound(scaled, 0) * SLACK
+    if rough <= enough:
+        return rough
+    with threads_for(2 * len(matrix) ** 3):
+        return _bound(scaled, SQUARINGS) * SLACK
+
+
+def _bound(matrix: Matrix, squarings: int) -> float:
+    """Return a number no less than ‖matrix‖₂ but for SLACK; matrix is symmetric."""
+    peak = float(np.abs(matrix).max())
+    exponent = int(np.frexp(peak)[1])
+    # At most 1, so that squares cannot overflow; what underflows is far below γ.
+    unit: Matrix = np.ldexp(matrix, -exponent)
+    frobenius = float(np.sqrt(np.square(unit).sum()))
+    bound = min(frobenius, float(np.abs(unit).sum(axis=0).max()))
+    if squarings and bound > 0:
+        square: Matrix = dsymm(1.0, unit.T, unit.T)
+        gamma = 2 * len(unit) * UNIT  # twice: d·u < 1/2
+        squared = _bound((square + square.T) / 2, squarings - 1)
+        bound = min(bound, sqrt(squared + gamma * frobenius**2))
+    return ldexp(bound, exponent)
 
 
 def known() -> tuple[str, ...]:
@@ -106,6 +161,63 @@ def _projection(gram: Matrix, _rows: Matrix | None, rank: int, seed: int) -> Mat
 def _directions(gram: Matrix, rows: Matrix | None, rank: int, _: int) -> Matrix:
     # Without rows: those of the eigendecomposition, largest first.
     return frequent_directions(top_factor(gram, len(gram)) if rows is None else rows, rank)
+
+
+def top_factor(matrix: Matrix, rank: int) -> Matrix:
+    """Return F (r, d), r <= rank, whose FᵀF is the truncation of `matrix` (d, d) >= 0.
+
+    The best approximation of rank r in the spectral norm. Source: "Exact Federated Continual
+    Unlearning for Ridge Heads on Frozen Foundation Models", appendix A2.1. The neglected part
+    has the norm λ_(r+1) (Eckart, Young 1936). Rows are √λ_i·v_iᵀ, largest first; O(d³).
+    Directions without weight are dropped.
+    """
+    d = len(matrix)
+    first = max(0, d - rank)
+    values, vectors = eigh(matrix, subset_by_index=[first, d - 1])
+    kept = values > d * NOISE * max(float(values[-1]), 0.0)
+    rows: Matrix = (np.sqrt(values[kept]) * vectors[:, kept]).T[::-1]
+    return rows
+
+
+def top_factor_of_rows(rows: Matrix, rank: int) -> Matrix:
+    """Return `top_factor` of rowsᵀrows, rows (k, d): O(k²d + k³), better for k < d.
+
+    For u_i the eigenvectors of rows·rowsᵀ, u_iᵀ·rows is √λ_i·v_iᵀ without a division. For
+    k <= rank this is a rotation of the rows: nothing is neglected.
+    """
+    k = len(rows)
+    first = max(0, k - rank)
+    if not k:
+        return rows
+    _, vectors = eigh(product(rows, rows.T), subset_by_index=[first, k - 1])
+    return product(vectors.T[::-1], rows)
+
+
+def frequent_directions(rows: Matrix, rank: int) -> Matrix:
+    """Return F (r, d), r <= rank, that sketches rowsᵀrows, for rows (k, d), in one pass.
+
+    Source: Liberty 2013, "Simple and deterministic matrix sketching"; Ghashami, Liberty,
+    Phillips, Woodruff 2016. Whenever the buffer of 2r rows is full, its spectrum is lowered
+    by σ_(r+1)². The result is never above G in the PSD order and, for every p <= r, ‖G - FᵀF‖
+    <= (λ_(p+1) + … + λ_d) / (r + 1 - p): known before the rows are. O(k·d·rank). Up to `rank`
+    rows come back as they are.
+    """
+    buffer = rows[:rank]
+    for start in range(rank, len(rows), rank):
+        buffer = shrink(np.vstack([buffer, rows[start : start + rank]]), rank)
+    return buffer
+
+
+def shrink(buffer: Matrix, rank: int) -> Matrix:
+    """Return `rank` rows at most: the right singular vectors times (σ_i² - σ_(r+1)²)^½."""
+    if len(buffer) <= rank:
+        return buffer
+    _, sizes, directions = svd(buffer, full_matrices=False)
+    cut = sizes[rank] if len(sizes) > rank else 0.0
+    # (σ - c)(σ + c) loses no digits where σ is near c.
+    lowered = np.sqrt((sizes[:rank] - cut) * (sizes[:rank] + cut))
+    kept: Matrix = lowered[:, None] * directions[:rank]
+    return np.compress(lowered > 0, kept, axis=0)
 
 
 _FACTORS: dict[str, Factors] = {

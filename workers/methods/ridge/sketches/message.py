@@ -1,8 +1,8 @@
 """A sketch in place of the Gram matrix of a message, from the client to the server.
 
-The client sends factor, shift, moment, counts and the residual it measured; both sides
-expand the factor to the same integers. The residual is the client's word: the server has
-never seen what was neglected, so it stays in every bound for good.
+The client sends factor, shift, moment, counts and the residual it measured; both sides expand
+the factor to the same integers. The residual is only attested by the client: the server never
+sees what was neglected, so the residual stays in every bound for good.
 """
 
 from dataclasses import replace
@@ -26,10 +26,11 @@ def compress(
     codes: Codes | None = None,
     seed: int = 0,
 ) -> tuple[Sketch, Message]:
-    """Return the sketch of a message, and the message that a server makes of it.
+    """Return the sketch of a message, and the message a server reconstructs from it.
 
-    The residual is that to the rows: what `message` lacks of them is included. Neither has
-    a factor R, which would say all. Raises as `sketches.kinds.sketch`.
+    The residual is relative to the rows, so it includes the residual of `message`. Neither
+    result has a factor R, which would reveal the whole Gram matrix. Raises as
+    `sketches.kinds.sketch`.
     """
     small = sketch(message.statistics.gram, rank, kind, codes=codes, seed=seed)
     expanded = from_sketch(small, message.statistics.moment, message.counts)
@@ -42,8 +43,8 @@ def compress(
 def from_sketch(small: Sketch, moment: IntMatrix, counts: NDArray[np.int64]) -> Message:
     """Return the message with the integers that the sketch stands for as its Gram matrix.
 
-    The residual is taken over, in codes squared. Whether rows can have it is
-    `check_message`'s to say. Raises as `expand`.
+    The residual is copied, in codes squared. `check_message` decides whether rows can have
+    it. Raises as `expand`.
     """
     gram = expand(small.factor, small.shift)
     statistics = RidgeStatistics(gram, moment, int(counts.sum()))

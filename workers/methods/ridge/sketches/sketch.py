@@ -84,9 +84,9 @@ def expand(factor: IntMatrix, shift: int) -> IntMatrix:
 def to_integers(factor: Matrix, bits: int) -> tuple[IntMatrix, int]:
     """Return (integers, shift) for a factor (r, d) in units of codes.
 
-    The shift is the largest at which every entry fits `bits` bits with its sign, and 0 at
-    least; factors of 2 that all entries share are cancelled, and rows of zeros left out.
-    Raises RefusedError for other widths, or numbers that are not finite.
+    The shift is the largest at which every entry fits `bits` bits with its sign, and at least
+    0; factors of 2 common to all entries are cancelled, and zero rows dropped. Raises
+    RefusedError for other widths, or numbers that are not finite.
     """
     if not MIN_BITS <= bits <= MAX_BITS:
         raise RefusedError(f"{bits} bits for an entry: choose {MIN_BITS} to {MAX_BITS}")

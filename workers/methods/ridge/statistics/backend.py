@@ -1,7 +1,7 @@
-"""Where large sums over rows are computed: on BLAS, or on a device beside the processor.
+"""Where large sums over rows are computed: on BLAS, or on an accelerator.
 
-One choice for a process, made at its start by `workers.devices`. The verifier imports
-nothing from this room: it recomputes on the processor whatever a device has summed.
+One choice for a process, made at its start by `workers.devices`. The verifier imports nothing
+from this room: it recomputes on the processor everything a device has summed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -47,7 +47,7 @@ class Backend(Protocol):
     ) -> Sums:
         """Return the exact sums of all rows in `blocks`, whatever their order or sizes.
 
-        Raises RefusedError as `gram.accumulate`, DeviceError if the device fails.
+        Raises RefusedError as `gram.accumulate`, BackendError if the device fails.
         """
 
 

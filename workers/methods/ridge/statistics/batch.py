@@ -37,7 +37,7 @@ def gather(
             else:
                 summed = add_batch(summed, batch, bits=bits)
 
-    # A device that fails half way can start again with a list, and only then.
+    # Only with a list can a device that failed half way start again.
     source = list(rows()) if isinstance(batches, Sequence) else rows()
     statistics = accumulate(source, dimension, classes, bits=bits)
     return merge(statistics, summed, bits=bits) if summed.rows else statistics

@@ -15,8 +15,8 @@ def float_blocks(
 ) -> Iterator[tuple[Matrix, IntMatrix]]:
     """Yield checked (features float64 (m, d), labels (m,)), m <= block_rows.
 
-    Small blocks are put together. The arrays are overwritten at the next step.
-    Raises RefusedError for a wrong width, a code beyond the bits or a foreign label.
+    Small blocks are joined. The arrays are overwritten at the next step. Raises RefusedError
+    for a wrong width, a code beyond the bits or a foreign label.
     """
     features = np.empty((block_rows, dimension))
     labels = np.empty(block_rows, dtype=np.int64)

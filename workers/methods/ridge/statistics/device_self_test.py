@@ -1,7 +1,7 @@
-"""Does a device multiply integers exactly? Asked at every start, before it is trusted.
+"""Does a device multiply integers exactly? Checked at every start, before it is used.
 
 Products whose sums need all 53 bits of float64's mantissa, against NumPy's int64 products
-(which are no BLAS). A device that computes in TF32, in float32 or in an emulation of
+(which do not use BLAS). A device that computes in TF32, in float32 or in an emulation of
 float64 with fewer bits gets at least one of them wrong.
 """
 
@@ -19,8 +19,8 @@ SHAPES = ((1, 1), (33, 3), (257, 7), (768, 10))  # (d, c): several kernels among
 
 
 def check_device(device: TorchBackend) -> None:
-    """Raise DeviceError, naming the check, unless every product is right to the last bit."""
-    for name, left, right in _products():
+    """Raise BackendError, naming the check, unless every product is right to the last bit."""
+    for name, left, right in self_test_products():
         got = device.product(left.astype(np.float64), right.astype(np.float64))
         if not np.array_equal(got, left @ right):
             raise BackendError(f"the device failed its self-test: {name}")
@@ -34,7 +34,7 @@ def check_device(device: TorchBackend) -> None:
             raise BackendError(f"the device failed its self-test: statistics of {d} columns")
 
 
-def _products() -> Iterator[tuple[str, IntMatrix, IntMatrix]]:
+def self_test_products() -> Iterator[tuple[str, IntMatrix, IntMatrix]]:
     """Yield (name, left, right) int64; no partial sum of left @ right reaches 2^53."""
     rng = np.random.Generator(np.random.PCG64(53))
     odd = 2 * rng.integers(2**50, 2**52, (64, 96)) + 1  # all below 2^53

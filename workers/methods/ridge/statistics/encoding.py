@@ -1,4 +1,4 @@
-"""The one spelling of ridge statistics in bytes, and its SHA-256.
+"""The canonical bytes of ridge statistics, and their SHA-256.
 
     magic 16 bytes · d u32 · c u32 · n u64 · bits u32 · λ f64 · exponents i32 (d)
     · upper triangle of G by rows i64 (d(d+1)/2) · C by rows i64 (d·c)

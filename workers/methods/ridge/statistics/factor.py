@@ -1,15 +1,15 @@
-"""Triangles R with RᵀR = G: what a client sends of a few rows in place of G.
+"""Triangles R with RᵀR = G: what a client sends for a few rows in place of G.
 
 Source: "Exact Federated Continual Unlearning for Ridge Heads on Frozen Foundation Models",
 section 5, "Constructing U via client QR factors".
 
 G consists of integers, so a triangle in float64 determines it as long as RᵀR, evaluated in
 float64, errs by less than a half. Summed in any order, an entry of RᵀR errs by at most
-γ_k‖R_i‖‖R_j‖ <= (k + 4)·2^-53·max_j ‖R_j‖² =: e, where ‖R_j‖² = G_jj. Demanded are e <= 1/8,
+γ_k‖R_i‖‖R_j‖ <= (k + 4)·2^-53·max_j ‖R_j‖² =: e, where ‖R_j‖² = G_jj. Required are e <= 1/8,
 which every batch with (k + 4)·n·q_max² <= 2^50 meets, and a distance of at most 1/4 between
 the evaluation and the integers: then RᵀR itself is within 3/8 of them, and every other
-evaluation within 1/2, on any machine. How far the QR factorisation itself has erred, its
-maker measures before sending, and leaves room for two evaluations: distance + 2e <= 1/4.
+evaluation within 1/2, on any machine. The sender measures the error of the QR factorisation
+itself before sending, and leaves room for two evaluations: distance + 2e <= 1/4.
 """
 
 from collections.abc import Iterable, Iterator
@@ -77,7 +77,7 @@ def gram_of(factor: Matrix) -> IntMatrix:
             raise _inconsistent()
         gram[i : i + PANEL, i:] = whole
         gram[i:, i : i + PANEL] = gram[i : i + PANEL, i:].T
-        # The corner is both: its lower half from the upper one.
+        # The corner block: copy its upper half onto the lower.
         corner = gram[i : i + PANEL, i : i + PANEL]
         corner[:] = np.triu(corner) + np.triu(corner, 1).T
     return gram
@@ -94,7 +94,7 @@ def check_factor(factor: Matrix, gram: IntMatrix) -> None:
 
 
 def check_own_factor(factor: Matrix, gram: IntMatrix) -> None:
-    """Raise RefusedError unless RᵀR is within 1/4 of `gram` whoever evaluates it.
+    """Raise RefusedError unless RᵀR is within 1/4 of `gram` on any machine.
 
     For the sender: two evaluations differ by 2e at most. Raises as `check_factor`.
     """

@@ -109,7 +109,7 @@ def accumulate(
 
 
 def add(statistics: RidgeStatistics, rows: Rows, *, bits: int = MAX_BITS) -> RidgeStatistics:
-    """Return the statistics with these rows as well; `statistics` stays as it was.
+    """Return the statistics with these rows as well; `statistics` is not modified.
 
     Allocates little more than the result. Raises as `accumulate`.
     """
@@ -122,9 +122,9 @@ def subtract(
 ) -> RidgeStatistics:
     """Return the statistics as if these rows had never been added.
 
-    Takes O(k d²) for k rows and allocates less than twice the size of G.
-    Raises InfeasibleRemovalError if no rows that hold these could have such statistics.
-    Passing does not show the rows were learned: that is the record ledger's to prove.
+    Takes O(k d²) for k rows and allocates less than twice the size of G. Raises
+    InfeasibleRemovalError if no rows that hold these could have such statistics. Passing does
+    not show the rows were learned: the record ledger must prove that.
     """
     if len(rows) > statistics.rows:
         raise InfeasibleRemovalError(
@@ -198,10 +198,10 @@ def _shifted(statistics: RidgeStatistics, rows: Rows, sign: int, bits: int) -> R
 def _sums_on_device(
     blocks: Iterable[Rows], dimension: int, classes: int, bits: int
 ) -> "backend.Sums | None":
-    """Return the sums as this process's device finds them, None if BLAS is to.
+    """Return the sums computed on this process's device, None to use BLAS.
 
-    Raises DeviceError if the device failed while it used up an iterator: nobody can start
-    again but the caller. The device is given up by then, so the next try succeeds.
+    Raises BackendError if the device failed after consuming an iterator: only the caller can
+    start again. The device is no longer used then, so the next attempt succeeds.
     """
     device = backend.current()
     if device is None:

@@ -1,8 +1,8 @@
 """What a client sends in place of its rows: their statistics, and how many of each label.
 
 A message is exact, so that learning and forgetting it is adding and subtracting integers,
-with the same bits as if the server had held the rows. It says nothing about being true: a
-server can refuse what no rows have, and no more.
+with the same bits as if the server had held the rows. It proves nothing: a server can only
+refuse statistics that no rows can have.
 """
 
 from collections.abc import Iterable
@@ -31,10 +31,10 @@ from workers.methods.ridge.statistics.quantiser import largest_code
 class Message:
     """The statistics of a batch, in code units. The arrays are read-only.
 
-    counts (c,) int64: rows of each label. factor (k, d) float64, upper trapezoidal, or
-    None: R with RᵀR = G up to less than 1/2 in every entry, a speed-up that nothing is
-    trusted to. residual >= 0: ‖G_rows - G‖₂ in squared code units at most, on the client's
-    word; 0 but for sketches.
+    counts (c,) int64: rows of each label. factor (k, d) float64, upper trapezoidal, or None:
+    R with RᵀR = G up to less than 1/2 in every entry, a speed-up that no result relies on.
+    residual >= 0: ‖G_rows - G‖₂ in squared code units at most, attested by the client; 0
+    except for sketches.
     """
 
     statistics: RidgeStatistics
@@ -55,7 +55,7 @@ Batch = Rows | Message
 
 
 class ImplausibleMessageError(RefusedError):
-    """A message that no rows can have. It names the condition broken, and no number of it."""
+    """A message that no rows can have. The error names the broken condition, but no number."""
 
 
 def summarise(rows: Rows, dimension: int, classes: int, *, bits: int) -> Message:
@@ -67,7 +67,7 @@ def summarise(rows: Rows, dimension: int, classes: int, *, bits: int) -> Message
 def with_factor(message: Message, rows: Rows) -> Message:
     """Return the message of these rows with the triangle of their thin QR factorisation.
 
-    Every evaluation of the triangle gives back G: this is tried before it is sent. Raises
+    Every evaluation of the triangle gives back G: this is checked before it is sent. Raises
     ExactnessError, with the remedy, if float64 cannot hold it; RefusedError for other rows.
     """
     factor = triangle([rows.codes.astype(np.float64)], message.statistics.dimension)
@@ -81,8 +81,8 @@ def from_factor(
 ) -> Message:
     """Return the message whose Gram matrix is the integers nearest to RᵀR, for R = factor.
 
-    Raises RefusedError for a factor of another form or of no integers, ExactnessError for
-    one too large. What else a message must satisfy is `check_message`'s to say.
+    Raises RefusedError for a factor of another form or of no integers, ExactnessError for one
+    too large. `check_message` checks the other conditions.
     """
     rows = int(counts.sum())
     check_bounds(max(rows, 0), bits)
@@ -105,7 +105,7 @@ def check_message(message: Message, *, bits: int) -> None:
 
 
 def check_plausible(message: Message, *, bits: int) -> None:
-    """Raise as `check_message`, without a look at the factor."""
+    """Raise as `check_message`, without checking the factor."""
     _check_arrays(message)
     statistics, counts = message.statistics, message.counts
     check_bounds(statistics.rows, bits)
@@ -174,8 +174,8 @@ def stack_factors(messages: Iterable[Message]) -> Matrix | None:
 def subtract_message(whole: Message, part: Message, *, bits: int) -> Message:
     """Return the message of the rows of `whole` that are not of `part`, without a factor.
 
-    Raises InfeasibleRemovalError if no rows can have what is left, RefusedError for
-    different shapes. What is left of sketches is known to the sum of both residuals.
+    Raises InfeasibleRemovalError if no rows can have what is left, RefusedError for different
+    shapes. The rest of sketches is known to within the sum of both residuals.
     """
     statistics = subtract_statistics(whole.statistics, part.statistics)
     residual = _upwards(whole.residual, part.residual)
@@ -190,7 +190,7 @@ def subtract_message(whole: Message, part: Message, *, bits: int) -> Message:
 
 
 def subtract_statistics(whole: RidgeStatistics, part: RidgeStatistics) -> RidgeStatistics:
-    """Return whole - part, exact whatever they hold; nobody has looked whether it can be.
+    """Return whole - part, exactly and without checking that rows can have it.
 
     Raises InfeasibleRemovalError for more rows than there are, RefusedError for different
     shapes.

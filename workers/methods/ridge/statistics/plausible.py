@@ -1,9 +1,9 @@
 """Whether integers can be the statistics of rows, by necessary conditions.
 
-Statistics that arrive without rows cannot be recomputed, but most forgeries, a wrong mask
-and bytes that went astray are not the sums of any rows. For codes q (n, d) and one-hot
-targets Y (n, c), [q Y]ᵀ[q Y] is positive semidefinite; every |q_ij| is at most q_max; and
-since x² and x have one parity, so have G_jj and the sum of row j of C.
+Statistics that arrive without rows cannot be recomputed, but most forgeries, wrong masks and
+corrupted bytes are not the sums of any rows. For codes q (n, d) and one-hot targets Y (n, c),
+[q Y]ᵀ[q Y] is positive semidefinite; every |q_ij| is at most q_max; and since x² and x have
+one parity, so have G_jj and the sum of row j of C.
 """
 
 import numpy as np
@@ -69,10 +69,10 @@ def semidefinite(
 ) -> bool:
     """Whether J = [[G + residual·I, C], [Cᵀ, diag(counts)]] is positive semidefinite.
 
-    With S the powers of two that take J's diagonal to [1/4, 1), and t = `tolerance`: True
-    if no eigenvalue of SJS is negative, False if one is below -2t. In between it may be
-    either; so much less than they claim may rows weigh in some direction, relative to the
-    columns in it: 2t is 5e-11 at d + c = 250 and below 5e-8 at 10,000.
+    With S the powers of two that take J's diagonal to [1/4, 1), and t = `tolerance`: True if
+    no eigenvalue of SJS is negative, False if one is below -2t. In between it may be either:
+    rows may weigh that much less than claimed in some direction, relative to the columns in
+    it. 2t is 5e-11 at d + c = 250 and below 5e-8 at 10,000.
     """
     d = len(gram)
     diagonal = np.concatenate([gram.diagonal() + residual, counts.astype(np.float64)])

@@ -14,7 +14,7 @@ from workers.arrays import IntMatrix, Matrix
 def integer_product(left: Matrix, right: Matrix) -> IntMatrix:
     """Return left (m, k) @ right (k, n) as int64, for float64 matrices of integers.
 
-    Exact if every partial sum stays below 2^53, which is the caller's to know.
+    Exact if every partial sum stays below 2^53, which the caller must ensure.
     """
     product: Matrix = dgemm(1.0, right.T, left.T)  # (n, m) in Fortran order
     return product.T.astype(np.int64)

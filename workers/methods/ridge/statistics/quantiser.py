@@ -82,9 +82,9 @@ class Quantiser:
 def calibrate(public: Features, bits: int = MAX_BITS, headroom: float = 2.0) -> Quantiser:
     """Return the finest steps at which `public` (n, d) stays below q_max / headroom.
 
-    `public` must be rows that can never be erased. A column that is zero throughout gets
-    the step of the largest column, since it may wake up in training.
-    Raises RefusedError on NaN, infinity, no rows, or headroom below 1.
+    `public` must be rows that can never be erased. A column that is zero throughout gets the
+    step of the largest column, since it may be non-zero in training. Raises RefusedError on
+    NaN, infinity, no rows, or headroom below 1.
     """
     if public.ndim != 2 or 0 in public.shape:
         raise RefusedError("calibration needs at least one public row and one column")

@@ -1,11 +1,11 @@
 """Exact integer statistics through torch in float64, on CUDA or on the processor.
 
 The argument of gram.py holds on every device: float64 adds integers without rounding while
-each partial sum stays below 2^53, in any order, with any tiling, split or fused
-multiply-add. What breaks it is arithmetic that is not float64: TF32 (10 bits of mantissa),
-bfloat16, or cuBLAS's emulation of float64 in fixed point, which keeps as many bits as it
-estimates to be enough. All of it is switched off, here and by `backend.NO_EMULATION`, and
-`device_self_test` looks.
+each partial sum stays below 2^53, in any order, with any tiling, split or fused multiply-add.
+What breaks it is arithmetic that is not float64: TF32 (10 bits of mantissa), bfloat16, or
+cuBLAS's emulation of float64 in fixed point, which keeps as many bits as it estimates to be
+enough. All of it is switched off, here and by `backend.NO_EMULATION`, and `device_self_test`
+checks it.
 """
 
 import logging
@@ -50,7 +50,7 @@ class TorchBackend:
     def product(self, left: Matrix, right: Matrix) -> IntMatrix:
         """Return left (m, k) @ right (k, n) as int64, for float64 matrices of integers.
 
-        Exact if every partial sum stays below 2^53. Raises DeviceError if the device fails.
+        Exact if every partial sum stays below 2^53. Raises BackendError if the device fails.
         """
         with _failures_named():
             a, b = (torch.from_numpy(side).to(self.device) for side in (left, right))
@@ -94,7 +94,7 @@ class TorchBackend:
 def forbid_reduced_precision() -> None:
     """Switch TF32 and 16-bit sums off in torch, for this process.
 
-    No float64 product is subject to them, today: it costs nothing to say so.
+    They affect no float64 product today: switching them off costs nothing.
     """
     torch.set_float32_matmul_precision("highest")
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -106,7 +106,7 @@ def forbid_reduced_precision() -> None:
 
 @contextmanager
 def _failures_named() -> Iterator[None]:
-    """Turn torch's RuntimeError into DeviceError and leave the device alone from now on."""
+    """Turn torch's RuntimeError into BackendError and stop using the device."""
     try:
         yield
     except RuntimeError as error:  # out of memory, a lost device, an unsupported kernel

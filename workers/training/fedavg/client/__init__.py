@@ -1,1 +1,1 @@
-"""A client's end of a round: its rows as tensors, local training, losses, curvature."""
+"""The client side of a round: its rows as tensors, local training, losses, curvature."""

@@ -1,9 +1,9 @@
-"""Gradients and curvature products over a client's rows: what second-order methods ask for.
+"""Gradients and curvature products over a client's rows, for second-order methods.
 
-All are means over the client's rows of the loss alone: weight decay, damping and weights
-between clients are the method's to add. Σ n_i r_i / n over clients (`server.weighted_mean`)
-is then the mean over all rows. Of a share of the rows a product is an estimate of that mean,
-without bias over seeds (subsampled Newton: Byrd et al., SIAM J. Optim. 21, 2011).
+All are means over the client's rows of the loss alone: the method adds weight decay, damping
+and client weights. Σ n_i r_i / n over clients (`server.weighted_mean`) is then the mean over
+all rows. A product over a share of the rows estimates that mean, unbiased over seeds
+(subsampled Newton: Byrd et al., SIAM J. Optim. 21, 2011).
 """
 
 import time
@@ -41,12 +41,11 @@ def curvature(
 ) -> ClientUpdate:
     """Return ∇ℓ, ∇²ℓ v or the Gauss-Newton product (Jᵀ ∇²_z ℓ J) v, mean over the rows.
 
-    The answer is the update's `delta`; steps are the batches of config.batch_size that it
-    took. float32, summed over batches in float64 on the device, in the order of the rows. A
-    product of a share takes `some_rows` of them; `samples` is the client's number all the
-    same, which is what it weighs.
-    Raises RefusedError for data that do not fit, and for the Gauss-Newton product of a
-    loss that is not convex in the logits.
+    The answer is the update's `delta`; steps counts batches of config.batch_size. float32,
+    summed over batches in float64 on the device, in the order of the rows. A product of a
+    share takes `some_rows` of them; `samples` is still the client's number of rows, its
+    weight. Raises RefusedError for data that does not fit, and for the Gauss-Newton product
+    of a loss that is not convex in the logits.
     """
     started = time.perf_counter()
     if task.operation == "gauss-newton" and task.config.loss != "cross-entropy":
@@ -119,8 +118,8 @@ def _gauss_newton(
 ) -> tuple[float, Vector]:
     """Schraudolph 2002: J v, then the loss's Hessian in the logits, then Jᵀ.
 
-    J v is the derivative of vᵀ(Jᵀ u) by u: two reverse passes, for which every layer is
-    made, in place of a forward one.
+    J v is the derivative of vᵀ(Jᵀ u) by u: two reverse passes, which every layer supports, in
+    place of a forward one.
     """
     logits = module(rows[0])
     free, dummy = list(weights.values()), torch.zeros_like(logits, requires_grad=True)

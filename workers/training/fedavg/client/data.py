@@ -1,4 +1,4 @@
-"""Arrays as the readers of datasets return them, as clients' tensors."""
+"""Arrays from the dataset readers as clients' tensors."""
 
 import hashlib
 import json
@@ -61,7 +61,7 @@ def data_digest(clients: Clients) -> str:
     for client in sorted(clients):
         digest.update(json.dumps(client).encode() + b"\n")
         for tensor in (clients[client].inputs, clients[client].targets):
-            # The shape first: bytes alone do not tell where one tensor ends.
+            # The shape first: bytes alone do not show where a tensor ends.
             digest.update(json.dumps(list(tensor.shape)).encode() + b"\n")
             digest.update(np.ascontiguousarray(tensor.cpu().numpy()).data)
     return digest.hexdigest()

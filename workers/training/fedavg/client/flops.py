@@ -17,14 +17,14 @@ from workers.training.fedavg.client.losses import loss_of
 from workers.training.fedavg.config import Loss
 from workers.training.networks.registry import Network
 
-SMALL = 1 << 20  # weights of a network that is counted in memory
+SMALL = 1 << 20  # weights up to which a network is counted in memory
 
 
 class CountedOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts, in `total`, the operations of what runs within it, as `FlopCounterMode` does.
 
-    That one is to be left alone by torch's compiler and imports it to say so, which takes
-    three times as long as importing torch. Nothing is compiled here.
+    That class imports torch's compiler only to be skipped by it, which takes three times as
+    long as importing torch. Nothing is compiled here.
     """
 
     def __init__(self) -> None:
@@ -55,8 +55,8 @@ class CountedOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def without_values(network: Network) -> nn.Module:
     """Return a network to count with: on the meta device, or, if small, in memory.
 
-    Operators on the meta device import torch's compiler too. Its 2 s are nothing beside the
-    training of a network that is not small, which would take as much memory again.
+    Operators on the meta device import torch's compiler too. For a large network those 2 s
+    are negligible beside the training, and in memory it would take its size again.
     """
     module = network.skeleton()
     small = sum(weight.numel() for weight in module.parameters()) < SMALL

@@ -1,4 +1,4 @@
-"""What a client does with a round task: the ClientOpt of PUF's Algorithm 1."""
+"""A client's training in a round: the ClientOpt of PUF's Algorithm 1."""
 
 import time
 from collections.abc import Iterator
@@ -24,9 +24,9 @@ def train_locally(
 ) -> ClientUpdate:
     """Return the update of one client: a function of task, data and device alone.
 
-    Run it inside `deterministic()` for equal bits. A step that diverges yields an update
-    with NaN: the server drops it by name. Raises RefusedError for weights or data that
-    do not fit the network.
+    Run it inside `deterministic()` for equal bits. A diverging step yields an update with
+    NaN, which the server drops as a fault. Raises RefusedError for weights or data that do
+    not fit the network.
     """
     started = time.perf_counter()
     config = task.config
@@ -74,8 +74,8 @@ def batches(
 ) -> Iterator[torch.Tensor]:
     """Yield the rows (m,) int64 of each step, m <= batch_size; every epoch in a new order.
 
-    An epoch's order goes to the device at once: a copy at every step would wait for the step
-    before, and a small network on a GPU takes less time than that.
+    An epoch's order is copied to the device once: a copy at every step would wait for the
+    previous step, longer than a small network's step takes on a GPU.
     """
     size = config.batch_size
     each = -(-samples // size)

@@ -1,4 +1,4 @@
-"""The losses that clients train on."""
+"""The clients' training losses."""
 
 import torch
 from torch.nn import functional

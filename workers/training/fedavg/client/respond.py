@@ -1,4 +1,4 @@
-"""The client's end of every engine: a task and the client's own rows in, an answer out."""
+"""The client side of every engine: from a task and the client's rows to an answer."""
 
 import time
 
@@ -17,7 +17,7 @@ def respond(
 ) -> ClientUpdate:
     """Return the answer to a task. Call it inside `deterministic()`.
 
-    Raises RefusedError for data that do not fit the network, RuntimeError if the device
+    Raises RefusedError for data that does not fit the network, RuntimeError if the device
     fails; an engine reports either as a fault of this client.
     """
     if task.operation == "train":
@@ -32,12 +32,12 @@ def evaluate_locally(
 ) -> ClientUpdate:
     """Return the mean of the configured loss over the rows, and how many of them are right.
 
-    With a share, over as many rows drawn by the seed; samples is the client's number all the
-    same, which is its weight.
+    With a share, over that share of the rows, drawn by the seed; samples is still the
+    client's number of rows, its weight.
 
-    In batches of config.batch_size, each counted by its rows, in float32: the loss is, bit
-    for bit, the one that the operation "gradient" tells, at a third of its work. No tensor
-    is returned. Raises RefusedError for weights or data that do not fit the network.
+    In batches of config.batch_size, each counted by its rows, in float32: the loss equals,
+    bit for bit, that of the operation "gradient", at a third of its work. No tensor is
+    returned. Raises RefusedError for weights or data that do not fit the network.
     """
     started = time.perf_counter()
     taken = data if task.share == 1 else data.only(some_rows(len(data), task.share, task.seed))

@@ -1,7 +1,7 @@
 """Steps of SGD, Adam and AdamW: torch's own arithmetic, without importing its compiler.
 
-The classes of `torch.optim` import torch._dynamo when they are first used, only to tell the
-compiler what it should leave alone. That takes three times as long as importing torch, in every
+The classes of `torch.optim` import torch._dynamo when they are first used, only to exclude
+themselves from compilation. That takes three times as long as importing torch, in every
 process that trains: a silo, a worker, each demonstration. The functions called here are those
 that the classes call, so the bits are the same.
 """
@@ -20,10 +20,10 @@ BETAS, EPSILON = (0.9, 0.999), 1e-8  # Kingma and Ba, 2015, algorithm 1; torch's
 
 
 class Steps:
-    """Changes weights by their gradients, in place; a weight without one stays.
+    """Changes weights by their gradients, in place; a weight without one is unchanged.
 
-    rate: the learning rate. momentum: of sgd alone. decay: of the weights, for adamw apart from
-    the gradient. maximize: steps go up the gradient.
+    rate: the learning rate. momentum: for sgd only. decay: weight decay, decoupled for adamw.
+    maximize: ascend the gradient.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Steps:
 
     @classmethod
     def of(cls, config: LocalConfig, module: nn.Module, rate: float) -> Self:
-        """Return the steps of a training as it is configured."""
+        """Return the steps of a configured training."""
         return cls(
             module.parameters(),
             rate,

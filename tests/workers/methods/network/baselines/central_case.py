@@ -111,7 +111,7 @@ def softmax(logits: Array) -> Array:
 
 
 def pooled(which: str, clients: Clients = CLIENTS) -> tuple[Array, NDArray[np.int64]]:
-    """The rows that stay or leave under REQUEST, picked by hand."""
+    """The rows to retain or to forget under REQUEST, picked by hand."""
     x, y = [], []
     for name in sorted(clients):
         for row in range(len(clients[name])):

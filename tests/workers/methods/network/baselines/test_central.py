@@ -300,6 +300,6 @@ def test_images_in_augmented_batches_run_through_every_method() -> None:
     plain = replace(case, config=replace(config, local=replace(local, augment="none")))
     for method in ALL:
         found = bits(run(method, case).weights)
-        # Rows to forget are never augmented, nor those that a gradient alone is taken of.
+        # Rows to forget are never augmented, nor rows used only for a gradient.
         changed = method in ("finetune", "l1-sparsity", "neg-grad-plus", "scrub")
         assert (found != bits(run(method, plain).weights)) == changed, method

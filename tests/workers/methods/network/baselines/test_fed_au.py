@@ -1,4 +1,4 @@
-"""FedAU: the mixture by its formula, the module trained as said, the rest untouched."""
+"""FedAU: the mixture by its formula, the module's training, the rest unchanged."""
 
 from collections.abc import Callable
 from dataclasses import replace

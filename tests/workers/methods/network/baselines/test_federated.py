@@ -1,4 +1,4 @@
-"""What every federated baseline promises: determinism, declared needs, work, the old model."""
+"""Every federated baseline: determinism, declared needs, work, the unchanged old model."""
 
 from dataclasses import replace
 from typing import Any
@@ -86,7 +86,7 @@ def test_what_is_declared_is_what_is_needed(name: str, need: str) -> None:
 
 
 class Elsewhere:
-    """Clients that answer, whose rows are not in this process."""
+    """Clients that answer but keep their rows outside this process."""
 
     def __init__(self) -> None:
         self.run = InProcess(CLIENTS).run

@@ -18,7 +18,7 @@ from workers.training.fedavg.in_process import InProcess
 
 
 class Watched(InProcess):
-    """An engine that remembers whether anybody looked at its rows."""
+    """An engine that records whether its rows were read."""
 
     looked = False
 
@@ -38,7 +38,7 @@ def test_the_rows_to_forget_change_nothing() -> None:
     poison = ClientData(torch.full((5, 4), 1e6), CLIENTS["cleo"].targets)
     found = Finetune().run(make_case({**CLIENTS, "cleo": poison}))
     assert bits(found.weights) == bits(Finetune().run(make_case()).weights)
-    # One row that stays, to see that a change would show.
+    # Change one retained row, to see that a change would show.
     inputs = CLIENTS["anna"].inputs.clone()
     inputs[0, 0] += 1
     planted = make_case({**CLIENTS, "anna": replace(CLIENTS["anna"], inputs=inputs)})

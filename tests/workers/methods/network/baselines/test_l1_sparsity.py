@@ -32,7 +32,7 @@ def test_three_steps_are_those_by_hand_and_the_last_has_no_penalty() -> None:
     for penalty in (0.2, 0.1, 0.0):
         head = head.plus(head.gradient(*rows), -0.1).plus(sign(head), -0.1 * penalty)
     assert close(found.weights, head)
-    # A schedule by epochs, (1 - epoch / epochs), is told apart.
+    # A schedule by epochs, (1 - epoch / epochs), gives another result.
     other = Head.of()
     for penalty in (0.2, 0.2 * 2 / 3, 0.2 / 3):
         other = other.plus(other.gradient(*rows), -0.1).plus(sign(other), -0.1 * penalty)

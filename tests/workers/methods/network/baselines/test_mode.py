@@ -1,4 +1,4 @@
-"""MoDe: the degradation by its recurrence, who takes part, whose labels are learned."""
+"""MoDe: the degradation by its recurrence, the participants, the labels learned."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,7 +34,7 @@ YOUNG_SEED = derive(CONFIG.seed, "mode", "degradation")
 
 
 def young(rounds: int) -> Weights:
-    """The degradation model: an ordinary training of those who stay, from a seed of its own."""
+    """The degradation model: an ordinary training of the retained clients with its own seed."""
     config: TrainingConfig = replace(CONFIG, seed=YOUNG_SEED, rounds=rounds)
     return train(NETWORK, {"anna": 7, "cleo": 5}, config, InProcess(STAY)).weights
 
@@ -62,7 +62,7 @@ def test_one_step_of_it() -> None:
     "request_", [WHOLE, SOME_ROWS, SEVERAL], ids=["client", "rows", "both"]
 )
 def test_one_round_of_guidance(request_: UnlearningRequest) -> None:
-    """Everybody's update written out: own labels for those who stay, M_d's for the targets."""
+    """All updates written out: own labels for retained clients, M_d's for the targets."""
     method = MoDe(degradation_rounds=2, guidance_rounds=1, guidance_rate=0.05)
     found = method.run(case(request_))
     stays, goes = divide(CLIENTS, request_)

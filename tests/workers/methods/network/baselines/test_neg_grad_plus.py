@@ -21,7 +21,7 @@ def test_a_step_follows_the_retained_gradient_minus_alpha_times_the_other() -> N
     stay, leave = start.gradient(*pooled("retained")), start.gradient(*pooled("forget"))
     alpha = (1 - 0.8) / 0.8
     assert close(found.weights, start.plus(stay.plus(leave, -alpha), -0.1 * 0.8))
-    # Equal weights of all rows, in place of the two means, are told apart.
+    # Equal weights of all rows, in place of the two means, give another result.
     assert not close(found.weights, start.plus(stay.plus(leave, -alpha * 7 / 23), -0.08), 1e-3)
 
 

@@ -38,7 +38,7 @@ def by_recursion(gradients: Array, vector: Array, damping: float) -> Array:
 
 
 def as_known(gradients: Array, vector: Array) -> Array:
-    """What a known implementation computes, λ 1: F⁻¹g is not computed anew for each row."""
+    """The result of a known implementation, λ 1: F⁻¹g is not recomputed for each row."""
     rows, found, kept = len(gradients), vector.copy(), gradients[0].copy()
     for gradient in gradients[1:]:
         along = kept @ gradient

@@ -78,7 +78,7 @@ def derivatives(clients: Clients, theta: np.ndarray) -> tuple[np.ndarray, np.nda
 def case_of(
     *targets: str, clients: Clients = POISONED, theta: np.ndarray | None = None, **more: Any
 ) -> UnlearningCase:
-    """Return the case of a converged model (or one at `theta`) whose `targets` leave."""
+    """Return the case of a converged model (or one at `theta`) that forgets `targets`."""
     at = refit(clients) if theta is None else theta
     return local_case(
         NETWORK,
@@ -129,6 +129,6 @@ class Spoiled:
 
 
 def spoil(case: UnlearningCase, change: Change) -> tuple[UnlearningCase, Spoiled]:
-    """Return the case with the answers of those who stay changed."""
+    """Return the case with the retained clients' answers changed."""
     engine = Spoiled(case.retained.engine, change)
     return replace(case, retained=Side(engine, case.retained.rows)), engine

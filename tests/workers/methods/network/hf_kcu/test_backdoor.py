@@ -1,4 +1,4 @@
-"""A client that trains a backdoor in: how often its trigger works before and after."""
+"""A client that trains a backdoor: how often its trigger works before and after."""
 
 from dataclasses import dataclass, replace
 from functools import cache
@@ -29,7 +29,7 @@ CONFIG = TrainingConfig(
     seed=1,
     local=LocalConfig(epochs=2, batch_size=32, learning_rate=0.1, weight_decay=0.01),
 )
-LABEL = 7  # what the trigger should be read as
+LABEL = 7  # the class that the trigger should give
 
 
 def triggered(inputs: torch.Tensor) -> torch.Tensor:

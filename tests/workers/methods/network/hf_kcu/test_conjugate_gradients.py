@@ -126,7 +126,7 @@ def test_negative_curvature_stops_and_is_told() -> None:
     assert found.report.lowest is not None
     assert found.report.lowest <= 0
     assert found.report.iterations < 4
-    assert float(found.x @ normal(4)) > 0  # what was found before: downhill still
+    assert float(found.x @ normal(4)) > 0  # the solution so far: still downhill
     assert solve(times(matrix), normal(4), iterations=10, damping=0.6).report.lowest > 0  # type: ignore[operator]
     at_once = solve(times(-matrix), torch.ones(4).double() @ matrix, iterations=10)
     assert at_once.report.outcome == "negative-curvature"
@@ -161,7 +161,7 @@ def test_the_scale_of_the_right_side_does_not_matter(scale: float) -> None:
 def test_it_holds_four_vectors_whatever_the_number_of_iterations(
     preconditioned: bool, request: pytest.FixtureRequest
 ) -> None:
-    gc.freeze()  # what lives already is no vector of this run, and takes long to look through
+    gc.freeze()  # existing objects are not vectors of this run, and slow to scan
     request.addfinalizer(gc.unfreeze)
     size = 1009
     values = torch.linspace(1, 50, size).double()

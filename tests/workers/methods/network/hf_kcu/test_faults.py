@@ -1,4 +1,4 @@
-"""Clients that vanish, break or lie between the products; the model stays as it was."""
+"""Clients that vanish, break or lie between the products; the model is unchanged."""
 
 from collections.abc import Callable
 from dataclasses import replace

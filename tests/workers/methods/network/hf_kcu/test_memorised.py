@@ -1,4 +1,4 @@
-"""A model that memorised the rows that go: little gradient on them, and they are forgotten."""
+"""A model that memorised the rows to forget: small gradients, and still forgotten."""
 
 from dataclasses import replace
 from typing import Any

@@ -66,8 +66,8 @@ def test_the_step_is_newtons_to_float32(form: Any, product: Any) -> None:
     assert found.work.steps > 0
 
 
-# Share of ben's labels that are random -> what one step leaves of the way to the refit. The
-# loss is no quadratic: the further the refit, the less one step finds it.
+# Share of ben's random labels -> the remaining share of the way to the refit after one step.
+# The loss is not quadratic: the further the refit, the less one step reaches it.
 @pytest.mark.parametrize(("share", "most"), [(0.0, 0.05), (0.2, 0.3), (0.8, 0.55)])
 def test_the_model_comes_near_the_refit_and_the_printed_step_goes_away(
     share: float, most: float
@@ -154,7 +154,7 @@ def test_targets_that_are_gone_are_not_needed() -> None:
         PRINTED.run(gone)
 
 
-# As docs/federated.md recommends it, and then what is left after each part of the advice.
+# The settings recommended in docs/federated.md, and what remains after each of them.
 ASKING_TARGETS = {
     "the form newton with the drift asked and a guard without `forget`": HfKcu(
         form="influence", drift="skip", guard=StepGuard(forget=2.25)
@@ -221,7 +221,7 @@ def test_scaling_is_off_and_caps_when_it_is_set() -> None:
     assert float(capped.delta.norm()) == pytest.approx(0.01 * size)
     assert capped.scaling == pytest.approx(0.01 * size / float(whole.delta.norm()))
     assert replace(EXACT, scaling=1e6).direction(case).scaling == 1
-    # As printed the cap is a client's, and w makes what is left smaller still.
+    # As printed, the cap is per client, and w makes the rest smaller still.
     printed = PRINTED.direction(case)
     assert float(printed.delta.norm()) == pytest.approx(0.01 * size * 60 / 250, rel=1e-6)
 
@@ -283,8 +283,8 @@ def test_the_bound_holds_against_a_client_that_poisons() -> None:
     poisoned, _ = spoil(clean, lie)
     assumed = replace(honest, damping=0.1, epsilon=0.1 * 45 / 190)
     found = assumed.direction(poisoned)
-    # What was answered is not positive semidefinite by construction any more: 0.05 + 0.1 is a
-    # floor of the clean matrix, and less ε one of the poisoned one.
+    # The answers are no longer positive semidefinite by construction: 0.05 + 0.1 is a floor
+    # of the clean matrix, and that minus ε one of the poisoned matrix.
     gap = float(np.linalg.norm(np.asarray(found.delta) - delta_of(replace(honest, damping=0.1), clean)))  # fmt: skip
     assert 0 < gap <= found.bound.total < inf
     assert found.bound.floor == pytest.approx(0.15)

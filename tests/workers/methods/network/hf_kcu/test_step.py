@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from workers.methods.network.hf_kcu.conjugate_gradients import solve
-from workers.methods.network.hf_kcu.step import (
+from workers.methods.network.hf_kcu.direction import (
     Equation,
     Leaving,
     choose,
@@ -122,6 +122,6 @@ def test_drift_where_gradients_vanish() -> None:
     assert drift(zero, 10, Leaving(5, zero, zero)) == 0
     assert drift(-0.5 * one, 10, Leaving(5, one, one)) == 0
     assert choose(one, 10, Leaving(5, zero, zero), limit=1.0).form == "newton"
-    # Without a limit: any drift, but where the rows that go have no gradient at all.
+    # Without a limit: any drift, unless the rows to forget have no gradient at all.
     assert choose(1e6 * one, 10, Leaving(5, one, one), limit=None).form == "influence"
     assert choose(one, 10, Leaving(5, zero, zero), limit=None).form == "newton"

@@ -1,4 +1,4 @@
-"""Each kind of sketch: its own guarantee, and a residual that is true whatever it found."""
+"""Each kind of sketch: its own guarantee, and a residual that always holds."""
 
 from typing import Any
 

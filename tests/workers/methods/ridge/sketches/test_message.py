@@ -1,4 +1,4 @@
-"""A sketch on its way from a client to a server: both stand before the same integers."""
+"""A sketch sent from a client to a server: both get the same integers."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def test_what_the_server_makes_of_it_is_within_the_residual(kind: str, rank: int
     rows, message = exact()
     small, sent = compress(message, rank, kind, codes=rows.codes)
     check_message(sent, bits=16)  # rows may exist that are so far from it
-    # The server has factor, shift, moment, counts and residual, and no more.
+    # The server has only factor, shift, moment, counts and residual.
     received = from_sketch(
         replace(small, factor=small.factor.copy()), message.statistics.moment, message.counts
     )

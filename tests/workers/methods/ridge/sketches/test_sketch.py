@@ -1,4 +1,4 @@
-"""What integers stand for: against Python's integers, in every layout and thread count."""
+"""The expansion of a sketch against Python's integers, in every layout and thread count."""
 
 from hashlib import sha256
 
@@ -54,7 +54,7 @@ def test_it_depends_on_no_layout_and_no_threads() -> None:
 
 
 def test_the_integers_are_these() -> None:
-    # Random bits by a formula: what another machine must find, too.
+    # Random bits by a formula, which another machine must reproduce.
     factor = np.array(
         [[pow(3, 7 * i + j + 1, 2**31 - 1) - 2**30 for j in range(7)] for i in range(5)]
     )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.workers.methods.ridge.sketches import oracle
 from workers.arrays import IntMatrix
 from workers.errors import RefusedError
-from workers.methods.ridge.sketches.spectral import spectral_bound
+from workers.methods.ridge.sketches.kinds import spectral_bound
 
 
 def symmetric(seed: int, d: int, largest: int) -> IntMatrix:

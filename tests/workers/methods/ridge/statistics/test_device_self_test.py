@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from workers.methods.ridge.statistics.backend import BackendError
-from workers.methods.ridge.statistics.device_self_test import _products, check_device
+from workers.methods.ridge.statistics.device_self_test import check_device, self_test_products
 from workers.methods.ridge.statistics.torch_backend import TorchBackend
 
 CPU = torch.device("cpu")
@@ -86,5 +86,5 @@ def test_float64_passes() -> None:
 
 
 def test_no_partial_sum_of_the_products_can_be_inexact() -> None:
-    for name, left, right in _products():
+    for name, left, right in self_test_products():
         assert int((abs(left).astype(object) @ abs(right).astype(object)).max()) < 2**53, name

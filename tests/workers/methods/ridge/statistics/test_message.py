@@ -1,4 +1,4 @@
-"""Messages: exact sums and differences, and every refusal of what no rows have."""
+"""Messages: exact sums and differences, and every refusal of impossible statistics."""
 
 from collections.abc import Callable
 from dataclasses import replace
