@@ -18,7 +18,7 @@ COPY migrations migrations
 COPY models models
 COPY workers workers
 RUN --mount=type=cache,target=/root/.cache/pip \
-    python -m pip --python /opt/lethe/bin/python install -c constraints.txt '.[server,oidc,otel,pkcs11]'
+    python -m pip --python /opt/lethe/bin/python install -c constraints.txt '.[image]'
 
 # The same, with what the methods compute with. EXTRA=families: what every family needs. Where
 # torch comes from and for which processor, compose.yaml says.

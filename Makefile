@@ -7,7 +7,7 @@ STAMPS := .stamps
 # The tests start hundreds of processes: without bytecode each compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo federated demo-federated test quick coverage softhsm chromium test-browser screenshots test-full test-repeats repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness benchmarks-families bench bench-check faults soak fuzz flower-check gpu-check demos-check attacks-check witness-check red-team site sbom lock clean
+.PHONY: help demo federated demo-federated test quick coverage softhsm prometheus chromium test-browser screenshots test-full test-repeats repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness benchmarks-families bench bench-check faults soak fuzz flower-check gpu-check demos-check alerts-check attacks-check witness-check red-team site sbom lock clean
 
 demo: $(STAMPS)/demo ## the demonstration: every certificate is verified; options in ARGS
 	$(BIN)/lethe demo $(ARGS)
@@ -46,7 +46,7 @@ BY_FILE := --dist loadfile --no-loadscope-reorder
 # fewer examples of the properties in tests/fuzz.py, forests without compiling. Four processes
 # on two processors: a third of the time tests with killed processes wait for their leases.
 test-full: export LETHE_TEST_SIZE = full
-test-full: $(STAMPS)/dev softhsm ## what `make coverage` leaves out: the second database, processes, demonstrations
+test-full: $(STAMPS)/dev softhsm prometheus ## what `make coverage` leaves out: the second database, processes, demonstrations
 	$(BIN)/python -m pytest -n 4 $(BY_FILE) -m "(full or thorough) and not repeats and not slow and not redteam" $(ARGS)
 
 # SoftHSM, the PKCS#11 tokens of tests/app/hsm, is Debian's: there is no wheel of it.
@@ -54,6 +54,13 @@ softhsm: ## SoftHSM by apt, as root, if there is none
 	@command -v softhsm2-util > /dev/null || \
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -qq && apt-get install -qq -y softhsm2; } || \
 	  { echo "install SoftHSM first: apt-get install softhsm2"; exit 1; }
+
+# Prometheus and promtool, which judge deploy/monitoring. RUNLEVEL=1: Debian's scripts start no
+# service of it, which would scrape this machine from then on.
+prometheus: ## Prometheus and promtool by apt, as root, if there are none
+	@{ command -v prometheus && command -v promtool; } > /dev/null || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -qq && RUNLEVEL=1 apt-get install -qq -y --no-install-recommends prometheus; } || \
+	  { echo "install Prometheus first: apt-get install prometheus"; exit 1; }
 
 # The console and the verification page in Chromium.
 test-browser: $(STAMPS)/dev $(STAMPS)/browser chromium ## the pages in a browser, axe too; root gets Chromium by apt
@@ -166,6 +173,12 @@ flower-check: ## run the Flower adapter for real: a quarter of an hour
 demos-check: $(STAMPS)/dev ## `lethe demo` of every method and every family
 	$(BIN)/python -m pytest -n 2 $(BY_FILE) -m "slow or not slow" tests/e2e/test_demo.py tests/e2e/test_demo_network.py tests/e2e/test_demo_tabular.py $(ARGS)
 
+# A real Prometheus with deploy/monitoring's rules, and a fault for each of them. A fault that is not seen
+# is not ended either: the first failure ends all.
+alerts-check: export LETHE_TEST_ALERTS_RECORD = docs/monitoring.md
+alerts-check: $(STAMPS)/dev prometheus ## plant a fault for each alert, and renew the table of docs/monitoring.md
+	$(BIN)/python -m pytest -n 0 -x -m "slow or not slow" tests/e2e/alerts $(ARGS)
+
 # Attacks a running installation, on SQLite with files and on PostgreSQL with Redis.
 red-team: $(STAMPS)/dev ## attack a running installation
 	$(BIN)/python -m pytest -n 2 $(BY_FILE) -m redteam tests/redteam/live $(ARGS)
@@ -198,15 +211,18 @@ lock: ## rewrite constraints.txt from what pyproject.toml allows today
 	build/lock/bin/python -m pip install --quiet '.[browser,dev,text,vision]'
 	build/lock/bin/python -m pip freeze --exclude lethe-ledger | sed 's/+[a-z0-9.]*$$//' > constraints.txt
 
-# CycloneDX, of what a worker that can run everything has installed. The tool is in an
-# environment of its own: it is no part of what it lists.
-sbom: ## write build/sbom.json, the bill of materials (CycloneDX)
+# CycloneDX 1.6, of what the worker's image has installed: tests/packaging compares the extras with
+# those of Dockerfile and compose.yaml. The tool is in an environment of its own: it is no part of
+# what it lists. What does not follow the official schema fails.
+SBOM_EXTRAS := image,families
+sbom: ## write build/sbom.json, the bill of materials (CycloneDX), and validate it
 	rm -rf build/sbom && mkdir -p build/sbom
 	$(PYTHON) -m venv build/sbom/product && $(PYTHON) -m venv build/sbom/tool
-	build/sbom/product/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt '.[families,oidc,pdf]'
+	build/sbom/product/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt '.[$(SBOM_EXTRAS)]'
 	build/sbom/tool/bin/python -m pip install --quiet --disable-pip-version-check 'cyclonedx-bom>=7.3,<8'
 	build/sbom/tool/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application \
-	  --output-reproducible --output-file build/sbom.json build/sbom/product/bin/python
+	  --spec-version 1.6 --output-reproducible --output-file build/sbom.json build/sbom/product/bin/python
+	build/sbom/tool/bin/python scripts/validate_sbom.py build/sbom.json
 	rm -rf build/sbom
 
 help: ## list the targets

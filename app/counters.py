@@ -4,12 +4,14 @@ Every submission and every start counts something, so counting is a few lines he
 `prometheus_client`, which takes 70 ms to import, is loaded by the first scrape. Totals over
 all processes come from the database.
 
-Labels have few values, all defined in the code: problem types, operations, stages.
+Labels have few values, all defined in the code: problem types, operations, stages. A process
+says at its start which of them its counters may get (`expect`): Prometheus sees no increase in
+a series that begins with its first event.
 """
 
 import threading
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
@@ -26,6 +28,12 @@ class Counter:
         self.name, self.meaning, self.label = name, meaning, label
         self._lock = threading.Lock()
         self._counts: dict[str, int] = {}
+
+    def expect(self, values: Iterable[str]) -> None:
+        """Have the counter show 0 for what has not happened yet."""
+        with self._lock:
+            for value in values:
+                self._counts.setdefault(value, 0)
 
     def add(self, value: str) -> None:
         """Count one event."""
@@ -49,7 +57,13 @@ class Histogram:
         self._lock = threading.Lock()
         self._found: dict[str, tuple[list[int], float]] = {}
         if not label:
-            self._found[""] = [0] * (len(bounds) + 1), 0.0
+            self.expect([""])
+
+    def expect(self, values: Iterable[str]) -> None:
+        """Have the histogram show empty buckets for what has not happened yet."""
+        with self._lock:
+            for value in values:
+                self._found.setdefault(value, ([0] * (len(self.bounds) + 1), 0.0))
 
     def observe(self, seconds: float, value: str = "") -> None:
         """Add one duration."""

@@ -37,6 +37,7 @@ from app.api.http.limits import BodyLimit, PlainTargets
 from app.api.http.parsing import Parsing
 from app.api.http.rates import Rates
 from app.console import routes as console
+from app.counters import REFUSED
 from app.notices.stream import Streams
 from app.protocols.drp import routes as drp
 from app.protocols.opendsr import routes as opendsr
@@ -118,6 +119,7 @@ def create_app(services: Services | None = None) -> FastAPI:
     app.add_middleware(BodyLimit, settings=opened.settings, known=known)
     app.add_middleware(PlainTargets)
     problems.install(app)
+    REFUSED.expect(openapi.answerable())
     app.add_middleware(Calls)  # outermost, so that answers of the others have an id too
     _route(app)
     if opened.settings.intake:

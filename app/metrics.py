@@ -14,12 +14,12 @@ import logging
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from sqlalchemy import Select, case, func, text
 from sqlalchemy import select as columns
@@ -28,6 +28,9 @@ from sqlmodel import Session, col
 from app.backup.beats import read_beats
 from app.counters import COUNTERS, HISTOGRAMS
 from app.ledger import storage
+from app.notices.events import DELIVERED, DROPPED, FAILED, WAITING
+from app.schemas.requests import State
+from app.service import health
 from app.service.context import Services
 from app.service.deadlines import REMIND_DAYS
 from app.service.queue import PARKED
@@ -35,6 +38,7 @@ from app.service.requests import CLOSED
 from app.service.review import PAUSED
 from app.witnesses.rows import Rows
 from app.witnesses.standing import are_up, contradictions, standings
+from lethe.certificates.statement import Outcome
 from lethe.errors import LetheError
 from models import Certificate, Delivery, ErasureRequest, Job
 from models.database.clock import clock
@@ -107,14 +111,15 @@ def read(services: Services) -> list[Family]:
 
 
 def _read(services: Services) -> list[Family]:
+    found: list[Family] = []
+    answered: dict[tuple[str, ...], float] = {}
     parts: dict[str, Callable[[Services], list[Family]]] = {
         "database": _database,
         "disk": _disk,
         "followers": _followers,
         "broker": _broker,
+        "readiness": lambda s: _readiness(s, database_alone=not answered["database",]),
     }
-    found: list[Family] = []
-    answered: dict[tuple[str, ...], float] = {}
     for name, part in parts.items():
         try:
             found += part(services)
@@ -128,7 +133,11 @@ def _read(services: Services) -> list[Family]:
 
 def _disk(services: Services) -> list[Family]:
     free = float(shutil.disk_usage(services.settings.data_dir).free)
-    return [_gauge("lethe_free_bytes", "Free space of the data directory's disk.", free)]
+    least = float(services.settings.min_free_bytes)
+    return [
+        _gauge("lethe_free_bytes", "Free space of the data directory's disk.", free),
+        _gauge("lethe_min_free_bytes", "Free space below which /readyz answers 503.", least),
+    ]
 
 
 def _followers(services: Services) -> list[Family]:
@@ -152,18 +161,32 @@ def _broker(services: Services) -> list[Family]:
     return [Family("lethe_messages_dropped", "counter", meaning, {(): dropped})]
 
 
+def _readiness(services: Services, *, database_alone: bool) -> list[Family]:
+    """Ask what /readyz asks; what that found a moment ago is not asked again.
+
+    database_alone: the database gave no answer in time a moment ago, and would keep each part
+    waiting, one after the other, for longer than a scrape may take.
+    """
+    found, _ = health.look(services, database_alone=database_alone)
+    parts: dict[tuple[str, ...], float] = {
+        (part,): float(why is None) for part, why in found.items()
+    }
+    meaning = "Whether /readyz has this part ok; only the database's if it is late."
+    return [Family("lethe_ready", "gauge", meaning, parts, ("part",))]
+
+
 def _database(services: Services) -> list[Family]:
     """Read everything in one snapshot, so that the values fit together."""
     with services.reading() as session, _bounded(session):
         now = clock(session)
         size, latest = storage.read_size(session), storage.latest_checkpoint(session)
-        states = _grouped(
+        states = _zeros(get_args(State)) | _grouped(
             session,
             columns(col(ErasureRequest.state), func.count()).group_by(
                 col(ErasureRequest.state)
             ),
         )
-        certified = _grouped(
+        certified = _zeros(get_args(Outcome)) | _grouped(
             session,
             columns(col(Certificate.result), func.count()).group_by(col(Certificate.result)),
         )
@@ -200,7 +223,7 @@ def _database(services: Services) -> list[Family]:
         leases = columns(func.count()).where(
             col(Job.lease_until) > now, col(Job.done_at).is_(None)
         )
-        notices = _grouped(
+        notices = _zeros((WAITING, DELIVERED, FAILED, DROPPED)) | _grouped(
             session,
             columns(col(Delivery.state), func.count()).group_by(col(Delivery.state)),
         )
@@ -255,7 +278,7 @@ def _database(services: Services) -> list[Family]:
                 "lethe_deliveries",
                 "gauge",
                 "Notices by state, of the last 30 days: waiting, delivered, failed, dropped.",
-                {("waiting",): 0.0, ("failed",): 0.0, **notices},
+                notices,
                 ("state",),
             ),
             _gauge("lethe_log_entries", "Entries of the log.", float(size)),
@@ -290,6 +313,15 @@ def _gauge(name: str, meaning: str, value: float) -> Family:
 
 def _grouped(session: Session, query: Select[str, int]) -> dict[tuple[str, ...], float]:
     return {(key,): float(n) for key, n in session.connection().execute(query)}
+
+
+def _zeros(values: Iterable[str]) -> dict[tuple[str, ...], float]:
+    """Return 0 for each value of a label.
+
+    Rules ask for what is new (`delta`), and a series that begins with its first event has
+    nothing new. Jobs have no zeros: no rule compares their number with an earlier one.
+    """
+    return {(value,): 0.0 for value in values}
 
 
 def _number(session: Session, query: Select[int]) -> float:

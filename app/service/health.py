@@ -43,6 +43,24 @@ def ready(services: Services) -> dict[str, str]:
 
     Raises NotReadyError if some are not; `failed` names which, and the log says why.
     """
+    found, refused = look(services)
+    failed = [name for name, why in found.items() if why is not None]
+    if failed:
+        raise NotReadyError(
+            "the service cannot take requests: see its log", failed=", ".join(failed)
+        )
+    return {**dict.fromkeys(PARTS, "ok"), REFUSED: refused}
+
+
+def look(
+    services: Services, *, database_alone: bool = False
+) -> tuple[dict[str, str | None], str]:
+    """Return why each part is not ready, None of one that is, and the messages dropped.
+
+    Whoever looks shares what was found a moment ago with all others: `Services.seen`.
+    database_alone: ask no other part. Most of them read the database, and nothing bounds how
+    long.
+    """
     refused = "?"
 
     def broker() -> None:
@@ -61,14 +79,12 @@ def ready(services: Services) -> dict[str, str]:
         "witnesses": (WITNESSES_FRESH_S, _witnesses),
         "broker": (0.0, lambda _: broker()),
     }
+    if database_alone:
+        return {"database": _found(services, "database", *checks["database"])}, refused
     found = {name: _found(services, name, *checks[name]) for name in PARTS}
     failed = {name: why for name, why in found.items() if why is not None}
     _log_changes(services, failed)
-    if failed:
-        raise NotReadyError(
-            "the service cannot take requests: see its log", failed=", ".join(failed)
-        )
-    return {**dict.fromkeys(PARTS, "ok"), REFUSED: refused}
+    return found, refused
 
 
 def _found(

@@ -14,6 +14,17 @@ def test_a_counter_counts_by_label() -> None:
     assert counter.read() == {"a": 2, "b": 1}
 
 
+def test_what_is_expected_is_there_before_it_happens() -> None:
+    counter = Counter("name", "Meaning.", "problem")
+    counter.add("a")
+    counter.expect(["a", "b"])
+    assert counter.read() == {"a": 1, "b": 0}
+    histogram = Histogram("name", "Meaning.", (1.0,), "stage")
+    histogram.observe(0.5, "verify")
+    histogram.expect(["verify", "execute"])
+    assert histogram.read() == {"verify": ((1, 0), 0.5), "execute": ((0, 0), 0.0)}
+
+
 def test_a_bound_belongs_to_its_bucket() -> None:
     """Prometheus's `le` is "at most"."""
     histogram = Histogram("name", "Meaning.", (0.1, 1.0))

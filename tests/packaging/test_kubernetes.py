@@ -71,3 +71,27 @@ def test_settings_and_commands_exist_and_no_secret_has_a_value() -> None:
 def test_only_the_migration_has_the_owners_password() -> None:
     owners = [one["name"] for one in CONTAINERS if "lethe-owner" in str(one)]
     assert owners == ["migrate"]
+
+
+def test_prometheus_alone_reaches_a_worker_at_the_port_of_its_metrics() -> None:
+    worker = next(one for one in CONTAINERS if one["name"] == "worker")
+    (setting,) = worker["env"]
+    assert setting["name"] == "LETHE_WORKER_METRICS"
+    (port,) = worker["ports"]
+    assert setting["value"] == f"0.0.0.0:{port['containerPort']}"
+    policies = [one["spec"] for one in DOCUMENTS if one["kind"] == "NetworkPolicy"]
+    (rule,) = (
+        rule
+        for spec in policies
+        if spec["podSelector"]["matchLabels"].get("app.kubernetes.io/component") == "worker"
+        for rule in spec["ingress"]
+    )
+    assert rule["ports"] == [{"port": port["name"]}]
+    assert str(rule["from"]).count("kubernetes.io/metadata.name") == 1
+    assert "'monitoring'" in str(rule["from"])
+    scraped = [
+        one["spec"]["template"]["metadata"]["annotations"]["prometheus.io/port"]
+        for one in DOCUMENTS
+        if one["kind"] == "Deployment"
+    ]
+    assert scraped == ["8000", str(port["containerPort"])]

@@ -55,13 +55,14 @@ def worker(
     from celery.signals import setup_logging
 
     from app import logs, metrics, traces
+    from app.counters import STAGE_ERRORS, STAGES
     from app.dispatch import QUEUE, silo_queue
     from app.notices.sender import Sender
     from app.protocols.forms import FORMS
     from app.service.access.silo_keys import renew
     from app.settings import Settings
     from app.witnesses.gather import Gatherer
-    from workers import devices, runtime
+    from workers import celery_app, devices, runtime
     from workers.celery_app import app
     from workers.schedule import election
 
@@ -81,6 +82,8 @@ def worker(
     gc.freeze()  # permanent objects: exempt them from later collections
     gc.enable()
     if settings.worker_metrics and not silos:
+        for counted in (STAGES, STAGE_ERRORS):
+            counted.expect(celery_app.STAGES)
         metrics.serve_own(settings.worker_metrics)
     if not silos:
         Sender(services, FORMS).start()

@@ -321,6 +321,18 @@ RAISED: dict[str, tuple[Problem, ...]] = {
 }
 
 
+def answerable() -> set[str]:
+    """Return the types of all problems that the API may answer."""
+    kinds = {kind for kinds in RAISED.values() for kind in kinds} | {*_ANY, *_SIGNED, *_BEARER}
+    kinds |= {kind for one in _ANY for kind in one.__subclasses__()}
+    kinds |= {
+        kind
+        for kind in vars(p).values()
+        if isinstance(kind, type) and issubclass(kind, LetheError)
+    }
+    return {"body-invalid", *(kind.slug for kind in kinds)}
+
+
 def install(app: FastAPI) -> None:
     """Make `app` describe all answers of its operations."""
 

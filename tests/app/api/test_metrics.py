@@ -5,7 +5,7 @@ import logging
 import urllib.request
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from sqlalchemy import text, update
@@ -14,6 +14,8 @@ from sqlmodel import col
 from app import logs, metrics
 from app.ledger import storage
 from app.metrics import WorkerMetricsError
+from app.schemas.requests import State
+from app.service import health
 from lethe.signing.keys import generate_key
 from models import ErasureRequest, Job
 from models.database.types import utcnow
@@ -137,6 +139,7 @@ def test_disk_and_broker_are_there_and_each_may_be_away(
         ("database",),
         ("disk",),
         ("followers",),
+        ("readiness",),
     }
 
     def away(*_: object) -> Any:
@@ -147,6 +150,64 @@ def test_disk_and_broker_are_there_and_each_may_be_away(
     assert found["lethe_scrape_ok", ("broker",)] == 0
     assert found["lethe_scrape_ok", ("database",)] == 1
     assert ("lethe_messages_dropped_total", ()) not in found
+
+
+def test_what_has_not_happened_yet_is_zero(
+    ready: Installation, scrape: Callable[[], Samples]
+) -> None:
+    """Or the first failed request would be no increase: it would begin its series."""
+    found = scrape()
+    for state in get_args(State):
+        assert found["lethe_requests", (state,)] == 0
+    for state in ("waiting", "delivered", "failed", "dropped"):
+        assert found["lethe_deliveries", (state,)] == 0
+    for result in ("PASS", "FAIL", "INCONCLUSIVE"):
+        assert found["lethe_certified_total", (result,)] == 0
+    refused = {labels for name, labels in found if name == "lethe_refused_total"}
+    assert {("quota",), ("rate-limit",), ("token-invalid",), ("body-invalid",)} <= refused
+
+
+def test_each_part_of_readyz_has_its_value(
+    ready: Installation, scrape: Callable[[], Samples]
+) -> None:
+    found = scrape()
+    assert {labels for name, labels in found if name == "lethe_ready"} == {
+        (part,) for part in health.PARTS
+    }
+    assert all(found["lethe_ready", (part,)] == 1 for part in health.PARTS)
+    key = ready.services.settings.keys_dir / "issuer.key"
+    key.rename(key.with_suffix(".away"))
+    away = scrape()
+    assert {part for part in health.PARTS if away["lethe_ready", (part,)] == 0} == {"keys"}
+    key.with_suffix(".away").rename(key)
+    assert scrape()["lethe_ready", ("keys",)] == 1
+
+
+def test_readiness_is_looked_at_no_more_often_than_the_rest(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+    monkeypatch.setattr(health, "_keys", lambda _: looked.append(1))  # asked by each /readyz
+    ready.services.seen.clear()
+    for _ in range(20):
+        metrics.read(ready.services)
+    assert looked == [1]
+
+
+def test_without_the_database_no_other_part_waits_for_it(
+    ready: Installation, scrape: Callable[[], Samples], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> Any:
+        raise ConnectionError
+
+    monkeypatch.setattr(health, "_database", away)
+    monkeypatch.setattr(metrics, "_database", away)
+    monkeypatch.setattr(health, "_keys", lambda _: pytest.fail("it was asked"))
+    ready.services.seen.clear()
+    found = scrape()
+    assert {key: value for key, value in found.items() if key[0] == "lethe_ready"} == {
+        ("lethe_ready", ("database",)): 0
+    }
 
 
 def test_a_statement_that_takes_too_long_is_ended(
@@ -163,6 +224,10 @@ def test_a_statement_that_takes_too_long_is_ended(
     found = scrape()
     assert found["lethe_scrape_ok", ("database",)] == 0
     assert found["lethe_scrape_ok", ("disk",)] == 1
+    # It is there, and what reads more of it would wait for ever.
+    assert {key: found[key] for key in found if key[0] == "lethe_ready"} == {
+        ("lethe_ready", ("database",)): 1
+    }
     monkeypatch.undo()
     assert scrape()["lethe_scrape_ok", ("database",)] == 1  # the connection is good again
 
