@@ -62,7 +62,8 @@ def _accuracy(results: Results) -> list[str]:
         f"**Accuracy.** Quantising to 16 bits changes how many test rows are right by "
         f"{max(tests):.0f} at most. FATS ends {fats} points below FedAvg, Exact-Fun "
         f"{exact_fun}, all with the same step: FATS sees 5 clients and 64 rows in a round, "
-        "Exact-Fun rounds its weights to a grid. In the paper both are within 1.1 points on CIFAR-10."
+        "Exact-Fun rounds its weights to a grid. In the paper both are within 1.1 points on "
+        "CIFAR-10."
     ]
 
 
@@ -80,9 +81,10 @@ def _repeated(results: Results) -> list[str]:
     if told:
         told.append(
             "The ridge paper says of its figure 3 that with both a large fraction of single "
-            "deletions costs nearly nothing. Here Exact-Fun does not reach that: without one row "
-            "a client draws other batches, and all clients of the round weigh a little more or "
-            "less; every weight of the head has to round to what it was, in every round."
+            "deletions costs nearly nothing. Here Exact-Fun does not reach that: without one "
+            "row a client draws other batches, and all clients of the round weigh a little "
+            "more or less; every weight of the head has to round to what it was, in every "
+            "round."
         )
     return told
 
@@ -132,8 +134,8 @@ def _times(results: Results) -> list[str]:
         _span(speed, _power),
     )
     return [
-        f"**Proof.** `ridge-woodbury` and `acu` take {_span(proof, _whole)} times as long as the "
-        "plain float64 updates that they prove (table 5).",
+        f"**Proof.** `ridge-woodbury` and `acu` take {_span(proof, _whole)} times as long as "
+        "the plain float64 updates that they prove (table 5).",
         "**Single deletions, in one engine.** "
         f"{'; '.join(lines)}. These are means over the deletions that were timed.",
         f"**Single deletions against `ridge-exact`.** A refit takes {refit} times as long, "
@@ -186,9 +188,9 @@ def _continual(results: Results) -> list[str]:
     )
     count = len(runs[0].runs["ACU"])
     told += [
-        f"**Seconds of ACU's baselines over ACU's, without NegGrad.** {each}. The paper has 50 "
-        f"to 125 times. ACU's own seconds, median of {count} runs (least to most): {spread}. "
-        "Each baseline was run once.",
+        "**Processor seconds of ACU's baselines over ACU's, without NegGrad.** "
+        f"{each}. The paper has 50 to 125 times. ACU's own, median of {count} runs (least to "
+        f"most): {spread}. Each baseline was run once.",
         f"**Gaps of test accuracy, points.** {fall}.",
         "**Retained accuracy.** In the paper's figures it breaks down for NegGrad, L1-Sparsity "
         "and WoodFisher. Here, with a linear head, the largest gap of a baseline is "

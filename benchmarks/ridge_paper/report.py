@@ -296,8 +296,8 @@ def _continual(runs: list[Continual], pictures: Sequence[str]) -> str:
         f"{MOST_ROWS:,} rows are omitted: most baselines "
         "train on all of them at each request. `ridge-exact` publishes its head in float32. "
         'The column "Privacy" of the paper marks what reads no retained rows: NegGrad and ACU. '
-        "The seconds of ACU, `acu` and `ridge-exact` are the median of several runs before, "
-        "between and after the baselines.\n"
+        "Seconds are of the processor; those of ACU, `acu` and `ridge-exact` are the median of "
+        "several runs before, between and after the baselines.\n"
     )
     for run in runs:
         body = []
