@@ -155,7 +155,7 @@ def _times(results: Results) -> list[str]:
         f"{len(results.stream[0].seconds[FATS])} deletions of each data set that were timed.",
         f"**Single deletions against `ridge-exact`.** A refit takes {refit} times as long, "
         f"FedAvg {fedavg} times. FedAvg does {did} operations a second, the refit {solved} (n "
-        "d² + d³ / 3). Most of the time of FedAvg, FATS and Exact-Fun is therefore the "
+        "d² + d³ / 3). Much of the time of FedAvg, FATS and Exact-Fun is therefore the "
         "engine's, which sets up as many as 2,400 clients and passes messages to each and "
         "back, and waiting for other programs; the ridge methods are timed without messages.",
     ]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from benchmarks.baselines.exact_fun import ExactFun
 from benchmarks.baselines.history import same
@@ -447,7 +448,7 @@ def test_the_papers_figures_stand_beside_their_rows(results: Results) -> None:
 
 def test_findings_are_computed_from_the_results(results: Results) -> None:
     text = findings.render(results)
-    for name in ("Drift", "Accuracy", "Single deletions", "Retained accuracy", "Sketches"):
+    for name in ("Drift", "Accuracy", "Single deletions", "Retained accuracy"):
         assert f"- **{name}" in text, name
     changed = parse_results(format_results(results))
     changed.continual[0].seconds["SCRUB"] = 5000 * changed.continual[0].seconds["ACU"]
@@ -459,7 +460,8 @@ def test_operations_of_a_backbone_are_those_that_are_counted() -> None:
     shape = not_measured.Transformer(2, 64, 10)
     layer = torch.nn.TransformerEncoderLayer(64, 4, 4 * 64, batch_first=True, dropout=0.0)
     counted = CountedOperations()
-    with counted:  # in training mode, which has no fused operator
+    # In training mode, and by matrix products: fused operators of processors are not counted.
+    with sdpa_kernel(SDPBackend.MATH), counted:
         layer(torch.zeros(1, 10, 64))
     assert shape.operations == 2 * counted.total
     # ViT-B/16 at 224 pixels: 17.6e9 multiply-adds, as its paper's table 6 and timm have it.
