@@ -183,8 +183,9 @@ def _continual(results: Results) -> list[str]:
     if others:
         gaps = [100 * run.gaps[name]["forget"] for run in runs for name in others]
         told.append(
-            f"**The others.** {_names(others)}, at the settings known, end "
-            f"{_span(gaps, _points)} points from it: nearly where they began."
+            f"**ACU's other baselines.** {_names(others)}, at the settings known, end "
+            f"{_span(gaps, _points)} points from the retrained accuracy on forgotten rows, "
+            f"where the original head is {_span([100 * run.gaps[NO_METHOD]['forget'] for run in runs], _points)} from it."
         )
     slow = [name for name in done if name != "NegGrad"]
     if not slow:
