@@ -169,10 +169,10 @@ def _continual(results: Results) -> list[str]:
     done = [name for name in BASELINES if all(name in run.gaps for run in runs)]
     forget = [name for name in done if all(_forgets(run, name) for run in runs)]
     others = [name for name in done if name not in forget]
+    before = [100 * run.gaps[NO_METHOD]["forget"] for run in runs]
     told = []
     if forget:
         gaps = [100 * run.gaps[name]["forget"] for run in runs for name in forget]
-        before = [100 * run.gaps[NO_METHOD]["forget"] for run in runs]
         moved = [run.gaps[name]["weights"] for run in runs for name in forget]
         told.append(
             f"**ACU's baselines that forget.** {_names(forget)} end within "
@@ -185,7 +185,7 @@ def _continual(results: Results) -> list[str]:
         told.append(
             f"**ACU's other baselines.** {_names(others)}, at the settings known, end "
             f"{_span(gaps, _points)} points from the retrained accuracy on forgotten rows, "
-            f"where the original head is {_span([100 * run.gaps[NO_METHOD]['forget'] for run in runs], _points)} from it."
+            f"where the original head is {_span(before, _points)} from it."
         )
     slow = [name for name in done if name != "NegGrad"]
     if not slow:
