@@ -14,6 +14,7 @@ from benchmarks.ridge_paper import (
     messages,
     plots,
     report,
+    skips,
     stream,
     table3,
     table4,
@@ -36,6 +37,7 @@ PAGE, FILE = "ridge.md", "ridge.json"
 LEARNING = {
     "table3",
     "stream",
+    "skips",
     "chunks",
     "continual",
 }  # parts that begin with trained contenders
@@ -101,9 +103,11 @@ def _measure(task: Task, wanted: tuple[str, ...], results: Results, quick: bool)
     start = Start(task, QUICK if quick else Rounds())
     results.seconds["start"] += time.perf_counter() - started
     if "table3" in wanted:
-        _timed(results, "table3", lambda: results.table3.append(table3.measure(start, quick)))
+        _timed(results, "table3", lambda: results.table3.append(table3.measure(start)))
     if "stream" in wanted:
         _timed(results, "stream", lambda: results.stream.append(stream.measure(start, quick)))
+    if "skips" in wanted:
+        _timed(results, "skips", lambda: results.skips.extend(skips.measure(start, quick)))
     if "chunks" in wanted:
         for count in QUICK_REQUESTS if quick else REQUESTS:
             _timed(
@@ -117,7 +121,7 @@ def _measure(task: Task, wanted: tuple[str, ...], results: Results, quick: bool)
 
 
 def _chunks(results: Results, start: Start, requests: int) -> None:
-    results.chunks.append(chunks.measure(start, requests, results.quick))
+    results.chunks.append(chunks.measure(start, requests))
 
 
 def _continual(results: Results, start: Start, requests: int) -> None:

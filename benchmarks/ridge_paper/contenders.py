@@ -25,7 +25,7 @@ Positions = NDArray[np.int64]
 CLIENTS = 100
 PAPER = ("Variant A", "Variant B", "ACU")
 OURS = ("ridge-exact", "ridge-woodbury", "acu")
-REFIT, FEDAVG = "scikit-learn refit", "FedAvg retrain"
+REFIT = "scikit-learn refit"
 _METHODS: dict[str, Method] = {
     "ridge-exact": ridge_exact.METHOD,
     "ridge-woodbury": ridge_woodbury.METHOD,
@@ -122,7 +122,7 @@ class Start:
 
     @cached_property
     def federated(self) -> FederatedHeads:
-        """FATS and Exact-Fun, trained when they are first asked for."""
+        """FedAvg, FATS and Exact-Fun, trained when they are first asked for."""
         return FederatedHeads(self.task, self.owners, self._rounds)
 
     def contenders(self, names: tuple[str, ...] = PAPER + OURS) -> dict[str, Contender]:

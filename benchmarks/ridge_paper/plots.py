@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from benchmarks.ridge_paper.chunks import Chunks
-from benchmarks.ridge_paper.contenders import FEDAVG, REFIT
+from benchmarks.ridge_paper.contenders import REFIT
 from benchmarks.ridge_paper.continual import ANALYTIC, BASELINES, COURSE, Continual
 from benchmarks.ridge_paper.cost import Cost
-from benchmarks.ridge_paper.linear_heads import EXACT_FUN, FATS
+from benchmarks.ridge_paper.linear_heads import EXACT_FUN, FATS, FEDAVG, FEDERATED
 from benchmarks.ridge_paper.results import Results
 from benchmarks.ridge_paper.stream import Stream
 from benchmarks.ridge_paper.width import KINDS, Width
@@ -42,7 +42,7 @@ LABELS = {
 }
 RIDGE = (
     *("ridge-exact", "ridge-woodbury", "Variant A", "Variant B"),
-    *(REFIT, FEDAVG, FATS, EXACT_FUN),
+    *(REFIT, *FEDERATED),
 )
 # ACU's baselines, whose colours only these figures need.
 BASELINE_STYLES = {
@@ -143,7 +143,8 @@ def _chunks(runs: list[Chunks], names: Sequence[str], panels: Sequence[str]) -> 
                     # Most curves coincide: hollow markers, each inside the one before.
                     size = 4 + 1.5 * (len(names) - 1 - i)
                     accuracies = [100 * value for value in run.test[name]]
-                    _line(axes, name, run.at, accuracies, size=size)
+                    at = run.federated_at if name in FEDERATED else run.at
+                    _line(axes, name, at, accuracies, size=size)
             _answered(axes, panel, run.requests)
     _titled(figure, grid, [(run.data, run.rows) for run in runs])
     return figure

@@ -3,9 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.paper_figures import HEAD, NONE, figures, footnote, rows_of
-from benchmarks.ridge_paper.chunks import Chunks
-from benchmarks.ridge_paper.contenders import FEDAVG, OURS, PAPER, REFIT
+from benchmarks.ridge_paper import findings, not_measured
+from benchmarks.ridge_paper.chunks import FEW, Chunks
+from benchmarks.ridge_paper.contenders import OURS, PAPER, REFIT
 from benchmarks.ridge_paper.continual import (
     ANALYTIC,
     ANOTHER_SEED,
@@ -16,9 +19,10 @@ from benchmarks.ridge_paper.continual import (
 )
 from benchmarks.ridge_paper.continual import PARTS as GAPS
 from benchmarks.ridge_paper.cost import Cost
-from benchmarks.ridge_paper.linear_heads import EXACT_FUN, FATS, FEDERATED
+from benchmarks.ridge_paper.linear_heads import EXACT_FUN, FATS, FEDAVG, FEDERATED
 from benchmarks.ridge_paper.messages import BATCH, Messages
 from benchmarks.ridge_paper.results import Results
+from benchmarks.ridge_paper.skips import SMALL, Skips
 from benchmarks.ridge_paper.stream import Stream
 from benchmarks.ridge_paper.table3 import CENTRAL, EXACT
 from benchmarks.ridge_paper.table3 import Row as Accuracy
@@ -53,13 +57,15 @@ def write_page(results: Results, pictures: Sequence[str], page: Path) -> None:
 
 def render(results: Results, pictures: Sequence[str]) -> str:
     """Return Markdown of everything measured."""
-    parts = [_summary(results)]
+    parts = [_summary(results), findings.render(results)]
     if results.table3:
         parts.append(_table3(results.table3))
     if results.table4:
         parts.append(_table4(results.table4))
     if results.stream:
         parts.append(_table5(results.stream) + _picture(pictures, "ridge-figure3.png", FIGURE3))
+    if results.skips:
+        parts.append(_skips(results.skips, results.stream))
     if results.chunks:
         parts.append(_chunks(results.chunks, pictures))
     if results.continual:
@@ -70,7 +76,7 @@ def render(results: Results, pictures: Sequence[str]) -> str:
         parts.append(_width(results.width) + _picture(pictures, "acu-width.png", WIDTH))
     if results.cost:
         parts.append(_cost(results.cost[0]) + _picture(pictures, "deletion-by-n.png", BY_N))
-    return "\n".join(parts)
+    return "\n".join([*parts, not_measured.render()])
 
 
 FIGURE3 = "Figure 3: cumulative time of single deletions by each method, logarithmic"
@@ -162,7 +168,6 @@ def _table5(runs: list[Stream]) -> str:
                     _kind(name),
                     f"{1e3 * sorted(run.seconds[name])[run.length // 2]:.2f}",
                     f"{run.ratio(REFIT, name):,.0f}x",
-                    f"{run.ratio(FEDAVG, name):,.0f}x",
                     *(f"{run.ratio(one, name):,.0f}x" for one in FEDERATED),
                     str(run.resets.get(name, 0)),
                 )
@@ -179,11 +184,59 @@ def _table5(runs: list[Stream]) -> str:
         + _table(
             (
                 *("data", "method", "median ms", "refit takes"),
-                *(f"{name} takes" for name in ("FedAvg", *FEDERATED)),
+                *(f"{name} takes" for name in ("FedAvg", FATS, EXACT_FUN)),
                 "resets",
             ),
             times,
         )
+        + "\nRatios are medians over turns. FedAvg, FATS and Exact-Fun run in one engine, "
+        "whose clients answer through the bytes of messages; the other methods are timed "
+        "without. The three compare with each other, and less with the rest.\n"
+    )
+
+
+def _skips(runs: list[Skips], streams: list[Stream]) -> str:
+    body = [
+        (
+            run.data,
+            run.method,
+            "" if run.step is None else f"{run.step:g}",
+            f"{run.accuracy:.4f}",
+            f"{run.untouched()} of {len(run.repeated)}",
+            f"{sum(0 < rounds < run.rounds for rounds in run.repeated)} of {len(run.repeated)}",
+            f"{100 * run.share():.0f} %",
+        )
+        for run in runs
+    ]
+    head = (
+        *("data", "method", "step of the grid", "accuracy"),
+        *("no training", "a part of the rounds", "rounds repeated, mean"),
+    )
+    cost = [
+        (
+            run.data,
+            name,
+            f"{np.mean(run.seconds[name]):.2f}",
+            f"{np.mean(run.operations[name]):.1e}",
+            f"{np.mean(run.seconds[name]) / np.mean(run.seconds[FEDAVG]):.2f}",
+            f"{np.mean(run.operations[name]) / np.mean(run.operations[FEDAVG]):.2f}",
+            ", ".join(str(rounds) for rounds in run.repeated[name]),
+        )
+        for run in streams
+        for name in FEDERATED
+    ]
+    costs = (
+        *("data", "method", "seconds", "operations", "seconds over FedAvg's"),
+        *("operations over FedAvg's", "rounds trained anew"),
+    )
+    return (
+        "## Single deletions: what FATS and Exact-Fun repeat\n\n"
+        "Rows of table 5's stream, each deleted alone from the head of all rows. Without "
+        "training the head stays as it is. Exact-Fun is asked about every tenth "
+        f"row, and about other grids where there are {SMALL:,} rows or fewer.\n\n"
+        f"{_table(head, body)}\n"
+        "The deletions that were timed for table 5 and figure 3, means over them:\n\n"
+        f"{_table(costs, cost)}"
     )
 
 
@@ -196,14 +249,17 @@ def _chunks(runs: list[Chunks], pictures: Sequence[str]) -> str:
         head = ("method", *(f"{run.data}, {run.rows:,} rows" for run in mine), HEAD)
         body = [
             (_kind(name), *(_chunk_cell(run, name) for run in mine), _seconds(name, requests))
-            for name in (*PAPER, *OURS, REFIT, FEDAVG, *FEDERATED)
+            for name in (*PAPER, *OURS, REFIT, *FEDERATED)
         ]
         bits = [count for run in mine for count in run.exact_bits]
         ridge = f"Figure 2: accuracy and cumulative time over {requests} chunked deletions"
         text += (
             f"\n### {requests} requests\n\n"
             "Seconds for all of them, then how many times that a scikit-learn refit and a "
-            f"FedAvg retraining take at each request.\n\n{_table(head, body)}\n"
+            "FedAvg retraining take at each request. FedAvg, FATS and Exact-Fun forget the "
+            "rows of all requests so far at once; the table has the rounds trained anew at a "
+            f"request. On more than {FEW:,} rows the three are measured after the last request "
+            f"alone.\n\n{_table(head, body)}\n"
             f"{TIMES}\n"
             f"`ridge-exact` and retraining: {sum(bits)} bits apart in {len(bits)} "
             "comparisons.\n"
@@ -219,13 +275,18 @@ def _seconds(name: str, requests: int) -> str:
 
 def _chunk_cell(run: Chunks, name: str) -> str:
     total = sum(run.seconds[name]) * run.requests / len(run.seconds[name])
-    if name in (REFIT, FEDAVG, *FEDERATED):
+    if name == REFIT:
         return f"{total:.1f} s"
+    if name in FEDERATED:
+        return f"{total:.1f} s, {np.mean(run.repeated[name]):.0f} rounds"
     return f"{total:.2f} s, {run.ratio(REFIT, name):.0f}x, {run.ratio(FEDAVG, name):.0f}x"
 
 
 def _continual(runs: list[Continual], pictures: Sequence[str]) -> str:
-    head = ("method", *(f"{name} gap" for name in GAPS), "seconds", "times ACU's", HEAD)
+    head = (
+        *("method", "reads retained rows", *(f"{name} gap" for name in GAPS)),
+        *("seconds", "times ACU's", HEAD),
+    )
     text = (
         "## ACU's main table, figures 3 and 4: gaps to the retrained head\n\n"
         "Weights: distance over the retrained head's norm. Retained, forget, test: accuracies, "
@@ -233,14 +294,17 @@ def _continual(runs: list[Continual], pictures: Sequence[str]) -> str:
         "figures of the paper's own table are lost in the text at hand, which says that ACU's "
         f"are zero; the column has the seconds that it tells. Data sets of more than "
         f"{MOST_ROWS:,} rows are omitted: most baselines "
-        "train on all of them at each request. `ridge-exact` publishes its head in float32.\n"
+        "train on all of them at each request. `ridge-exact` publishes its head in float32. "
+        'The column "Privacy" of the paper marks what reads no retained rows: NegGrad and ACU. '
+        "Seconds are of the processor; those of ACU, `acu` and `ridge-exact` are the median of "
+        "several runs before, between and after the baselines.\n"
     )
     for run in runs:
         body = []
         for name in (NO_METHOD, ANOTHER_SEED, *BASELINES, *ANALYTIC):
             paper = _seconds(name, run.requests)
             if name in run.refused:
-                body.append((name, run.refused[name], *[""] * (len(head) - 3), paper))
+                body.append((name, "", run.refused[name], *[""] * (len(head) - 4), paper))
                 continue
             if name not in run.gaps:
                 continue
@@ -252,7 +316,7 @@ def _continual(runs: list[Continual], pictures: Sequence[str]) -> str:
             times = ["", ""]
             if spent is not None:
                 times = [f"{spent:.2f}", f"{spent / run.seconds['ACU']:,.1f}"]
-            body.append((_kind(name), *cells, *times, paper))
+            body.append((_kind(name), _reads(name), *cells, *times, paper))
         sgd, ridge = run.reference["SGD"], run.reference["ridge"]
         text += (
             f"\n### {run.data}, {run.requests} requests, {run.rows:,} rows leave\n\n"
@@ -263,6 +327,13 @@ def _continual(runs: list[Continual], pictures: Sequence[str]) -> str:
         said = f"ACU's figure {number}: accuracies and cumulative time over {requests} requests"
         text += _picture(pictures, f"acu-figure{number}.png", said)
     return text
+
+
+def _reads(name: str) -> str:
+    """Return the opposite of a tick in the paper's column "Privacy", blank for no method."""
+    if name in (NO_METHOD, ANOTHER_SEED):
+        return ""
+    return "yes" if name in BASELINES and name != "NegGrad" else "no"
 
 
 def _accuracies(found: Mapping[str, float]) -> str:

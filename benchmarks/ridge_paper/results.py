@@ -14,13 +14,14 @@ from benchmarks.ridge_paper.chunks import Chunks
 from benchmarks.ridge_paper.continual import Continual
 from benchmarks.ridge_paper.cost import Cost
 from benchmarks.ridge_paper.messages import Messages, Sketch
+from benchmarks.ridge_paper.skips import Skips
 from benchmarks.ridge_paper.stream import Stream
 from benchmarks.ridge_paper.table3 import Row as Accuracy
 from benchmarks.ridge_paper.table4 import Row as Partition
 from benchmarks.ridge_paper.width import Width
 
 PARTS = (
-    "table3", "table4", "stream", "chunks", "continual", "width", "messages", "cost",
+    "table3", "table4", "stream", "skips", "chunks", "continual", "width", "messages", "cost",
 )  # fmt: skip
 
 
@@ -34,6 +35,7 @@ class Results:
     table3: list[Accuracy] = field(default_factory=list)
     table4: list[Partition] = field(default_factory=list)
     stream: list[Stream] = field(default_factory=list)
+    skips: list[Skips] = field(default_factory=list)
     chunks: list[Chunks] = field(default_factory=list)
     continual: list[Continual] = field(default_factory=list)
     width: list[Width] = field(default_factory=list)
@@ -69,6 +71,7 @@ def parse_results(text: str) -> Results:
         "table3": Accuracy,
         "table4": Partition,
         "stream": Stream,
+        "skips": Skips,
         "chunks": Chunks,
         "continual": Continual,
         "width": Width,

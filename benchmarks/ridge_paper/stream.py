@@ -1,9 +1,10 @@
 """Table 5 and figure 3: 200 single deletions, then the same records added back.
 
 Contenders take turns of TURN requests each, so that a busy machine slows all of them. In
-every turn scikit-learn refits once, in every fifth FedAvg retrains once; either would be
-asked to at each request, and its cumulative time counts as if it had. With FedAvg, FATS and
-Exact-Fun forget one row of the turn, the first: what they repeat depends on the row.
+every turn scikit-learn refits once, in every tenth FedAvg retrains, and FATS and Exact-Fun
+forget, without one row of the turn, the first. Each would be asked to at each request, and its
+cumulative time counts as if it had. What FATS and Exact-Fun repeat depends on the row: `skips`
+asks them about more rows.
 """
 
 from collections.abc import Mapping
@@ -15,9 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.common import PAUSE, refit, seconds
-from benchmarks.ridge_paper import fedavg
 from benchmarks.ridge_paper.contenders import (
-    FEDAVG,
     OURS,
     PAPER,
     REFIT,
@@ -32,7 +31,7 @@ from benchmarks.ridge_paper.linear_heads import FEDERATED
 from benchmarks.ridge_paper.task import Task
 
 TURN = 10
-FEDAVG_TURNS = 5
+FEDERATED_TURNS = 10
 
 
 @dataclass(slots=True)
@@ -43,7 +42,8 @@ class Stream:
     each, which stand for the requests of one or several turns. checkpoints names four
     moments; deviation has one number for each: for the papers' ledgers relative to
     scikit-learn on the rows retained then, for ours relative to the exact solution of
-    theirs. exact_bits: bits between ridge-exact's files and the retrained ones.
+    theirs. repeated and operations: what FedAvg, FATS and Exact-Fun trained anew, as often as
+    they were timed. exact_bits: bits between ridge-exact's files and the retrained ones.
     """
 
     data: str
@@ -54,6 +54,8 @@ class Stream:
     exact_bits: list[int] = field(default_factory=list)
     resets: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, list[float]] = field(default_factory=dict)
+    repeated: dict[str, list[int]] = field(default_factory=dict)
+    operations: dict[str, list[int]] = field(default_factory=dict)
 
     def ratio(self, slow: str, fast: str) -> float:
         """Return the median over turns of what a retraining takes over what a request takes."""
@@ -65,18 +67,19 @@ class Stream:
 
 def measure(begin: Start, quick: bool) -> Stream:
     """Return the stream of one data set: `length` deletions, `length` additions."""
-    task, owners = begin.task, begin.owners
+    task = begin.task
     length = 20 if quick else 200
     turn = 5 if quick else TURN
-    fedavg_turns = 2 if quick else FEDAVG_TURNS
+    federated_turns = 2 if quick else FEDERATED_TURNS
     contenders = begin.contenders()
     result = Stream(task.name, length)
     result.deviation = {name: [] for name in contenders}
     result.bound = {name: [] for name in OURS}
-    result.seconds = {name: [] for name in (*contenders, REFIT, FEDAVG, *FEDERATED)}
+    result.seconds = {name: [] for name in (*contenders, REFIT, *FEDERATED)}
+    result.repeated = {name: [] for name in FEDERATED}
+    result.operations = {name: [] for name in FEDERATED}
     order = task.stream(length)
     keep = np.ones(len(task.rows), dtype=np.bool_)
-    schedule = fedavg.Schedule(rounds=20) if quick else fedavg.Schedule()
     for start in range(0, length, turn):
         part = order[start : start + turn]
         keep[part] = False
@@ -84,16 +87,14 @@ def measure(begin: Start, quick: bool) -> Stream:
             result.seconds[name] += _each(contender, part, -1)
         x, y = task.features[keep], task.targets[keep]
         result.seconds[REFIT].append(seconds(partial(refit, x, y, task.config.penalty)))
-        if start % (turn * fedavg_turns) == 0:
-            result.seconds[FEDAVG].append(
-                seconds(partial(fedavg.train, task, owners, schedule, keep))
-            )
+        if start % (turn * federated_turns) == 0:
             alone = np.ones_like(keep)
             alone[part[0]] = False
             for name in FEDERATED:
-                result.seconds[name].append(
-                    seconds(partial(begin.federated.forget, name, alone))
-                )
+                forgotten = begin.federated.forget(name, alone)
+                result.seconds[name].append(forgotten.seconds)
+                result.repeated[name].append(forgotten.repeated)
+                result.operations[name].append(forgotten.operations)
         if start + turn in (length // 2, length):
             _compare(result, f"{start + turn} deletions", task, keep, contenders)
     for start in range(0, length, turn):
