@@ -35,7 +35,9 @@ def loads(data: str | bytes) -> Any:
         ValueError: Not JSON.
         RecursionError: Nested too deeply.
     """
-    return json.loads(data, object_pairs_hook=_unique)
+    # Given bytes, json would also guess UTF-16 and UTF-32, which RFC 8259 section 8.1 forbids.
+    text = data.decode("utf-8-sig") if isinstance(data, bytes) else data
+    return json.loads(text, object_pairs_hook=_unique)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -88,7 +90,7 @@ def decode(data: bytes) -> Any:
     Raises NotCanonicalError: the bytes are not JSON or not in canonical form.
     """
     try:
-        value = json.loads(data)
+        value = json.loads(data.decode())  # UTF-8 alone, as the verifier in JavaScript
         canonical = encode(value)
     except (ValueError, RecursionError, rfc8785.CanonicalizationError):
         raise NotCanonicalError("the bytes are not valid JSON") from None

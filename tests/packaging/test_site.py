@@ -37,7 +37,7 @@ def test_every_page_is_built_and_loads_nothing_from_elsewhere(site: Path) -> Non
 
 def test_the_references_of_both_interfaces_are_in_it(site: Path) -> None:
     python = (site / "api.html").read_text("utf-8")
-    assert "Ask for the erasure of exactly one of records" in python
+    assert "Request the erasure of exactly one of records" in python
     assert '"openapi.json"' in (site / "http-api.html").read_text("utf-8")
     assert '"submitRequest"' in (site / "openapi.json").read_text("utf-8")
     assert (site / "redoc.standalone.js").stat().st_size > 100_000

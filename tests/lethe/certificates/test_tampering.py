@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lethe import canonical
@@ -202,6 +202,8 @@ def test_mutated_evidence_gets_a_verdict_even_if_it_was_certified(
 
 @fuzz(300)
 @given(st.binary(max_size=300))
+@example(b"\x000")  # JSON in UTF-16
+@example(b"\xef\xbb\xbf0")
 def test_any_bytes_get_a_verdict(data: bytes) -> None:
     failed = CERTIFIED.verify(data).failed
     assert failed is not None
