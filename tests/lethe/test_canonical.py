@@ -61,7 +61,7 @@ def test_what_was_encoded_decodes_and_no_other_spelling_does(value: Any) -> None
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-16"])
 def test_other_encodings_than_utf_8_are_not_guessed(encoding: str) -> None:
     data = '{"a":1}'.encode(encoding)
-    with pytest.raises(ValueError, match="codec|Expecting|char"):
+    with pytest.raises(ValueError, match=r"codec|Expecting|char"):
         canonical.loads(data)
     with pytest.raises(canonical.NotCanonicalError, match="not valid JSON"):
         canonical.decode(data)
