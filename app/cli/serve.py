@@ -57,8 +57,6 @@ def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) 
     signal.signal(signal.SIGTERM, _leave)
     workers = _embedded(settings.silos) if embedded_worker else []
     try:
-        if ready_file is not None:
-            _write(ready_file, {"base_url": base_url, "pid": os.getpid()})
         # Access logs would hold request ids, which are capabilities.
         config = uvicorn.Config(application, log_config=None, access_log=False)
         server = uvicorn.Server(config)
@@ -69,7 +67,16 @@ def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) 
             streams.end()
             leave(sig, frame)
 
+        # From here on uvicorn handles signals; one that came before left the loop half started.
+        start = server.startup
+
+        async def started(sockets: list[socket.socket] | None = None) -> None:
+            await start(sockets=sockets)
+            if ready_file is not None and not server.should_exit:
+                _write(ready_file, {"base_url": base_url, "pid": os.getpid()})
+
         server.handle_exit = ending  # type: ignore[method-assign]
+        server.startup = started  # type: ignore[method-assign]
         server.run(sockets=[listener])
     finally:
         traces.close()
