@@ -54,7 +54,7 @@ _PRAGMAS = ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
 _ENDED = ("25P03", "25P04", "57014", "57P01", "57P02", "57P03")
 _BOUNDS = (
     "SELECT set_config('lock_timeout', '{wait}', true), "
-    "set_config('statement_timeout', '{stall}', true), "
+    "set_config('statement_timeout', '{statement}', true), "
     "set_config('idle_in_transaction_session_timeout', '{stall}', true)"
 )
 
@@ -67,8 +67,8 @@ def make_engine(url: str, stall_s: int | None = None) -> Engine:
     """Return the engine for `url`; transactions on it are writers (see above).
 
     stall_s: on PostgreSQL the server ends a writer that is idle in its transaction for this
-    many seconds, and any of its statements that takes longer; None for no limit, for
-    migrations. Readers have no limit.
+    many seconds, and any of its statements that takes longer, after at most WAIT_S for a lock;
+    None for no limit, for migrations. Readers have no limit.
 
     Raises UnsupportedDatabaseError: neither a SQLite file nor PostgreSQL.
     """
@@ -134,7 +134,10 @@ def bounds(connection: Connection) -> str | None:
     stall_s = connection.get_execution_options().get(STALL)
     if stall_s is None:
         return None
-    return _BOUNDS.format(wait=int(WAIT_S * 1000), stall=stall_s * 1000)
+    wait, stall = int(WAIT_S * 1000), stall_s * 1000
+    # A statement's time includes its wait for a lock. With the stall limit alone, a writer would
+    # fail behind a stalled one at the moment that the server ends it.
+    return _BOUNDS.format(wait=wait, statement=wait + stall, stall=stall)
 
 
 def unsynced(engine: Engine) -> Engine:

@@ -74,6 +74,31 @@ def test_a_writer_that_stands_still_loses_the_lock(bounded: Callable[[], Ledger]
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_writer_may_wait_longer_for_the_lock_than_it_may_stall(
+    bounded: Callable[[], Ledger], ledger: Ledger
+) -> None:
+    """Otherwise it fails just when the server ends the stalled writer that it waits for."""
+    waiting = bounded()
+    with Session(ledger.engine) as holder:  # without a limit
+        lock.take_lock(holder)
+        release = threading.Timer(STALL_S + 1, holder.rollback)
+        release.start()
+        assert waiting.transact(append(1)) == 0
+        release.join()
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_statement_of_a_writer_is_ended_after_its_wait_and_the_limit(
+    bounded: Callable[[], Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "WAIT_S", 0.5)
+    endless = bounded()
+    with Session(endless.engine) as session, pytest.raises(DBAPIError) as ended:
+        session.connection().execute(text("SELECT pg_sleep(60)"))
+    assert unavailable(ended.value)
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_a_sequencer_that_stands_still_between_its_messages_stores_nothing(
     bounded: Callable[[], Ledger], ledger: Ledger
 ) -> None:
