@@ -45,7 +45,7 @@ def main(
     .json, a folder of them, or one with train and test. sentiment140: the .csv, whose users
     become the clients.
 
-    `lethe model register-network --data OUT.npz` reads images, and `lethe features extract`
+    `lethe model register network OUT.npz` reads images, and `lethe features extract`
     reads texts.
     """
     chosen = Ownership(at_least=at_least, draw=draw, seed=seed)
@@ -57,7 +57,7 @@ def main(
         else:
             if chosen != Ownership(seed=seed):
                 raise DatasetError(
-                    "of images `lethe model register-network` chooses the clients: give "
+                    "of images `lethe model register network` chooses the clients: give "
                     "--at-least and --draw to it"
                 )
             arrays = image_arrays(load_images(path, form, coarse=coarse))

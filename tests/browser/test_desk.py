@@ -128,7 +128,8 @@ def desk(processes: Processes, browser: Any, tmp_path: Path) -> Iterator[Desk]:
         processes.more |= {"LETHE_TOKEN": processes.token, "LETHE_URL": processes.base_url}
         customers(tmp_path / "customers.parquet")
         processes.cli(
-            *("model", "register", str(tmp_path / "customers.parquet"), "--ref", "churn"),
+            *("model", "register", "ridge", str(tmp_path / "customers.parquet")),
+            *("--ref", "churn"),
             *("--label", "churned", "--record-id", "id", "--client", "region"),
             *("--person", "email=email", "--features", "f_*", "--penalty", "10"),
         )

@@ -172,34 +172,32 @@ def register(processes: Processes, folder: Path, ref: str) -> None:
     )
     common += ("--person", "email=email", "--features", "f_*")
     labelled = ("--label", "churned")
+    data = str(folder / "customers.parquet")
     document = folder / f"{ref}.json"
-    own: tuple[str, ...] = ("--estimator", "gaussian-nb", *labelled, *HELD_OUT)
+    own: tuple[str, ...] = ("sums", "gaussian-nb", data, *labelled, *HELD_OUT)
     if ref == "recipe":
         document.write_text(json.dumps(RECIPE))
-        own = ("--recipe", str(document), *labelled, *HELD_OUT)
+        own = ("recipe", str(document), data, *labelled, *HELD_OUT)
     elif ref == "shards":
         document.write_text(json.dumps(RECIPE))
-        own = ("--recipe", str(document), "--shards", str(SHARDS), *labelled, *HELD_OUT)
+        own = ("recipe", str(document), data, "--shards", str(SHARDS), *labelled, *HELD_OUT)
     elif ref == "forest":
         document.write_text(json.dumps({**TREES, "edges": EDGES}))
-        own = ("--forest", str(document), *labelled, *HELD_OUT)
+        own = ("forest", str(document), data, *labelled, *HELD_OUT)
     elif ref == BINS:
         document.write_text(json.dumps({**TREES, "edges": EDGES}))
-        own = ("--forest", str(document), *labelled, *HELD_OUT, "--bins", "held-out")
+        own = ("forest", str(document), data, *labelled, *HELD_OUT, "--bins", "held-out")
     elif ref == "script":
         program = folder / "program"
         program.mkdir()
         for name, text in script()["files"].items():
             (program / name).write_text(text)
         (program / "script.json").write_text(json.dumps(NAMES))
-        own = ("--script", str(program), *labelled, "--holdout", "held")
+        own = ("script", str(program), data, *labelled, "--holdout", "held")
     elif ref == "vectors":
         document.write_text(json.dumps({"index": "flat"}))
-        own = ("--vectors", str(document))
-    data = str(folder / "customers.parquet")
-    done = processes.cli(
-        "model", "register", data, "--ref", ref, *common, *own, patience=COMPILED
-    )
+        own = ("vectors", str(document), data)
+    done = processes.cli("model", "register", *own, "--ref", ref, *common, patience=COMPILED)
     assert f"{ref} is ready at version 1" in done.stdout
 
 

@@ -41,7 +41,7 @@ def test_from_a_table_and_an_address_to_a_certificate_and_a_model(
     processes.start_worker()
     processes.more |= {"LETHE_TOKEN": processes.token, "LETHE_URL": processes.base_url}
     registered = processes.cli(
-        *("model", "register", str(tmp_path / "customers.parquet"), "--ref", "churn"),
+        *("model", "register", "ridge", str(tmp_path / "customers.parquet"), "--ref", "churn"),
         *("--label", "churned", "--record-id", "id", "--client", "region"),
         *("--person", "email=email", "--features", "f_*", "--penalty", "10"),
     )

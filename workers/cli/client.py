@@ -123,7 +123,7 @@ def contribute(
 
 def _table_body(data: Path, columns: Mapping[str, Any], manifest: Mapping[str, Any]) -> bytes:
     """Return the rows of a table in the format of a model's family. Raises RefusedError."""
-    from workers.cli.models import recipe as model_recipe
+    from workers.cli.models import fitting
     from workers.errors import RefusedError
     from workers.registration import recipe, sums
 
@@ -143,7 +143,7 @@ def _table_body(data: Path, columns: Mapping[str, Any], manifest: Mapping[str, A
         "features": columns["features"] or tuple(map(_literal, manifest["features"])),
         "holdout": columns["holdout"] or "none",
     }
-    rows = model_recipe.read_rows(
+    rows = fitting.read_rows(
         data, chosen, numbers=not manifest["classes"], categories=manifest["categories"]
     )
     if wanted := manifest["features"]:

@@ -81,7 +81,7 @@ def extract(
 ) -> None:
     """Compute the features of DATA and print the extractor.
 
-    OUT names the extractor and its digest, and `lethe model register` reads them there.
+    OUT names the extractor and its digest, and `lethe model register ridge` reads them there.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.data` writes what `lethe model register-network` reads: rows, owners."""
+"""`python -m benchmarks.data` writes what `lethe model register network` reads: rows, owners."""
 
 import gzip
 import json

@@ -15,7 +15,7 @@ from tests.small import manifest, pack, rows
 
 SITE = "https://erasure.example.org"
 REGISTER = (
-    "lethe model register customers.parquet --label churned --record-id id --client region "
+    "lethe model register ridge customers.parquet --label churned --record-id id --client region "
     "--subject customer --person email=email --features 'f_*' --penalty 10 --ref "
 )
 REVIEWED = {"LETHE_DECIDE": "review"}

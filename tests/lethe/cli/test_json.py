@@ -16,7 +16,9 @@ FILES = (
     "audit get", "case summary", "certificate cyclonedx", "certificate get",
     "certificate page", "certificate receipt", "certificate report", "client contribute",
     "client release", "demo", "demo-federated", "drop process", "features extract", "key new",
-    "model download", "model push", "model register", "model register-network",
+    "model download", "model push", "model register forest", "model register network",
+    "model register recipe", "model register ridge", "model register script",
+    "model register sums", "model register vectors",
     "report period",
 )  # fmt: skip
 ONE_VALUE = (

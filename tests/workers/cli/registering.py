@@ -1,4 +1,4 @@
-"""A service that takes what `lethe model register-network` sends, checked as the API does."""
+"""A service that takes what `lethe model register network` sends, checked as the API does."""
 
 import io
 from functools import partial
@@ -60,7 +60,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
 
 
 def register(data: Path, *words: object) -> Result:
-    arguments = ["register-network", "--url", "http://x", "--ref", "m", data, *words]
+    arguments = ["register", "network", "--url", "http://x", "--ref", "m", data, *words]
     return CliRunner().invoke(model.model, [str(word) for word in arguments])
 
 

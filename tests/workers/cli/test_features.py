@@ -138,7 +138,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
 
 
 def register(data: Path, *words: object) -> Result:
-    arguments = ["register", data, "--url", "http://x", "--ref", "m", *words]
+    arguments = ["register", "ridge", data, "--url", "http://x", "--ref", "m", *words]
     return CliRunner().invoke(model.model, [str(word) for word in arguments])
 
 

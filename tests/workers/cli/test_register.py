@@ -1,4 +1,4 @@
-"""`lethe model register` sends each row's owner, and says how many rows it holds back."""
+"""`lethe model register ridge` sends each row's owner, and says how many rows it holds back."""
 
 import io
 from functools import partial
@@ -61,7 +61,7 @@ def register(
         **arrays,
     )
     path.write_bytes(stream.getvalue())
-    arguments = ["register", str(path), "--url", "http://x", "--ref", "m", *words]
+    arguments = ["register", "ridge", str(path), "--url", "http://x", "--ref", "m", *words]
     answer = CliRunner().invoke(model.model, arguments)
     assert answer.exit_code == 0, answer.output
     return service, answer.output

@@ -1,4 +1,4 @@
-"""`lethe model register --forest`: edges, public rows, and accuracy on held-out rows."""
+"""`lethe model register forest`: edges, public rows, and accuracy on held-out rows."""
 
 import io
 import json
@@ -76,7 +76,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
 def register(folder: Path, options: dict[str, Any], *words: object) -> Result:
     file = folder / "forest.json"
     file.write_text(json.dumps(options))
-    arguments = ["register", "--url", "http://x", "--ref", "m", "--forest", file, *words]
+    arguments = ["register", "forest", file, "--url", "http://x", "--ref", "m", *words]
     return CliRunner().invoke(model.model, [str(word) for word in arguments])
 
 
@@ -179,8 +179,6 @@ def test_numbers_and_holes_of_an_npz_make_the_forest_of_the_same_table(
     [
         ({"tress": 3}, (), "tress"),
         ({"edges": [[1.0]]}, (), "4"),
-        ({}, ("--recipe", "forest.json"), "one of --recipe, --forest"),
-        ({}, ("--penalty", "2"), "only for ridge heads"),
         ({}, ("--bins", "held-out", "--holdout", "none"), "no row is held out"),
     ],
 )

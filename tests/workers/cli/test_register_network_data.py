@@ -1,4 +1,4 @@
-"""`lethe model register-network` from an .npz, with the clients the data have or dealt."""
+"""`lethe model register network` from an .npz, with the clients the data have or dealt."""
 
 from pathlib import Path
 from typing import Any

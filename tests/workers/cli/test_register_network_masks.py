@@ -1,4 +1,4 @@
-"""`lethe model register-network` from images and masks: sites are clients, Dice by default."""
+"""`lethe model register network` from images and masks: sites are clients, Dice by default."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`lethe model register-network --training`: every member of the manifest's training."""
+"""`lethe model register network --training`: every member of the manifest's training."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`lethe model register --recipe`: tables and .npz, measured on held-out rows."""
+"""`lethe model register recipe`: tables and .npz, measured on held-out rows."""
 
 import io
 import json
@@ -83,7 +83,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
 def register(folder: Path, recipe: Any, *words: object) -> Result:
     file = folder / "recipe.json"
     file.write_text(recipe if isinstance(recipe, str) else json.dumps(recipe))
-    arguments = ["register", "--url", "http://x", "--ref", "m", "--recipe", file, *words]
+    arguments = ["register", "recipe", file, "--url", "http://x", "--ref", "m", *words]
     return CliRunner().invoke(model.model, [str(word) for word in arguments])
 
 

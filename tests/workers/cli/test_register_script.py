@@ -1,4 +1,4 @@
-"""`lethe model register --script`, and what is downloaded of it."""
+"""`lethe model register script`, and what is downloaded of it."""
 
 import io
 import json
@@ -69,8 +69,10 @@ def register(folder: Path, description: Any = None, *words: object) -> Result:
     features = rng.normal(size=(60, 3))
     labels = (features[:, 0] > 0).astype(np.int64)
     np.savez(folder / "rows.npz", features=features, labels=labels, clients=np.arange(60) % 6)
-    arguments = ["--url", "http://x", "--ref", "m", "--script", folder, folder / "rows.npz"]
-    return CliRunner().invoke(model.model, ["register", *map(str, [*arguments, *words])])
+    arguments = [folder, folder / "rows.npz", "--url", "http://x", "--ref", "m"]
+    return CliRunner().invoke(
+        model.model, ["register", "script", *map(str, [*arguments, *words])]
+    )
 
 
 def test_the_program_travels_and_given_weights_are_compared(
@@ -139,7 +141,7 @@ def test_weights_and_categories_of_a_table(tmp_path: Path, service: Service) -> 
         "w": np.arange(1.0, 41.0),
     }
     pq.write_table(pa.table(table), path)
-    words = [*("register", "--url", "http://x", "--ref", "m", path, "--script", tmp_path)]
+    words = [*("register", "script", tmp_path, path, "--url", "http://x", "--ref", "m")]
     words += [*("--label", "y", "--sample-weight", "w")]
 
     def run_with(categories: Any) -> Result:

@@ -1,4 +1,4 @@
-"""`lethe model register --recipe --shards`: measured beside one model of all rows."""
+"""`lethe model register recipe --shards`: measured beside one model of all rows."""
 
 import hashlib
 import io
@@ -136,7 +136,7 @@ def test_a_changed_shard_is_not_read(tmp_path: Path, service: ShardService) -> N
     ("recipe", "words", "problem"),
     [
         (TREES, ("--shards", 1), "--shards"),
-        (TREES, ("--aggregate", "vote"), "--aggregate needs --recipe and --shards"),
+        (TREES, ("--aggregate", "vote"), "--aggregate needs --shards"),
         (LINE, ("--shards", 3, "--aggregate", "vote"), "choose mean"),
         ({"estimator": "sklearn.svm.LinearSVC"}, ("--shards", 3), "choose vote"),
     ],

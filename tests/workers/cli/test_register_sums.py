@@ -1,4 +1,4 @@
-"""`lethe model register --estimator`: weights, numbers, and scores on held-out rows."""
+"""`lethe model register sums`: weights, numbers, and scores on held-out rows."""
 
 import io
 import sys
@@ -74,8 +74,8 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
     return found
 
 
-def register(*words: object) -> Result:
-    arguments = ["register", "--url", "http://x", "--ref", "m", *words]
+def register(estimator: str, *words: object) -> Result:
+    arguments = ["register", "sums", estimator, "--url", "http://x", "--ref", "m", *words]
     return CliRunner().invoke(model.model, [str(word) for word in arguments])
 
 
@@ -98,7 +98,7 @@ def share(found: Result) -> float:
 def test_classes_with_rounded_weights(tmp_path: Path, service: Service) -> None:
     weights = np.random.default_rng(0).random(150) + 0.1
     path = table(tmp_path, w=weights)
-    found = register(path, *COLUMNS, "--estimator", "gaussian-nb", "--sample-weight", "w")
+    found = register("gaussian-nb", path, *COLUMNS, "--sample-weight", "w")
     assert found.exit_code == 0, found.output
     assert "weights: w, rounded to multiples of 1/16" in found.output
     assert share(found) > 0.8
@@ -110,8 +110,7 @@ def test_classes_with_rounded_weights(tmp_path: Path, service: Service) -> None:
 
 def test_numbers_with_the_intercept_of_scikit_learn(tmp_path: Path, service: Service) -> None:
     path = table(tmp_path, numbers=True)
-    words = ("--estimator", "ridge-regressor", "--alpha", "0.01")
-    found = register(path, *COLUMNS, *words)
+    found = register("ridge-regressor", path, *COLUMNS, "--alpha", "0.01")
     assert found.exit_code == 0, found.output
     assert "R² on" in found.output
     read = read_published(service.file)
@@ -119,7 +118,8 @@ def test_numbers_with_the_intercept_of_scikit_learn(tmp_path: Path, service: Ser
     other = Ridge(0.01).fit(service.rows["features"], service.rows["labels"])
     assert np.allclose(read.coef[0], other.coef_, rtol=1e-2)
     assert np.allclose(read.intercept, other.intercept_, rtol=1e-3)
-    found = register(path, *COLUMNS, *words, "--no-intercept")
+    words = ("--alpha", "0.01", "--no-intercept")
+    found = register("ridge-regressor", path, *COLUMNS, *words)
     assert found.exit_code == 0, found.output
     assert service.manifest["sums"]["intercept"] is False
 
@@ -137,8 +137,6 @@ REFUSED: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
     "missing feature": ({"f5": [None] + [1.0] * 149}, (), "f5: has no value"),
     "large feature": ({"f5": [1e5] * 150}, (), "f5: is beyond 32768"),
     "option of another": ({}, ("--alpha", "1"), "no such option"),
-    "option of a head": ({}, ("--penalty", "1"), "--penalty: only for ridge heads"),
-    "negative count": ({"f5": [-1] * 150}, ("--estimator", "multinomial-nb"), "f5: is neg"),
 }
 
 
@@ -148,17 +146,16 @@ def test_what_is_refused_names_column_or_option(
 ) -> None:
     more, words, cause = REFUSED[name]
     path = table(tmp_path, **more)
-    found = register(path, *COLUMNS, "--estimator", "gaussian-nb", *words)
+    found = register("gaussian-nb", path, *COLUMNS, *words)
     assert found.exit_code != 0
     assert cause in found.output + str(found.exception)
     assert not service.manifest
 
 
-@pytest.mark.parametrize("words", [("--alpha", "1"), ("--sample-weight", "f0")])
-def test_options_of_an_estimator_need_one(words: tuple[str, ...], tmp_path: Path) -> None:
-    found = register(table(tmp_path), *COLUMNS, *words)
-    assert found.exit_code == 2
-    assert f"{words[0]} needs --estimator" in found.output
+def test_a_negative_count_is_named(tmp_path: Path, service: Service) -> None:
+    found = register("multinomial-nb", table(tmp_path, f5=[-1] * 150), *COLUMNS)
+    assert "f5: is negative" in found.output + str(found.exception)
+    assert not service.manifest
 
 
 def test_the_limits_are_those_of_the_sums() -> None:
@@ -172,7 +169,7 @@ def test_a_machine_without_the_extra_is_told_what_to_install(
     for name in [one for one in sys.modules if one.startswith("lethe.estimators")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name != "numba" or None)
-    found = register(table(tmp_path), *COLUMNS, "--estimator", "gaussian-nb")
+    found = register("gaussian-nb", table(tmp_path), *COLUMNS)
     assert isinstance(found.exception, LetheError)  # which `lethe` prints, without a traceback
     assert "the package numba, which is not installed: run in a clone" in str(found.exception)
     assert not service.manifest
@@ -185,6 +182,6 @@ def test_what_holds_up_a_fit_is_said_once(
     states = iter([stalled, stalled, {"state": "registered", "failure": None}])
     ready = {"state": "ready", "current_version": 1}
     monkeypatch.setattr(service, "model", lambda _: next(states, ready))
-    found = register(table(tmp_path), *COLUMNS, "--estimator", "gaussian-nb")
+    found = register("gaussian-nb", table(tmp_path), *COLUMNS)
     assert found.exit_code == 0, found.output
     assert found.stderr.count("not fitted yet: numba is not installed\n") == 1

@@ -1,4 +1,4 @@
-"""`lethe model register` reads tables and queries, and reports which columns it used."""
+"""`lethe model register ridge` reads tables and queries, and reports which columns it used."""
 
 import io
 import sqlite3
@@ -41,7 +41,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
 
 
 def register(*words: object) -> Result:
-    arguments = ["register", "--url", "http://x", "--ref", "m", *words]
+    arguments = ["register", "ridge", "--url", "http://x", "--ref", "m", *words]
     return CliRunner().invoke(model.model, [str(word) for word in arguments])
 
 

@@ -1,4 +1,4 @@
-"""`lethe model register --vectors`: tables, lists, .npz, centroids, and what is refused."""
+"""`lethe model register vectors`: tables, lists, .npz, centroids, and what is refused."""
 
 import io
 import json
@@ -69,7 +69,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
 def register(folder: Path, options: Any, *words: object) -> Result:
     file = folder / "index.json"
     file.write_text(options if isinstance(options, str) else json.dumps(options))
-    arguments = ["register", "--url", "http://x", "--ref", "m", "--vectors", file, *words]
+    arguments = ["register", "vectors", file, "--url", "http://x", "--ref", "m", *words]
     return CliRunner().invoke(model.model, [str(word) for word in arguments])
 
 
@@ -167,7 +167,6 @@ def test_centroids_are_a_matrix_or_those_of_an_index(
         ({"index": "flat"}, (*LISTS[:3], "holes"), "holes: 1 of 60 vectors"),
         ({"index": "flat"}, (*LISTS[:3], "words"), "words: lists of string"),
         ({"index": "flat"}, ("--features", "other"), "other"),
-        ({"index": "flat"}, (*LISTS, "--penalty", "2"), "only for ridge heads"),
     ],
 )
 def test_what_is_wrong_is_named_and_not_sent(

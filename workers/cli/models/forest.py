@@ -1,4 +1,4 @@
-"""`lethe model register --forest`: an exact forest over the rows in DATA."""
+"""`lethe model register forest`: an exact forest over the rows in DATA."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from workers.cli.models.recipe import (
+from workers.cli.data_options import DATA
+from workers.cli.models.fitting import (
+    ABOUT_DATA,
+    FILE,
     check_manifest,
     read_rows,
-    refuse_others,
+    registration_options,
     send,
 )
 
@@ -18,28 +21,47 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def register_forest(
+@click.command(epilog=ABOUT_DATA)
+@click.argument("file", type=FILE, metavar="FOREST")
+@registration_options
+@click.option(
+    "--public",
+    type=DATA,
+    help="Rows that are never erased; their quantiles become the bin edges.",
+)
+@click.option(
+    "--bins",
+    type=click.Choice(["declared", "held-out"]),
+    default="declared",
+    show_default=True,
+    help="held-out: quantiles of the held-out rows become the bin edges, and change when one "
+    "is erased. declared: edges of the JSON file, or of --public.",
+)
+def forest(
     url: str,
     ref: str,
-    data: Path | None,
     file: Path,
+    data: Path | None,
     public: Path | None,
     bins: str,
-    columns: Mapping[str, Any],
+    **columns: Any,
 ) -> None:
-    """Register a forest over the rows in DATA, wait until it is fitted, and measure it."""
+    """Register an exact forest.
+
+    FOREST is a JSON file (docs/forests.md). The forest is grown on the rows in DATA and
+    measured on held-out rows.
+    """
     from workers.cli.errors import shown
-    from workers.registration import forest
+    from workers.registration import forest as forests
     from workers.registration.recipe import read_recipe
 
-    refuse_others(click.get_current_context())
     with shown():
         options = read_recipe(file)
         numbers = bool(options.get("numbers", False))
         rows = read_rows(data, columns, numbers=numbers)
         known = None if public is None else _public(public, columns, numbers=numbers)
         held_out = bins == "held-out"
-        prepared = forest.prepare_forest(
+        prepared = forests.prepare_forest(
             rows, options, ref=ref, public=known, held_out_bins=held_out
         )
         check_manifest(prepared)
@@ -48,7 +70,7 @@ def register_forest(
             "bins: the default edges, dense near 0 and ending at ±1,000; for features on other "
             "scales declare edges, or give --public or --bins held-out"
         )
-    send(url, prepared, lambda found: forest.predict(found, prepared), numbers=numbers)
+    send(url, prepared, lambda found: forests.predict(found, prepared), numbers=numbers)
 
 
 def _public(

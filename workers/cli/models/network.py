@@ -1,4 +1,4 @@
-"""`lethe model register-network`: a deep model with its rows, its training and its policy."""
+"""`lethe model register network`: a deep model with its rows, its training and its policy."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ NETWORKS = ("logistic", "mit-b0", "mlp", "res-unet", "resnet18", "simple-cnn", "
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@click.command("register-network")
+@click.command("network")
 @service_url
 @click.option("--ref", required=True, help="The model's reference, such as x-rays.")
 @data_options
@@ -64,7 +64,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--canary", type=FILE, help="JSON: a trigger and its target class.")
 @click.pass_context
 @service.decision_options
-def register_network(
+def network(
     context: click.Context,
     /,
     url: str,
@@ -80,9 +80,9 @@ def register_network(
     canary: Path | None,
     **rest: Any,
 ) -> None:
-    """Register a network over the rows in DATA and wait until it is trained.
+    """Register a network.
 
-    Training and policy are final; their digest is logged.
+    It is trained on the rows in DATA. Training and policy are final; their digest is logged.
     """
     from workers.cli.errors import shown
     from workers.cli.policy_file import load

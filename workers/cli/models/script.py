@@ -1,4 +1,4 @@
-"""`lethe model register --script`: the operator's training program over labelled rows."""
+"""`lethe model register script`: the operator's training program over labelled rows."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from workers.cli import service
-from workers.cli.models.recipe import (
+from workers.cli.models.fitting import (
+    ABOUT_DATA,
+    FILE,
+    FIT_MEMORY_BYTES,
     FIT_SECONDS,
+    SAMPLE_WEIGHT,
     check_categories,
     measured,
     read_rows,
-    refuse_others,
+    registration_options,
 )
 
 if TYPE_CHECKING:
@@ -20,29 +24,42 @@ if TYPE_CHECKING:
 
     from workers.registration.recipe import RecipeRegistration
 
-FIT_MEMORY_BYTES = 8 << 30  # LETHE_FIT_MEMORY_BYTES in a service's default
 
-
-def register_script(
+@click.command(epilog=ABOUT_DATA)
+@click.argument("path", type=click.Path(exists=True, path_type=Path), metavar="SCRIPT")
+@registration_options
+@SAMPLE_WEIGHT
+@click.option(
+    "--weights",
+    type=FILE,
+    help="A model trained elsewhere; say how far the program's run is from it.",
+)
+@click.option(
+    "--shards",
+    type=click.IntRange(2, 256),
+    help="Run it on so many shares of the rows; each shard has a model (docs/shards.md).",
+)
+def script(
     url: str,
     ref: str,
-    data: Path | None,
     path: Path,
+    data: Path | None,
     weights: Path | None,
     shards: int | None,
-    columns: Mapping[str, Any],
+    **columns: Any,
 ) -> None:
-    """Register a program over the rows in DATA and wait until it has run twice.
+    """Register your own training program.
 
-    weights: a model trained elsewhere, to compare with the first version. shards: of the rows,
-    each with a separate model.
+    SCRIPT is a folder with script.json, or that file (docs/scripts.md). The program is run
+    twice over the rows in DATA.
     """
     from app.uploads.rows import UNMEASURED
     from workers.cli.errors import shown
     from workers.registration.script import prepare_script, read_script
     from workers.registration.shards import in_shards
 
-    refuse_others(click.get_current_context())
+    if shards is not None and weights is not None:
+        raise click.UsageError("--weights: shards are compared with no other model")
     with shown():
         document, numbers = read_script(path)
         theirs = None if weights is None else weights.read_bytes()

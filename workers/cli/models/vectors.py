@@ -1,4 +1,4 @@
-"""`lethe model register --vectors`: a vector index of the rows in DATA."""
+"""`lethe model register vectors`: a vector index of the rows in DATA."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,25 +8,35 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from workers.cli import service
-from workers.cli.models.recipe import FIT_SECONDS, check_manifest, refuse_others
+from workers.cli.models.fitting import (
+    ABOUT_DATA,
+    FILE,
+    FIT_SECONDS,
+    check_manifest,
+    registration_options,
+)
 
 if TYPE_CHECKING:
     from workers.registration.recipe import RecipeRows
 
 
-def register_vectors(
-    url: str, ref: str, data: Path | None, file: Path, columns: Mapping[str, Any]
-) -> None:
-    """Register an index of the rows in DATA, wait until it is built, and measure it."""
+@click.command(epilog=ABOUT_DATA)
+@click.argument("file", type=FILE, metavar="INDEX")
+@registration_options
+def vectors(url: str, ref: str, file: Path, data: Path | None, **columns: Any) -> None:
+    """Register a vector index.
+
+    INDEX is a JSON file (docs/vectors.md). The index is built of the rows in DATA, which need
+    no labels, and its recall is measured.
+    """
     from workers.cli.errors import shown
-    from workers.registration import vectors
+    from workers.registration import vectors as indexes
     from workers.registration.recipe import read_recipe
 
-    refuse_others(click.get_current_context())
     with shown():
         options = read_recipe(file)
         rows = _read(data, columns)
-        prepared = vectors.prepare_vectors(rows, options, ref=ref, folder=file.parent)
+        prepared = indexes.prepare_vectors(rows, options, ref=ref, folder=file.parent)
         check_manifest(prepared)
     with service.connect(url) as operator:
         operator.register_model(service.decided(prepared.manifest), prepared.npz)
@@ -35,11 +45,11 @@ def register_vectors(
         version = operator.model(ref)["current_version"]
         with shown():
             queries = prepared.features if len(prepared.features) else rows.features
-            queries = queries[: vectors.QUERIES]
-            found = vectors.recall(operator.artifact(ref, int(version)), queries)
+            queries = queries[: indexes.QUERIES]
+            found = indexes.recall(operator.artifact(ref, int(version)), queries)
     whose = "held-out" if len(prepared.features) else "own"
     click.echo(
-        f"recall@{vectors.NEIGHBOURS} beside exhaustive search, {len(queries)} {whose} rows as "
+        f"recall@{indexes.NEIGHBOURS} beside exhaustive search, {len(queries)} {whose} rows as "
         f"queries: {found:.3f}"
     )
 
