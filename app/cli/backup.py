@@ -81,7 +81,7 @@ def new(directory: Path, keys: Path | None) -> None:
 @click.option("--keys", type=_New, help="Also keep a copy of the keys, in this directory.")
 @click.option("--once", is_flag=True, help="Do one round and end.")
 def follow_database(directory: Path, every: float, keys: Path | None, once: bool) -> None:
-    """Keep in DIRECTORY what a SQLite database has, until this command is ended.
+    """Replicate a SQLite database to DIRECTORY until this command is ended.
 
     DIRECTORY is new, or was followed into before, and has the last state alone. `lethe restore`
     and `lethe backup rehearse` take it. The service runs meanwhile.

@@ -76,7 +76,7 @@ class Diagnosis:
 @click.command()
 @as_json_option
 def doctor(as_json: bool) -> None:
-    """Check each part of this installation, and say what to do about those that fail.
+    """Check each part of this installation and say how to fix what fails.
 
     Starts as the service does, and may run beside it. Exits with 1 if a part fails.
     """

@@ -16,7 +16,7 @@ def retention() -> None:
 @click.option("--dry-run", is_flag=True, help="Count what is due and destroy nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def run_now(dry_run: bool, as_json: bool) -> None:
-    """Destroy all that is due now and that no legal hold keeps.
+    """Destroy everything past its retention period that no legal hold covers.
 
     The schedule of the workers does it daily. Runs where the keys are, also beside a service at
     work; if it was interrupted, run it again. The periods are settings: LETHE_REQUEST_,

@@ -51,7 +51,7 @@ def rotate() -> None:
 @click.option("--keyid", help="Name of the new key. Default: the next number.")
 @_to
 def rotate_issuer(keyid: str | None, to: str | None) -> None:
-    """Sign certificates with a fresh key from now on.
+    """Sign certificates with a new key from now on.
 
     Those of the old key stay valid. Processes at work need no restart. If it was interrupted,
     run it again: it finishes that rotation and begins no other.
@@ -69,7 +69,7 @@ def rotate_issuer(keyid: str | None, to: str | None) -> None:
 @rotate.command("log")
 @_to
 def rotate_log_key(to: str | None) -> None:
-    """Announce a fresh key of the log, which signs checkpoints beside the old one.
+    """Announce a new log key; both sign checkpoints until the old one is revoked.
 
     Processes at work need no restart. Tell witnesses and followers the new key, then end the
     overlap with `lethe service-key revoke log`. If it was interrupted, run it again.
@@ -81,7 +81,7 @@ def rotate_log_key(to: str | None) -> None:
 
 @rotate.command("log-mldsa")
 def rotate_ml_dsa() -> None:
-    """Announce a fresh ML-DSA-44 key of the log, which signs beside the old one.
+    """Announce a new ML-DSA-44 log key; both sign until the old one is revoked.
 
     Processes at work need no restart. Give auditors the trust root, then end the overlap with
     `lethe service-key revoke log-mldsa`. If it was interrupted, run it again.
@@ -93,7 +93,7 @@ def rotate_ml_dsa() -> None:
 
 @rotate.command("master")
 def rotate_master_key() -> None:
-    """Have another master key open all that is sealed, beside the one in use.
+    """Add a master key that opens everything sealed; the current one stays valid.
 
     The next key is LETHE_MASTER_KEY_NEXT, or a new master.next.key where master.key is in use.
     Give it to each process, then end the overlap with `lethe service-key revoke master`.
@@ -107,7 +107,7 @@ def rotate_master_key() -> None:
 @rotate.command("silo")
 @click.argument("silo", type=click.IntRange(min=0))
 def rotate_silo_key(silo: int) -> None:
-    """Have the silo SILO sign with a fresh key, beside which the old one counts too.
+    """Give the silo SILO a new key; the old one stays valid until it is revoked.
 
     Runs where LETHE_SILO_KEY_DIR has the silo's private key. Copy silo-SILO.next.key to its
     other machines, then end the overlap with `lethe service-key revoke silo`. If it was
@@ -128,7 +128,7 @@ def revoke() -> None:
 @click.argument("keyid")
 @click.option("--reason", required=True, type=click.Choice(REASONS))
 def revoke_issuer(keyid: str, reason: str) -> None:
-    """Have verifiers refuse certificates of the key KEYID that are logged from now on.
+    """Make verifiers refuse certificates of the key KEYID that are logged after this.
 
     Those before stay valid. If it is the key that signs now, nothing is signed until
     `lethe service-key rotate issuer`.
@@ -172,7 +172,7 @@ def revoke_ml_dsa(reason: str) -> None:
 @revoke.command("master")
 @click.option("--reason", type=click.Choice(REASONS), default="superseded", show_default=True)
 def revoke_master_key(reason: str) -> None:
-    """End the overlap of the master keys: the old one opens nothing any more.
+    """End the overlap of the master keys: the old one no longer opens anything.
 
     Copies of the keys directory from before are opened by the old one. If it was interrupted,
     run it again.
@@ -199,7 +199,7 @@ def revoke_silo_key(silo: int) -> None:
 @service_key.command("list")
 @each_as_json
 def list_keys(as_json: bool) -> None:
-    """List the keys of log, issuer and silos and the master keys, as the log has them."""
+    """List the log, issuer, silo and master keys as the log records them."""
     with _ledger() as (settings, ledger):
         found = issuer_keys(settings, ledger)
         logs = [(LOG, one) for one in logged_keys(ledger).keys]

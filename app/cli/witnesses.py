@@ -23,7 +23,7 @@ from models.database.session import opened_engine, reading
 )
 @as_json
 def witnesses(end: bool, as_json: bool) -> None:
-    """Show what each witness cosigned last, and what keeps it from more.
+    """Show each witness's latest cosignature, and why it is behind.
 
     Exits with 1 if one holds proof that the log's key signed another tree.
     """
@@ -72,7 +72,7 @@ def witnesses(end: bool, as_json: bool) -> None:
 
 @click.command("ml-dsa")
 def ml_dsa() -> None:
-    """Have checkpoints signed by ML-DSA-44 too, from the next start of all processes on.
+    """Sign checkpoints with ML-DSA-44 too, once all processes are restarted.
 
     Creates the key, or finds the one that it made, and prints its verifier key.
     """

@@ -99,7 +99,7 @@ def list_cases(
     as_json: bool,
     **filters: str | int | bool | None,
 ) -> None:
-    """List what is open, by days left; filters narrow it."""
+    """List open cases and requests, most urgent first; options filter them."""
     if as_csv and as_json:
         raise click.UsageError("choose --csv or --json")
     if limit is None and not (as_csv or as_json):
@@ -242,7 +242,7 @@ def extend(url: str, ref: str, reason: str, as_json: bool) -> None:
 @_reason(PAUSES)
 @as_json
 def pause(url: str, ref: str, reason: str, as_json: bool) -> None:
-    """Stop the clock of REF while its person is asked for something; GDPR alone."""
+    """Pause the deadline of REF until the person answers (GDPR only)."""
     _decide(url, ref, "pause", as_json, reason)
 
 
@@ -251,7 +251,7 @@ def pause(url: str, ref: str, reason: str, as_json: bool) -> None:
 @_ref
 @as_json
 def resume(url: str, ref: str, as_json: bool) -> None:
-    """Let the clock of REF run again; its deadline moves by the pause."""
+    """Resume the deadline of REF; it moves by the length of the pause."""
     _decide(url, ref, "resume", as_json)
 
 
@@ -261,7 +261,7 @@ def resume(url: str, ref: str, as_json: bool) -> None:
 @click.argument("text")
 @as_json
 def note(url: str, ref: str, text: str, as_json: bool) -> None:
-    """Keep the note TEXT with REF for other operators; name nobody."""
+    """Add the note TEXT to REF for other operators; name no person in it."""
     _decide(url, ref, "note", as_json, text)
 
 
@@ -271,7 +271,7 @@ def note(url: str, ref: str, text: str, as_json: bool) -> None:
 @click.argument("to")
 @as_json
 def assign(url: str, ref: str, to: str, as_json: bool) -> None:
-    """Name the operator who looks after REF; TO is the name of a token."""
+    """Assign REF to the operator whose token is named TO."""
     _decide(url, ref, "assign", as_json, to)
 
 

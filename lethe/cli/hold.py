@@ -40,7 +40,7 @@ def place(url: str, ref: str, reason: str, as_json: bool) -> None:
 @click.option("--released", is_flag=True, help="Also those that were released.")
 @as_json
 def list_(url: str, released: bool, as_json: bool) -> None:
-    """List the holds that stand."""
+    """List active holds."""
     with _client(url) as operator:
         found = list(operator.holds(released=released))
     if as_json:
@@ -65,7 +65,7 @@ def list_(url: str, released: bool, as_json: bool) -> None:
 @click.argument("hold_id", metavar="ID")
 @as_json
 def release(url: str, hold_id: str, as_json: bool) -> None:
-    """Release the hold ID, which somebody else placed."""
+    """Release the hold ID; whoever placed it cannot."""
     with _client(url) as operator:
         released = operator.release_hold(hold_id)
     if as_json:

@@ -188,7 +188,7 @@ def revoke(keyid: str, url: str, token: str, as_json: bool) -> None:
 @operator_token
 @each_as_json
 def list_keys(url: str, token: str, as_json: bool) -> None:
-    """List the registered keys: whose they are, and since when they are revoked."""
+    """List the registered keys: their holders, and when they were revoked."""
     from lethe.client import Client
 
     with Client(url, token=token) as service:
