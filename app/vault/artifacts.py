@@ -14,7 +14,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
@@ -25,7 +25,7 @@ from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
 from app.vault.errors import NotStoredError, SealError, ShreddedError
-from app.vault.journal import ErasureJournal
+from app.vault.journal import OF_ERASURES, ErasureJournal
 from app.vault.master import RootSecret
 from app.vault.opened import ArtifactFile, OpenedArtifact
 from app.vault.seal import (
@@ -215,8 +215,9 @@ class ArtifactStore:
         for artifact in live:
             if artifact.wrapped_key is None:  # a duplicate id
                 continue
-            if self._journal is not None:
-                self._journal.shredded(session, artifact)
+            if self._journal is not None and (key := self._own_key(artifact)) is not None:
+                of_erasure = artifact.kind in OF_ERASURES and self._is_of_kind(artifact, key)
+                self._journal.shredded(session, artifact, of_erasure=of_erasure)
             artifact.wrapped_key = None
             artifact.shredded_at = now
         session.flush()
@@ -317,8 +318,29 @@ class ArtifactStore:
         artifact = _find(session, artifact_id)
         if artifact.wrapped_key is None:
             raise ShreddedError("this artifact was erased; its digest is all that remains")
+        return artifact, self._unwrapped_key(artifact)
+
+    def _unwrapped_key(self, artifact: Artifact) -> bytes:
         place = _key_of(artifact.id, artifact.digest)
-        return artifact, self._root_secret.open(artifact.wrapped_key, place)
+        return self._root_secret.open(artifact.wrapped_key or b"", place)
+
+    def _own_key(self, artifact: Artifact) -> bytes | None:
+        """Return an artifact's key, None if the stored one was sealed for something else.
+
+        Without this check, whoever wrote the row could have any key of the database written to
+        the erasure journal, and a restore would destroy it.
+        """
+        with suppress(SealError):
+            return self._unwrapped_key(artifact)
+        return None
+
+    def _is_of_kind(self, artifact: Artifact, key: bytes) -> bool:
+        """Return whether the stored content was sealed as the kind that the row names."""
+        with suppress(SealError):
+            place = _content(artifact.id, artifact.kind)
+            OpenedArtifact(self._file(artifact), key, place, artifact.digest).close()
+            return True
+        return False
 
     def _file(self, artifact: Artifact) -> BinaryIO:
         """Open an artifact's file, after checking its size.

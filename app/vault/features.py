@@ -82,7 +82,7 @@ class FeatureVault:
         block = session.get(FeatureBlock, subject.id)
         if block is None:
             raise NotStoredError("no features are stored for this subject")
-        if self._journal is not None and subject.wrapped_key is not None:
+        if self._journal is not None and self._is_own_key(session, subject, block):
             self._journal.rekeyed(session, subject)
         if payload is not None:
             self.store(session, subject, payload, rows)
@@ -91,6 +91,18 @@ class FeatureVault:
         subject.shredded_at = utcnow()
         session.add(subject)
         session.delete(block)
+
+    def _is_own_key(self, session: Session, subject: Subject, block: FeatureBlock) -> bool:
+        """Return whether a subject's stored key is one that was sealed for it.
+
+        Without this check, whoever wrote the row could have another subject's key written to
+        the erasure journal, and a restore would destroy that one's rows.
+        """
+        place = _key_of(block.subject_id, block.key_generation, _owner(session, subject))
+        with suppress(SealError):
+            self._root_secret.open(subject.wrapped_key or b"", place)
+            return True
+        return False
 
     def load(self, session: Session, subject_id: int) -> bytes:
         """Return a subject's payload.

@@ -110,7 +110,7 @@ class Erased:
 @dataclass(slots=True)
 class _Noted:
     lines: list[Line] = field(default_factory=list)
-    artifacts: dict[str, tuple[str, bytes]] = field(default_factory=dict)  # kind, tag
+    artifacts: dict[str, tuple[bool, bytes]] = field(default_factory=dict)  # of erasure, tag
     subjects: dict[int, bytes] = field(default_factory=dict)
 
 
@@ -213,14 +213,21 @@ class ErasureJournal:
         """Note that the transaction deletes a model, with the log entry at this index."""
         self._noted(session).lines.append(Line(model, entry=entry, deleted=True))
 
-    def shredded(self, session: Session, artifact: Artifact) -> None:
-        """Note that the transaction destroys an artifact's key. Call it before the change."""
+    def shredded(self, session: Session, artifact: Artifact, *, of_erasure: bool) -> None:
+        """Note that the transaction destroys an artifact's key. Call it before the change.
+
+        The caller has opened the key: the journal must not name another's. of_erasure: the
+        artifact is one of OF_ERASURES.
+        """
         assert artifact.wrapped_key is not None
-        noted = artifact.kind, self.key_tag(artifact.wrapped_key)
+        noted = of_erasure, self.key_tag(artifact.wrapped_key)
         self._noted(session).artifacts.setdefault(artifact.id, noted)
 
     def rekeyed(self, session: Session, subject: Subject) -> None:
-        """Note that the transaction destroys a subject's key. Call it before the change."""
+        """Note that the transaction destroys a subject's key. Call it before the change.
+
+        The caller has opened the key: the journal must not name another's.
+        """
         assert subject.id is not None
         assert subject.wrapped_key is not None
         self._noted(session).subjects.setdefault(subject.id, self.key_tag(subject.wrapped_key))
@@ -252,10 +259,10 @@ class ErasureJournal:
 
     def _gone(self, session: Session, noted: _Noted, erasing: bool) -> Iterable[bytes]:
         """Yield the tags of keys that are really destroyed, not restored by a savepoint."""
-        wanted = {one: kind for one, (kind, _) in noted.artifacts.items()}
-        if not erasing:
-            wanted = {one: kind for one, kind in wanted.items() if kind in OF_ERASURES}
-        for artifact_id, wrapped in _wrapped(session, Artifact, list(wanted)):
+        wanted = [
+            one for one, (of_erasure, _) in noted.artifacts.items() if erasing or of_erasure
+        ]
+        for artifact_id, wrapped in _wrapped(session, Artifact, wanted):
             if wrapped is None:
                 yield noted.artifacts[artifact_id][1]
         subjects = list(noted.subjects) if erasing else []

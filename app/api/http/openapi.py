@@ -196,6 +196,8 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     "getModel": (p.UnknownModelError, p.UnloggedVersionError),
     "deleteModel": (
         p.UnknownModelError,
+        p.UnloggedVersionError,
+        SealError,
         p.ModelInUseError,
         p.HeldError,
         HoldsChangedError,

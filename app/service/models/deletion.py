@@ -8,12 +8,14 @@ from app.ledger.pinned import stored_digest
 from app.ledger.transaction import Transaction
 from app.problems import ModelInUseError
 from app.reconcile.deleted import EVENT
+from app.reconcile.logged_versions import logged_leaf
 from app.reconcile.model_events import CLOSED, model_events, requests_events
 from app.schemas.models import DeletionView
 from app.service.context import Services
 from app.service.holds import require_deletable
 from app.service.models import registry
 from app.steps import reached
+from app.vault.model_key import open_tombstone_key
 from app.vault.scrub import scrub
 from app.vault.wipe import shared, wipe
 from models import Audit, ErasureRequest, Job, Model, ModelVersion, Release, Round
@@ -30,6 +32,8 @@ def delete(services: Services, ref: str) -> DeletionView:
 
     Raises:
         UnknownModelError: There is none.
+        SealError: The row's reference is not the one that its key is sealed for.
+        UnloggedVersionError: Its newest version is another one's by the log.
         HeldError: A legal hold keeps it, or a request to it.
         HoldsChangedError: Table and log disagree on legal holds.
         ModelInUseError: A request, job, round, release or method audit of it is not finished,
@@ -41,6 +45,7 @@ def delete(services: Services, ref: str) -> DeletionView:
         logged = model_events(services.ledger, ref, EVENT)
         if len(logged):
             return DeletionView(ref=ref, log_index=logged[0][0])
+        _require_own(services, tx.session, model)
         _require_unused(services, tx.session, model)
         require_deletable(services, tx.session, model)
         said = {"config": stored_digest(model), **_last(tx.session, model)}
@@ -55,6 +60,19 @@ def delete(services: Services, ref: str) -> DeletionView:
     services.artifacts.unlink_shredded(services.engine)
     scrub(services.engine)
     return shown
+
+
+def _require_own(services: Services, session: Session, model: Model) -> None:
+    """Check that a row has the reference under which its data were registered.
+
+    Otherwise whoever exchanged the references of two models would have the other one destroyed
+    by an honest operator, even under a legal hold. Raises as `delete`.
+    """
+    own = select(ModelVersion).where(ModelVersion.model_id == model.id)
+    newest = session.exec(own.order_by(col(ModelVersion.number).desc()).limit(1)).first()
+    if newest is not None:
+        logged_leaf(services.ledger, model, newest)
+    open_tombstone_key(services.root_secret, model)
 
 
 def _last(session: Session, model: Model) -> dict[str, str]:

@@ -355,3 +355,37 @@ def test_each_table_that_names_files_is_known() -> None:
     assert naming == {"round_members", "verifications"}
     owned = {table.name for table in METADATA.sorted_tables if "model_id" in table.c}
     assert KEPT - {"models"} <= owned
+
+
+def exchange(ready: Installation, *columns: str) -> None:
+    """Exchange two models' references, and other columns of their rows."""
+    with Session(ready.services.engine) as session:
+        own, other = (
+            {name: getattr(row, name) for name in columns}
+            for row in session.exec(select(Model).order_by(Model.ref))
+        )
+    for ref, name in ((MODEL, "x"), ("other", MODEL), ("x", "other")):
+        write(ready, "UPDATE models SET ref = :to WHERE ref = :ref", ref=ref, to=name)
+    for ref, values in (("other", own), (MODEL, other)):
+        for name, value in values.items():
+            write(ready, f"UPDATE models SET {name} = :to WHERE ref = :ref", ref=ref, to=value)
+
+
+@pytest.mark.parametrize("columns", [(), ("tombstone_key",)])
+def test_an_exchanged_reference_has_no_other_model_deleted(
+    ready: Installation, columns: tuple[str, ...]
+) -> None:
+    """A hold keeps one model; the operator deletes the other one."""
+    assert ready.caller.register_model(rows(seed=3), ref="other").status_code == 201
+    ready.drain()
+    held = {"ref": MODEL, "reason": "litigation"}
+    assert ready.caller.operator("POST", "/v1/holds", json=held).status_code == 201
+    exchange(ready, *columns)
+    refused = delete(ready, "other")
+    assert refused.status_code == 503, refused.text
+    assert refused.json()["type"].endswith("version-unlogged")
+    assert not len(model_events(ready.services.ledger, "other", EVENT))
+    exchange(ready, *columns)
+    assert fsck(ready.services.ledger).ok
+    assert delete(ready).json()["type"].endswith("held")
+    assert delete(ready, "other").status_code == 200

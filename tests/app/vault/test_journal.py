@@ -13,12 +13,14 @@ from app.reconcile.journal import committed, require_applied
 from app.service.context import open_services
 from app.settings import Settings
 from app.vault.artifacts import ArtifactStore
+from app.vault.features import FeatureVault
 from app.vault.journal import FILE, ErasureJournal, JournalError, Line
 from app.vault.master import RootSecret
 from app.vault.model_key import tags_digest
 from lethe.signing.keys import PrivateKey
-from models import Artifact, ErasureRequest
+from models import Artifact, ErasureRequest, Subject
 from models.database.session import reading
+from tests.app.ledger.samples import add_model
 from tests.installation import Installation, install
 
 TAGS = (b"a" * 32, b"b" * 32)
@@ -95,6 +97,46 @@ def test_a_key_that_a_savepoint_brought_back_is_not_in_it(
         assert journal.read().keys == set()
         session.commit()
     assert journal.read().keys == {tags[gone]}
+
+
+def test_a_planted_key_or_kind_is_not_in_it(
+    engine: Engine, tmp_path: Path, journal: ErasureJournal
+) -> None:
+    """Otherwise a restore would destroy somebody else's rows, or an upload to be learned."""
+    store = ArtifactStore(tmp_path / "artifacts", MASTER, journal)
+    with Session(engine) as session:
+        draft, upload = (store.put(session, kind, b"x") for kind in ("draft", "upload"))
+        draft.wrapped_key = upload.wrapped_key
+        upload.kind = "draft"
+        session.commit()
+        store.shred_all(session, [draft.id, upload.id])
+        session.commit()
+    assert journal.read().lines == []
+
+
+def test_another_subjects_key_is_not_in_it(engine: Engine, journal: ErasureJournal) -> None:
+    vault = FeatureVault(MASTER, journal)
+    with Session(engine) as session:
+        model = add_model(session)
+        subjects = [
+            Subject(model_id=model.id or 0, client_tag="c", subject_tag=name) for name in "ab"
+        ]
+        session.add_all(subjects)
+        session.flush()
+        for subject in subjects:
+            vault.store(session, subject, b"rows", rows=1)
+        session.commit()
+        erased, other = subjects
+        erased.wrapped_key = other.wrapped_key
+        journal.erased(session, "m", TAGS, "r")
+        vault.rewrite(session, erased, b"rest", rows=1)
+        session.commit()
+        assert journal.read().keys == set()
+        own = journal.key_tag(erased.wrapped_key or b"")
+        journal.erased(session, "m", TAGS, "r")
+        vault.rewrite(session, erased, None, rows=0)
+        session.commit()
+    assert journal.read().keys == {own}
 
 
 def test_nothing_is_written_for_what_is_rolled_back(
