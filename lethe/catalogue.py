@@ -330,7 +330,7 @@ _CHECKS = (
         "stored model file (SHA-256)",
         _DIGEST,
         "the stored model must be the published one",
-        "the digest of the file is compared above",
+        "see the line `model file`",
         "model after",
     ),
     CheckSpec(

@@ -196,11 +196,13 @@ def choose(model: Offer | None, wanted: NewRequest) -> str:
         raise UnknownModelError("no model has this reference: GET /v1/models lists them")
     method = wanted.method or model.method
     if method not in (choice := offered(model.config)):
-        raise MethodUnavailableError(f"this model offers: {', '.join(choice)}")
+        raise MethodUnavailableError(
+            f"the model does not offer this method: choose among {', '.join(choice)}"
+        )
     sketches = model.config["data"] == "statistics" and SKETCHED in (model.method, method)
     if sketches and model.method != method:
         # Its clients may send sketches, which no exact method can use.
-        raise MethodUnavailableError(f"this model offers: {model.method}")
+        raise MethodUnavailableError(f"the model offers no other method than {model.method}")
     if model.state == DELETED:
         raise ModelDeletedError(GONE)
     if model.state != "ready":

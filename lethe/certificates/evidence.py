@@ -98,7 +98,7 @@ def check_evidence(
     """
     retained, scope = predicate.retained_set, predicate.scope
     if sha256(evidence).hexdigest() != retained.removal_proof:
-        raise RemovalError("this is another file than the certificate's removal proof")
+        raise RemovalError("this is not the evidence file that the certificate names")
     if parsed is None:
         parsed = parse_evidence(evidence)
     check_sets(

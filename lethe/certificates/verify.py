@@ -316,9 +316,10 @@ class _Run:
                 raise StepError("the policy lists other logs than this one")
             found = f"{signed} of {known} witnesses of the policy signed"
             if not self.policy.is_met({key.vkey for key in opened.verified}):
-                raise StepError(f"{found}, which is not its quorum")
-            is_quorum = "and it requires none" if self.policy.quorum == NONE else "its quorum"
-            return f"{found}, {is_quorum}{not_verified(opened.unverified)}"
+                raise StepError(f"{found}: its quorum is not met")
+            none = self.policy.quorum == NONE
+            met = ", and it requires none" if none else ": its quorum is met"
+            return f"{found}{met}{not_verified(opened.unverified)}"
         if signed < self.threshold:
             raise StepError(f"{signed} witnesses signed, {self.threshold} are required")
         found = (
@@ -350,7 +351,7 @@ class _Run:
                 return f"the file is subject {subject.name}"
         if digest == self.statement.predicate.model.version_before.digest:
             raise StepError("the file is the model before the erasure")
-        about = ", ".join(subject.digest for subject in self.statement.subject)
+        about = ", ".join(f"{one.name}, {one.digest}" for one in self.statement.subject)
         raise StepError(f"the file's SHA-256 is {digest}; this certificate is about {about}")
 
     def retained_set(self) -> str:

@@ -19,6 +19,7 @@ from lethe.catalogue import EXTENSIONS, PAUSES, REFUSALS
 from lethe.cli import saved
 from lethe.cli.case_receipt import verify_receipt
 from lethe.cli.options import (
+    STATES,
     as_json,
     count,
     plain,
@@ -79,7 +80,12 @@ case.add_command(verify_receipt)
 @service_url
 @click.option("--due-within", type=click.IntRange(0, 3650), metavar="DAYS", help="Soon due.")
 @click.option("--overdue/--not-overdue", default=None, help="Past their deadline, or not.")
-@click.option("--state", help="A request's state, or answered: cases to be closed.")
+@click.option(
+    "--state",
+    type=click.Choice((*STATES, "answered")),
+    metavar="STATE",
+    help="A request's state, or answered: cases to be closed.",
+)
 @click.option("--held/--not-held", default=None, help="Kept by a legal hold, or not.")
 @click.option("--model", help="Reference of the model.")
 @click.option("--person", metavar="KIND=VALUE", help="Of this person; hashed here. Lists all.")

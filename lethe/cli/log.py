@@ -25,9 +25,11 @@ from lethe.log.follow import (
     mirror_log,
     succeeded,
     verify_log,
+    witnessed,
 )
 from lethe.log.log_keys import LogKeys
 from lethe.log.note import NoteError, NoteVerifier, not_verified, parse_log_vkey
+from lethe.log.policy import parse_policy
 from lethe.log.proofs import ProofError
 from lethe.log.spelling import format_base64
 from lethe.log.watch import Look, watch
@@ -65,6 +67,11 @@ def log() -> None:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Keep the verified checkpoint in this file; the next call reads only what is new.",
 )
+@click.option(
+    "--policy",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A witness policy: its quorum must have signed the checkpoint.",
+)
 @_full_option
 @_json_option
 def verify(
@@ -72,6 +79,7 @@ def verify(
     vkey: str | None,
     trust_root: Path | None,
     state: Path | None,
+    policy: Path | None,
     full: bool,
     as_json: bool,
 ) -> None:
@@ -83,7 +91,13 @@ def verify(
     read.
     """
     verifier = _read_keys(vkey, trust_root)
-    _report(as_json, lambda: verify_log(fetch_from(url_or_dir), verifier, state, full=full))
+    required = None if policy is None else parse_policy(policy.read_bytes())
+
+    def check() -> LogReport:
+        found = verify_log(fetch_from(url_or_dir), verifier, state, full=full)
+        return found if required is None else witnessed(found, verifier, required)
+
+    _report(as_json, check)
 
 
 @log.command()
@@ -384,6 +398,8 @@ def _report(as_json: bool, check: Callable[[], LogReport]) -> None:
             "entries_before": report.before,
             "unverified": [f"{line.name}+{line.key_id.hex()}" for line in report.unverified],
         }
+        if report.quorum is not None:
+            passed["witnesses"] = report.quorum
         click.echo(json.dumps(passed))
     else:
         click.echo(f"PASS  {report.origin}")
@@ -392,5 +408,7 @@ def _report(as_json: bool, check: Callable[[], LogReport]) -> None:
         if report.before:
             checked += f", the first {report.before} entries by an earlier call"
         click.echo(plain(f"      {checked}{not_verified(report.unverified)}"))
+        if report.quorum is not None:
+            click.echo(f"      {report.quorum}")
         if (old := succeeded(report)) is not None:
             click.echo(plain(f"      succeeds the log {old.origin} at size {old.size}"))

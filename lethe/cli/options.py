@@ -16,6 +16,25 @@ def _saved_url() -> str | None:
     return None if login is None else login.url
 
 
+# The states of a request, as app.schemas.requests has them: the base install has no app.
+STATES = (
+    "received",
+    "awaiting-review",
+    "cooling-off",
+    "paused",
+    "executing",
+    "awaiting-client",
+    "awaiting-round",
+    "escalated",
+    "verifying",
+    "needs-decision",
+    "certified",
+    "refused",
+    "withdrawn",
+    "failed",
+)
+
+
 def _token_of(context: click.Context, _: click.Parameter, given: str | None) -> str | None:
     # Given parameters are processed before missing ones: the URL is known here.
     found = given or saved.token_for(str(context.params.get("url", "")))

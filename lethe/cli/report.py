@@ -95,6 +95,10 @@ def verify(
         print_json({"result": "PASS", "counted_again": counted, "figures": found["figures"]})
         return
     click.echo("PASS  the entries of the period are a range of the log that its key signed")
+    log, first, last = found["log"], found["first"], found["last"]
+    start, end = log["start"]["size"], log["end"]["size"]
+    span = f"entries {start} to {end - 1}" if end > start else "no entry"
+    click.echo(f"      {first} to {last}: {span} of {log['origin']}")
     if entries is None:
         click.echo("      figures not counted again: give --log")
     else:

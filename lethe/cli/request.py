@@ -10,15 +10,16 @@ import click
 
 from lethe.cli import saved
 from lethe.cli.options import (
-    as_json as _json,
-)
-from lethe.cli.options import (
+    STATES,
     each_as_json,
     operator_token,
     plain,
     print_json,
     print_table,
     service_url,
+)
+from lethe.cli.options import (
+    as_json as _json,
 )
 from lethe.cli.signer import find_signer, signing_client
 from lethe.cli.text.case import NOTHING_FOUND, SETTLED, print_case, say_kind, wait_for_case
@@ -220,7 +221,9 @@ def status(request_id: str, url: str, as_json: bool) -> None:
 @request.command("list")
 @service_url
 @operator_token
-@click.option("--state", help="Only requests in this state.")
+@click.option(
+    "--state", type=click.Choice(STATES), metavar="STATE", help="Only requests in this state."
+)
 @click.option("--model", help="Only requests for this model.")
 @click.option("--method", help="Only requests by this method.")
 @click.option("--overdue", is_flag=True, help="Only requests past their deadline.")

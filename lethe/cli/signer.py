@@ -23,13 +23,16 @@ class Signer(NamedTuple):
 
 
 def find_signer(url: str, key_file: Path | None, keyid: str | None) -> Signer | None:
-    """Return the given key, or that of `lethe login` for this service, if any."""
-    if key_file is not None:
-        return Signer(key_file, keyid, None)
+    """Return the given key, or that of `lethe login` for this service, if any.
+
+    The log's key of the login verifies the receipts of a given key as well.
+    """
     login = saved.of(url)
+    log_key = None if login is None or login.log_key is None else Path(login.log_key)
+    if key_file is not None:
+        return Signer(key_file, keyid, log_key)
     if login is None or login.key is None:
         return None
-    log_key = None if login.log_key is None else Path(login.log_key)
     return Signer(Path(login.key), keyid or login.keyid, log_key)
 
 

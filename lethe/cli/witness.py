@@ -40,6 +40,11 @@ def init(directory: Path, name: str, logs: tuple[str, ...]) -> None:
         raise NoteError(f"--log is neither a vkey nor a file: {error.detail}") from None
     for cosigner in create(directory, name, keys):
         click.echo(cosigner.verifier.vkey)
+    click.echo(
+        f"made {directory}: the keys above are witness.vkey (Ed25519) and witness-mldsa.vkey "
+        "(ML-DSA-44) there; give both to operators of logs and to auditors",
+        err=True,
+    )
 
 
 @witness.command()

@@ -12,7 +12,7 @@ only with `full`.
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -38,6 +38,7 @@ from lethe.log.fetch import (
 )
 from lethe.log.log_keys import LogKeys, log_keys
 from lethe.log.note import NoteError, NoteVerifier, SignatureLine, read_note
+from lethe.log.policy import NONE, Policy
 from lethe.log.spelling import format_base64, parse_base64
 from lethe.log.tiles import TILE_WIDTH, decode_bundle, entries_path
 
@@ -52,6 +53,7 @@ __all__ = [
     "read_log",
     "succeeded",
     "verify_log",
+    "witnessed",
 ]
 
 ENTRIES = "tile/entries/"
@@ -65,7 +67,7 @@ class LogReport:
 
     before: how many entries were checked by an earlier call, and are a prefix of this tree.
     `unverified` has the checkpoint's signature lines by keys that were not given; they are
-    ignored. `first` is the first entry, None in an empty log.
+    ignored. `first` is the first entry, None in an empty log. quorum: what `witnessed` found.
     """
 
     origin: str
@@ -77,6 +79,7 @@ class LogReport:
     unverified: tuple[SignatureLine, ...]
     first: bytes | None = None
     before: int = 0
+    quorum: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +252,31 @@ def _follow(
         first=next(iter(first), None),
         before=before,
     )
+
+
+def witnessed(report: LogReport, verifier: Keys, policy: Policy) -> LogReport:
+    """Return the report of a log whose checkpoint a quorum of the policy's witnesses signed.
+
+    Raises LogError: none did, or the policy lists other logs.
+    """
+    own = log_keys(verifier).verifiers
+    if not any(map(policy.accepts, own)):
+        raise LogError("the policy lists other logs than this one", path=CHECKPOINT)
+    try:
+        opened = read_note(report.checkpoint, [*own, *policy.keys])
+    except NoteError as error:
+        raise LogError(f"{CHECKPOINT}: {error.detail}", path=CHECKPOINT) from None
+    signed = {key.vkey for key in opened.verified}
+    count = sum(key.vkey in signed for key in policy.keys)
+    found = f"{count} of {len(policy.keys)} witnesses of the policy signed"
+    if not policy.is_met(signed):
+        raise LogError(
+            f"{CHECKPOINT}: {found} size {report.size}: its quorum is not met; witnesses are "
+            "asked every few seconds: if the log has just grown, try again",
+            path=CHECKPOINT,
+        )
+    met = ", and it requires none" if policy.quorum == NONE else ": its quorum is met"
+    return replace(report, unverified=opened.unverified, quorum=f"{found}{met}")
 
 
 def _check_new(

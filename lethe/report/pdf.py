@@ -127,6 +127,7 @@ def load_weasyprint() -> Any:
 
 def _missing() -> PdfMissingError:
     return PdfMissingError(
-        f"this machine has no WeasyPrint, segno or Pango: run {with_extra('pdf')} and install "
-        "the system's Pango library (docs/certificate.md), or take the HTML"
+        f"the machine that makes the PDF has no WeasyPrint, segno or Pango: run there "
+        f"{with_extra('pdf')} and install the system's Pango library (docs/certificate.md), or "
+        "take the HTML"
     )

@@ -122,10 +122,10 @@ const STEPS = [
       }
       const counted = `${signed} of ${witnesses.length} witnesses of the policy signed`;
       if (!isMet(policy, opened.verified)) {
-        throw new Refused(`${counted}, which is not its quorum`);
+        throw new Refused(`${counted}: its quorum is not met`);
       }
-      const quorum = policy.quorum === "none" ? "and it requires none" : "its quorum";
-      return `${counted}, ${quorum}${notVerified(opened.unverified)}`;
+      const quorum = policy.quorum === "none" ? ", and it requires none" : ": its quorum is met";
+      return `${counted}${quorum}${notVerified(opened.unverified)}`;
     }
     if (signed < threshold) {
       throw new Refused(`${signed} witnesses signed, ${threshold} are required`);
@@ -154,14 +154,14 @@ const STEPS = [
     if (file === predicate.model.versionBefore.digest) {
       throw new Refused("the file is the model before the erasure");
     }
-    const about = subject.map((one) => one.digest).join(", ");
+    const about = subject.map((one) => `${one.name}, ${one.digest}`).join(", ");
     throw new Refused(`the file's SHA-256 is ${file}; this certificate is about ${about}`);
   }],
   ["retained-set proofs", ({ statement, evidence }) => {
     if (evidence === null) return "not checked: no evidence file given";
     const { retainedSet, scope } = statement.read.predicate;
     if (hex(sha256(evidence)) !== retainedSet.removalProof) {
-      throw new Refused("this is another file than the certificate's removal proof");
+      throw new Refused("this is not the evidence file that the certificate names");
     }
     const { read, json } = parseEvidence(evidence);
     const { before, after } = retainedSet;

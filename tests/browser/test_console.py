@@ -217,6 +217,8 @@ def test_the_browser_checks_that_a_page_of_the_log_is_complete(
     tab.goto(f"{office.address}/console/log?first=3")
     tab.wait_for_selector("#verdict.good")
     assert "these are all entries from 3 to" in tab.inner_text("#verdict")
+    wide = "document.querySelector('#vkey').offsetWidth / document.querySelector('#range').offsetWidth"
+    assert tab.evaluate(wide) > 0.9  # a key can be pasted and read
     good = tab.input_value("#vkey")
     tab.fill("#vkey", good[:-4] + "AAAA")
     tab.wait_for_selector("#verdict.bad")

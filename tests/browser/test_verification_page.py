@@ -161,7 +161,7 @@ def test_a_witness_policy_is_asked_of_the_certificate(opened: Open, tmp_path: Pa
     assert verdict(tab) == "The certificate is authentic."
     assert "no witness policy was given" not in tab.inner_text("#answer")
     tab.set_input_files("#file", str(tmp_path / "one.json"))
-    tab.wait_for_function("() => document.body.innerText.includes('which is not its quorum')")
+    tab.wait_for_function("() => document.body.innerText.includes('its quorum is not met')")
     assert "could not be confirmed" in verdict(tab)
     tab.fill("#policy", "witness of nothing")
     tab.click("button")

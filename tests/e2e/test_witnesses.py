@@ -107,7 +107,7 @@ def test_a_certificate_is_witnessed_while_one_is_down_and_one_lies(
         refused = verify(registered, file, most)
         assert (refused["result"], refused["passed"]) == ("FAIL", False)
         assert refused["detail"] == (
-            "2 of 4 witnesses of the policy signed, which is not its quorum"
+            "2 of 4 witnesses of the policy signed: its quorum is not met"
         )
         told = registered.cli("log", "witnesses").stdout
         assert re.search(r"(?m)^away\.example\+\S+ .* down ", told)
@@ -164,7 +164,7 @@ def test_witness_and_verifier_of_others_accept_log_and_certificate(
             file.write_bytes(erase(registered, requester, "r2"))
         passed = verify(registered, file, quorum)
         assert passed["result"] == "PASS", passed
-        assert passed["detail"] == "3 of 5 witnesses of the policy signed, its quorum"
+        assert passed["detail"] == "3 of 5 witnesses of the policy signed: its quorum is met"
 
         # Their verifier: the certificate's checkpoint, its entry in the tiles, their quorum.
         entry = json.loads(file.read_bytes())["verificationMaterial"]["tlogEntries"][0]

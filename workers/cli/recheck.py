@@ -119,7 +119,7 @@ def _print(name: str, found: Recheck) -> None:
         elif line.reason:
             click.echo(f"{'':{width + 11}}  not recomputed: {_plain(line.reason)}")
     click.echo(f"\n{MEANING[found.result]}")
-    click.echo("Signatures were not looked at: see lethe certificate verify.")
+    click.echo("Signatures were not checked: run `lethe certificate verify`.")
 
 
 def _plain(text: str) -> str:

@@ -116,7 +116,9 @@ def wait_until_ready(
     if state["state"] == "quarantined":
         raise click.ClickException(plain(str(state["failure"])))
     if state["state"] != "ready":
-        raise click.ClickException(plain(f"the fit failed: {state['failure']}"))
+        raise click.ClickException(
+            plain(f"the fit failed: {state['failure']}; register it again, {ref} is free")
+        )
     if tell:
         click.echo(plain(f"{ref} is ready at version {state['current_version']}"))
     return state

@@ -79,7 +79,9 @@ def test_closed_issues_nothing_before_a_quorum_and_then_the_same_bytes_for_ever(
         data = http.get(f"{path}/certificate").content
         passed = verdict(made, data, three.parsed("both"))
         assert passed.result == "PASS"
-        assert passed.steps[5].detail == "2 of 4 witnesses of the policy signed, its quorum"
+        assert (
+            passed.steps[5].detail == "2 of 4 witnesses of the policy signed: its quorum is met"
+        )
         failed = verdict(made, data, three.parsed("three")).failed
         assert failed is not None
         assert failed.number == 6
@@ -112,9 +114,7 @@ def test_open_issues_without_a_quorum_after_its_wait_and_the_certificate_shows_i
         data = http.get(f"{path}/certificate").content
         failed = verdict(made, data, three.parsed("three")).failed
         assert failed is not None
-        assert failed.detail == (
-            "2 of 4 witnesses of the policy signed, which is not its quorum"
-        )
+        assert failed.detail == ("2 of 4 witnesses of the policy signed: its quorum is not met")
         assert verdict(made, data, three.parsed("both")).result == "PASS"
         assert http.get("/v1/log/witnessed").status_code == 404
         assert not ask.round()  # nothing waits any more
@@ -158,7 +158,10 @@ def test_a_certificate_has_both_signatures_of_the_log_and_the_lines_of_witnesses
         )
         assert verdict.result == "PASS"
         assert verdict.steps[4].detail.startswith("Ed25519 and ML-DSA-44 by ")
-        assert verdict.steps[5].detail == "2 of 4 witnesses of the policy signed, its quorum"
+        assert (
+            verdict.steps[5].detail
+            == "2 of 4 witnesses of the policy signed: its quorum is met"
+        )
         made.check()
 
 

@@ -126,6 +126,7 @@ def test_each_decision_of_an_officer(desk: Desk) -> None:
     extended = officer.send(f"{address}/extend", f"{address}/extend", reason="number")
     assert f"{address}/extend" not in officer.get(address).links  # the law allows it once
     assert "we have very many requests" in extended.text
+    assert re.search(r"New deadline\s*\d{4}-\d\d-\d\d \d\d:\d\d UTC", read(extended).text)
     again = officer.send(f"{address}/extend", f"{address}/extend", reason="number")
     assert again.status_code == 409
     unknown = officer.send(f"{address}/refuse", f"{address}/refuse", reason="boredom")

@@ -317,11 +317,12 @@ def test_a_leaf_that_names_no_key_names_none(leaf: bytes) -> None:
     assert issuer_named_by(leaf, envelope) is None
 
 
-def test_another_file_than_the_model_is_named_by_both_digests() -> None:
+def test_another_file_than_the_model_is_named_beside_the_version_to_download() -> None:
     failed = CERTIFIED.verify(model=MODEL + b"\0").failed
     assert failed is not None
     file, model = sha256(MODEL + b"\0").hexdigest(), sha256(MODEL).hexdigest()
-    assert failed.detail == f"the file's SHA-256 is {file}; this certificate is about {model}"
+    about = f"this certificate is about digits-head/7, {model}"
+    assert failed.detail == f"the file's SHA-256 is {file}; {about}"
 
 
 def test_the_model_before_the_erasure_is_named_as_such() -> None:
@@ -472,12 +473,12 @@ def with_policy(data: bytes, text: str) -> Verdict:
 def test_a_quorum_of_a_policy_passes_and_less_fails_at_step_6() -> None:
     passed = with_policy(cosigned(FIRST, THIRD), TWO_OF_THREE)
     assert passed.result == "PASS"
-    assert passed.steps[5].detail == "2 of 3 witnesses of the policy signed, its quorum"
+    assert passed.steps[5].detail == "2 of 3 witnesses of the policy signed: its quorum is met"
     failed = with_policy(cosigned(SECOND), TWO_OF_THREE).failed
     assert failed is not None
     assert (failed.number, failed.detail) == (
         6,
-        "1 of 3 witnesses of the policy signed, which is not its quorum",
+        "1 of 3 witnesses of the policy signed: its quorum is not met",
     )
     none = with_policy(CERTIFIED.bundle, TWO_OF_THREE.replace("quorum G", "quorum none"))
     assert none.steps[5].detail == "0 of 3 witnesses of the policy signed, and it requires none"
@@ -527,7 +528,7 @@ def test_the_logs_second_key_is_required_where_it_is_given() -> None:
         cosigned(LOG_TOO, FIRST), log_ml_dsa=key, policy=parse_policy(TWO_OF_THREE.encode())
     ).failed
     assert named is not None
-    assert named.detail == "1 of 3 witnesses of the policy signed, which is not its quorum"
+    assert named.detail == "1 of 3 witnesses of the policy signed: its quorum is not met"
     assert CERTIFIED.verify(both).result == "PASS"  # nobody asked
 
 

@@ -10,9 +10,11 @@ from pathlib import Path
 import httpx2
 import pytest
 from click.testing import CliRunner, Result
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from lethe.cli.log import log
 from lethe.client import Client
+from lethe.log.cosigner import Cosigner
 from lethe.log.fetch import LogUnreachableError, fetch_from
 from lethe.log.follow import mirror_log
 from lethe.log.note import NoteError, NoteSigner, sign_note
@@ -93,6 +95,35 @@ def test_a_log_that_was_rolled_back_fails_against_the_state_file(
     result = invoke("verify", old, "--vkey", VKEY, "--state", state)
     assert result.exit_code == 1
     assert "has 299 entries and the state file 300: it was rolled back" in result.output
+
+
+def test_a_policy_asks_for_a_quorum_of_its_witnesses(directory: Path, tmp_path: Path) -> None:
+    policy, path = tmp_path / "witness.policy", directory / "checkpoint"
+    witness = Cosigner("witness.example", Ed25519PrivateKey.from_private_bytes(bytes(32)))
+    named = f"witness w {witness.verifier.vkey}\nquorum w\n"
+    policy.write_text(named)
+    verify = ("verify", str(directory), "--vkey", VKEY, "--policy", str(policy))
+    alone = invoke(*verify)
+    assert alone.exit_code == 1
+    assert "0 of 1 witnesses of the policy signed size 300: its quorum is not" in alone.output
+    note = path.read_text()
+    text = note.partition("\n\n")[0] + "\n"
+    path.write_text(note + witness.line(text, 1_790_000_000))
+    signed = invoke(*verify)
+    assert signed.exit_code == 0, signed.output
+    assert "1 of 1 witnesses of the policy signed: its quorum is met" in signed.output
+    assert "not verified" not in signed.output
+    said = json.loads(invoke(*verify, "--json").output)
+    assert said["witnesses"].startswith("1 of 1")
+    assert said["unverified"] == []
+    policy.write_text(f"log {STRANGER.verifier.vkey}\n{named}")
+    assert "the policy lists other logs" in invoke(*verify).output
+    policy.write_text("quorum none\n")
+    assert "and it requires none" in invoke(*verify).output
+    policy.write_text(named)
+    path.write_text(note + witness.line(text.replace("300", "301"), 1_790_000_000))
+    forged = invoke(*verify)
+    assert (forged.exit_code, forged.output.startswith("FAIL  checkpoint: ")) == (1, True)
 
 
 def test_a_signature_line_of_an_unknown_key_is_ignored_and_named(directory: Path) -> None:

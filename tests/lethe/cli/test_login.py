@@ -59,6 +59,20 @@ def test_commands_need_no_options_after_it(service: FakeService, tmp_path: Path)
     assert run("request", "list").stdout.splitlines()[1].startswith(stored.ref)
 
 
+def test_a_given_key_keeps_the_logs_key_of_the_login(
+    service: FakeService, tmp_path: Path
+) -> None:
+    (tmp_path / "me.pem").write_text(private_pem(ED25519))
+    (tmp_path / "log.vkey").write_text(SIGNER.verifier.vkey)
+    key = ("--key", str(tmp_path / "me.pem"))
+    saved_key = ("--log-key", str(tmp_path / "log.vkey"))
+    done = run("login", service.base, *key, *saved_key, given=f"{TOKEN}\n")
+    assert done.exit_code == 0, done.output
+    sent = run("request", "submit", "--model", "digits", "--record", "r1", *key)
+    assert sent.exit_code == 0, sent.output
+    assert "inclusion verified" in sent.stdout
+
+
 def test_registered_keys_are_listed(service: FakeService, tmp_path: Path) -> None:
     assert run("login", service.base, given=TOKEN).exit_code == 0
     assert run("key", "list").stdout == ""

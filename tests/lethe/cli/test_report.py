@@ -117,6 +117,12 @@ def test_figures_are_counted_again_from_a_mirror(mirror: Path, tmp_path: Path) -
     done = run("verify", file, "--log-key", key, "--log", mirror)
     assert done.exit_code == 0, done.output
     assert "are those that the log's entries give" in done.output
+    report = json.loads(REPORT)
+    start, end = (report["log"][name]["size"] for name in ("start", "end"))
+    assert done.output.splitlines()[1].split(":") == [
+        f"      {report['first']} to {report['last']}",
+        f" entries {start} to {end - 1} of {report['log']['origin']}",
+    ]
     done = run("verify", file, "--log-key", key, "--log", mirror, "--json")
     said = json.loads(done.output)
     assert (said["result"], said["counted_again"]) == ("PASS", True)

@@ -38,11 +38,12 @@ def test_init_makes_two_keys_and_knows_the_logs_of_either_spelling(tmp_path: Pat
         "init", place, "--name", "w.example", "--log", tmp_path / "log.vkey", "--log", second
     )
     assert made.exit_code == 0, made.output
-    keys = [parse_vkey(line) for line in made.output.splitlines()]
+    keys = [parse_vkey(line) for line in made.stdout.splitlines()]
     assert [(key.name, key.kind) for key in keys] == [
         ("w.example", b"\x04"),
         ("w.example", b"\x06"),
     ]
+    assert "witness.vkey (Ed25519) and witness-mldsa.vkey (ML-DSA-44)" in made.stderr
     assert (place / "logs").read_text().splitlines()[1:] == [LOG, second]
     assert (place / "witness.key").stat().st_mode & 0o077 == 0
     again = run("init", place, "--name", "w.example")

@@ -11,10 +11,10 @@ ATTEMPT = "attempt before"  # the name of the lines about an attempt before the 
 UNTOLD = "no such attempt"
 
 MEANING: dict[Result, str] = {
-    "AGREES": "The verdict was computed again from the scores, and is the certified one. "
-    "That says nothing of an attempt before it.",
-    "DIFFERS": "What was computed again is not what the certificate says.",
-    "DIGESTS-ONLY": "Of this verdict nothing but digests and proofs could be checked.",
+    "AGREES": "The verdict recomputed from the scores is the certified one. "
+    "This does not cover earlier attempts.",
+    "DIFFERS": "A recomputed value differs from the certificate's.",
+    "DIGESTS-ONLY": "Only digests and proofs could be checked, not the verdict itself.",
 }
 
 
