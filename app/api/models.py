@@ -46,6 +46,7 @@ from app.service.paging import parse_number
 from app.service.queue import first_fit_stalls, training_progress
 from app.uploads.checked import CheckedHeldOut, CheckedUpload
 from app.uploads.spool import Spool
+from app.vault.errors import ShreddedError
 from models import Model
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
@@ -216,7 +217,13 @@ def get_artifact(ref: str, number: Number, request: Request, services: ServicesD
     """Download a version's head as safetensors; 410 once it was withdrawn and shredded."""
     with services.reading() as session:
         row = registry.version(services, session, ref, number)
-        head = services.artifacts.get(session, row.head_id)
+        try:
+            head = services.artifacts.get(session, row.head_id)
+        except ShreddedError:
+            raise ShreddedError(
+                f"version {number} was withdrawn by a later erasure, and its file destroyed: "
+                "download the current version"
+            ) from None
     return revalidated(request, head, SAFETENSORS)
 
 

@@ -287,7 +287,9 @@ def test_an_erasure_withdraws_and_shreds_every_earlier_version(ready: Installati
     assert ready.caller.operator("GET", path).status_code == 200
     ready.caller.erase_records("r0")
     ready.drain()
-    problem(ready.caller.operator("GET", path), 410, "shredded")
+    gone = ready.caller.operator("GET", path)
+    problem(gone, 410, "shredded")
+    assert "download the current version" in gone.json()["detail"]
     with Session(ready.services.engine) as session:
         kept = {
             artifact.kind

@@ -108,6 +108,7 @@ def test_a_query_is_registered(
 @pytest.mark.parametrize(
     ("changes", "words", "message"),
     [
+        ({}, ("--label", "churned", "--features", "f_age,f_plan"), "repeat the option"),
         ({}, ("--label", "churnd"), "churnd: no such column; did you mean churned"),
         ({}, (), "label: name the column of the classes with --label"),
         ({}, (*WORDS, "--features", "since"), "since: a date or time (timestamp[ns])"),

@@ -23,6 +23,8 @@ def check_names(names: Iterable[str]) -> None:
 def unknown_column(name: str, names: Sequence[str]) -> str:
     """Return the message for a column that a table does not have."""
     close = get_close_matches(name, names, n=1)
+    if "," in name and set(map(str.strip, name.split(","))) <= set(names):
+        return f"{name}: one name for each option: repeat the option"
     if close:
         return f"{name}: no such column; did you mean {close[0]}?"
     return f"{name}: no such column; the table has {shown_names(names)}"

@@ -25,11 +25,11 @@ if TYPE_CHECKING:  # numba takes a second to import
 
 GUARANTEE = (
     "The forest is, byte for byte, the one that is fitted to the retained records alone: the "
-    "judge fitted it anew. Its splits depend on the registered seed, on integer sums over the "
-    "retained records, and on bin edges that are registered or computed from retained records "
-    "alone, as the parameter bins says. Not tested: copies of the data or of earlier forests "
-    "elsewhere, and what was chosen outside with the erased rows at hand (features, registered "
-    "edges, parameters)."
+    "verifier fitted it again. Its splits depend on the registered seed, on integer sums over "
+    "the retained records, and on bin edges that are registered or computed from retained "
+    "records alone, as the parameter bins says. Not tested: copies of the data or of earlier "
+    "forests elsewhere, and what was chosen outside with the erased rows at hand (features, "
+    "registered edges, parameters)."
 )
 
 
