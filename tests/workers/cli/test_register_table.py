@@ -108,7 +108,6 @@ def test_a_query_is_registered(
 @pytest.mark.parametrize(
     ("changes", "words", "message"),
     [
-        ({}, ("--label", "churned", "--features", "f_age,f_plan"), "repeat the option"),
         ({}, ("--label", "churnd"), "churnd: no such column; did you mean churned"),
         ({}, (), "label: name the column of the classes with --label"),
         ({}, (*WORDS, "--features", "since"), "since: a date or time (timestamp[ns])"),
@@ -121,6 +120,7 @@ def test_a_query_is_registered(
         ({}, (*WORDS, "--holdout", "none"), "no row is held out"),
         ({}, (*WORDS, "--holdout", "2"), "holdout: must be a share"),
         ({}, (*WORDS, "--query", "SELECT 1"), "give DATA or --query, not both"),
+        ({}, ("--label", "churned", "--features", "f_a,f_b"), "repeat the option"),
     ],
 )
 def test_one_problem_names_the_column_and_nothing_is_sent(
