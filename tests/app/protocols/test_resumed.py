@@ -10,6 +10,7 @@ from app.problems import ContributionPendingError
 from app.protocols import cases
 from app.protocols.cases import AgentRequest
 from app.protocols.opendsr.wire import PROTOCOL
+from app.service.desk.opening import open_case
 from models import Case, Record
 from tests.app.protocols.test_opendsr import EXAMPLE, ID, Controller, error
 from tests.installation import Installation
@@ -25,7 +26,7 @@ def who(*people: str) -> Identities:
 
 def end_after_one_case(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the next call end between the commits of its first and second case."""
-    opened, open_case = [], cases.open_case
+    opened: list[int] = []
 
     def once(*args: Any, **named: Any) -> Any:
         if opened:
@@ -103,7 +104,6 @@ def copied(of: str, to: str) -> str:
 
 def between(monkeypatch: pytest.MonkeyPatch, call: Callable[[], object]) -> None:
     """Make a call just before the next case is opened."""
-    open_case = cases.open_case
 
     def after(*args: Any, **named: Any) -> Any:
         monkeypatch.setattr(cases, "open_case", open_case)

@@ -8,6 +8,8 @@ import pytest
 from sqlalchemy import text
 from sqlmodel import Session
 
+from app.service.desk import opening
+from app.service.desk.pending import read_rounds
 from lethe.identity import digests
 from tests.app.api.test_requests import problem
 from tests.installation import Installation
@@ -120,13 +122,10 @@ def test_no_one_table_hides_the_rows(learned: Masked, statement: str) -> None:
 def test_a_message_that_comes_during_the_lookup_is_not_missed(
     learned: Masked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from app.service.desk import opening
-
-    read = opening.read_rounds
     held: list[Any] = []
 
     def early(*args: Any) -> Any:
-        found = read(*args)
+        found = read_rounds(*args)
         if not held:
             held.append(found)
             sent(learned)
