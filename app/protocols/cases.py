@@ -3,7 +3,8 @@
 An agent's request is one case for each of the person's identities. The refs of the cases are
 computed from the agent's name, its id and the number of identities, not looked up in a table.
 The log commits to the ref of each case, so write access to the database is not enough to give
-an agent another agent's case, or to drop cases of a request.
+an agent another agent's case, or to drop cases of a request. Each case also has a keyed tag of
+the whole request's content: all of them are for the same identities.
 """
 
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from uuid import UUID
 
 from sqlmodel import Session, col, select
 
+from app.ledger.transaction import Transaction
 from app.problems import ConflictError, NotFoundError, NotWithdrawableError
 from app.reconcile.model_events import signed_leaf
 from app.reconcile.people import PeopleChangedError
@@ -27,6 +29,7 @@ from lethe import canonical
 from lethe.log.entries import ERASURE_EVENT
 from models import Case, RequestEvent
 
+CONTENT = "content of an agent's request 2"  # purpose of the tag in each case's `checked`
 MOST = 10  # identities of a person in one request
 LOGGED = ("certified", "refused", "withdrawn")  # final outcomes that are reported to agents
 WAITING = ("received", "awaiting-review", "cooling-off", "paused")
@@ -56,30 +59,36 @@ def open_all(
 ) -> list[CaseView]:
     """Open the case of each identity; existing ones are left unchanged.
 
+    A call that was killed leaves some cases, and no request. Sent again, it opens the others.
+
     Raises:
         ConflictError: The id was used for other identities or another regulation.
-        What `open_case` raises. Sent again, it resumes.
+        What `open_case` raises.
     """
-    named = sorted(canonical.encode(one.model_dump()).decode() for one in people)
-    content = canonical.encode([regulation, *named]).decode()
-    tag = services.root_secret.tag("content of an agent's request", content)
-    count = len(people)
+    # Sorted: however a request is ordered, each identity has its place, and so its case.
+    by_text = {canonical.encode(one.model_dump()).decode(): one for one in people}
+    named = sorted(by_text)
+    content = [asked.protocol, asked.agent, asked.request, regulation, *named]
+    tag = services.root_secret.tag(CONTENT, canonical.encode(content).decode())
     with services.reading() as session:
-        known = _cases(session, asked)
-        of = {asked.ref(total, 0): total for total in range(1, MOST + 1)}
-        for ref in known.keys() & of.keys():
-            if of[ref] != count or not (known[ref].checked or "").endswith(tag):
-                raise ConflictError("this id was used for a request of other content")
-            return show_all(services, asked)
+        known = _cases_of(session, asked, tag)
+    if asked.ref(len(named), 0) in known:
+        return show_all(services, asked)
+
+    def check(tx: Transaction, case: Case) -> None:
+        _cases_of(tx.session, asked, tag)  # of calls that came in between, too
+
     # The first one last: a request exists once all of its cases do.
-    for number in reversed(range(count)):
+    for number in reversed(range(len(named))):
         wanted = NewCase(
-            person=people[number],
+            person=by_text[named[number]],
             regulation=regulation,
             ticket=ticket,
             checked=f"by {asked.agent}, over {asked.protocol}; request {tag}",
         )
-        open_case(services, wanted, asked.agent, asked.ref(count, number))
+        open_case(services, wanted, asked.agent, asked.ref(len(named), number), also=check)
+    with services.reading() as session:  # or another call opened them, for other identities
+        _cases_of(session, asked, tag)
     return show_all(services, asked)
 
 
@@ -89,7 +98,7 @@ def show_all(services: Services, asked: AgentRequest) -> list[CaseView]:
     Raises:
         NotFoundError: This agent has made no request of this id.
         ConflictError: Its retention has ended, so it cannot be checked against the log.
-        PeopleChangedError: A case is missing, or differs from the log.
+        PeopleChangedError: A case is missing, differs from the log or is another request's.
     """
     with services.reading() as session:
         known = _cases(session, asked)
@@ -103,6 +112,11 @@ def show_all(services: Services, asked: AgentRequest) -> list[CaseView]:
     if any(known[ref].key is None for ref in refs):
         raise ConflictError(
             "the request's retention has ended, and with it what proves its end"
+        )
+    if len({known[ref].checked for ref in refs}) > 1:
+        raise PeopleChangedError(
+            "the cases of this request were not opened for the same identities: send it with a "
+            "new id"
         )
     views = [show(services, ref) for ref in refs]
     for part in (part for view in views for part in view.parts):
@@ -176,6 +190,14 @@ def is_left_at_source(views: Sequence[CaseView]) -> bool:
         for view in views
         for part in view.parts
     )
+
+
+def _cases_of(session: Session, asked: AgentRequest, tag: str) -> dict[str, Case]:
+    """Return the cases of a request. Raises ConflictError if one is not of this content."""
+    known = _cases(session, asked)
+    if not all((case.checked or "").endswith(tag) for case in known.values()):
+        raise ConflictError("this id was used for a request of other content: use a new id")
+    return known
 
 
 def _cases(session: Session, asked: AgentRequest) -> dict[str, Case]:

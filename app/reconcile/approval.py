@@ -1,5 +1,6 @@
 """The logged permission that a request needs before execution, for the worker and fsck."""
 
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
 from app.reconcile.judgement import RECEIVED, Event
@@ -81,8 +82,18 @@ def submitters(
 
 
 def person(name: str) -> str:
-    """Return the person behind a name, ignoring case and the way of signing in."""
-    return name.casefold().removeprefix(FROM_OIDC)
+    """Return the person behind a name, ignoring case, spelling and the way of signing in."""
+    return folded(name).removeprefix(FROM_OIDC)
+
+
+def folded(name: str) -> str:
+    """Return a name in the form in which names are compared.
+
+    Compatibility caseless matching (Unicode, D146): NFC or NFD, wide or narrow letters do not
+    matter. Letters that look alike in two scripts stay two names.
+    """
+    once = unicodedata.normalize("NFKD", unicodedata.normalize("NFD", name).casefold())
+    return unicodedata.normalize("NFKD", once.casefold())
 
 
 def is_confirmed(found: KeyRegistration, before: int) -> bool:

@@ -7,7 +7,7 @@ from sqlmodel import Session, col, select
 
 from app.ledger.key_rows import key_rows
 from app.problems import TokenNameError
-from app.reconcile.approval import FROM_OIDC, PAIRED
+from app.reconcile.approval import FROM_OIDC, PAIRED, folded
 from app.reconcile.fsck.intake import REQUESTER
 from models import BearerToken
 from models.database.types import utcnow
@@ -30,14 +30,15 @@ def mint(session: Session, scope: str, name: str) -> str:
     """
     if not 0 < len(name) <= 80 or not name.isprintable():
         raise TokenNameError("a token's name has 1 to 80 printable characters")
-    if name.casefold() == REQUESTER:
+    compared = folded(name)
+    if compared == REQUESTER:
         raise TokenNameError("cases of the intake page have this name: choose another")
-    if name.casefold().startswith(FROM_OIDC):
+    if compared.startswith(FROM_OIDC):
         raise TokenNameError(
             f"names that begin with {FROM_OIDC} are of people who sign in by OIDC"
         )
-    own = name.casefold().startswith(OWN)
-    if own or (name.casefold().startswith(PAIRED) and scope != "drp"):
+    own = compared.startswith(OWN)
+    if own or (compared.startswith(PAIRED) and scope != "drp"):
         raise TokenNameError(f"names that begin with {OWN} or {PAIRED} are reserved")
     if scope == "agent" and _is_agents(session, name):
         raise TokenNameError("an agent had this name, and its requests have it: choose another")

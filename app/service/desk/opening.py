@@ -11,7 +11,7 @@ from sqlmodel import Session, col, select
 from app import traces
 from app.ledger.journal import record_model_event
 from app.ledger.transaction import Transaction
-from app.problems import ConflictError, ContributionPendingError, UnknownRecordError
+from app.problems import ConflictError, UnknownRecordError
 from app.schemas.people import (
     CaseView,
     FoundPage,
@@ -35,13 +35,14 @@ from app.service.desk.parts import (
     Part,
     contact_digest,
 )
+from app.service.desk.pending import Unsummed, read_rounds, require_learned
 from app.service.desk.people import Found
 from app.service.desk.submission import claimant, request_for, submit
 from app.service.models import held_out, registry
 from app.service.queue import PARKED
 from app.service.scope import changed, check_size, named_places
 from lethe.identity import Identity
-from models import Case, Contribution, ErasureRequest, Model, Record
+from models import Case, ErasureRequest, Model, Record
 from models.database.session import chunks
 
 
@@ -101,6 +102,8 @@ def open_case(
         check_size(one.learned, services.settings.max_scope_records)
         choose(one.model, request_for(wanted, one)) if one.learned else None
 
+    rounds = read_rounds(services, [one.model for one in found], person)
+
     def effect(tx: Transaction) -> tuple[str, dict[str, str]]:
         if named is not None and tx.session.get(Case, named) is not None:
             return named, {}
@@ -118,7 +121,7 @@ def open_case(
         )
         jobs: dict[str, str] = {}
         parts = [
-            _open_part(services, tx, case, wanted, person, one, jobs, issued_by)
+            _open_part(services, tx, case, wanted, person, one, rounds, jobs, issued_by)
             for one in found
         ]
         case.parts = parts
@@ -143,18 +146,12 @@ def _open_part(
     wanted: NewCase,
     person: Identity,
     seen: Found,
+    rounds: Unsummed,
     jobs: dict[str, str],
     issued_by: str | None,
 ) -> dict[str, Any]:
     session = tx.session
-    pending = select(Contribution.id).where(
-        Contribution.model_id == seen.model.id, Contribution.state == "received"
-    )
-    if session.exec(pending.limit(1)).first() is not None:
-        raise ContributionPendingError(
-            f"rows contributed to the model {seen.model.ref} are still being learned: "
-            "try again in a minute, or name the other models"
-        )
+    require_learned(session, seen.model, rounds)
     model = session.get_one(Model, seen.model.id)
     # Exactly the rows that were checked against the log.
     if people.looked_up(session, services.root_secret, model, person).rows != seen.rows:

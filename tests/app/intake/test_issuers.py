@@ -71,7 +71,14 @@ def part(installation: Installation, ref: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("issuer", "approver"), [("desk", "desk"), ("Desk", "dESK"), ("sso:Desk", "desk")]
+    ("issuer", "approver"),
+    [
+        ("desk", "desk"),
+        ("Desk", "dESK"),
+        ("sso:Desk", "desk"),
+        ("sso:Jos\u00e9", "jose\u0301"),  # NFC and NFD
+        ("\u212bsa", "a\u030asa"),  # the sign of the unit, and the letter
+    ],
 )
 def test_who_issued_the_code_does_not_approve(
     customers: Installation, visitor: Visitor, issuer: str, approver: str

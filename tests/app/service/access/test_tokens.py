@@ -8,7 +8,9 @@ from app.problems import TokenNameError
 from app.service.access.tokens import mint, revoke_named
 
 
-@pytest.mark.parametrize("name", ["drp:ACME", "DRP:x", "lethe: notice", "Lethe:x"])
+@pytest.mark.parametrize(
+    "name", ["drp:ACME", "DRP:x", "lethe: notice", "Lethe:x", "\uff44rp:x"]
+)
 def test_names_that_the_service_uses_are_reserved(ledger: Ledger, name: str) -> None:
     with Session(ledger.engine) as session:
         for scope in ("officer", "operator", "agent"):
