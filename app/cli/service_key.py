@@ -22,7 +22,7 @@ from app.service.access import rotate_silo as silo_rotation
 from app.service.access import silo_keys
 from app.settings import Settings
 from app.vault.root import read_roots
-from lethe.cli.options import each_as_json, print_json, print_table
+from lethe.cli.options import OUT_FILE, each_as_json, print_json, print_table
 from lethe.files import keep_private
 from lethe.log.key_changes import LOG, ML_DSA, REASONS
 from models.database.session import opened_engine
@@ -237,7 +237,7 @@ def list_keys(as_json: bool) -> None:
 @service_key.command("trust-root")
 @click.option(
     "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OUT_FILE,
     help="Output file. Default: standard output.",
 )
 def trust_root(out: Path | None) -> None:

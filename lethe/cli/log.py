@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lethe.cli.commands import Commands
-from lethe.cli.options import print_table, service_url
-from lethe.cli.text.certificate import plain
+from lethe.cli.options import FILE, OUT_FILE, OUT_FOLDER, plain, print_table, service_url
 from lethe.log.checkpoint import CheckpointError
 from lethe.log.fetch import TRUST_ROOT
 from lethe.log.follow import (
@@ -42,7 +41,7 @@ _vkey_option = click.option(
 )
 _trust_root_option = click.option(
     "--trust-root",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="Names the log's keys after a rotation; --vkey is then the key that you know.",
 )
 _full_option = click.option(
@@ -62,7 +61,7 @@ def log() -> None:
 @_trust_root_option
 @click.option(
     "--state",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OUT_FILE,
     help="Keep the verified checkpoint in this file; the next call reads only what is new.",
 )
 @_full_option
@@ -88,7 +87,7 @@ def verify(
 
 @log.command()
 @click.argument("url")
-@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("directory", type=OUT_FOLDER)
 @_vkey_option
 @_trust_root_option
 @_full_option
@@ -113,7 +112,7 @@ def mirror(
 
 @log.command("watch")
 @click.argument("url")
-@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("directory", type=OUT_FOLDER)
 @_vkey_option
 @_trust_root_option
 @click.option(

@@ -6,10 +6,17 @@ from pathlib import Path
 import click
 
 from lethe.cli import saved
-from lethe.cli.options import as_json, print_failed, print_json, service_url
+from lethe.cli.options import (
+    FILE,
+    OUT_FILE,
+    as_json,
+    print_failed,
+    print_json,
+    service_url,
+    write_out,
+)
 from lethe.errors import LetheError
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _DAY = click.DateTime(["%Y-%m-%d"])
 
 
@@ -28,7 +35,7 @@ def report() -> None:
 @click.option("--language", type=click.Choice(["en", "de", "fr"]), default="en")
 @click.option(
     "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OUT_FILE,
     help="Output file. Default: report-FROM-TO.FORMAT.",
 )
 def period(
@@ -43,19 +50,15 @@ def period(
     with saved.client(url) as service:
         made = service.period_report(days[0], days[1], form, language)
     path = out or Path(f"report-{days[0]}-{days[1]}.{form}")
-    try:
-        path.write_bytes(made)
-    except OSError as error:
-        raise click.UsageError(f"cannot write {path}: {error.strerror}") from None
-    click.echo(str(path))
+    write_out(path, made)
 
 
 @report.command()
-@click.argument("file", type=_FILE)
-@click.option("--log-key", type=_FILE, help="The log's verifier key (vkey).")
+@click.argument("file", type=FILE)
+@click.option("--log-key", type=FILE, help="The log's verifier key (vkey).")
 @click.option(
     "--trust-root",
-    type=_FILE,
+    type=FILE,
     help="Names the log's keys after a rotation; --log-key is then the key that you know.",
 )
 @click.option(

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lethe.cli.options import FILE
+
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 trust_root_option = click.option(
     "--trust-root",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="The operator's trust root, in place of both keys.",
 )
 
