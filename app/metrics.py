@@ -72,8 +72,7 @@ class Family:
 class WorkerMetricsError(LetheError):
     """This process cannot listen at the address in LETHE_WORKER_METRICS."""
 
-    slug = "settings"
-    title = "The configuration is refused"
+    slug, title = "settings", "The configuration is refused"
 
 
 def whole_service(services: Services) -> bytes:

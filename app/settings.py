@@ -27,8 +27,7 @@ MOST_COALESCED = 256  # requests in one update; each adds a sealed draft to its 
 class SettingsError(LetheError):
     """The environment describes no installation that may run."""
 
-    slug = "settings"
-    title = "The configuration is refused"
+    slug, title = "settings", "The configuration is refused"
 
 
 class Settings(BaseSettings):

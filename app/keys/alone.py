@@ -18,9 +18,7 @@ from lethe.files import PARTIAL, sync_directory
 class KeysBusyError(LetheError):
     """Another command changes the key files."""
 
-    slug = "keys-busy"
-    title = "Another command changes the keys"
-    status = 409
+    slug, title, status = "keys-busy", "Another command changes the keys", 409
 
 
 @contextmanager

@@ -37,9 +37,7 @@ RootAt = Callable[[int], bytes]  # size -> root of the log's first `size` entrie
 class GuardError(LetheError):
     """The guard and the log contradict each other, so nothing is signed."""
 
-    slug = "log-guard"
-    title = "The log may not be signed"
-    status = 503
+    slug, title, status = "log-guard", "The log may not be signed", 503
 
 
 class GuardMissingError(GuardError):

@@ -37,9 +37,7 @@ IN_FILE = "file"  # the one place that is not a URI
 class KeyPlaceError(LetheError):
     """A key cannot be created in this place."""
 
-    slug = "key-place"
-    title = "The key cannot be made there"
-    status = 409
+    slug, title, status = "key-place", "The key cannot be made there", 409
 
 
 def read_key(settings: Settings, path: Path) -> SigningKey:

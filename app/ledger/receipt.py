@@ -13,9 +13,7 @@ from lethe.log.proofs import ProofError, inclusion_proof
 class UnpublishedError(LetheError):
     """The entry is durable, but no signed checkpoint covers it yet."""
 
-    slug = "log-unpublished"
-    title = "No checkpoint covers this entry yet"
-    status = 503
+    slug, title, status = "log-unpublished", "No checkpoint covers this entry yet", 503
 
 
 @dataclass(frozen=True, slots=True)

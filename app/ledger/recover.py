@@ -46,9 +46,7 @@ EVERY = "all"  # in place of each witness's label
 class RecoverError(LetheError):
     """The log cannot be recovered from the given sources; nothing was written."""
 
-    slug = "log-not-recovered"
-    title = "The log cannot be recovered"
-    status = 409
+    slug, title, status = "log-not-recovered", "The log cannot be recovered", 409
 
 
 @dataclass(frozen=True, slots=True)

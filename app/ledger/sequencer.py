@@ -74,25 +74,19 @@ T = TypeVar("T")
 class LogMissingError(LetheError):
     """The database holds no log."""
 
-    slug = "log-missing"
-    title = "There is no log"
-    status = 503
+    slug, title, status = "log-missing", "There is no log", 503
 
 
 class LogExistsError(LetheError):
     """The database already holds a log."""
 
-    slug = "log-exists"
-    title = "A log already exists"
-    status = 409
+    slug, title, status = "log-exists", "A log already exists", 409
 
 
 class LogBusyError(LetheError):
     """Other threads of this process have kept the log's transactions busy for too long."""
 
-    slug = "log-busy"
-    title = "The log is busy"
-    status = 503
+    slug, title, status = "log-busy", "The log is busy", 503
 
 
 class Ledger:

@@ -85,17 +85,13 @@ RESTORED = "restored"  # marks keys from a backup: what was signed since is unkn
 class UnreachableDatabaseError(LetheError):
     """No connection to the database."""
 
-    slug = "database-unreachable"
-    title = "The database does not answer"
-    status = 503
+    slug, title, status = "database-unreachable", "The database does not answer", 503
 
 
 class SchemaError(LetheError):
     """The database's schema is not the one that this version of Lethe needs."""
 
-    slug = "schema"
-    title = "The database needs migrating"
-    status = 503
+    slug, title, status = "schema", "The database needs migrating", 503
 
 
 def init_log(

@@ -28,9 +28,7 @@ T = TypeVar("T")
 class LogDamagedError(LetheError):
     """An entry or node of the log is missing from the database."""
 
-    slug = "log-damaged"
-    title = "The log is damaged"
-    status = 503
+    slug, title, status = "log-damaged", "The log is damaged", 503
 
 
 def read_size(session: Session) -> int:

@@ -49,9 +49,7 @@ OF_ERASURES = frozenset({"before", "draft", "release"})
 class JournalError(LetheError):
     """The erasure journal is missing, damaged or not applied; nothing is served."""
 
-    slug = "erasure-journal"
-    title = "The erasure journal does not match the log"
-    status = 503
+    slug, title, status = "erasure-journal", "The erasure journal does not match the log", 503
 
 
 @dataclass(frozen=True, slots=True)

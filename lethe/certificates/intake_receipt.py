@@ -34,8 +34,7 @@ Proven = Literal["code by e-mail", "code of an operator"]
 class IntakeReceiptError(CertificateError):
     """A receipt of the intake page that does not verify."""
 
-    slug = "intake-receipt-invalid"
-    title = "The receipt is invalid"
+    slug, title = "intake-receipt-invalid", "The receipt is invalid"
 
 
 @dataclass(frozen=True, slots=True)

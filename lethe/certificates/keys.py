@@ -16,9 +16,7 @@ AGAIN = "get it again from the operator, over a channel you trust"
 class PublicKeyError(LetheError):
     """A file that does not hold the expected public key; the message names the remedy."""
 
-    slug = "bad-public-key"
-    title = "Wrong public key"
-    status = 400
+    slug, title, status = "bad-public-key", "Wrong public key", 400
 
 
 def read_log_key(path: Path) -> NoteVerifier:

@@ -37,9 +37,7 @@ URI: Final = "https://w3id.org/lethe-ledger/trust-root/v1"
 class TrustRootError(LetheError):
     """A file that is not a trust root, or that its log did not sign."""
 
-    slug = "bad-trust-root"
-    title = "Wrong trust root"
-    status = 400
+    slug, title, status = "bad-trust-root", "Wrong trust root", 400
 
 
 @dataclass(frozen=True, slots=True)

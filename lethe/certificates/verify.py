@@ -43,8 +43,7 @@ Result = Literal["PASS", "FAIL"]
 class StepError(CertificateError):
     """A verification step that failed for a reason of its own."""
 
-    slug = "verification-failed"
-    title = "The certificate does not verify"
+    slug, title = "verification-failed", "The certificate does not verify"
 
 
 NOT_REACHED, NOT_CHECKED = "not reached", "not checked"

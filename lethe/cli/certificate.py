@@ -31,9 +31,7 @@ FILES = (8, 9)  # the verification steps that need other files
 class DownloadError(LetheError):
     """A certificate that could not be fetched; nothing was written."""
 
-    slug = "download-failed"
-    title = "The certificate could not be downloaded"
-    status = 502
+    slug, title, status = "download-failed", "The certificate could not be downloaded", 502
 
 
 @click.group(cls=Commands, entry_points="lethe.certificate.commands")

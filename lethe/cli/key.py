@@ -37,9 +37,7 @@ KEYID = re.compile(r"[A-Za-z0-9._:@-]{1,128}")  # as accepted by the service
 class KeyFileError(LetheError):
     """A key file that cannot be written, or would replace another."""
 
-    slug = "key-file"
-    title = "The key file cannot be written"
-    status = 409
+    slug, title, status = "key-file", "The key file cannot be written", 409
 
 
 def _check_keyid(

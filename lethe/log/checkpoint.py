@@ -20,9 +20,7 @@ from lethe.records import dataclass
 class CheckpointError(LetheError):
     """Text that is not a checkpoint, or the checkpoint of another log."""
 
-    slug = "bad-checkpoint"
-    title = "Not a valid checkpoint"
-    status = 400
+    slug, title, status = "bad-checkpoint", "Not a valid checkpoint", 400
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,17 +50,13 @@ _DAY = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})T00:00:00Z")
 class EntryError(LetheError):
     """Fields or bytes that cannot be a log entry."""
 
-    slug = "bad-entry"
-    title = "Not a valid log entry"
-    status = 400
+    slug, title, status = "bad-entry", "Not a valid log entry", 400
 
 
 class CommitmentError(LetheError):
     """An event and key that do not open the commitment in the log."""
 
-    slug = "commitment-mismatch"
-    title = "The commitment does not open"
-    status = 400
+    slug, title, status = "commitment-mismatch", "The commitment does not open", 400
 
 
 @dataclass(frozen=True, slots=True)

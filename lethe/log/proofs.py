@@ -20,9 +20,7 @@ from lethe.log.tree import (
 class ProofError(LetheError):
     """A proof that is malformed, of another tree, or for a leaf that does not exist."""
 
-    slug = "bad-proof"
-    title = "Invalid proof"
-    status = 400
+    slug, title, status = "bad-proof", "Invalid proof", 400
 
 
 def inclusion_proof(index: int, size: int, read: NodeReader) -> list[bytes]:

@@ -19,9 +19,7 @@ MAX_BUNDLE = TILE_WIDTH * (2 + MAX_ENTRY)  # bytes; no file of a log is larger
 class TileError(LetheError):
     """A path, tile or bundle in another format, or a tile that is not in the tree."""
 
-    slug = "bad-tile"
-    title = "Not a tile of this log"
-    status = 404
+    slug, title, status = "bad-tile", "Not a tile of this log", 404
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,9 +41,7 @@ _HASH_BYTES = 32
 class DropError(LetheError):
     """A file that is not a DROP download; the message names the list and the line."""
 
-    slug = "drop-list"
-    title = "Not a list of DROP"
-    status = 422
+    slug, title, status = "drop-list", "Not a list of DROP", 422
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,9 +41,7 @@ OWN = "period"  # name of the range's consistency proof in a report
 class PeriodError(LetheError):
     """A report of a period whose proofs or figures do not verify."""
 
-    slug = "period-report-invalid"
-    title = "The report of the period does not hold"
-    status = 400
+    slug, title, status = "period-report-invalid", "The report of the period does not hold", 400
 
 
 @dataclass(frozen=True, slots=True)

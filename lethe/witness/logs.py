@@ -25,9 +25,7 @@ log = logging.getLogger(__name__)
 class HomeError(LetheError):
     """A directory that is not a witness's, or already is one."""
 
-    slug = "witness-directory"
-    title = "Not a witness's directory"
-    status = 409
+    slug, title, status = "witness-directory", "Not a witness's directory", 409
 
 
 @dataclass(frozen=True, slots=True)

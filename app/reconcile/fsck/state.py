@@ -24,8 +24,7 @@ LABEL = "lethe-fsck-state-1"
 class StateError(LetheError):
     """The state file is not one that fsck wrote for this log."""
 
-    slug = "fsck-state"
-    title = "The state file is refused"
+    slug, title = "fsck-state", "The state file is refused"
 
 
 @dataclass(frozen=True, slots=True)
