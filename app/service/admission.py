@@ -32,7 +32,7 @@ from app.reconcile.deleted import GONE
 from app.schemas.base import format_time
 from app.schemas.requests import NewRequest, Scope
 from app.service.access import quota
-from app.service.callbacks import check_limit
+from app.service.access.quota import check_limit
 from app.service.context import Services
 from app.service.deadlines import due_at, zone_of
 from app.service.methods import SKETCHED, offered

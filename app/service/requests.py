@@ -21,7 +21,7 @@ from app.schemas.requests import (
     Scope,
 )
 from app.service.context import Services
-from app.service.ladder import attempt_view
+from app.service.methods import attempt_view
 from app.service.queue import PARKED, head_of_queue, progress_of
 from app.service.review import HELD, PAUSED, detail
 from app.service.signatures import current_key

@@ -21,8 +21,7 @@ from lethe.log.entries import MODEL_EVENT, parse_leaf
 from lethe.log.note import NoteVerifier
 from lethe.log.proofs import check_inclusion
 from lethe.log.tree import leaf_hash
-from lethe.signing.keys import load_public_key
-from lethe.signing.raw import check_raw
+from lethe.signing.keys import check_raw, load_public_key
 
 RECEIPT_TYPE: Final = "https://w3id.org/lethe-ledger/intake-receipt/v1"
 STATEMENT_TYPE: Final = "https://w3id.org/lethe-ledger/intake-statement/v1"

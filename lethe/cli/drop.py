@@ -20,12 +20,16 @@ from lethe.cli import saved
 from lethe.cli.options import FILE, OUT_FOLDER, count, plain, service_url
 from lethe.files import write_durably
 from lethe.identity import Identity, check_kind
-from lethe.protocols.drop_lists import TYPES, DropError, Lists, Row, checked
-from lethe.protocols.drop_status import (
+from lethe.protocols.drop_lists import (
     DELETED,
     EXEMPTED,
     HEADER,
     NOT_FOUND,
+    TYPES,
+    DropError,
+    Lists,
+    Row,
+    checked,
     status_of_case,
     status_of_found,
 )

@@ -6,6 +6,8 @@ own way, so signing and retrying are written, and tested, once. `operations` has
 """
 
 import random
+import socket
+import ssl
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
@@ -17,7 +19,6 @@ import httpx2
 from lethe.client.answers import Document, Page, parse_object, parse_page, parse_problem
 from lethe.client.bodies import PIECE, Sent
 from lethe.client.calls import Call
-from lethe.client.causes import cause_of
 from lethe.client.errors import (
     AnswerError,
     CredentialsError,
@@ -228,3 +229,22 @@ class Core:
             raise AnswerError("the service's list does not end: its cursor leads to itself")
         kept = tuple(pair for pair in call.query if pair[0] != "after")
         return page, replace(call, query=(*kept, ("after", page.next)))
+
+
+def cause_of(error: BaseException) -> str:
+    """Return the cause of a transport error, without details of the request."""
+    seen: BaseException | None = error
+    while seen is not None:
+        for kind, words in _WORDS:
+            if isinstance(seen, kind):
+                return words
+        seen = seen.__cause__ or seen.__context__
+    return type(error).__name__
+
+
+_WORDS: tuple[tuple[type[BaseException], str], ...] = (
+    (httpx2.TimeoutException, "timed out"),
+    (ConnectionRefusedError, "connection refused"),
+    (socket.gaierror, "the host's name is not known"),
+    (ssl.SSLError, "TLS failed"),
+)

@@ -9,7 +9,7 @@ from app.ledger.transaction import Transaction
 from app.problems import ConflictError
 from app.schemas.models import ModelView
 from app.service.context import Services
-from app.service.ladder import last_attempt
+from app.service.methods import last_attempt
 from app.service.models import registry
 from app.service.queue import MEND
 from models import ErasureRequest, Job, Model

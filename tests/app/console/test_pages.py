@@ -202,7 +202,7 @@ def test_a_model_has_its_versions_and_their_certificates(done: Desk) -> None:
 def test_the_log_is_walked_to_its_beginning(
     done: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.console.log.PAGE", 4)
+    monkeypatch.setattr("app.console.overview.PAGE", 4)
     auditor, address = done.browser("auditor"), "/console/log"
     seen: set[str] = set()
     while address:
@@ -235,7 +235,7 @@ def test_an_entry_carries_what_its_check_needs(done: Desk) -> None:
 def test_a_page_of_the_log_carries_the_proof_of_its_range(
     done: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.console.log.PAGE", 3)
+    monkeypatch.setattr("app.console.overview.PAGE", 3)
     auditor = done.browser("auditor")
     text = auditor.http.get("/console/log?first=3").text
     page = done.installation.caller.http.get("/v1/log/entries?after=2&limit=3").json()
