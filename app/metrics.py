@@ -223,8 +223,7 @@ def _database(services: Services) -> list[Family]:
             col(Job.lease_until) > now, col(Job.done_at).is_(None)
         )
         notices = _zeros((WAITING, DELIVERED, FAILED, DROPPED)) | _grouped(
-            session,
-            columns(col(Delivery.state), func.count()).group_by(col(Delivery.state)),
+            session, columns(col(Delivery.state), func.count()).group_by(col(Delivery.state))
         )
         # The oldest job is the head of its queue, or waits behind one that was begun.
         oldest = columns(func.min(col(Job.created_at))).where(

@@ -56,8 +56,7 @@ class Settings(BaseSettings):
         description="Directory of keys, sealed artifacts, SQLite file and file broker.",
     )
     database_url: str = Field(
-        default="",
-        description="SQLAlchemy URL; empty means SQLite in the data directory.",
+        default="", description="SQLAlchemy URL; empty means SQLite in the data directory."
     )
     broker_url: str = Field(
         default="filesystem://",
@@ -220,9 +219,7 @@ class Settings(BaseSettings):
         default=5, gt=0, description="How often stuck jobs are looked for, in seconds."
     )
     max_tries: int = Field(
-        default=5,
-        gt=0,
-        description="Tries before a computation error fails a job.",
+        default=5, gt=0, description="Tries before a computation error fails a job."
     )
     fit_seconds: int = Field(
         default=3600,
@@ -269,8 +266,7 @@ class Settings(BaseSettings):
         description="Directory of silos' private keys, for their workers; empty: keys/.",
     )
     log_format: Literal["text", "json"] = Field(
-        default="text",
-        description="Log lines on standard error: text or one JSON object each.",
+        default="text", description="Log lines on standard error: text or one JSON object each."
     )
     log_level: Literal["warning", "info"] = Field(
         default="warning",
@@ -337,8 +333,7 @@ class Settings(BaseSettings):
         description="Non-public hosts and networks that webhooks may reach, comma-separated.",
     )
     callback_allow: str = Field(
-        default="",
-        description="The same for callbacks, whose addresses requesters choose.",
+        default="", description="The same for callbacks, whose addresses requesters choose."
     )
     callbacks_each: int = Field(
         default=1000,

@@ -35,10 +35,7 @@ from models.database.types import utcnow
 @click.command()
 @click.option("--origin", help="The new log's name. Default: LETHE_ORIGIN.")
 @click.option(
-    "--succeeds",
-    type=FOLDER,
-    metavar="KEYS",
-    help="The keys directory of the log to succeed.",
+    "--succeeds", type=FOLDER, metavar="KEYS", help="The keys directory of the log to succeed."
 )
 @click.option("--log-key", metavar="URI", help="Make or use the log's key in an HSM (PKCS#11).")
 @click.option("--issuer-key", metavar="URI", help="Make or use the issuer's key in an HSM.")

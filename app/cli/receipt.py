@@ -15,11 +15,7 @@ from models.database.session import opened_engine
 
 @click.command()
 @click.argument("file", type=FILE)
-@click.option(
-    "--out",
-    type=OUT_FILE,
-    help="Output file. Default: FILE with the ending .cose.",
-)
+@click.option("--out", type=OUT_FILE, help="Output file. Default: FILE with the ending .cose.")
 def receipt(file: Path, out: Path | None) -> None:
     """Write the COSE receipt (RFC 9942) of a certificate FILE, for SCITT verifiers.
 

@@ -235,11 +235,7 @@ def list_keys(as_json: bool) -> None:
 
 
 @service_key.command("trust-root")
-@click.option(
-    "--out",
-    type=OUT_FILE,
-    help="Output file. Default: standard output.",
-)
+@click.option("--out", type=OUT_FILE, help="Output file. Default: standard output.")
 def trust_root(out: Path | None) -> None:
     """Print the keys that certificates are verified with, signed by the log's key.
 

@@ -68,10 +68,7 @@ def model(
 
 @routes.get("/audits", operation_id="consoleAudits")
 def audits_page(
-    request: Request,
-    services: ServicesDep,
-    visitor: SignedIn,
-    after: After = "",
+    request: Request, services: ServicesDep, visitor: SignedIn, after: After = ""
 ) -> Response:
     """List audits, including failed and stopped ones, and those that the database lacks."""
     found = views.page(services, after or None, PAGE)

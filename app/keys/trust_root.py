@@ -7,10 +7,7 @@ from app.ledger.guard import ForkedError
 from app.ledger.sequencer import Ledger
 from app.reconcile.model_events import service_key_events
 from app.settings import Settings
-from lethe.certificates.trust_root import (
-    TrustRootError,
-    build_trust_root,
-)
+from lethe.certificates.trust_root import TrustRootError, build_trust_root
 from lethe.log.key_changes import ISSUER, ML_DSA
 from lethe.log.key_history import replay
 from lethe.log.proofs import ProofError

@@ -39,11 +39,7 @@ def sign_receipt(
     """
     checkpoint, _ = (keys or LogKeys.of(signer.verifier)).open(entry.checkpoint)
     check_inclusion(
-        entry.log_index,
-        checkpoint.size,
-        leaf_hash(entry.leaf),
-        entry.hashes,
-        checkpoint.root,
+        entry.log_index, checkpoint.size, leaf_hash(entry.leaf), entry.hashes, checkpoint.root
     )
     protected = _encode(
         {

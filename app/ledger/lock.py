@@ -15,10 +15,7 @@ from sqlmodel import Session
 
 from app.ledger.entry_macs import EntryRow
 from lethe.errors import LetheError
-from models import (
-    LogEntry,
-    LogNode,
-)
+from models import LogEntry, LogNode
 from models.database import bulk
 from models.database.session import bounds, reading
 from models.database.types import utcnow

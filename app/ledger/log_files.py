@@ -109,9 +109,7 @@ class SignerFiles:
                     own = replace(own, signers=found.signers, previous=found.previous)
                 if _follows(own.cosigners, found.cosigners, found.previous_ml_dsa):
                     own = replace(
-                        own,
-                        cosigners=found.cosigners,
-                        previous_ml_dsa=found.previous_ml_dsa,
+                        own, cosigners=found.cosigners, previous_ml_dsa=found.previous_ml_dsa
                     )
                 self._loaded, self._seen = own, stamp
         return self._loaded

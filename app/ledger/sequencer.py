@@ -39,13 +39,7 @@ from app.ledger.guard import (
 )
 from app.ledger.lock import LogState
 from app.ledger.named import require_named
-from app.ledger.receipt import (
-    Appended,
-    EntryReceipt,
-    Published,
-    UnpublishedError,
-    read_receipt,
-)
+from app.ledger.receipt import Appended, EntryReceipt, Published, UnpublishedError, read_receipt
 from app.ledger.signers import LogSigners, Signers
 from app.ledger.storage import NodeCache, NodeTable
 from app.ledger.tail import Tail, read_on, read_tail
@@ -98,11 +92,7 @@ class Ledger:
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        signers: Signers,
-        guard: SigningGuard,
-        entry_key: EntryKey | None,
+        self, engine: Engine, signers: Signers, guard: SigningGuard, entry_key: EntryKey | None
     ) -> None:
         self.engine = engine
         self.guard = guard

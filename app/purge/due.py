@@ -64,10 +64,7 @@ def case(before: datetime, held: Held, *, planned: bool = False) -> Query:
     if planned:
         kept = kept.where(~_ended(before))
     return select(Case).where(
-        col(Case.key).is_not(None),
-        col(Case.received_at) < before,
-        ~kept.exists(),
-        ~held.case(),
+        col(Case.key).is_not(None), col(Case.received_at) < before, ~kept.exists(), ~held.case()
     )
 
 

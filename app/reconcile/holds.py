@@ -158,12 +158,7 @@ def said(hold: LegalHold, event: str) -> dict[str, Any]:
     """Return the payload that the log entry of a hold's event commits to."""
     if event == RELEASED:
         return {"by": hold.released_by}
-    return {
-        "of": hold.kind,
-        "target": hold.target,
-        "reason": hold.reason,
-        "by": hold.placed_by,
-    }
+    return {"of": hold.kind, "target": hold.target, "reason": hold.reason, "by": hold.placed_by}
 
 
 def _opens(hold: LegalHold, leaf: Leaf) -> bool:

@@ -51,14 +51,7 @@ from app.vault.request_ref import request_ref
 from app.vault.wipe import DELETED
 from lethe.errors import LetheError
 from lethe.signing.http import SignedBy
-from models import (
-    Callback,
-    ErasureRequest,
-    Job,
-    Model,
-    Record,
-    RequestEvent,
-)
+from models import Callback, ErasureRequest, Job, Model, Record, RequestEvent
 from models.database import bulk
 from models.database.sealed import SealedName, SealedText
 
@@ -144,10 +137,7 @@ def _few_named(submissions: Sequence[Submission]) -> list[tuple[str, str]]:
 
 
 def admit(
-    services: Services,
-    tx: Transaction,
-    submissions: Sequence[Submission],
-    answers: bulk.Rows,
+    services: Services, tx: Transaction, submissions: Sequence[Submission], answers: bulk.Rows
 ) -> list[Entered | Exception]:
     """Store the requests that can be accepted; return the outcome of each, in order.
 
@@ -331,13 +321,7 @@ class _Batch:
         if self._claims:
             claims = bulk.over(self._dialect, _CLAIM, _CLAIMED, self._claims, len(self._claims))
             self._tx.write(claims)
-        for noted in (
-            self._requests,
-            self._claims,
-            self._events,
-            self._jobs,
-            self._callbacks,
-        ):
+        for noted in (self._requests, self._claims, self._events, self._jobs, self._callbacks):
             noted.clear()
 
     def _request(

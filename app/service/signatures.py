@@ -18,17 +18,10 @@ from sqlmodel import Session
 
 from app.ledger.key_rows import believed, key_rows
 from app.ledger.sequencer import Ledger
-from lethe.signing.errors import (
-    KeyNotEntitledError,
-    KeyUnknownError,
-    SignatureReplayedError,
-)
+from lethe.signing.errors import KeyNotEntitledError, KeyUnknownError, SignatureReplayedError
 from lethe.signing.http import MAX_WINDOW, SignedBy
 from lethe.signing.keys import Algorithm, PublicKey, algorithm_of, load_public_key
-from models import (
-    RequesterKey,
-    UsedNonce,
-)
+from models import RequesterKey, UsedNonce
 from models.database import bulk
 from models.database.session import unsynced
 

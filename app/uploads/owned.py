@@ -27,11 +27,7 @@ class Packed:
         self._archive = zipfile.ZipFile(cast(BinaryIO, file), "w")
 
     def add(
-        self,
-        name: str,
-        kind: DTypeLike,
-        like: Header,
-        blocks: Iterable[NDArray[Any]],
+        self, name: str, kind: DTypeLike, like: Header, blocks: Iterable[NDArray[Any]]
     ) -> None:
         """Add an array of the shape and order of `like`; `blocks` are its elements.
 

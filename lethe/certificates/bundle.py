@@ -184,8 +184,7 @@ def _leaf(envelope: Envelope, spki: bytes) -> bytes:
     record = _HashedRekord(
         _HashOutput("SHA2_256", sha256(envelope.signed).digest()),
         _EntrySignature(
-            envelope.signatures[0].sig,
-            _KeyVerifier("PKIX_ECDSA_P256_SHA_256", _RawKey(spki)),
+            envelope.signatures[0].sig, _KeyVerifier("PKIX_ECDSA_P256_SHA_256", _RawKey(spki))
         ),
     )
     return canonical.encode(

@@ -195,9 +195,7 @@ _BASE64 = "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 Sha256 = Annotated[
     str,
     Codec(
-        _sha256,
-        lambda digest: {"sha256": digest},
-        _object({"sha256": _pattern(_HEX.pattern)}),
+        _sha256, lambda digest: {"sha256": digest}, _object({"sha256": _pattern(_HEX.pattern)})
     ),
 ]
 """Hexadecimal SHA-256 of a file, as `sha256sum` prints it; an in-toto DigestSet in JSON."""

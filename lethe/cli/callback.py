@@ -5,12 +5,7 @@ from itertools import islice
 import click
 
 from lethe.cli import saved
-from lethe.cli.options import (
-    as_json,
-    print_answer,
-    print_list,
-    service_url,
-)
+from lethe.cli.options import as_json, print_answer, print_list, service_url
 from lethe.cli.webhook import (
     limited,
     of_delivery,

@@ -20,11 +20,7 @@ def verify_receipt(file: Path, log_key: Path, identity: str | None, as_json: boo
 
     Exits with 0 if it verifies, 1 if it does not, 2 if a file cannot be used.
     """
-    from lethe.certificates.intake_receipt import (
-        check_receipt,
-        person_digest,
-        record_document,
-    )
+    from lethe.certificates.intake_receipt import check_receipt, person_digest, record_document
     from lethe.certificates.keys import read_log_key
     from lethe.errors import LetheError
     from lethe.signing.keys import fingerprint, load_public_key

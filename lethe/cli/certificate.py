@@ -167,11 +167,7 @@ def catalogue() -> None:
 @certificate.command()
 @click.option("--keys", type=FOLDER, help="A directory with log.vkey and issuer.pem.")
 @click.option(
-    "--out",
-    type=OUT_FILE,
-    default=Path("verify.html"),
-    show_default=True,
-    help="Output file.",
+    "--out", type=OUT_FILE, default=Path("verify.html"), show_default=True, help="Output file."
 )
 def page(keys: Path | None, out: Path) -> None:
     """Write the verification page as one file, which needs no service and no network.
@@ -198,11 +194,7 @@ def page(keys: Path | None, out: Path) -> None:
 @click.option(
     "--page-url", default="", help="Address of the verification page, for link and QR code."
 )
-@click.option(
-    "--out",
-    type=OUT_FILE,
-    help="Output file. Default: CERTIFICATE_ID.html or .pdf.",
-)
+@click.option("--out", type=OUT_FILE, help="Output file. Default: CERTIFICATE_ID.html or .pdf.")
 def report(
     file: Path,
     form: str,
@@ -245,11 +237,7 @@ def report(
 @click.argument("file", type=FILE)
 @click.option("--keys", type=FOLDER, help="A directory with log.vkey and issuer.pem.")
 @trust_root_option
-@click.option(
-    "--out",
-    type=OUT_FILE,
-    help="Output file. Default: CERTIFICATE_ID.cdx.json.",
-)
+@click.option("--out", type=OUT_FILE, help="Output file. Default: CERTIFICATE_ID.cdx.json.")
 def cyclonedx(file: Path, keys: Path | None, trust_root: Path | None, out: Path | None) -> None:
     """Write a CycloneDX 1.6 declaration that names the certificate FILE by its digest.
 
@@ -279,9 +267,7 @@ def cyclonedx(file: Path, keys: Path | None, trust_root: Path | None, out: Path 
 @click.argument("request_id", metavar="ID", type=click.UUID)
 @service_url
 @click.option(
-    "--out",
-    type=OUT_FILE,
-    help="Output file. Default: CERTIFICATE_ID.sigstore.json.",
+    "--out", type=OUT_FILE, help="Output file. Default: CERTIFICATE_ID.sigstore.json."
 )
 def get(request_id: UUID, url: str, out: Path | None) -> None:
     """Download the certificate of the request ID.

@@ -49,10 +49,7 @@ def _check_keyid(
 
 
 _public_key = click.option(
-    "--public-key",
-    type=FILE,
-    required=True,
-    help="The public key (PEM).",
+    "--public-key", type=FILE, required=True, help="The public key (PEM)."
 )
 
 

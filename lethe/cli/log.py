@@ -35,9 +35,7 @@ if TYPE_CHECKING:
     from lethe.client import LogEntries, LoggedEntry
 
 _vkey_option = click.option(
-    "--vkey",
-    metavar="FILE|STRING",
-    help="The log's verifier key, or a file that holds it.",
+    "--vkey", metavar="FILE|STRING", help="The log's verifier key, or a file that holds it."
 )
 _trust_root_option = click.option(
     "--trust-root",

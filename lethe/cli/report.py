@@ -33,11 +33,7 @@ def report() -> None:
     "--format", "form", type=click.Choice(["json", "csv", "html", "pdf"]), default="json"
 )
 @click.option("--language", type=click.Choice(["en", "de", "fr"]), default="en")
-@click.option(
-    "--out",
-    type=OUT_FILE,
-    help="Output file. Default: report-FROM-TO.FORMAT.",
-)
+@click.option("--out", type=OUT_FILE, help="Output file. Default: report-FROM-TO.FORMAT.")
 def period(
     url: str, first: datetime, last: datetime, form: str, language: str, out: Path | None
 ) -> None:
@@ -69,11 +65,7 @@ def period(
 )
 @as_json
 def verify(
-    file: Path,
-    log_key: Path | None,
-    trust_root: Path | None,
-    source: str | None,
-    as_json: bool,
+    file: Path, log_key: Path | None, trust_root: Path | None, source: str | None, as_json: bool
 ) -> None:
     """Verify a report (JSON): its range is one of the signed log, and its figures are right.
 

@@ -22,12 +22,7 @@ from lethe.cli.options import (
 )
 from lethe.cli.signer import find_signer, signing_client
 from lethe.cli.text.case import NOTHING_FOUND, SETTLED, print_case, say_kind, wait_for_case
-from lethe.cli.text.request import (
-    print_preview,
-    print_receipt,
-    print_status,
-    watch_request,
-)
+from lethe.cli.text.request import print_preview, print_receipt, print_status, watch_request
 from lethe.client import Client, ProblemError
 from lethe.identity import parse
 from lethe.log.note import NoteError, NoteVerifier, parse_log_vkey

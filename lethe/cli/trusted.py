@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from lethe.log.note import NoteVerifier
 
 trust_root_option = click.option(
-    "--trust-root",
-    type=FILE,
-    help="The operator's trust root, in place of both keys.",
+    "--trust-root", type=FILE, help="The operator's trust root, in place of both keys."
 )
 
 

@@ -14,13 +14,7 @@ from lethe import canonical
 from lethe.client.bodies import Form
 from lethe.client.errors import ScopeError
 from lethe.identity import Identity
-from lethe.signing.keys import (
-    PrivateKey,
-    PublicKey,
-    algorithm_of,
-    fingerprint,
-    public_pem,
-)
+from lethe.signing.keys import PrivateKey, PublicKey, algorithm_of, fingerprint, public_pem
 
 BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 JSON = "application/json"
@@ -167,7 +161,7 @@ def register_model(manifest: Mapping[str, Any], npz: bytes | Path | None) -> Cal
     """
     files: dict[str, Any] = {
         # Without a file name it is a form field, as the service expects it.
-        "manifest": (None, canonical.encode(dict(manifest)), JSON),
+        "manifest": (None, canonical.encode(dict(manifest)), JSON)
     }
     if npz is not None:
         files["data"] = ("data.npz", b"", "application/octet-stream")

@@ -19,11 +19,7 @@ import httpx2
 from lethe.client.answers import Document, Page, parse_object, parse_page, parse_problem
 from lethe.client.bodies import PIECE, Sent
 from lethe.client.calls import Call
-from lethe.client.errors import (
-    AnswerError,
-    CredentialsError,
-    UnreachableError,
-)
+from lethe.client.errors import AnswerError, CredentialsError, UnreachableError
 from lethe.client.retry import RETRYABLE_ERRORS, RetryPolicy
 from lethe.log.note import NoteVerifier
 from lethe.signing.http import new_nonce, sign_request
@@ -130,11 +126,7 @@ class Core:
         # or the service would verify another target URI.
         url = httpx2.URL(self._base + call.path, params=call.query or None)
         # With compression, a kilobyte could expand to a megabyte.
-        headers = {
-            "User-Agent": "lethe-client",
-            "Accept-Encoding": "identity",
-            **call.headers,
-        }
+        headers = {"User-Agent": "lethe-client", "Accept-Encoding": "identity", **call.headers}
         signs = call.auth == "either" and (self._private_key is not None or not self._token)
         if signs or call.auth == "signature":
             headers |= self._sign(call, str(url))

@@ -150,12 +150,7 @@ def succession_leaf(vkey: str, checkpoint: str, day: date) -> bytes:
         raise EntryError("the checkpoint of a log that is succeeded has its own line alone")
     return _encode(
         LOG_EVENT,
-        {
-            "at": _format_day(day),
-            "checkpoint": checkpoint,
-            "event": SUCCEEDED,
-            "vkey": vkey,
-        },
+        {"at": _format_day(day), "checkpoint": checkpoint, "event": SUCCEEDED, "vkey": vkey},
     )
 
 

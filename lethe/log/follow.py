@@ -20,11 +20,7 @@ from lethe import canonical
 from lethe.errors import LetheError
 from lethe.files import sync_directory, write_durably
 from lethe.log.check import CheckedTree, Keep, check_tree
-from lethe.log.checkpoint import (
-    Checkpoint,
-    CheckpointError,
-    parse_checkpoint,
-)
+from lethe.log.checkpoint import Checkpoint, CheckpointError, parse_checkpoint
 from lethe.log.entries import EntryError, parse_leaf
 from lethe.log.fetch import (
     CHECKPOINT,
@@ -89,11 +85,7 @@ class _Held:
 
 
 def verify_log(
-    fetch: Fetch,
-    verifier: Keys,
-    state: Path | None = None,
-    *,
-    full: bool = False,
+    fetch: Fetch, verifier: Keys, state: Path | None = None, *, full: bool = False
 ) -> LogReport:
     """Verify a log and return what was checked, with a few bundles at a time in memory.
 
@@ -157,12 +149,7 @@ def mirror_log(
 
 
 def _mirror(
-    fetch: Fetch,
-    verifier: Keys,
-    directory: Path,
-    incoming: Path,
-    *,
-    full: bool,
+    fetch: Fetch, verifier: Keys, directory: Path, incoming: Path, *, full: bool
 ) -> LogReport:
     held = _read_mirror(directory, verifier)
     paths: dict[str, None] = {}  # ordered, without duplicates
@@ -205,12 +192,7 @@ def succeeded(report: LogReport) -> Checkpoint | None:
 
 
 def _follow(
-    fetch: Fetch,
-    verifier: Keys,
-    keep: Keep,
-    held: _Held | None = None,
-    *,
-    full: bool = False,
+    fetch: Fetch, verifier: Keys, keep: Keep, held: _Held | None = None, *, full: bool = False
 ) -> LogReport:
     note, checkpoint = _read_checkpoint(fetch, verifier)
     size, before = checkpoint.size, 0
@@ -231,8 +213,7 @@ def _follow(
         checked = check_tree(fetch, size, see, old)
     if checkpoint.root != checked.root:
         raise LogError(
-            f"{CHECKPOINT}: its root is not that of the {size} entries served",
-            path=CHECKPOINT,
+            f"{CHECKPOINT}: its root is not that of the {size} entries served", path=CHECKPOINT
         )
     if held is not None:
         if checked.old_root != held.checkpoint.root:

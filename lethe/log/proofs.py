@@ -7,14 +7,7 @@ the two numbers alone, and a proof of another length is refused before any hashi
 from collections.abc import Sequence
 
 from lethe.errors import LetheError
-from lethe.log.tree import (
-    HASH_SIZE,
-    MAX_SIZE,
-    NodeReader,
-    node_hash,
-    range_root,
-    split_point,
-)
+from lethe.log.tree import HASH_SIZE, MAX_SIZE, NodeReader, node_hash, range_root, split_point
 
 
 class ProofError(LetheError):

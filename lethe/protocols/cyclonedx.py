@@ -88,12 +88,7 @@ def declaration(file: bytes, statement: Statement, origin: str) -> bytes:
                     "description": f"Erasure certificate {predicate.certificate_id}, SHA-256 "
                     f"{digest}, logged by {origin}",
                     "created": created,
-                    "data": [
-                        {
-                            "name": reference["url"],
-                            "contents": {"url": reference["url"]},
-                        }
-                    ],
+                    "data": [{"name": reference["url"], "contents": {"url": reference["url"]}}],
                 }
             ],
             "targets": {

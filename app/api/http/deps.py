@@ -26,11 +26,7 @@ from app.service.context import Services
 from app.service.signatures import KnownKey, Role, check_role, current_key
 from app.uploads.spool import Spool
 from lethe.errors import LetheError
-from lethe.signing.errors import (
-    KeyUnknownError,
-    SignatureInvalidError,
-    SignatureReplayedError,
-)
+from lethe.signing.errors import KeyUnknownError, SignatureInvalidError, SignatureReplayedError
 from lethe.signing.http import ArrivingBody, SignedBy, check_body, verify_head
 from lethe.signing.keys import Algorithm, PublicKey
 from models import BearerToken

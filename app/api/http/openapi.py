@@ -69,7 +69,7 @@ OTHER_FORMS: dict[str, tuple[str, ...]] = {
         "text/csv; charset=utf-8",
         "text/html; charset=utf-8",
         "application/pdf",
-    ),
+    )
 }
 _SIGNED: tuple[Problem, ...] = (
     p.IdempotencyKeyError,
@@ -194,12 +194,7 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     "registerModel": (p.ModelDeletedError, p.ConflictError, p.NotOverSilosError, p.UploadError),
     "listModels": (),
     "getModel": (p.UnknownModelError, p.UnloggedVersionError),
-    "deleteModel": (
-        p.UnknownModelError,
-        p.ModelInUseError,
-        p.HeldError,
-        HoldsChangedError,
-    ),
+    "deleteModel": (p.UnknownModelError, p.ModelInUseError, p.HeldError, HoldsChangedError),
     "mendModel": (p.UnknownModelError, p.ConflictError),
     "listVersions": (p.UnknownModelError, p.UnloggedVersionError),
     "getVersion": (
@@ -243,12 +238,7 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     "listAudits": (),
     "getAudit": _UNKNOWN,
     "stopAudit": (p.NotFoundError, p.ConflictError),
-    "getPeriodReport": (
-        p.BadCursorError,
-        p.BusyError,
-        p.PeriodChangedError,
-        PdfMissingError,
-    ),
+    "getPeriodReport": (p.BadCursorError, p.BusyError, p.PeriodChangedError, PdfMissingError),
     "getReport": (p.NotFoundError, p.NoReportError, p.AuditMissingError, NotStoredError),
     "getStatistics": (
         p.NotFoundError,

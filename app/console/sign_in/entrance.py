@@ -69,11 +69,7 @@ def sign_in(request: Request, services: ServicesDep, form: Posted) -> Response:
 
 
 def _ask(
-    request: Request,
-    following: str,
-    status: int = 200,
-    error: str | None = None,
-    wait: int = 0,
+    request: Request, following: str, status: int = 200, error: str | None = None, wait: int = 0
 ) -> Response:
     oidc = bool(get_services(request).settings.oidc_issuer)
     said = {"following": following, "error": error, "wait": wait, "oidc": oidc}

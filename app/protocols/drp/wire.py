@@ -50,8 +50,7 @@ class Exercise(Wire):
     regime: Annotated[str, StringConstraints(max_length=64)] | None = None
     agent_request_id: (
         Annotated[
-            str,
-            StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$"),
+            str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")
         ]
         | None
     ) = Field(default=None, alias="agent-request-id")

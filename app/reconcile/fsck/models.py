@@ -20,15 +20,7 @@ from lethe.certificates.errors import RemovalError
 from lethe.certificates.retained import record_commitment
 from lethe.certificates.retained_tree import Part, folded_root, joined
 from lethe.log.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
-from models import (
-    Artifact,
-    ErasureRequest,
-    LogEntry,
-    Model,
-    ModelVersion,
-    Record,
-    RetainedPage,
-)
+from models import Artifact, ErasureRequest, LogEntry, Model, ModelVersion, Record, RetainedPage
 
 FETCH = 1000  # rows in memory at once
 QUARANTINED, RELEASED = "model.quarantined", "model.released"

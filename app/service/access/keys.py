@@ -33,12 +33,7 @@ from app.schemas.base import Page
 from app.schemas.keys import KeyView, NewKey
 from app.service.context import Services
 from lethe.signing.errors import KeyFormatError
-from lethe.signing.keys import (
-    algorithm_of,
-    fingerprint,
-    load_public_key,
-    public_pem,
-)
+from lethe.signing.keys import algorithm_of, fingerprint, load_public_key, public_pem
 from models import BearerToken, RequesterKey
 
 TAKEN = "this keyid is taken, by another key or a revoked one"

@@ -178,14 +178,7 @@ def _open_part(
     if request_id is not None:
         request_ref = session.get_one(ErasureRequest, request_id).ref
     part = Part(
-        model.ref,
-        kind,
-        records,
-        request_id,
-        request_ref,
-        removed,
-        removal_index,
-        tx.next_index,
+        model.ref, kind, records, request_id, request_ref, removed, removal_index, tx.next_index
     )
     said = {
         "contact": contact_digest(case.key, case.contact),

@@ -99,12 +99,7 @@ def _methods(statements: Iterable[Statement]) -> list[Mapping[str, Any]]:
         certificates[key] += 1
         records[key] += one.predicate.scope.records
     return [
-        {
-            "method": key[0],
-            "guarantee": key[1],
-            "certificates": number,
-            "records": records[key],
-        }
+        {"method": key[0], "guarantee": key[1], "certificates": number, "records": records[key]}
         for key, number in sorted(certificates.items())
     ]
 

@@ -19,13 +19,7 @@ from app.service.paging import parse_number
 from app.witnesses.rows import Rows
 from lethe.log.proofs import consistency_proof, inclusion_proof
 from lethe.log.ranges import RangeProof, prove_range, range_members
-from lethe.log.tiles import (
-    TILE_HEIGHT,
-    TILE_WIDTH,
-    encode_bundle,
-    parse_tile_path,
-    tile_width,
-)
+from lethe.log.tiles import TILE_HEIGHT, TILE_WIDTH, encode_bundle, parse_tile_path, tile_width
 from lethe.log.tree import leaf_hash, tree_root
 from models import LogCheckpoint, LogEntry
 

@@ -198,8 +198,6 @@ def remove(
 
 def _live(session: Session, digest: str) -> list[str]:
     query = select(Artifact.id).where(
-        Artifact.kind == KIND,
-        Artifact.digest == digest,
-        col(Artifact.wrapped_key).is_not(None),
+        Artifact.kind == KIND, Artifact.digest == digest, col(Artifact.wrapped_key).is_not(None)
     )
     return list(session.exec(query))

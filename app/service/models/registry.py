@@ -7,11 +7,7 @@ from typing import Literal
 from sqlmodel import Session, col, select
 
 from app.keys.issuer import signing_issuer
-from app.problems import (
-    ModelDeletedError,
-    NotFoundError,
-    UnknownModelError,
-)
+from app.problems import ModelDeletedError, NotFoundError, UnknownModelError
 from app.reconcile.deleted import GONE, require_present
 from app.reconcile.logged_versions import logged_leaf, versions_of
 from app.schemas.base import Page
@@ -32,13 +28,7 @@ from app.vault.request_ref import request_ref
 from app.vault.wipe import DELETED
 from lethe.certificates.model_signature import sign_model
 from lethe.signing.http import SignedBy
-from models import (
-    Certificate,
-    ErasureRequest,
-    Model,
-    ModelVersion,
-    Verification,
-)
+from models import Certificate, ErasureRequest, Model, ModelVersion, Verification
 
 
 def find(session: Session, ref: str) -> Model:
