@@ -73,7 +73,7 @@ class RoleFiles:
 
 _LOG, _ML_DSA = RoleFiles(LOG), RoleFiles(ML_DSA)
 LOG_KEY, LOG_VKEY = _LOG.key, _LOG.vkey
-NEXT_KEY, NEXT_VKEY, PREVIOUS = _LOG.next_key, _LOG.next_vkey, _LOG.previous
+NEXT_KEY, NEXT_VKEY = _LOG.next_key, _LOG.next_vkey
 ML_DSA_KEY, ML_DSA_VKEY = _ML_DSA.key, _ML_DSA.vkey
 
 

@@ -30,7 +30,6 @@ from models.database.clock import clock
 
 BY = "lethe: notice"  # in place of an officer's name in the log's entry of an opened contact
 LISTED = 20  # requests of each kind in a digest
-LANGUAGES = ("en", "de", "fr")
 VERIFY = "/verify"
 
 

@@ -127,8 +127,8 @@ def bounds(connection: Connection) -> str | None:
     if stall_s is None:
         return None
     wait, stall = int(WAIT_S * 1000), stall_s * 1000
-    # A statement's time includes its wait for a lock. With the stall limit alone, a writer would
-    # fail behind a stalled one at the moment that the server ends it.
+    # A statement's time includes its wait for a lock. With the stall limit alone, a writer
+    # would fail behind a stalled one at the moment that the server ends it.
     return _BOUNDS.format(wait=wait, statement=wait + stall, stall=stall)
 
 

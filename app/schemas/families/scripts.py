@@ -1,6 +1,5 @@
 """Scripts on the wire: an operator's training program and everything that determines it."""
 
-import hashlib
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
@@ -100,11 +99,3 @@ class NewScript(TableManifest):
             "method": self.method,
             "extractor": {},
         }
-
-
-def digests(script: dict[str, Any]) -> dict[str, str]:
-    """Return the hex SHA-256 of each file of a registered program, by name."""
-    return {
-        name: hashlib.sha256(text.encode()).hexdigest()
-        for name, text in sorted(script["files"].items())
-    }

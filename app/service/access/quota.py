@@ -2,8 +2,8 @@
 
 Requests are counted in the transaction that stores one, under the log's lock, so concurrent
 ones, at one process or several, count each other. Requests of cases have no key and do not
-count. All callbacks of one owner are sent one after the other: their limit bounds how many notices
-wait, and the owner's lane how many are being sent.
+count. All callbacks of one owner are sent one after the other: their limit bounds how many
+notices wait, and the owner's lane how many are being sent.
 """
 
 from collections.abc import Sequence
