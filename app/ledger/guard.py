@@ -88,9 +88,7 @@ class SigningGuard:
     def read(self) -> Checkpoint:
         """Return the last signed checkpoint.
 
-        Raises:
-            GuardMissingError: There is no file.
-            GuardDamagedError: The file is not a guard.
+        Raises GuardMissingError: there is no file; GuardDamagedError: the file is not a guard.
         """
         with self._open(os.O_RDONLY) as descriptor:
             return self._last(descriptor)[0]
@@ -150,9 +148,7 @@ class SigningGuard:
     def require_free(self, wait_s: float) -> None:
         """Check that no process keeps the file's lock for longer than wait_s seconds.
 
-        Raises:
-            GuardBusyError: A process does.
-            GuardMissingError: There is no file.
+        Raises GuardBusyError: a process does; GuardMissingError: there is no file.
         """
         with self._open(os.O_RDONLY) as descriptor:
             _lock(descriptor, fcntl.LOCK_SH, wait_s)

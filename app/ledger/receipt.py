@@ -64,9 +64,7 @@ class Published:
 def read_receipt(session: Session, index: int) -> EntryReceipt:
     """Return the receipt of entry `index`.
 
-    Raises:
-        ProofError: There is no such entry.
-        UnpublishedError: No checkpoint covers it yet.
+    Raises ProofError: there is no such entry; UnpublishedError: no checkpoint covers it yet.
     """
     checkpoint = covering_checkpoint(session, index)
     if checkpoint is None or index < 0:

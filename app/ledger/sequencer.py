@@ -232,9 +232,7 @@ class Ledger:
     def publish_checkpoint(self) -> LogCheckpoint:
         """Sign and store a checkpoint over all durable entries, unless one exists.
 
-        Raises:
-            LogMissingError: No log was begun.
-            GuardError: The log may not be signed.
+        Raises LogMissingError: no log was begun; GuardError: the log may not be signed.
         """
         with self._turn():
             self._publish(self._known)
@@ -382,9 +380,7 @@ class Ledger:
         known: the log as this process last verified it. Its entries are not read again: the
         next checkpoint extends the verified tree, whatever the database now holds.
 
-        Raises:
-            LogMissingError: No log was begun.
-            GuardError: The log is not the signed one.
+        Raises LogMissingError: no log was begun; GuardError: the log is not the signed one.
         """
         if state.published is None:
             self._require_latest(session)

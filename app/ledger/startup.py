@@ -319,9 +319,7 @@ def require_recovered(keys: Path) -> None:
 def require_schema(engine: Engine) -> None:
     """Check that the database has the schema that this version of the code needs.
 
-    Raises:
-        SchemaError: It has another.
-        UnreachableDatabaseError: The database does not answer.
+    Raises SchemaError: it has another; UnreachableDatabaseError: the database does not answer.
     """
     found = None
     try:

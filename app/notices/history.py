@@ -91,9 +91,7 @@ def replay(services: Services, webhook: str, delivery: str | None) -> int:
 def send_test(services: Services, webhook: str) -> Delivery:
     """Send a test notice now and return its delivery, whatever the outcome.
 
-    Raises:
-        NotFoundError: No such endpoint.
-        ConflictError: It is disabled.
+    Raises NotFoundError: no such endpoint; ConflictError: it is disabled.
     """
     owed: list[tuple[str, str, str]] = []
 

@@ -127,9 +127,7 @@ def drop(services: Services, release_id: str, operator: str) -> ReleaseSummary:
     This erases the requested records and all others of the block. Requests for other records
     of the block are executed with it. The log records the decision and commits to the operator.
 
-    Raises:
-        NotFoundError: No such release.
-        ReleaseClosedError: It was answered or decided.
+    Raises NotFoundError: no such release; ReleaseClosedError: it was answered or decided.
     """
 
     def effect(tx: Transaction) -> tuple[ReleaseSummary, list[tuple[str, str]]]:

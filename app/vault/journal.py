@@ -147,9 +147,7 @@ class ErasureJournal:
     def append(self, lines: Iterable[Line]) -> None:
         """Append lines durably.
 
-        Raises:
-            JournalError: As `read`.
-            OSError: The disk is full or failing.
+        Raises JournalError: as `read`; OSError: the disk is full or failing.
         """
         try:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)

@@ -248,9 +248,7 @@ def _refuse_known(
 def contribution(session: Session, ref: str, contribution_id: str) -> ContributionView:
     """Return one contribution's state.
 
-    Raises:
-        UnknownModelError: No such model.
-        NotFoundError: No such contribution to it.
+    Raises UnknownModelError: no such model; NotFoundError: no such contribution to it.
     """
     model = find(session, ref)
     row = session.get(Contribution, contribution_id)

@@ -44,9 +44,7 @@ def present(session: Session, ref: str) -> Model:
 
     To check the log, use `app.reconcile.deleted.require_present`.
 
-    Raises:
-        UnknownModelError: There is none.
-        ModelDeletedError: It was deleted.
+    Raises UnknownModelError: there is none; ModelDeletedError: it was deleted.
     """
     model = find(session, ref)
     if model.state == DELETED:
@@ -187,9 +185,7 @@ def _is_withdrawn(services: Services, model: Model, number: int) -> bool:
 def manifest(services: Services, signed: SignedBy, ref: str) -> ManifestView:
     """Return the parameters that a client needs to send rows or statistics.
 
-    Raises:
-        KeyNotEntitledError: The key is no client's.
-        UnknownModelError: No such model.
+    Raises KeyNotEntitledError: the key is no client's; UnknownModelError: no such model.
     """
     with services.reading() as session:
         current_key(session, signed, "client")
