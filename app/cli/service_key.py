@@ -8,10 +8,11 @@ import click
 
 from app.hsm.uri import KeyUri
 from app.keys import rotate as keys_of
+from app.keys.alone import Rotated
 from app.keys.issuer import issuer_keys
 from app.keys.log import NoSecondKeyError, logged_keys
 from app.keys.master import master_keys
-from app.keys.rotate_log import LogRotated, revoke_log, rotate_log
+from app.keys.rotate_log import revoke_log, rotate_log
 from app.keys.rotate_master import revoke_master, rotate_master
 from app.keys.trust_root import trust_root as make_trust_root
 from app.ledger.key_files import named_by
@@ -25,6 +26,7 @@ from app.vault.root import read_roots
 from lethe.cli.options import OUT_FILE, each_as_json, print_json, print_table
 from lethe.files import keep_private
 from lethe.log.key_changes import LOG, ML_DSA, REASONS
+from lethe.log.log_keys import LogKey
 from models.database.session import opened_engine
 
 _to = click.option(
@@ -252,14 +254,14 @@ def trust_root(out: Path | None) -> None:
         raise click.UsageError(f"cannot write {out}: {error.strerror}") from None
 
 
-def _tell_announced(done: LogRotated) -> None:
+def _tell_announced(done: Rotated[LogKey]) -> None:
     if done.finished:
         click.echo("finished the rotation that was interrupted")
     click.echo(f"announced by log entry {done.key.start}; it signs beside the old key")
     click.echo(done.key.verifier.vkey)
 
 
-def _tell_revoked(done: LogRotated) -> None:
+def _tell_revoked(done: Rotated[LogKey]) -> None:
     old = done.key.verifier.key_id.hex()
     click.echo(f"{old} is revoked from log entry {done.key.revoked} on")
 

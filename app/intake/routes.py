@@ -1,9 +1,8 @@
 """All routes of the page, and its style sheet and script."""
 
-from importlib.resources import files
-
 from fastapi import APIRouter, Response
 
+from app.api.http.pages import static_file
 from app.intake import asking, following
 from app.intake.route import router as pages
 from app.problems import NotFoundError
@@ -17,9 +16,7 @@ def static(name: str) -> Response:
     """Return a file of the pages. Raises NotFoundError if there is no such file."""
     if name not in STATIC:
         raise NotFoundError("the page has no such file")
-    data = (files("app.intake") / "static" / name).read_bytes()
-    headers = {"cache-control": "no-cache"}
-    return Response(data, media_type=f"{STATIC[name]}; charset=utf-8", headers=headers)
+    return static_file("app.intake", name, f"{STATIC[name]}; charset=utf-8")
 
 
 router = APIRouter()

@@ -8,11 +8,23 @@ import fcntl
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from app.ledger.startup import ENTRIES_KEY
 from lethe.errors import LetheError
 from lethe.files import PARTIAL, sync_directory
+
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, slots=True)
+class Rotated(Generic[K]):
+    """A key after a command; `finished`: the command completed an interrupted one."""
+
+    key: K
+    finished: bool
 
 
 class KeysBusyError(LetheError):

@@ -3,7 +3,7 @@
 Write access to the database can change the tables, but not the signed log.
 """
 
-from app.ledger.pinned import measured_digest
+from app.ledger.pinned import digests_of
 from app.ledger.sequencer import Ledger
 from app.problems import UnloggedVersionError
 from app.reconcile.model_events import model_events
@@ -30,12 +30,7 @@ def logged_leaf(ledger: Ledger, model: Model, version: ModelVersion) -> Leaf:
     index, leaf = known[version.number - 1]
     if index != version.log_index:
         raise UnloggedVersionError("a version points at the entry of another one")
-    recorded = {
-        "head": version.head_digest,
-        "statistics": version.statistics_digest,
-        "retained": bytes(version.retained_root).hex(),
-        "held-out": measured_digest(version),
-    }
+    recorded = digests_of(version)
     if recorded != {name: leaf.digests.get(name) for name in recorded}:
         raise UnloggedVersionError("the tables and the log disagree on a version")
     return leaf

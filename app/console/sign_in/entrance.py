@@ -1,6 +1,5 @@
 """Sign in with a bearer token, sign out, choose the language; the files of all pages."""
 
-from importlib.resources import files
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -8,6 +7,7 @@ from fastapi.responses import RedirectResponse
 
 from app.api.http.attempts import minutes
 from app.api.http.deps import ServicesDep, get_services
+from app.api.http.pages import static_file
 from app.console import session as sessions
 from app.console.forms import Posted
 from app.console.render import LANGUAGE_COOKIE, redirect, render
@@ -103,6 +103,4 @@ def static(name: str) -> Response:
     """
     if name not in STATIC:
         raise NotFoundError("the console has no such file")
-    data = (files("app.console") / "static" / name).read_bytes()
-    headers = {"cache-control": "no-cache"}
-    return Response(data, media_type=STATIC[name], headers=headers)
+    return static_file("app.console", name, STATIC[name])

@@ -86,16 +86,5 @@ class NewScript(TableManifest):
 
     def pinned(self) -> dict[str, Any]:
         """Return the pinned configuration with the program's text; its digest is logged."""
-        config = {
-            "family": self.family,
-            "data": "rows",
-            **self.pinned_columns(),
-            "classes": len(self.classes),
-            "script": self.script.pinned(),
-        }
-        return {
-            "config": config,
-            "classes": self.classes,
-            "method": self.method,
-            "extractor": {},
-        }
+        number, script = len(self.classes), self.script.pinned()
+        return self.of_rows(**self.pinned_columns(), classes=number, script=script)
