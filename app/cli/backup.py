@@ -29,7 +29,7 @@ from app.vault.artifacts import ArtifactStore
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
 from app.vault.master import RootSecret
-from lethe.cli.options import FOLDER
+from lethe.cli.options import FOLDER, count
 from models.database.session import opened_engine, reading
 from models.database.types import utcnow
 
@@ -332,8 +332,7 @@ def _complete(ledger: Ledger, finder: GapFinder, yes: bool) -> None:
 
 
 def _tombstones(gaps: list[Gap]) -> str:
-    count = sum(len(gap.tags) for gap in gaps)
-    return "1 tombstone" if count == 1 else f"{count} tombstones"
+    return count(sum(len(gap.tags) for gap in gaps), "tombstone")
 
 
 def print_witnesses(compared: int, left_out: Sequence[Witnessed]) -> None:

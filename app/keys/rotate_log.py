@@ -178,7 +178,7 @@ def _fresh(
                     f"{path.name} is a key that the log names already: finish that rotation "
                     "first"
                 )
-        return make_ml_dsa(settings, path.name, replace=True).verifier
+        return make_ml_dsa(settings, path.name).verifier
     spkis = list(map(spki_of_log, verifiers))
     try:
         key = make_next(settings, folder / files.key, path, "ed25519", to=to, known=spkis)

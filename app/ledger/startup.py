@@ -31,18 +31,15 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError
 from sqlmodel import Session
 
-from app.hsm.errors import HsmError
 from app.hsm.uri import KeyUri
 from app.ledger import storage
 from app.ledger.entry_macs import EntryKey, KeyMissingError, new_entry_key, parse_entry_key
 from app.ledger.guard import SigningGuard
 from app.ledger.key_files import (
     KeyPlaceError,
-    SigningKey,
     ensure_key,
     is_ed25519,
     is_p256,
-    read_key,
 )
 from app.ledger.key_rows import FILE as REVOKED
 from app.ledger.key_rows import KeyRows, authenticate_rows
@@ -54,6 +51,7 @@ from app.ledger.log_files import (
     SignerFiles,
     load_ml_dsa,
     make_ml_dsa,
+    read_present,
 )
 from app.ledger.sequencer import Ledger, LogExistsError
 from app.settings import Settings
@@ -177,7 +175,7 @@ def last_signed(settings: Settings, keys: Path) -> tuple[str, str]:
         KeyMissingError: The log key is missing or not an Ed25519 key.
         GuardError: The guard is missing or damaged.
     """
-    key = _load(settings, keys / LOG_KEY)
+    key = read_present(settings, keys / LOG_KEY)
     if not is_ed25519(key):
         raise KeyMissingError(f"{LOG_KEY} is not an Ed25519 key: restore the keys directory")
     last = SigningGuard(keys / GUARD).read()
@@ -190,7 +188,7 @@ def load_issuer(settings: Settings) -> tuple[P256Key, str]:
 
     Raises KeyMissingError: it is missing, unreachable, or not an ECDSA P-256 key.
     """
-    key = _load(settings, settings.keys_dir / ISSUER_KEY)
+    key = read_present(settings, settings.keys_dir / ISSUER_KEY)
     if not is_p256(key):
         raise KeyMissingError(f"{ISSUER_KEY} is not an ECDSA P-256 key: restore it")
     return key, settings.issuer_keyid
@@ -295,7 +293,7 @@ def create_ml_dsa(
             f"processes, remove {ML_DSA_KEY} and {ML_DSA_VKEY}, and run this again"
         )
     if found is None or not known:
-        found = make_ml_dsa(settings, ML_DSA_KEY, replace=True)
+        found = make_ml_dsa(settings, ML_DSA_KEY)
         write_durably(made, mac(found))
     # Write this last: a published key is never replaced by a rerun after a crash.
     write_durably(folder / ML_DSA_VKEY, f"{found.verifier.vkey}\n".encode(), mode=0o644)
@@ -336,18 +334,6 @@ def require_schema(engine: Engine) -> None:
         raise SchemaError("the database is not migrated: run `lethe migrate`")
     if found != HEAD:
         raise SchemaError("the database was migrated by a newer Lethe: upgrade this one")
-
-
-def _load(settings: Settings, path: Path) -> SigningKey:
-    try:
-        return read_key(settings, path)
-    except FileNotFoundError:
-        raise KeyMissingError(
-            f"{path} is missing: restore the keys directory from its backup, or, for a new "
-            "installation, run `lethe log init`"
-        ) from None
-    except (KeyFormatError, HsmError) as error:
-        raise KeyMissingError(f"{path}: {error.detail}") from None
 
 
 def _has_line(note: str, verifier: NoteVerifier) -> bool:

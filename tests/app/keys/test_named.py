@@ -68,7 +68,7 @@ def test_the_end_of_an_overlap_puts_no_other_key_in_its_place(ready: Installatio
         revoke_log(settings, ledger, "superseded", role=ML_DSA)
     rotate_log(settings, ledger, role=ML_DSA)
     revoke_log(settings, ledger, "superseded", role=ML_DSA)
-    restored = make_ml_dsa(settings, files.key, replace=True).verifier
+    restored = make_ml_dsa(settings, files.key).verifier
     for put in (False, True):
         if put:
             make_ml_dsa(settings, files.next_key)
