@@ -121,7 +121,7 @@ def create_app(services: Services | None = None) -> FastAPI:
     app.add_middleware(Calls)  # outermost, so that answers of the others have an id too
     _route(app)
     if opened.settings.intake:
-        from app.intake.limits import IntakeLimitError
+        from app.intake.route import IntakeLimitError
         from app.intake.routes import router as intake
 
         app.state.intake_limits = Limits(refused=IntakeLimitError)

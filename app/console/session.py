@@ -8,6 +8,8 @@ session that was signed out is listed with the spent nonces until it would have 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from secrets import token_urlsafe
@@ -16,6 +18,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request, Response
 from sqlmodel import Session
 
+from app.api.http.attempts import Bound, Limits, client_of, of_client
 from app.api.http.deps import ServicesDep
 from app.ledger.key_rows import believed
 from app.problems import ForbiddenError, UnauthorizedError
@@ -23,6 +26,7 @@ from app.service.access.roles import DECIDING, ROLES
 from app.service.context import Services
 from app.vault.errors import SealError
 from app.vault.seal import open_sealed, seal
+from lethe.errors import LetheError
 from lethe.signing.http import SignedBy
 from models import BearerToken, UsedNonce
 
@@ -182,3 +186,22 @@ def deciding(visitor: SignedIn) -> Visitor:
 
 
 Deciding = Annotated[Visitor, Depends(deciding)]
+
+
+FAILED = Bound("failed sign-ins", 20, 900.0)
+
+
+@contextmanager
+def counted(request: Request, failure: type[LetheError]) -> Iterator[None]:
+    """Refuse the block to a client that failed too often; count it if it ends in `failure`.
+
+    Raises AttemptsError if it did, without reading its input.
+    """
+    limits: Limits = request.app.state.sign_ins
+    client = of_client(FAILED, client_of(request))
+    limits.check(*client)
+    try:
+        yield
+    except failure:
+        limits.take(*client)
+        raise

@@ -27,7 +27,7 @@ from app.reconcile.holds import (
 )
 from app.reconcile.model_events import hold_events
 from app.schemas.base import Page
-from app.schemas.holds import HoldView, NewHold
+from app.schemas.people import HoldView, NewHold
 from app.service.context import Services
 from app.service.paging import page_of
 from lethe.log.entries import COMMITMENT_KEY_SIZE

@@ -12,7 +12,7 @@ from app.ledger.journal import record_request_event
 from app.ledger.transaction import Transaction
 from app.problems import NotFoundError, ReleaseClosedError, ReleaseMismatchError
 from app.schemas.base import Page
-from app.schemas.releases import ReleaseSummary, ReleaseView
+from app.schemas.requests import ReleaseSummary, ReleaseView
 from app.service.context import Services
 from app.service.models.contributions import SINGLE, discarding
 from app.service.paging import page_of

@@ -12,8 +12,7 @@ from app.console import session as sessions
 from app.console.forms import Posted
 from app.console.render import LANGUAGE_COOKIE, redirect, render
 from app.console.route import own_page, router
-from app.console.session import SignedIn
-from app.console.sign_in.attempts import counted
+from app.console.session import SignedIn, counted
 from app.counters import REFUSED
 from app.problems import AttemptsError, NotFoundError, UnauthorizedError
 from app.service.access import keys

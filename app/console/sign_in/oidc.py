@@ -17,8 +17,8 @@ from app.api.http.deps import ServicesDep
 from app.console import session as sessions
 from app.console.render import render
 from app.console.route import own_page, router
+from app.console.session import counted
 from app.console.sign_in import provider
-from app.console.sign_in.attempts import counted
 from app.console.sign_in.provider import ASK_AGAIN
 from app.problems import ForbiddenError, SignInError
 from app.reconcile.approval import FROM_OIDC

@@ -2,7 +2,7 @@
 
 The row has the address sealed, and a MAC over the address, the code, the browser's session and
 the expiry. So access to the database is not enough to learn a code, to put another address
-under a known code, or to extend one; tries are also counted in memory (`app.intake.limits`).
+under a known code, or to extend one; tries are also counted in memory (`app.intake.route`).
 """
 
 import hmac
