@@ -29,6 +29,10 @@ from lethe.log.key_changes import LOG, ML_DSA, REASONS
 from lethe.log.log_keys import LogKey
 from models.database.session import opened_engine
 
+PUBLISH = "publish the trust root: lethe service-key trust-root"
+_superseded = click.option(
+    "--reason", type=click.Choice(REASONS), default="superseded", show_default=True
+)
 _to = click.option(
     "--to",
     metavar="PLACE",
@@ -65,7 +69,7 @@ def rotate_issuer(keyid: str | None, to: str | None) -> None:
         click.echo("finished the rotation that was interrupted")
     click.echo(f"{done.key.keyid} signs from log entry {done.key.start} on")
     _tell_left(settings, ISSUER_KEY, old)
-    click.echo("publish the trust root: lethe service-key trust-root", err=True)
+    click.echo(PUBLISH, err=True)
 
 
 @rotate.command("log")
@@ -138,11 +142,11 @@ def revoke_issuer(keyid: str, reason: str) -> None:
     with _ledger() as (settings, ledger):
         index = keys_of.revoke_issuer(settings, ledger, keyid, reason)
     click.echo(f"{keyid} is revoked from log entry {index} on")
-    click.echo("publish the trust root: lethe service-key trust-root", err=True)
+    click.echo(PUBLISH, err=True)
 
 
 @revoke.command("log")
-@click.option("--reason", type=click.Choice(REASONS), default="superseded", show_default=True)
+@_superseded
 def revoke_log_key(reason: str) -> None:
     """End the overlap of the log's keys: the new one signs alone.
 
@@ -154,11 +158,11 @@ def revoke_log_key(reason: str) -> None:
         done = revoke_log(settings, ledger, reason)
     _tell_revoked(done)
     _tell_left(settings, LOG_KEY, place)
-    click.echo("publish the trust root: lethe service-key trust-root", err=True)
+    click.echo(PUBLISH, err=True)
 
 
 @revoke.command("log-mldsa")
-@click.option("--reason", type=click.Choice(REASONS), default="superseded", show_default=True)
+@_superseded
 def revoke_ml_dsa(reason: str) -> None:
     """End the overlap of the log's ML-DSA-44 keys: the new one signs alone.
 
@@ -168,11 +172,11 @@ def revoke_ml_dsa(reason: str) -> None:
     with _ledger() as (settings, ledger):
         done = revoke_log(settings, ledger, reason, role=ML_DSA)
     _tell_revoked(done)
-    click.echo("publish the trust root: lethe service-key trust-root", err=True)
+    click.echo(PUBLISH, err=True)
 
 
 @revoke.command("master")
-@click.option("--reason", type=click.Choice(REASONS), default="superseded", show_default=True)
+@_superseded
 def revoke_master_key(reason: str) -> None:
     """End the overlap of the master keys: the old one opens nothing any more.
 
@@ -216,12 +220,9 @@ def list_keys(as_json: bool) -> None:
             for role, one in logs
         ),
         *(
-            ("issuer", one.keyid, one.start, one.end, one.revoked, one.reason)
-            for one in found.keys
-        ),
-        *(
-            ("master", one.keyid, one.start, one.end, one.revoked, one.reason)
-            for one in masters
+            (role, one.keyid, one.start, one.end, one.revoked, one.reason)
+            for role, keys in (("issuer", found.keys), ("master", masters))
+            for one in keys
         ),
         *(
             (f"silo {one.silo}", one.digest, one.start, one.end, one.revoked, None)

@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING
 import click
 
 from lethe.cli.commands import Commands
-from lethe.cli.options import FILE, OUT_FILE, OUT_FOLDER, plain, print_table, service_url
-from lethe.log.checkpoint import CheckpointError
-from lethe.log.fetch import TRUST_ROOT
-from lethe.log.follow import (
-    Fetch,
-    LogError,
-    LogReport,
-    LogUnreachableError,
-    fetch_from,
-    mirror_log,
-    succeeded,
-    verify_log,
+from lethe.cli.options import (
+    FILE,
+    OUT_FILE,
+    OUT_FOLDER,
+    plain,
+    print_failed,
+    print_table,
+    service_url,
 )
+from lethe.log.checkpoint import CheckpointError
+from lethe.log.fetch import TRUST_ROOT, Fetch, LogError, LogUnreachableError, fetch_from
+from lethe.log.follow import LogReport, mirror_log, succeeded, verify_log
 from lethe.log.log_keys import LogKeys
 from lethe.log.note import NoteError, NoteVerifier, not_verified, parse_log_vkey
 from lethe.log.proofs import ProofError
@@ -224,12 +223,7 @@ def list_entries(
         with Client(url) as service:
             found = service.log_entries(keys, first, last, wanted=narrow, prove=prove)
     except (ProofError, NoteError, CheckpointError) as error:
-        click.echo(
-            json.dumps({"result": "FAIL", "detail": error.detail})
-            if as_json
-            else f"FAIL  {error.detail}"
-        )
-        sys.exit(1)
+        print_failed(error.detail, as_json)
     words, rows = _proven(found, bool(narrow.given)), [_row(one) for one in found.entries]
     if as_json:
         head = found.checkpoint

@@ -73,7 +73,8 @@ def verify(
     which the log does not hold: they are never counted again. Exits with 1 if it does not hold.
     """
     from lethe.cli.trusted import trusted_log
-    from lethe.log.follow import fetch_from, read_log
+    from lethe.log.fetch import fetch_from
+    from lethe.log.follow import read_log
     from lethe.report.period import MAX_REPORT, check
 
     verifier = trusted_log(log_key, trust_root)

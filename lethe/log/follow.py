@@ -37,19 +37,6 @@ from lethe.log.note import NoteError, NoteVerifier, SignatureLine, read_note
 from lethe.log.spelling import format_base64, parse_base64
 from lethe.log.tiles import TILE_WIDTH, decode_bundle, entries_path
 
-__all__ = [
-    "Fetch",
-    "LogError",
-    "LogReport",
-    "LogUnreachableError",
-    "MissingFileError",
-    "fetch_from",
-    "mirror_log",
-    "read_log",
-    "succeeded",
-    "verify_log",
-]
-
 ENTRIES = "tile/entries/"
 Keys = NoteVerifier | LogKeys
 MIRROR, STATE = "mirror", "state file"

@@ -4,7 +4,7 @@ from sqlalchemy import ColumnElement
 from sqlmodel import Session, SQLModel, col, select
 
 from app.ledger.journal import record_model_event
-from app.ledger.pinned import stored_digest
+from app.ledger.pinned import digests_of, stored_digest
 from app.ledger.transaction import Transaction
 from app.problems import ModelInUseError
 from app.reconcile.deleted import EVENT
@@ -65,11 +65,8 @@ def _last(session: Session, model: Model) -> dict[str, str]:
     row = session.exec(query).first()
     if row is None:
         return {}
-    return {
-        "head": row.head_digest,
-        "statistics": row.statistics_digest,
-        "retained": bytes(row.retained_root).hex(),
-    }
+    found = digests_of(row)
+    return {name: str(found[name]) for name in ("head", "statistics", "retained")}
 
 
 def _require_unused(services: Services, session: Session, model: Model) -> None:

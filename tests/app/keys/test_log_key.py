@@ -37,8 +37,8 @@ from lethe.cli.log import log as log_commands
 from lethe.files import write_durably
 from lethe.log.checkpoint import Checkpoint, sign_checkpoint
 from lethe.log.entries import parse_leaf
-from lethe.log.fetch import Fetch, MissingFileError
-from lethe.log.follow import LogError, mirror_log, verify_log
+from lethe.log.fetch import Fetch, LogError, MissingFileError
+from lethe.log.follow import mirror_log, verify_log
 from lethe.log.key_changes import LOG
 from lethe.log.note import NoteError, NoteVerifier, split_note
 from lethe.signing.keys import generate_key, private_pem
