@@ -50,10 +50,9 @@ def _mac(services: Services, session: str, address: str, nonce: str, expires: in
 async def posted(request: Request, services: ServicesDep) -> Mapping[str, str]:
     """Return the fields of a form from a page of this session, which is accepted once.
 
-    Raises:
-        BodyTooLargeError: More than MOST_BYTES, or than MOST_FIELDS fields.
-        FormRefusedError: From another site, of another session or address, too old, sent
-            before, not URL-encoded, or with a field twice.
+    Raises BodyTooLargeError: more than MOST_BYTES, or than MOST_FIELDS fields;
+    FormRefusedError: from another site, of another session or address, too old, sent before,
+    not URL-encoded, or with a field twice.
     """
     _check_site(request, services)
     if not pages.is_form(request):

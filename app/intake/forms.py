@@ -103,9 +103,8 @@ def _mac(services: Services, session: str, nonce: str, expires: int) -> str:
 async def posted(request: Request, services: ServicesDep) -> IntakeForm:
     """Return the fields of a form of this page.
 
-    Raises:
-        BodyTooLargeError: More than MOST_BYTES.
-        IntakeFormError: From another site or browser, too old, or malformed.
+    Raises BodyTooLargeError: more than MOST_BYTES; IntakeFormError: from another site or
+    browser, too old, or malformed.
     """
     _check_site(request, services)
     if not pages.is_form(request):

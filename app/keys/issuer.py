@@ -76,9 +76,8 @@ def first_key(settings: Settings) -> tuple[str, bytes]:
 def issuer_keys(settings: Settings, ledger: Ledger) -> IssuerKeys:
     """Return all keys that the issuer ever had, by the signed log.
 
-    Raises:
-        KeyMissingError: The log names no key, and the keys directory has none.
-        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    Raises KeyMissingError: the log names no key, and the keys directory has none; ForkedError,
+    LogDamagedError, GuardError: as `model_events`.
     """
     read = service_key_events(ledger)
     said = changes(read.entries)

@@ -20,9 +20,8 @@ def trust_root(settings: Settings, ledger: Ledger) -> bytes:
     Its content comes from the leaves under the signed root. Proofs and checkpoint come from the
     database; they are verified, so nothing is signed that a reader would reject.
 
-    Raises:
-        ForkedError: The database's proofs or checkpoint are not the signed ones.
-        KeyMissingError, LogDamagedError, GuardError: As `issuer_keys`.
+    Raises ForkedError: the database's proofs or checkpoint are not the signed ones;
+    KeyMissingError, LogDamagedError, GuardError: as `issuer_keys`.
     """
     latest = ledger.latest()
     # Read after the checkpoint, so that all entries signed by then are included.

@@ -128,9 +128,8 @@ class SigningGuard:
         A process that was frozen before this call, and whose transaction the server ended
         meanwhile, finds the larger checkpoint of the process that continued: it writes nothing.
 
-        Raises:
-            GuardBusyError: Another process has held the file's lock for WAIT_S.
-            GuardError: As `check`.
+        Raises GuardBusyError: another process has held the file's lock for WAIT_S; GuardError:
+        as `check`.
         """
         with self._open(os.O_RDWR) as descriptor:
             _lock(descriptor, fcntl.LOCK_EX, WAIT_S)  # released on close

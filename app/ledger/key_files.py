@@ -148,9 +148,8 @@ def has_key(settings: Settings, path: Path, spki: bytes) -> bool:
 def read_next(settings: Settings, path: Path) -> SigningKey | None:
     """Return the next key of an unfinished rotation, None if the file is missing or no key.
 
-    Raises:
-        KeyPlaceError: The path is a directory.
-        HsmError: The key that the URI names cannot be reached.
+    Raises KeyPlaceError: the path is a directory; HsmError: the key that the URI names cannot
+    be reached.
     """
     require_no_folder(path)
     try:

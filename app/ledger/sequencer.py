@@ -241,9 +241,8 @@ class Ledger:
     def begin(self) -> None:
         """Begin the log: create the guard and sign the checkpoint of the empty tree.
 
-        Raises:
-            LogExistsError: The database holds a log.
-            GuardExistsError: The key has signed a log before.
+        Raises LogExistsError: the database holds a log; GuardExistsError: the key has signed a
+        log before.
         """
         first = Checkpoint(self.origin, 0, EMPTY_ROOT)
         with self._turn(), self._writing() as (session, state):
@@ -317,9 +316,8 @@ class Ledger:
     def receipt(self, index: int) -> EntryReceipt:
         """Return the receipt of entry `index`; it never changes.
 
-        Raises:
-            ProofError: There is no such entry.
-            UnpublishedError: No checkpoint covers it yet.
+        Raises ProofError: there is no such entry; UnpublishedError: no checkpoint covers it
+        yet.
         """
         with self._reading() as session:
             return read_receipt(session, index)

@@ -171,9 +171,8 @@ def last_signed(settings: Settings, keys: Path) -> tuple[str, str]:
     The note is signed again with exactly the same text, which forks nothing.
     settings: for access to a key in an HSM.
 
-    Raises:
-        KeyMissingError: The log key is missing or not an Ed25519 key.
-        GuardError: The guard is missing or damaged.
+    Raises KeyMissingError: the log key is missing or not an Ed25519 key; GuardError: the guard
+    is missing or damaged.
     """
     key = read_present(settings, keys / LOG_KEY)
     if not is_ed25519(key):
@@ -219,10 +218,9 @@ def create_keys(
 ) -> None:
     """Create the missing keys, readable by their owner only; keep the others.
 
-    Raises:
-        KeyMissingError, MasterKeyError: An existing key does not match its file's name, or the
-            configured master key does not open root.sealed.
-        KeyPlaceError, HsmError: As `ensure_key`.
+    Raises KeyMissingError, MasterKeyError: an existing key does not match its file's name, or
+    the configured master key does not open root.sealed; KeyPlaceError, HsmError: as
+    `ensure_key`.
     """
     folder = settings.keys_dir
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)

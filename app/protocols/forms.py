@@ -75,9 +75,8 @@ def _asked(callback: Callback) -> AgentRequest:
 def _views(services: Services, callback: Callback) -> list[CaseView]:
     """Return an agent's cases, checked against the log.
 
-    Raises:
-        OverError: The agent's token or key was revoked, or the request's retention has ended.
-        PeopleChangedError: Tables and log disagree.
+    Raises OverError: the agent's token or key was revoked, or the request's retention has
+    ended; PeopleChangedError: tables and log disagree.
     """
     with services.reading() as session:
         token = living_token(session, callback.owner)

@@ -74,9 +74,8 @@ NOTHING = Held()
 def held(ledger: Ledger, session: Session) -> Held:
     """Return what is protected by the holds in force, including holds not signed yet.
 
-    Raises:
-        HoldsChangedError: The table lacks a logged hold, or differs from the log.
-        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    Raises HoldsChangedError: the table lacks a logged hold, or differs from the log;
+    ForkedError, LogDamagedError, GuardError: as `model_events`.
     """
     logged = hold_events(ledger)
     standing, problems = compare(_rows(session), logged)

@@ -67,9 +67,8 @@ def open_releases(services: Services, signed: SignedBy) -> list[ReleaseView]:
 def model_of(services: Services, signed: SignedBy, release_id: str) -> Model:
     """Return the model of a release of the signing client.
 
-    Raises:
-        NotFoundError: No such release, or another client's.
-        KeyNotEntitledError: The key is not bound to a client.
+    Raises NotFoundError: no such release, or another client's; KeyNotEntitledError: the key is
+    not bound to a client.
     """
     with services.reading() as session:
         release = _find(session, release_id)

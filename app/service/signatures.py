@@ -219,10 +219,8 @@ _READ_KEYS = (
 def current_key(session: Session, signed: SignedBy, role: Role) -> RequesterKey:
     """Return the key of a verified signature, if it is still valid and has the role.
 
-    Raises:
-        KeyUnknownError: The key was deleted, changed or revoked since the signature was
-            checked.
-        KeyNotEntitledError: The key has another role.
+    Raises KeyUnknownError: the key was deleted, changed or revoked since the signature was
+    checked; KeyNotEntitledError: the key has another role.
     """
     key = believed(session, RequesterKey, signed.keyid)
     if key is None or key.revoked_at is not None:

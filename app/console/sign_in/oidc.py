@@ -45,9 +45,8 @@ def start(
 ) -> Response:
     """Send somebody to the provider.
 
-    Raises:
-        OidcMissingError: It is not configured or not installed.
-        SignInError: The provider does not answer.
+    Raises OidcMissingError: it is not configured or not installed; SignInError: the provider
+    does not answer.
     """
     known = provider.metadata(services.settings)
     said = {

@@ -47,9 +47,8 @@ CONTACT, CLOSED_CASE = "case.contact", "case.closed"
 def show(services: Services, ref: str) -> CaseView:
     """Return a case with its parts and timeline.
 
-    Raises:
-        NotFoundError: There is none.
-        PeopleChangedError: Its parts are not those that the log commits to.
+    Raises NotFoundError: there is none; PeopleChangedError: its parts are not those that the
+    log commits to.
     """
     with services.reading() as session:
         case, parts = load(services, session, ref)
@@ -184,9 +183,8 @@ def _also_submitted(
 def open_contact(services: Services, ref: str, operator: str) -> ContactView:
     """Return a case's contact address; who opened it is logged first.
 
-    Raises:
-        NotFoundError: There is no such case, or its contact was destroyed or never given.
-        PeopleChangedError: It is not the contact, or not the case, that was logged.
+    Raises NotFoundError: there is no such case, or its contact was destroyed or never given;
+    PeopleChangedError: it is not the contact, or not the case, that was logged.
     """
 
     def effect(tx: Transaction) -> ContactView:

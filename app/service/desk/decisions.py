@@ -222,9 +222,8 @@ def note(services: Services, ref: str, operator: str, text: str) -> None:
 def assign(services: Services, ref: str, operator: str, to: str) -> None:
     """Assign an open request to an operator or officer, or to the caller.
 
-    Raises:
-        NotFoundError: Also if no operator's or officer's token has the name `to`.
-        ConflictError: It has ended.
+    Raises NotFoundError: also if no operator's or officer's token has the name `to`;
+    ConflictError: it has ended.
     """
 
     def act(tx: Transaction, found: _Open) -> None:
@@ -255,9 +254,8 @@ def _deciding(session: Session) -> set[str]:
 def withdraw(services: Services, request_id: str, operator: str) -> RequestView:
     """Withdraw a request that this operator submitted for a person, before it is executed.
 
-    Raises:
-        ForbiddenError: By the log, somebody else submitted it, or a key signed it.
-        NotWithdrawableError: A worker has begun, or the request is closed otherwise.
+    Raises ForbiddenError: by the log, somebody else submitted it, or a key signed it;
+    NotWithdrawableError: a worker has begun, or the request is closed otherwise.
     """
 
     def effect(tx: Transaction) -> Job | None:
@@ -365,9 +363,8 @@ def _act(
 def requests_of(services: Services, session: Session, ref: str) -> list[ErasureRequest]:
     """Return the request of a ref or id, or those that were submitted with the case of a ref.
 
-    Raises:
-        NotFoundError: There is none.
-        PeopleChangedError: The parts of the case are not those that the log commits to.
+    Raises NotFoundError: there is none; PeopleChangedError: the parts of the case are not those
+    that the log commits to.
     """
     named = or_(ErasureRequest.ref == ref, ErasureRequest.id == ref)
     if (request := session.exec(select(ErasureRequest).where(named)).first()) is not None:

@@ -48,9 +48,8 @@ from models.database.session import chunks
 def find(services: Services, wanted: PersonQuery) -> FoundPage:
     """Look a person up in some models or in all.
 
-    Raises:
-        PeopleChangedError: The identities of a model are not those of the log.
-        UnknownModelError: There is no such model.
+    Raises PeopleChangedError: the identities of a model are not those of the log;
+    UnknownModelError: there is no such model.
     """
     found = _find(services, wanted.person.identity(), wanted.models)
     return FoundPage(

@@ -97,9 +97,8 @@ def waiting(services: Services, ref: str) -> tuple[Asked, datetime]:
 def answer(services: Services, ref: str, session: str, code: str) -> Answered:
     """Return a challenge that this code answers; each call is a try.
 
-    Raises:
-        IntakeExpiredError: It has expired, was tried too often, or is of another browser.
-        IntakeCodeError: The code is wrong.
+    Raises IntakeExpiredError: it has expired, was tried too often, or is of another browser;
+    IntakeCodeError: the code is wrong.
     """
 
     def effect(tx: Transaction) -> Answered | int | None:

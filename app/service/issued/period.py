@@ -31,9 +31,8 @@ CHUNK = 10_000  # entries read at once
 def report(services: Services, first: date, last: date) -> bytes:
     """Return the report (RFC 8785 JSON) of the days from `first` to `last`, both included.
 
-    Raises:
-        BadCursorError: The last day is before the first.
-        PeriodChangedError: The database does not match the log.
+    Raises BadCursorError: the last day is before the first; PeriodChangedError: the database
+    does not match the log.
     """
     if last < first:
         raise BadCursorError("`to` is before `from`")

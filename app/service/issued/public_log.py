@@ -75,9 +75,8 @@ def tile(services: Services, path: str) -> bytes:
     Any width up to the published one is served: a client may hold an older checkpoint, and the
     narrower tile is still correct for this tree.
 
-    Raises:
-        TileError: The path is no tile path.
-        NotFoundError: The published tree does not reach that far.
+    Raises TileError: the path is no tile path; NotFoundError: the published tree does not reach
+    that far.
     """
     ref = parse_tile_path(path)
     with services.reading() as session:

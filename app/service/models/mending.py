@@ -22,10 +22,8 @@ def mend(services: Services, ref: str) -> ModelView:
     by the log, and returns the model to service. Otherwise the model stays quarantined, and its
     `failure` says why.
 
-    Raises:
-        UnknownModelError: There is none.
-        ConflictError: It is not quarantined, never had a version, keeps no rows here, or waits
-            for a decision on a request.
+    Raises UnknownModelError: there is none; ConflictError: it is not quarantined, never had a
+    version, keeps no rows here, or waits for a decision on a request.
     """
 
     def effect(tx: Transaction) -> tuple[ModelView, str]:
