@@ -10,17 +10,7 @@ from typing import Any
 import pytest
 from sqlmodel import Session, select
 
-from app.console import (
-    audits,
-    cases,
-    certificates,
-    health,
-    log,
-    models,
-    opening,
-    queue,
-    reports,
-)
+from app.console import cases, certificates, opening, overview, queue
 from app.console.render import words
 from app.console.sign_in import entrance
 from app.service.health import PARTS
@@ -291,7 +281,7 @@ def test_the_report_of_a_period_is_the_services_own(done: Desk) -> None:
     ],
 )
 def test_the_last_month_is_offered(today: date, first: date, last: date) -> None:
-    assert reports.last_month(today) == (first, last)
+    assert overview.last_month(today) == (first, last)
 
 
 def test_each_page_is_read_in_each_language(done: Desk) -> None:
@@ -365,18 +355,7 @@ def test_nobody_reads_a_page_without_signing_in(installation: Installation) -> N
 
 
 def all_routes() -> list[Any]:
-    parts = (
-        entrance,
-        opening,
-        queue,
-        cases,
-        certificates,
-        models,
-        log,
-        audits,
-        reports,
-        health,
-    )
+    parts = (entrance, opening, queue, cases, certificates, overview)
     return [route for part in parts for route in part.routes.routes]
 
 
