@@ -44,7 +44,11 @@ def _environment() -> "Environment":
     made.filters["time"] = lambda at: at.strftime("%Y-%m-%d %H:%M UTC")
     made.filters["day"] = lambda at: at.strftime("%Y-%m-%d")
     made.filters["iso"] = lambda at: at.strftime("%Y-%m-%dT%H:%M:%SZ")
-    made.globals.update(back_to=_back_to, without_note=_without_note)
+    made.globals["back_to"] = _back_to
+    # A decision's details for auditors: notes are for those who decide.
+    made.globals["without_note"] = lambda detail: {
+        k: v for k, v in detail.items() if k != "note"
+    }
     return made
 
 
@@ -52,11 +56,6 @@ def _back_to(address: str) -> str:
     """Return the page to go back to: the case of a decision, else the console's start."""
     parts = address.split("/")
     return "/".join(parts[:4]) if len(parts) > 3 and parts[2] == "cases" else "/console"
-
-
-def _without_note(detail: Mapping[str, str]) -> dict[str, str]:
-    """Return a decision's details for auditors: notes are for those who decide."""
-    return {name: value for name, value in detail.items() if name != "note"}
 
 
 def render(request: Request, template: str, /, status: int = 200, **values: Any) -> Response:

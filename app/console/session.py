@@ -16,7 +16,6 @@ from secrets import token_urlsafe
 from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
-from sqlmodel import Session
 
 from app.api.http.attempts import Bound, Limits, client_of, of_client
 from app.api.http.deps import ServicesDep
@@ -135,7 +134,7 @@ def visitor_of(services: Services, request: Request) -> Visitor | None:
     if visitor.seen + IDLE < now or visitor.begun + longest < now:
         return None
     with services.reading() as session:
-        if _has_ended(session, visitor):
+        if session.get(UsedNonce, (ENDED, visitor.session)) is not None:
             return None
         if visitor.token:
             row = believed(session, BearerToken, visitor.token)
@@ -143,10 +142,6 @@ def visitor_of(services: Services, request: Request) -> Visitor | None:
                 return None
             visitor = replace(visitor, name=row.name, role=row.scope)
     return visitor if visitor.role in ROLES else None
-
-
-def _has_ended(session: Session, visitor: Visitor) -> bool:
-    return session.get(UsedNonce, (ENDED, visitor.session)) is not None
 
 
 def end(services: Services, visitor: Visitor) -> None:

@@ -84,10 +84,6 @@ class Pause:
 Conversation = Generator[Send | Pause, Any, T]
 
 
-def _utcnow() -> datetime:
-    return datetime.now(UTC)
-
-
 class Core:
     """Configuration of a client, and the exchanges that its calls consist of."""
 
@@ -100,7 +96,7 @@ class Core:
         log: NoteVerifier | None,
         retry: RetryPolicy,
         *,
-        now: Callable[[], datetime] = _utcnow,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
         monotonic: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
         on_sent: Callable[[int, int], object] | None = None,

@@ -141,7 +141,9 @@ def _timeline(session: Session, case: Case, part: Part) -> list[TimelineItem]:
     query = select(RequestEvent).where(RequestEvent.request_id == part.request)
     events = session.exec(query).all()
     notes = request.notes or {}
-    registered = stored_registrations(session, keys_named(_as_logged(events)))
+    registered = stored_registrations(
+        session, keys_named([Event(one.log_index, one.event, one.payload) for one in events])
+    )
     return items + [
         TimelineItem(
             at=one.at,
@@ -161,10 +163,6 @@ def case_of(services: Services, ref: str) -> str:
     with services.reading() as session:
         query = select(ErasureRequest.case_ref).where(ErasureRequest.ref == ref)
         return session.exec(query).first() or ref
-
-
-def _as_logged(events: Sequence[RequestEvent]) -> list[Event]:
-    return [Event(one.log_index, one.event, one.payload) for one in events]
 
 
 def _also_submitted(

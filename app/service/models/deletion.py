@@ -1,7 +1,6 @@
 """Deleting a model and all its data, in one transaction with one log entry."""
 
-from sqlalchemy import ColumnElement
-from sqlmodel import Session, SQLModel, col, select
+from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
 from app.ledger.pinned import digests_of, stored_digest
@@ -113,14 +112,11 @@ def _require_unused(services: Services, session: Session, model: Model) -> None:
             "the model is learning rows: wait until it is ready (`lethe model show`)",
         ),
     ):
-        if _any(session, table, col(table.model_id) == model.id, unfinished):
+        own = select(table).where(col(table.model_id) == model.id, unfinished).limit(1)
+        if session.exec(own).first() is not None:
             raise ModelInUseError(message)
     if shared(session, model):
         raise ModelInUseError(
             "a row of something else names a file of the model, which would be destroyed too: "
             "run `lethe log fsck`, find out who writes to the database"
         )
-
-
-def _any(session: Session, table: type[SQLModel], *conditions: ColumnElement[bool]) -> bool:
-    return session.exec(select(table).where(*conditions).limit(1)).first() is not None
