@@ -10,15 +10,9 @@ from lethe.identity import ALGORITHMS, Identity
 
 Kind = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
 Outcome = Literal[
-    "certified",
-    "in progress",
-    "refused",
-    "withdrawn",
-    "failed",
-    "held out only",
-    "erased before",
-    "nothing found",
-]
+    "certified", "in progress", "refused", "withdrawn", "failed", "held out only",
+    "erased before", "nothing found",
+]  # fmt: skip
 
 
 class NewHold(Wire):

@@ -9,21 +9,10 @@ from app.schemas.models import ProgressView
 
 Level = Literal["sample", "client", "subject"]
 State = Literal[
-    "received",
-    "awaiting-review",
-    "cooling-off",
-    "paused",
-    "executing",
-    "awaiting-client",
-    "awaiting-round",
-    "escalated",
-    "verifying",
-    "needs-decision",
-    "certified",
-    "refused",
-    "withdrawn",
-    "failed",
-]
+    "received", "awaiting-review", "cooling-off", "paused", "executing", "awaiting-client",
+    "awaiting-round", "escalated", "verifying", "needs-decision", "certified", "refused",
+    "withdrawn", "failed",
+]  # fmt: skip
 Regulation = Literal["gdpr", "ccpa"]
 
 

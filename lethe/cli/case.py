@@ -40,19 +40,9 @@ if TYPE_CHECKING:
 
 _ref = click.argument("ref")
 QUEUE_COLUMNS = (
-    "ref",
-    "case",
-    "model",
-    "state",
-    "regulation",
-    "requester",
-    "assignee",
-    "received_at",
-    "due_at",
-    "days_left",
-    "overdue",
-    "held",
-)
+    "ref", "case", "model", "state", "regulation", "requester", "assignee", "received_at",
+    "due_at", "days_left", "overdue", "held",
+)  # fmt: skip
 _MODEL = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of spreadsheet formulas
 
