@@ -109,9 +109,8 @@ def record_commitment(opening: bytes, record: IntakeRecord) -> str:
 def check_statement(statement: IntakeStatement, signed: BrowserSignature | None) -> None:
     """Check the key's signature over the statement, if there is one.
 
-    Raises:
-        KeyFormatError: The key is not a public key.
-        SignatureInvalidError: The signature does not verify.
+    Raises KeyFormatError: the key is not a public key; SignatureInvalidError: the signature
+    does not verify.
     """
     if signed is not None:
         key = load_public_key(signed.key.encode())

@@ -90,9 +90,8 @@ def json_schema(cls: type, uri: str, title: str) -> dict[str, Json]:
 def decode(cls: type[T], data: bytes) -> T:
     """Parse a canonical JSON document, and check by round trip that nothing was lost.
 
-    Raises:
-        NotCanonicalError: The bytes are not RFC 8785 canonical JSON.
-        ShapeError: The document is not a `cls`.
+    Raises NotCanonicalError: the bytes are not RFC 8785 canonical JSON; ShapeError: the
+    document is not a `cls`.
     """
     value = canonical.decode(data)
     result = read(cls, value)

@@ -31,9 +31,8 @@ def trusted(
 
     keys: a directory with both. log_key, log_mldsa_key: with a trust root, the known keys.
 
-    Raises:
-        UsageError: Too many or too few of them are given.
-        PublicKeyError, TrustRootError: A file does not hold the expected content.
+    Raises UsageError: too many or too few of them are given; PublicKeyError, TrustRootError: a
+    file does not hold the expected content.
     """
     from lethe.certificates.keys import (
         ISSUER_KEY,
@@ -61,9 +60,8 @@ def trusted_log(log_key: Path | None, trust_root: Path | None) -> "NoteVerifier 
 
     log_key: beside a trust root the key that is known.
 
-    Raises:
-        UsageError: Neither is given.
-        PublicKeyError, TrustRootError: A file does not hold what it should.
+    Raises UsageError: neither is given; PublicKeyError, TrustRootError: a file does not hold
+    what it should.
     """
     from lethe.certificates.keys import read_log_key
 

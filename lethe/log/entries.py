@@ -215,9 +215,8 @@ def commit_event(key: bytes, event: Mapping[str, Any]) -> bytes:
 def check_commitment(key: bytes, event: Mapping[str, Any], commitment: bytes) -> None:
     """Check that `commitment` opens to `event` under `key`.
 
-    Raises:
-        CommitmentError: It does not.
-        EntryError: The key does not have 32 bytes, or the event is not JSON.
+    Raises CommitmentError: it does not; EntryError: the key does not have 32 bytes, or the
+    event is not JSON.
     """
     if not compare_digest(commit_event(key, event), commitment):
         raise CommitmentError("this key and event are not what the log committed to")

@@ -122,9 +122,8 @@ def mirror_log(
     a crash the mirror still has its old size, plus some files. A mirror that holds an earlier
     checkpoint reads only newer files; full: it reads and writes everything again.
 
-    Raises:
-        LogError: The log does not verify, or does not extend the mirror.
-        LogUnreachableError: The log could not be read or the mirror not written.
+    Raises LogError: the log does not verify, or does not extend the mirror;
+    LogUnreachableError: the log could not be read or the mirror not written.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)

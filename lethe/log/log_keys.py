@@ -70,10 +70,8 @@ class LogKeys:
     def open(self, note: str) -> tuple[Checkpoint, LogKey]:
         """Return the checkpoint of a note, and the oldest valid key that signed it.
 
-        Raises:
-            NoteError: No key of the log that was valid at this size signed it, or a line is
-                wrong.
-            CheckpointError: The signed text is not a checkpoint, or of another origin.
+        Raises NoteError: no key of the log that was valid at this size signed it, or a line is
+        wrong; CheckpointError: the signed text is not a checkpoint, or of another origin.
         """
         if any(one.kind != self.kind for one in self.verifiers):
             raise NoteError("a witness's key does not sign for a log: give the log's own key")

@@ -74,9 +74,8 @@ class Lists:
 def checked(path: Path) -> Iterator[Lists]:
     """Open a download, after checking every row of every list.
 
-    Raises:
-        DropError: The file, a name, a header or a row is not in DROP's format.
-        OSError: The file cannot be read.
+    Raises DropError: the file, a name, a header or a row is not in DROP's format; OSError: the
+    file cannot be read.
     """
     with path.open("rb") as file, _opened(file) as archive:
         found = _types(archive)

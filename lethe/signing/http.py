@@ -101,9 +101,8 @@ def sign_request(
     Idempotency-Key is covered too, so that an intermediary cannot turn the request into a
     repetition of another.
 
-    Raises:
-        SignatureError: verify_head would refuse the result, whatever the key.
-        KeyFormatError: The key is of a kind that cannot sign requests.
+    Raises SignatureError: verify_head would refuse the result, whatever the key;
+    KeyFormatError: the key is of a kind that cannot sign requests.
     """
     assert now.tzinfo is not None
     algorithm = ALGORITHMS[algorithm_of(key)]
@@ -230,9 +229,8 @@ class ArrivingBody:
 def check_body(headers: Mapping[str, str], body: bytes) -> None:
     """Accept `body` if it matches the digest that a verified head covers.
 
-    Raises:
-        SignatureIncompleteError: There is a body and no Content-Digest.
-        DigestMismatchError: Content-Digest is malformed or does not match the body.
+    Raises SignatureIncompleteError: there is a body and no Content-Digest; DigestMismatchError:
+    content-Digest is malformed or does not match the body.
     """
     lines = field_lines(headers)
     if "content-digest" in lines:
