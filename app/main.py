@@ -18,7 +18,6 @@ from app.api import (
     holds,
     keys,
     log,
-    metrics,
     models,
     people,
     period,
@@ -64,7 +63,6 @@ ROUTES = (
     certificates,
     verification,
     health,
-    metrics,
     reference,
     console,
     opendsr,
@@ -123,7 +121,7 @@ def create_app(services: Services | None = None) -> FastAPI:
     app.add_middleware(Calls)  # outermost, so that answers of the others have an id too
     _route(app)
     if opened.settings.intake:
-        from app.intake.limits import IntakeLimitError
+        from app.intake.route import IntakeLimitError
         from app.intake.routes import router as intake
 
         app.state.intake_limits = Limits(refused=IntakeLimitError)

@@ -72,8 +72,7 @@ class Family:
 class WorkerMetricsError(LetheError):
     """This process cannot listen at the address in LETHE_WORKER_METRICS."""
 
-    slug = "settings"
-    title = "The configuration is refused"
+    slug, title = "settings", "The configuration is refused"
 
 
 def whole_service(services: Services) -> bytes:
@@ -158,7 +157,7 @@ def _followers(services: Services) -> list[Family]:
 def _broker(services: Services) -> list[Family]:
     dropped = float(services.dispatcher.check())
     meaning = "Broker messages dropped because Lethe did not send them."
-    return [Family("lethe_messages_dropped", "counter", meaning, {(): dropped})]
+    return [_counter("lethe_messages_dropped", meaning, dropped)]
 
 
 def _readiness(services: Services, *, database_alone: bool) -> list[Family]:
@@ -198,15 +197,12 @@ def _database(services: Services) -> list[Family]:
         queued: dict[tuple[str, ...], float] = {
             (kind, stage): float(n) for kind, stage, n in session.connection().execute(waiting)
         }
-        overdue = columns(func.count()).where(
-            col(ErasureRequest.due_at) < now,
-            col(ErasureRequest.state).not_in((*CLOSED, PAUSED)),
+        due = col(ErasureRequest.due_at)
+        running = columns(func.count()).where(
+            col(ErasureRequest.state).not_in((*CLOSED, PAUSED))
         )
-        soon = columns(func.count()).where(
-            col(ErasureRequest.due_at) >= now,
-            col(ErasureRequest.due_at) < now + timedelta(days=REMIND_DAYS[0]),
-            col(ErasureRequest.state).not_in((*CLOSED, PAUSED)),
-        )
+        overdue = running.where(due < now)
+        soon = running.where(due >= now, due < now + timedelta(days=REMIND_DAYS[0]))
         each = (
             columns(func.count().label("held"))
             .where(col(ErasureRequest.keyid).is_not(None), text(OPEN))
@@ -224,8 +220,7 @@ def _database(services: Services) -> list[Family]:
             col(Job.lease_until) > now, col(Job.done_at).is_(None)
         )
         notices = _zeros((WAITING, DELIVERED, FAILED, DROPPED)) | _grouped(
-            session,
-            columns(col(Delivery.state), func.count()).group_by(col(Delivery.state)),
+            session, columns(col(Delivery.state), func.count()).group_by(col(Delivery.state))
         )
         # The oldest job is the head of its queue, or waits behind one that was begun.
         oldest = columns(func.min(col(Job.created_at))).where(
@@ -236,11 +231,8 @@ def _database(services: Services) -> list[Family]:
         witnesses = standings(session)
         unseen = 0 if services.policy is None else size - (quorum.size if quorum else 0)
         return [
-            Family(
-                "lethe_requests_accepted",
-                "counter",
-                "Erasure requests accepted.",
-                {(): sum(states.values())},
+            _counter(
+                "lethe_requests_accepted", "Erasure requests accepted.", sum(states.values())
             ),
             Family("lethe_requests", "gauge", "Erasure requests by state.", states, ("state",)),
             _gauge(
@@ -261,11 +253,10 @@ def _database(services: Services) -> list[Family]:
             Family(
                 "lethe_certified", "counter", "Certificates issued.", certified, ("result",)
             ),
-            Family(
+            _counter(
                 "lethe_attempts",
-                "counter",
                 "Attempts at erasures that a worker began.",
-                {(): _number(session, attempts)},
+                _number(session, attempts),
             ),
             Family("lethe_jobs", "gauge", "Unfinished jobs.", queued, ("kind", "stage")),
             _gauge("lethe_leases_held", "Jobs a worker holds.", _number(session, leases)),
@@ -305,6 +296,10 @@ def _database(services: Services) -> list[Family]:
                 float(unseen),
             ),
         ]
+
+
+def _counter(name: str, meaning: str, value: float) -> Family:
+    return Family(name, "counter", meaning, {(): value})
 
 
 def _gauge(name: str, meaning: str, value: float) -> Family:

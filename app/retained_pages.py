@@ -17,13 +17,7 @@ from sqlalchemy import delete, insert
 from sqlmodel import Session, col, select
 
 from lethe.certificates.errors import RemovalError
-from lethe.certificates.retained_tree import (
-    OTHER,
-    Leaf,
-    Part,
-    RetainedTree,
-    divided,
-)
+from lethe.certificates.retained_tree import OTHER, Leaf, Part, RetainedTree, divided
 from models import Record, RetainedPage
 from models.database.session import chunks
 

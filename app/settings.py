@@ -27,8 +27,7 @@ MOST_COALESCED = 256  # requests in one update; each adds a sealed draft to its 
 class SettingsError(LetheError):
     """The environment describes no installation that may run."""
 
-    slug = "settings"
-    title = "The configuration is refused"
+    slug, title = "settings", "The configuration is refused"
 
 
 class Settings(BaseSettings):
@@ -57,8 +56,7 @@ class Settings(BaseSettings):
         description="Directory of keys, sealed artifacts, SQLite file and file broker.",
     )
     database_url: str = Field(
-        default="",
-        description="SQLAlchemy URL; empty means SQLite in the data directory.",
+        default="", description="SQLAlchemy URL; empty means SQLite in the data directory."
     )
     broker_url: str = Field(
         default="filesystem://",
@@ -221,9 +219,7 @@ class Settings(BaseSettings):
         default=5, gt=0, description="How often stuck jobs are looked for, in seconds."
     )
     max_tries: int = Field(
-        default=5,
-        gt=0,
-        description="Tries before a computation error fails a job.",
+        default=5, gt=0, description="Tries before a computation error fails a job."
     )
     fit_seconds: int = Field(
         default=3600,
@@ -270,8 +266,7 @@ class Settings(BaseSettings):
         description="Directory of silos' private keys, for their workers; empty: keys/.",
     )
     log_format: Literal["text", "json"] = Field(
-        default="text",
-        description="Log lines on standard error: text or one JSON object each.",
+        default="text", description="Log lines on standard error: text or one JSON object each."
     )
     log_level: Literal["warning", "info"] = Field(
         default="warning",
@@ -338,8 +333,7 @@ class Settings(BaseSettings):
         description="Non-public hosts and networks that webhooks may reach, comma-separated.",
     )
     callback_allow: str = Field(
-        default="",
-        description="The same for callbacks, whose addresses requesters choose.",
+        default="", description="The same for callbacks, whose addresses requesters choose."
     )
     callbacks_each: int = Field(
         default=1000,

@@ -30,8 +30,7 @@ _tracing: "Tracing | None" = None
 class TracesError(LetheError):
     """Traces are configured and cannot be sent."""
 
-    slug = "settings"
-    title = "The configuration is refused"
+    slug, title = "settings", "The configuration is refused"
 
 
 class TraceSpan:

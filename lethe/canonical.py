@@ -15,9 +15,7 @@ from lethe.errors import LetheError
 class NotCanonicalError(LetheError):
     """Bytes that are not JSON, or are JSON in a spelling other than the canonical one."""
 
-    slug = "not-canonical"
-    title = "Not canonical JSON"
-    status = 400
+    slug, title, status = "not-canonical", "Not canonical JSON", 400
 
 
 DUPLICATE = "an object has a name twice"

@@ -44,11 +44,7 @@ _METHODS = (
     MethodSpec("hf-kcu", "network", "one curvature step by conjugate gradients"),
     MethodSpec("retrain", "network", "repeat the training without the data"),
     MethodSpec("certified-newton", "network", "Newton steps and noise; logistic heads"),
-    MethodSpec(
-        "noisy-finetuning",
-        "network",
-        "clipped steps with noise; small heads",
-    ),
+    MethodSpec("noisy-finetuning", "network", "clipped steps with noise; small heads"),
     MethodSpec("fed-au", "network", "an auxiliary module learns the rows to be forgotten"),
     MethodSpec("finetune", "network", "train on the retained rows"),
     MethodSpec("l1-sparsity", "network", "train on the retained rows under an L1 penalty"),

@@ -1,12 +1,12 @@
-"""Erasure requests and the openings of their log entries.
+"""Erasure requests, the openings of their log entries, and their results.
 
-Both are erasable at the end of retention.
+Requests and openings are erasable at the end of retention.
 """
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Column, Index, UniqueConstraint, text
+from sqlalchemy import JSON, Column, Index, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
 from models.database.sealed import SealedBytes, SealedJSON, SealedText, Tagged
@@ -89,3 +89,57 @@ class RequestEvent(SQLModel, table=True):
     payload: dict[str, Any] = Field(
         sa_column=Column(SealedJSON("request_events.payload"), nullable=False)
     )
+
+
+class Verification(SQLModel, table=True):
+    """The report on one request; `evidence_id` is the evidence file behind it."""
+
+    __tablename__ = "verifications"
+
+    request_id: str = Field(primary_key=True, foreign_key="erasure_requests.id", max_length=36)
+    version_id: int = Field(foreign_key="model_versions.id", index=True)
+    result: str = Field(max_length=16)  # PASS | FAIL | INCONCLUSIVE
+    report: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+    evidence_id: str = Field(foreign_key="artifacts.id", max_length=36)
+    verified_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
+
+
+class Certificate(SQLModel, table=True):
+    """The signed envelope and its leaf's index; the bundle is rendered from both.
+
+    `request_id` is the primary key: the database itself refuses a second certificate.
+    """
+
+    __tablename__ = "certificates"
+
+    request_id: str = Field(primary_key=True, foreign_key="erasure_requests.id", max_length=36)
+    id: str = Field(unique=True, max_length=36)
+    envelope: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+    issuer_keyid: str = Field(max_length=80)
+    result: str = Field(max_length=16)
+    log_index: int = Field(unique=True, sa_type=LogNumber)  # of its hashedrekord leaf
+    issued_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
+
+
+class Release(SQLModel, table=True):
+    """A request to one client for the statistics of the claimed records of one of its blocks.
+
+    `state`: open (the client has not answered), answered, dropped (an operator decided to
+    remove the whole block instead), done. `records.claimed_by` marks the records.
+    """
+
+    __tablename__ = "releases"
+    __table_args__ = (UniqueConstraint("request_id", "subject_id"),)
+
+    id: str = Field(primary_key=True, max_length=36)
+    request_id: str = Field(foreign_key="erasure_requests.id", max_length=36, index=True)
+    model_id: int = Field(foreign_key="models.id", index=True)
+    subject_id: int = Field(foreign_key="subjects.id", index=True)
+    state: str = Field(default="open", max_length=16, index=True)
+    upload_id: str | None = Field(default=None, foreign_key="artifacts.id", max_length=36)
+    body_digest: str | None = Field(default=None, max_length=64)
+    asked: int = 0  # how often the client fetched it
+    asked_at: datetime | None = Field(default=None, sa_type=UTCDateTime)  # the last time
+    created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
+    # An operator decides if the client has not answered by then.
+    escalates_at: datetime = Field(sa_type=UTCDateTime)

@@ -1,11 +1,12 @@
-"""Registered models and their versions: each erasure and each contribution creates one."""
+"""Registered models, their versions and stored blobs, and the rows that clients add."""
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Column, LargeBinary, UniqueConstraint
+from sqlalchemy import JSON, BigInteger, Column, Index, LargeBinary, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
+from models.database.sealed import SealedText, Tagged
 from models.database.types import LogNumber, UTCDateTime, utcnow
 
 
@@ -59,3 +60,51 @@ class ModelVersion(SQLModel, table=True):
     log_index: int = Field(sa_type=LogNumber)
     created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
     withdrawn_at: datetime | None = Field(default=None, sa_type=UTCDateTime)
+
+
+OWED = "wrapped_key IS NULL AND unlinked_at IS NULL"
+
+
+class Artifact(SQLModel, table=True):
+    """A blob sealed under its own key; without `wrapped_key` the file cannot be opened.
+
+    Shredding is therefore one UPDATE, atomic with the rest of the transaction; the file is
+    removed afterwards. A row with neither `wrapped_key` nor `unlinked_at` still has its file.
+    """
+
+    __tablename__ = "artifacts"
+    __table_args__ = (
+        # Holds only rows shredded just now, however many artifacts there are.
+        Index("ix_artifacts_owed", "id", sqlite_where=text(OWED), postgresql_where=text(OWED)),
+        Index("ix_artifacts_kind_shredded_at", "kind", "shredded_at"),
+    )
+
+    id: str = Field(primary_key=True, max_length=36)
+    kind: str = Field(max_length=24)  # head | state | evidence | scores | upload and others
+    digest: str = Field(max_length=64, index=True)  # hex SHA-256 of the plaintext
+    size: int = Field(sa_type=BigInteger)  # bytes of the plaintext
+    wrapped_key: bytes | None = None
+    created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
+    shredded_at: datetime | None = Field(default=None, sa_type=UTCDateTime, index=True)
+    unlinked_at: datetime | None = Field(default=None, sa_type=UTCDateTime)  # file removed
+
+
+class Contribution(SQLModel, table=True):
+    """An upload waiting to be learned, or learned. `state`: received, learned or failed."""
+
+    __tablename__ = "contributions"
+    __table_args__ = (UniqueConstraint("keyid", "idempotency_key"),)
+
+    id: str = Field(primary_key=True, max_length=36)
+    model_id: int = Field(foreign_key="models.id", index=True)
+    keyid: str | None = Field(default=None, max_length=128)  # None: the registration itself
+    upload_id: str = Field(foreign_key="artifacts.id", max_length=36)
+    rows: int
+    state: str = Field(default="received", max_length=16)
+    failure: str | None = None
+    saturated: int = 0  # codes clipped by the quantiser
+    log_index: int = Field(sa_type=LogNumber)
+    idempotency_key: str | None = Field(default=None, sa_type=Tagged("idempotency-key"))
+    # Hex SHA-256 of the checked upload.
+    body_digest: str = Field(sa_type=SealedText("contributions.body_digest"))
+    received_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)

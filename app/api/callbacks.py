@@ -8,8 +8,7 @@ from app.api.webhooks import delivery_view
 from app.notices import history
 from app.notices.callbacks import key, rows
 from app.schemas.base import Page
-from app.schemas.callbacks import CallbackKey, CallbackView
-from app.schemas.webhooks import DeliveryView, Replay, Replayed
+from app.schemas.webhooks import CallbackKey, CallbackView, DeliveryView, Replay, Replayed
 from models import Callback
 
 router = APIRouter(prefix="/v1/callbacks", tags=["callbacks"], route_class=StrictRoute)

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from app.api.http.deps import After, Deciding, Limit, ServicesDep
 from app.api.http.strict import StrictRoute
 from app.schemas.base import Page
-from app.schemas.holds import HoldView, NewHold
+from app.schemas.people import HoldView, NewHold
 from app.service import holds
 from models import BearerToken
 

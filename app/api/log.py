@@ -94,9 +94,7 @@ def entries(
 
 @router.get("/proof/inclusion", operation_id="proveInclusion")
 def inclusion(
-    services: ServicesDep,
-    index: Annotated[int, Query(ge=0, le=MAX_NUMBER)],
-    size: Size = None,
+    services: ServicesDep, index: Annotated[int, Query(ge=0, le=MAX_NUMBER)], size: Size = None
 ) -> InclusionView:
     """Prove that the tree of `size` (default: the latest checkpoint's) holds an entry."""
     return public_log.inclusion(services, index, size)
@@ -104,9 +102,7 @@ def inclusion(
 
 @router.get("/proof/consistency", operation_id="proveConsistency")
 def consistency(
-    services: ServicesDep,
-    old: Annotated[int, Query(ge=1, le=MAX_NUMBER)],
-    new: Size = None,
+    services: ServicesDep, old: Annotated[int, Query(ge=1, le=MAX_NUMBER)], new: Size = None
 ) -> ConsistencyView:
     """Prove that the tree of size `new` extends the tree of size `old`."""
     return public_log.consistency(services, old, new)

@@ -36,12 +36,7 @@ from app.schemas.models import (
 from app.service import registration
 from app.service.context import Services
 from app.service.methods import SKETCHED
-from app.service.models import (
-    contributions,
-    deletion,
-    mending,
-    registry,
-)
+from app.service.models import contributions, deletion, mending, registry
 from app.service.paging import parse_number
 from app.service.queue import first_fit_stalls, training_progress
 from app.uploads.checked import CheckedHeldOut, CheckedUpload
@@ -142,11 +137,7 @@ def _first_rows(
         )
     with services.artifacts.staged("upload") as file:
         return parse_rows(
-            data,
-            file,
-            pinned["config"],
-            classes=len(wanted.classes),
-            max_bytes=max_bytes,
+            data, file, pinned["config"], classes=len(wanted.classes), max_bytes=max_bytes
         )
 
 

@@ -25,12 +25,8 @@ from app.schemas.people import (
     ReasonedDecision,
 )
 from app.service.desk import answer, cases, opening, people
-from app.service.desk import (
-    decisions as case_decisions,
-)
-from app.service.desk import (
-    queue as case_queue,
-)
+from app.service.desk import decisions as case_decisions
+from app.service.desk import queue as case_queue
 from models import BearerToken
 
 router = APIRouter(

@@ -17,7 +17,7 @@ from app.api.http.forms import describe_bytes
 from app.api.http.parsing import ParsingDep
 from app.api.models import NPZ, parse_contribution
 from app.schemas.base import Page
-from app.schemas.releases import ReleaseSummary, ReleaseView
+from app.schemas.requests import ReleaseSummary, ReleaseView
 from app.service import releases
 from models import BearerToken
 

@@ -24,8 +24,7 @@ SEEN: dict[int | str, dict[str, Any]] = {
     204: {"description": "It has ended, and all was seen."}
 }
 LastEventId = Annotated[
-    str | None,
-    Header(description="Only what came after this log index.", max_length=20),
+    str | None, Header(description="Only what came after this log index.", max_length=20)
 ]
 
 

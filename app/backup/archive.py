@@ -12,7 +12,7 @@ erasure journal after it (`app.backup.keys`).
 import json
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -99,15 +99,7 @@ def write_backup(
 
 def write_manifest(directory: Folder, backup: Backup, files: Mapping[str, str]) -> None:
     """Write the manifest, as the last file. files: the digest of each other file."""
-    manifest = {
-        "at": backup.at,
-        "files": dict(files),
-        "origin": backup.origin,
-        "root": backup.root,
-        "rows": backup.rows,
-        "schema": HEAD,
-        "size": backup.size,
-    }
+    manifest = {**asdict(backup), "files": dict(files), "schema": HEAD}
     directory.write_durably(MANIFEST, canonical.encode(manifest) + b"\n")
 
 

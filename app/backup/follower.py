@@ -77,9 +77,8 @@ def following(
 
     keys: the directory to copy the keys to, if any.
 
-    Raises:
-        BackupError: The database is PostgreSQL, or the directory has other files.
-        SchemaError: The database is not migrated.
+    Raises BackupError: the database is PostgreSQL, or the directory has other files;
+    SchemaError: the database is not migrated.
     """
     if engine.dialect.name != "sqlite":
         raise BackupError(

@@ -120,10 +120,7 @@ def as_backup(directory: Path, scratch: Path) -> Iterator[Path]:
             yield directory
             return
         require_version(state.schema)
-        with (
-            scratch_place(scratch, "restore") as place,
-            open_folder(place) as made,
-        ):
+        with scratch_place(scratch, "restore") as place, open_folder(place) as made:
             count = _put_together(directory, state, made)
             (made.path / ARTIFACTS).symlink_to((directory / ARTIFACTS).absolute())
             files = {DATABASE: digest_of(made, DATABASE), **state.files}

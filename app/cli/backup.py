@@ -29,11 +29,11 @@ from app.vault.artifacts import ArtifactStore
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
 from app.vault.master import RootSecret
+from lethe.cli.options import FOLDER, count
 from models.database.session import opened_engine, reading
 from models.database.types import utcnow
 
 _New = click.Path(path_type=Path)
-_Directory = click.Path(exists=True, file_okay=False, path_type=Path)
 
 without_witness = click.option(
     "--without-witness",
@@ -136,9 +136,9 @@ def _where(settings: Settings, keys: Path | None) -> str:
 
 
 @backup.command("rehearse")
-@click.argument("directory", type=_Directory)
+@click.argument("directory", type=FOLDER)
 @click.option(
-    "--keys", type=_Directory, help="Use this copy of the keys. Default: the keys in use."
+    "--keys", type=FOLDER, help="Use this copy of the keys. Default: the keys in use."
 )
 @click.option(
     "--mirror",
@@ -155,7 +155,7 @@ def _where(settings: Settings, keys: Path | None) -> str:
 )
 @click.option(
     "--scratch",
-    type=_Directory,
+    type=FOLDER,
     help="Where copies of data and keys are while it runs. Default: the data directory.",
 )
 @click.option(
@@ -233,8 +233,8 @@ def _age(at: str) -> str:
 
 
 @click.command()
-@click.argument("directory", type=_Directory, required=False)
-@click.option("--keys", type=_Directory, help="Restore the keys too, from this directory.")
+@click.argument("directory", type=FOLDER, required=False)
+@click.option("--keys", type=FOLDER, help="Restore the keys too, from this directory.")
 @click.option(
     "--journal-only",
     is_flag=True,
@@ -332,8 +332,7 @@ def _complete(ledger: Ledger, finder: GapFinder, yes: bool) -> None:
 
 
 def _tombstones(gaps: list[Gap]) -> str:
-    count = sum(len(gap.tags) for gap in gaps)
-    return "1 tombstone" if count == 1 else f"{count} tombstones"
+    return count(sum(len(gap.tags) for gap in gaps), "tombstone")
 
 
 def print_witnesses(compared: int, left_out: Sequence[Witnessed]) -> None:

@@ -19,9 +19,7 @@ from models.database.session import opened_engine
 class CheckedError(LetheError):
     """The description of how an identity was checked is invalid."""
 
-    slug = "checked-invalid"
-    title = "Not a description"
-    status = 422
+    slug, title, status = "checked-invalid", "Not a description", 422
 
 
 def _token(_: click.Context, __: click.Parameter, given: str | None) -> str:

@@ -25,6 +25,7 @@ from app.reconcile.findings import NOT_CHECKED, NOT_OPENED, UNREAD, FsckReport
 from app.reconcile.fsck.state import StateError, Verified, read_state, write_state
 from app.settings import Settings
 from app.vault.master import RootSecret
+from lethe.cli.options import FOLDER, OUT_FILE
 from lethe.files import PARTIAL
 from lethe.log.entries import succession_leaf
 from models.database.session import opened_engine
@@ -34,10 +35,7 @@ from models.database.types import utcnow
 @click.command()
 @click.option("--origin", help="The new log's name. Default: LETHE_ORIGIN.")
 @click.option(
-    "--succeeds",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    metavar="KEYS",
-    help="The keys directory of the log to succeed.",
+    "--succeeds", type=FOLDER, metavar="KEYS", help="The keys directory of the log to succeed."
 )
 @click.option("--log-key", metavar="URI", help="Make or use the log's key in an HSM (PKCS#11).")
 @click.option("--issuer-key", metavar="URI", help="Make or use the issuer's key in an HSM.")
@@ -114,7 +112,7 @@ def recover(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--state",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OUT_FILE,
     metavar="FILE",
     help="Keeps what was verified: the next call reads what came since.",
 )

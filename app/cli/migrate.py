@@ -28,8 +28,7 @@ OLDER = (
 class RoleError(LetheError):
     """The named role cannot be granted privileges."""
 
-    slug = "database-role"
-    title = "No such database role"
+    slug, title = "database-role", "No such database role"
 
 
 @click.command()

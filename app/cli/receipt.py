@@ -9,16 +9,13 @@ from app.ledger.startup import open_ledger
 from app.service.issued.receipts import of_file
 from app.settings import Settings
 from lethe.certificates.bundle import MAX_BUNDLE
+from lethe.cli.options import FILE, OUT_FILE, write_out
 from models.database.session import opened_engine
 
 
 @click.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Output file. Default: FILE with the ending .cose.",
-)
+@click.argument("file", type=FILE)
+@click.option("--out", type=OUT_FILE, help="Output file. Default: FILE with the ending .cose.")
 def receipt(file: Path, out: Path | None) -> None:
     """Write the COSE receipt (RFC 9942) of a certificate FILE, for SCITT verifiers.
 
@@ -31,8 +28,4 @@ def receipt(file: Path, out: Path | None) -> None:
         ledger = open_ledger(settings, engine, examine=True)
         made = of_file(ledger, issuer_keys(settings, ledger), data)
     path = out or Path(f"{file.name.removesuffix('.sigstore.json')}.cose")
-    try:
-        path.write_bytes(made)
-    except OSError as error:
-        raise click.UsageError(f"cannot write {path}: {error.strerror}") from None
-    click.echo(str(path))
+    write_out(path, made)

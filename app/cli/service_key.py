@@ -8,10 +8,11 @@ import click
 
 from app.hsm.uri import KeyUri
 from app.keys import rotate as keys_of
+from app.keys.alone import Rotated
 from app.keys.issuer import issuer_keys
 from app.keys.log import NoSecondKeyError, logged_keys
 from app.keys.master import master_keys
-from app.keys.rotate_log import LogRotated, revoke_log, rotate_log
+from app.keys.rotate_log import revoke_log, rotate_log
 from app.keys.rotate_master import revoke_master, rotate_master
 from app.keys.trust_root import trust_root as make_trust_root
 from app.ledger.key_files import named_by
@@ -22,11 +23,16 @@ from app.service.access import rotate_silo as silo_rotation
 from app.service.access import silo_keys
 from app.settings import Settings
 from app.vault.root import read_roots
-from lethe.cli.options import each_as_json, print_json, print_table
+from lethe.cli.options import OUT_FILE, each_as_json, print_json, print_table
 from lethe.files import keep_private
 from lethe.log.key_changes import LOG, ML_DSA, REASONS
+from lethe.log.log_keys import LogKey
 from models.database.session import opened_engine
 
+PUBLISH = "publish the trust root: lethe service-key trust-root"
+_superseded = click.option(
+    "--reason", type=click.Choice(REASONS), default="superseded", show_default=True
+)
 _to = click.option(
     "--to",
     metavar="PLACE",
@@ -63,7 +69,7 @@ def rotate_issuer(keyid: str | None, to: str | None) -> None:
         click.echo("finished the rotation that was interrupted")
     click.echo(f"{done.key.keyid} signs from log entry {done.key.start} on")
     _tell_left(settings, ISSUER_KEY, old)
-    click.echo("publish the trust root: lethe service-key trust-root", err=True)
+    click.echo(PUBLISH, err=True)
 
 
 @rotate.command("log")
@@ -136,11 +142,11 @@ def revoke_issuer(keyid: str, reason: str) -> None:
     with _ledger() as (settings, ledger):
         index = keys_of.revoke_issuer(settings, ledger, keyid, reason)
     click.echo(f"{keyid} is revoked from log entry {index} on")
-    click.echo("publish the trust root: lethe service-key trust-root", err=True)
+    click.echo(PUBLISH, err=True)
 
 
 @revoke.command("log")
-@click.option("--reason", type=click.Choice(REASONS), default="superseded", show_default=True)
+@_superseded
 def revoke_log_key(reason: str) -> None:
     """End the overlap of the log's keys: the new one signs alone.
 
@@ -152,11 +158,11 @@ def revoke_log_key(reason: str) -> None:
         done = revoke_log(settings, ledger, reason)
     _tell_revoked(done)
     _tell_left(settings, LOG_KEY, place)
-    click.echo("publish the trust root: lethe service-key trust-root", err=True)
+    click.echo(PUBLISH, err=True)
 
 
 @revoke.command("log-mldsa")
-@click.option("--reason", type=click.Choice(REASONS), default="superseded", show_default=True)
+@_superseded
 def revoke_ml_dsa(reason: str) -> None:
     """End the overlap of the log's ML-DSA-44 keys: the new one signs alone.
 
@@ -166,11 +172,11 @@ def revoke_ml_dsa(reason: str) -> None:
     with _ledger() as (settings, ledger):
         done = revoke_log(settings, ledger, reason, role=ML_DSA)
     _tell_revoked(done)
-    click.echo("publish the trust root: lethe service-key trust-root", err=True)
+    click.echo(PUBLISH, err=True)
 
 
 @revoke.command("master")
-@click.option("--reason", type=click.Choice(REASONS), default="superseded", show_default=True)
+@_superseded
 def revoke_master_key(reason: str) -> None:
     """End the overlap of the master keys: the old one no longer opens anything.
 
@@ -214,12 +220,9 @@ def list_keys(as_json: bool) -> None:
             for role, one in logs
         ),
         *(
-            ("issuer", one.keyid, one.start, one.end, one.revoked, one.reason)
-            for one in found.keys
-        ),
-        *(
-            ("master", one.keyid, one.start, one.end, one.revoked, one.reason)
-            for one in masters
+            (role, one.keyid, one.start, one.end, one.revoked, one.reason)
+            for role, keys in (("issuer", found.keys), ("master", masters))
+            for one in keys
         ),
         *(
             (f"silo {one.silo}", one.digest, one.start, one.end, one.revoked, None)
@@ -235,11 +238,7 @@ def list_keys(as_json: bool) -> None:
 
 
 @service_key.command("trust-root")
-@click.option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Output file. Default: standard output.",
-)
+@click.option("--out", type=OUT_FILE, help="Output file. Default: standard output.")
 def trust_root(out: Path | None) -> None:
     """Print the keys that certificates are verified with, signed by the log's key.
 
@@ -256,14 +255,14 @@ def trust_root(out: Path | None) -> None:
         raise click.UsageError(f"cannot write {out}: {error.strerror}") from None
 
 
-def _tell_announced(done: LogRotated) -> None:
+def _tell_announced(done: Rotated[LogKey]) -> None:
     if done.finished:
         click.echo("finished the rotation that was interrupted")
     click.echo(f"announced by log entry {done.key.start}; it signs beside the old key")
     click.echo(done.key.verifier.vkey)
 
 
-def _tell_revoked(done: LogRotated) -> None:
+def _tell_revoked(done: Rotated[LogKey]) -> None:
     old = done.key.verifier.key_id.hex()
     click.echo(f"{old} is revoked from log entry {done.key.revoked} on")
 

@@ -11,7 +11,7 @@ from app.ledger.startup import open_ledger, require_schema
 from app.service.access.roles import SCOPES
 from app.service.access.tokens import mint, revoke_named
 from app.settings import Settings
-from lethe.cli.options import as_json, each_as_json, print_json
+from lethe.cli.options import as_json, each_as_json, print_answer, print_json
 from models import BearerToken
 from models.database.session import opened_engine
 
@@ -29,10 +29,7 @@ def new(scope: str, name: str, as_json: bool) -> None:
     """Print a new token, once: the database keeps only its hash."""
     with _session() as session:
         made = mint(session, scope, name)
-    if as_json:
-        print_json({"name": name, "scope": scope, "token": made})
-        return
-    click.echo(made)
+    print_answer({"name": name, "scope": scope, "token": made}, as_json, made)
 
 
 @token.command()
@@ -42,10 +39,7 @@ def revoke(name: str, as_json: bool) -> None:
     """Revoke the token NAME."""
     with _session() as session:
         revoke_named(session, name)
-    if as_json:
-        print_json({"name": name, "revoked": True})
-        return
-    click.echo(f"revoked {name}")
+    print_answer({"name": name, "revoked": True}, as_json, f"revoked {name}")
 
 
 @token.command("list")

@@ -9,14 +9,15 @@ from datetime import UTC, datetime, timedelta
 from hmac import compare_digest, digest
 from secrets import token_urlsafe
 from typing import Annotated
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from app.api.http import pages
 from app.api.http.deps import ServicesDep
 from app.console.session import cookie_name, set_cookie, spendable, visitor_of
-from app.problems import BodyTooLargeError, FormRefusedError
+from app.problems import FormRefusedError
 from app.service.context import Services
 from lethe import canonical
 from lethe.signing.errors import SignatureReplayedError
@@ -26,7 +27,6 @@ LIFE = timedelta(hours=10)
 MOST_BYTES, MOST_FIELDS = 65_536, 100
 START = "start:"  # prefix of the binding of forms before sign-in
 SPENT = "/console/form"  # as a keyid, which never has a slash
-URLENCODED = "application/x-www-form-urlencoded"
 OWN_SITES = ("same-origin", "none")
 
 
@@ -50,15 +50,18 @@ def _mac(services: Services, session: str, address: str, nonce: str, expires: in
 async def posted(request: Request, services: ServicesDep) -> Mapping[str, str]:
     """Return the fields of a form from a page of this session, which is accepted once.
 
-    Raises:
-        BodyTooLargeError: More than MOST_BYTES, or than MOST_FIELDS fields.
-        FormRefusedError: From another site, of another session or address, too old, sent
-            before, not URL-encoded, or with a field twice.
+    Raises BodyTooLargeError: more than MOST_BYTES, or than MOST_FIELDS fields;
+    FormRefusedError: from another site, of another session or address, too old, sent before,
+    not URL-encoded, or with a field twice.
     """
     _check_site(request, services)
-    if request.headers.get("content-type", "").partition(";")[0].strip() != URLENCODED:
+    if not pages.is_form(request):
         raise FormRefusedError("send the form of the page: its content type is another one")
-    fields = _parse(await _body(request))
+    body = await pages.read_form(request, MOST_BYTES)
+    malformed = "the form is not URL-encoded UTF-8 of at most 100 fields"
+    twice = "the form has a field twice"
+    fields = pages.parse_form(body, MOST_FIELDS, FormRefusedError, malformed, twice)
+    fields = {name: value.strip() for name, value in fields.items()}
     await run_in_threadpool(_spend, services, request, fields.pop(FIELD, ""))
     return fields
 
@@ -79,33 +82,6 @@ def _check_site(request: Request, services: Services) -> None:
             "the form was sent from another site than the console's own address"
             + (", which is LETHE_PUBLIC_URL" if public else "")
         )
-
-
-async def _body(request: Request) -> bytes:
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_BYTES:
-            raise BodyTooLargeError(f"a form has at most {MOST_BYTES} bytes")
-    return bytes(body)
-
-
-def _parse(body: bytes) -> dict[str, str]:
-    try:
-        pairs = parse_qsl(
-            body.decode("ascii"),
-            keep_blank_values=True,
-            errors="strict",
-            max_num_fields=MOST_FIELDS,
-        )
-    except ValueError:  # UnicodeDecodeError is one
-        raise FormRefusedError(
-            "the form is not URL-encoded UTF-8 of at most 100 fields"
-        ) from None
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
-        raise FormRefusedError("the form has a field twice")
-    return {name: value.strip() for name, value in fields.items()}
 
 
 def session_of(services: Services, request: Request) -> str:

@@ -10,7 +10,7 @@ from app.console.forms import Posted
 from app.console.render import redirect, render
 from app.console.route import router
 from app.console.session import Deciding
-from app.schemas.holds import NewHold
+from app.schemas.people import NewHold
 from app.service import holds
 
 routes = router()

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Annotated, Any, get_args
 from urllib.parse import urlencode
 
-from fastapi import Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import ValidationError
 from sqlmodel import col, select
@@ -41,22 +41,30 @@ IDENTITY = ("kind", "sha256", "sha1", "md5")
 Text = Annotated[str, Query(max_length=200)]
 
 
-@routes.get("", operation_id="consoleQueue")
-def page(
-    request: Request,
-    services: ServicesDep,
-    visitor: SignedIn,
+def _given(
     state: Text = "",
     model: Text = "",
     overdue: Text = "",
     due_within: Text = "",
     held: Text = "",
+) -> dict[str, str]:
+    """Return the filters of an address that are not empty."""
+    values = (state, model, overdue, due_within, held)
+    return {name: value for name, value in zip(FILTERS, values, strict=True) if value}
+
+
+Given = Annotated[dict[str, str], Depends(_given)]
+
+
+@routes.get("", operation_id="consoleQueue")
+def page(
+    request: Request,
+    services: ServicesDep,
+    visitor: SignedIn,
+    filters: Given,
     after: Text = "",
 ) -> Response:
     """List open requests and cases by days left, or those that match the filters."""
-    filters = _given(
-        state=state, model=model, overdue=overdue, due_within=due_within, held=held
-    )
     found = queue.search(services, _query(filters, after=after or None))
     following = None if found.next is None else urlencode({**filters, "after": found.next})
     return render(
@@ -71,20 +79,8 @@ def page(
 
 
 @routes.get("/queue.{form}", operation_id="consoleQueueExport")
-def export(
-    form: str,
-    services: ServicesDep,
-    visitor: SignedIn,
-    state: Text = "",
-    model: Text = "",
-    overdue: Text = "",
-    due_within: Text = "",
-    held: Text = "",
-) -> Response:
+def export(form: str, services: ServicesDep, visitor: SignedIn, filters: Given) -> Response:
     """Download all pages of the queue as CSV or JSON."""
-    filters = _given(
-        state=state, model=model, overdue=overdue, due_within=due_within, held=held
-    )
     return _file(form, _pages(services, _query(filters, limit=AT_ONCE)))
 
 
@@ -121,10 +117,6 @@ def choices(services: Services) -> dict[str, Any]:
     with services.reading() as session:
         refs = session.exec(select(Model.ref).order_by(col(Model.ref)).limit(MOST_MODELS))
         return {"models": list(refs), "states": STATES, "kinds": KINDS}
-
-
-def _given(**filters: str) -> dict[str, str]:
-    return {name: value for name, value in filters.items() if value}
 
 
 def identity(form: Mapping[str, str]) -> dict[str, str] | None:

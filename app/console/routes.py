@@ -2,18 +2,7 @@
 
 from fastapi import APIRouter, Response
 
-from app.console import (
-    audits,
-    cases,
-    certificates,
-    health,
-    holds,
-    log,
-    models,
-    opening,
-    queue,
-    reports,
-)
+from app.console import cases, certificates, holds, opening, overview, queue
 from app.console.route import router as pages
 from app.console.sign_in import entrance, oidc
 from app.problems import NotFoundError
@@ -29,19 +18,6 @@ def nowhere(rest: str) -> Response:
 
 router = APIRouter()
 router.include_router(entrance.home)
-for part in (
-    entrance,
-    oidc,
-    opening,
-    queue,
-    cases,
-    certificates,
-    holds,
-    models,
-    log,
-    audits,
-    reports,
-    health,
-):
+for part in (entrance, oidc, opening, queue, cases, certificates, holds, overview):
     router.include_router(part.routes)
 router.include_router(anything_else)

@@ -8,14 +8,16 @@ session that was signed out is listed with the spent nonces until it would have 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from secrets import token_urlsafe
 from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
-from sqlmodel import Session
 
+from app.api.http.attempts import Bound, Limits, client_of, of_client
 from app.api.http.deps import ServicesDep
 from app.ledger.key_rows import believed
 from app.problems import ForbiddenError, UnauthorizedError
@@ -23,6 +25,7 @@ from app.service.access.roles import DECIDING, ROLES
 from app.service.context import Services
 from app.vault.errors import SealError
 from app.vault.seal import open_sealed, seal
+from lethe.errors import LetheError
 from lethe.signing.http import SignedBy
 from models import BearerToken, UsedNonce
 
@@ -131,7 +134,7 @@ def visitor_of(services: Services, request: Request) -> Visitor | None:
     if visitor.seen + IDLE < now or visitor.begun + longest < now:
         return None
     with services.reading() as session:
-        if _has_ended(session, visitor):
+        if session.get(UsedNonce, (ENDED, visitor.session)) is not None:
             return None
         if visitor.token:
             row = believed(session, BearerToken, visitor.token)
@@ -139,10 +142,6 @@ def visitor_of(services: Services, request: Request) -> Visitor | None:
                 return None
             visitor = replace(visitor, name=row.name, role=row.scope)
     return visitor if visitor.role in ROLES else None
-
-
-def _has_ended(session: Session, visitor: Visitor) -> bool:
-    return session.get(UsedNonce, (ENDED, visitor.session)) is not None
 
 
 def end(services: Services, visitor: Visitor) -> None:
@@ -182,3 +181,22 @@ def deciding(visitor: SignedIn) -> Visitor:
 
 
 Deciding = Annotated[Visitor, Depends(deciding)]
+
+
+FAILED = Bound("failed sign-ins", 20, 900.0)
+
+
+@contextmanager
+def counted(request: Request, failure: type[LetheError]) -> Iterator[None]:
+    """Refuse the block to a client that failed too often; count it if it ends in `failure`.
+
+    Raises AttemptsError if it did, without reading its input.
+    """
+    limits: Limits = request.app.state.sign_ins
+    client = of_client(FAILED, client_of(request))
+    limits.check(*client)
+    try:
+        yield
+    except failure:
+        limits.take(*client)
+        raise

@@ -6,6 +6,4 @@ from lethe.errors import LetheError
 class HsmError(LetheError):
     """An HSM does not answer, or does not have the key; nothing is signed with it meanwhile."""
 
-    slug = "hsm"
-    title = "The HSM does not sign"
-    status = 503
+    slug, title, status = "hsm", "The HSM does not sign", 503

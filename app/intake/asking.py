@@ -7,9 +7,8 @@ from app.api.http.deps import ServicesDep
 from app.intake.fields import asked_in, kinds_of, signature_in
 from app.intake.following import case_page
 from app.intake.forms import IntakeForm, Posted, address_of
-from app.intake.limits import BY_CLIENT, BY_IDENTITY, CODES, TRIES
 from app.intake.render import chosen, language_of, render, words
-from app.intake.route import router
+from app.intake.route import BY_CLIENT, BY_IDENTITY, CODES, TRIES, router
 from app.notices.mail import MailError, Message, is_configured, send
 from app.service.context import Services
 from app.service.intake import challenge

@@ -16,9 +16,8 @@ from app.api.http.attempts import Limits, client_of, of_client
 from app.api.http.deps import ServicesDep
 from app.api.http.parsing import DocumentsDep
 from app.intake.forms import IntakeForm, Posted, address_of
-from app.intake.limits import CODES
 from app.intake.render import chosen, language_of, render
-from app.intake.route import router
+from app.intake.route import CODES, router
 from app.problems import NotFoundError
 from app.schemas.people import CaseView, PartView
 from app.service.context import Services

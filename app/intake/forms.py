@@ -12,12 +12,12 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from hmac import compare_digest, digest
 from typing import Annotated
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Request, Response
 
+from app.api.http import pages
 from app.api.http.deps import ServicesDep
-from app.problems import BodyTooLargeError
 from app.service.context import Services
 from lethe import canonical
 from lethe.errors import LetheError
@@ -26,7 +26,6 @@ MOST_BYTES, MOST_FIELDS = 8192, 16
 LIFE = timedelta(hours=12)
 FIELD = "form"
 COOKIE_BYTES = 32
-_TYPE = "application/x-www-form-urlencoded"
 
 
 class IntakeFormError(LetheError):
@@ -104,19 +103,16 @@ def _mac(services: Services, session: str, nonce: str, expires: int) -> str:
 async def posted(request: Request, services: ServicesDep) -> IntakeForm:
     """Return the fields of a form of this page.
 
-    Raises:
-        BodyTooLargeError: More than MOST_BYTES.
-        IntakeFormError: From another site or browser, too old, or malformed.
+    Raises BodyTooLargeError: more than MOST_BYTES; IntakeFormError: from another site or
+    browser, too old, or malformed.
     """
     _check_site(request, services)
-    if request.headers.get("content-type", "").partition(";")[0].strip() != _TYPE:
+    if not pages.is_form(request):
         raise IntakeFormError("send the form of the page")
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_BYTES:
-            raise BodyTooLargeError(f"the form has at most {MOST_BYTES} bytes")
-    fields = _parse(bytes(body))
+    body = await pages.read_form(request, MOST_BYTES)
+    malformed = "the form cannot be read: use the page itself"
+    twice = "the form has a field twice: use the page itself"
+    fields = pages.parse_form(body, MOST_FIELDS, IntakeFormError, malformed, twice)
     session = session_of(request, services)
     expires, _, rest = fields.pop(FIELD, "").partition(".")
     nonce, _, mac = rest.partition(".")
@@ -140,19 +136,3 @@ def _check_site(request: Request, services: Services) -> None:
     foreign = origin is not None and origin != f"{own.scheme}://{own.netloc}"
     if foreign or (site is None and origin is None) or site not in (None, "same-origin"):
         raise IntakeFormError("the form was sent from another site: use the page itself")
-
-
-def _parse(body: bytes) -> dict[str, str]:
-    try:
-        pairs = parse_qsl(
-            body.decode("ascii"),
-            keep_blank_values=True,
-            errors="strict",
-            max_num_fields=MOST_FIELDS,
-        )
-    except ValueError:  # UnicodeDecodeError is one
-        raise IntakeFormError("the form cannot be read: use the page itself") from None
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
-        raise IntakeFormError("the form has a field twice: use the page itself")
-    return fields

@@ -1,13 +1,13 @@
 """Pages of the intake: templates, texts of the reader's language, headers of every page."""
 
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from app.api.http import pages
 from app.api.http.deps import get_services
 from app.intake import forms
 from app.service.deadlines import zone_of
@@ -18,14 +18,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
-HEADERS = {
-    "content-security-policy": POLICY,
-    "x-content-type-options": "nosniff",
-    # With no-referrer a browser would not send a form's origin (Fetch, section 3.2).
-    "referrer-policy": "same-origin",
-    "cross-origin-opener-policy": "same-origin",
-    "cache-control": "no-store",
-}
+HEADERS = {"content-security-policy": POLICY, **pages.HEADERS}
 
 
 @cache
@@ -46,15 +39,7 @@ def language_of(request: Request) -> Language:
     return named or accepted(request.headers.get("accept-language"))
 
 
-@cache
-def _environment() -> Environment:
-    return Environment(
-        loader=PackageLoader("app.intake"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+_environment = cache(partial(pages.environment, "app.intake"))
 
 
 def render(request: Request, template: str, /, status: int = 200, **values: Any) -> Response:

@@ -1,4 +1,4 @@
-"""Routes that answer errors with pages in plain words."""
+"""Routes that answer errors with pages in plain words, and limits on the use of the page."""
 
 import logging
 from collections.abc import Callable, Coroutine
@@ -8,10 +8,10 @@ from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
-from app.api.http.attempts import minutes
+from app.api.http.attempts import Bound, minutes
 from app.counters import REFUSED
-from app.intake.limits import IntakeLimitError
 from app.intake.render import HEADERS, language_of, render, words
+from app.problems import AttemptsError
 from lethe.errors import LetheError
 
 log = logging.getLogger(__name__)
@@ -56,3 +56,15 @@ def refusal(request: Request, error: LetheError) -> Response:
 def router() -> APIRouter:
     """Return a router of pages."""
     return APIRouter(prefix="/intake", include_in_schema=False, route_class=IntakeRoute)
+
+
+class IntakeLimitError(AttemptsError):
+    """Too many calls of the intake page."""
+
+    slug = "intake-limit"
+
+
+BY_CLIENT = Bound("client", 10)  # requested codes
+BY_IDENTITY = Bound("identity", 3, kept=True)
+TRIES = Bound("tries", 5, 900.0)  # of one challenge
+CODES = Bound("codes", 60)  # wrong codes, of challenges and cases, by client

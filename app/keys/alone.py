@@ -8,19 +8,29 @@ import fcntl
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from app.ledger.startup import ENTRIES_KEY
 from lethe.errors import LetheError
 from lethe.files import PARTIAL, sync_directory
 
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, slots=True)
+class Rotated(Generic[K]):
+    """A key after a command; `finished`: the command completed an interrupted one."""
+
+    key: K
+    finished: bool
+
 
 class KeysBusyError(LetheError):
     """Another command changes the key files."""
 
-    slug = "keys-busy"
-    title = "Another command changes the keys"
-    status = 409
+    slug, title, status = "keys-busy", "Another command changes the keys", 409
 
 
 @contextmanager

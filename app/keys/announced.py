@@ -34,9 +34,8 @@ def announcements(settings: Settings, ledger: Ledger, keys: LogKeys) -> Announce
 
     The first key has None.
 
-    Raises:
-        KeyMissingError: A file is malformed.
-        UnpublishedError: Nothing was written, and there is no such checkpoint yet.
+    Raises KeyMissingError: a file is malformed; UnpublishedError: nothing was written, and
+    there is no such checkpoint yet.
     """
     found: Announced = [(keys.keys[0], None)]
     for at, key in list(enumerate(keys.keys))[1:]:

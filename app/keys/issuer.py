@@ -34,17 +34,13 @@ NEXT_KEY = "issuer.next.key"  # of an unfinished rotation, whose entry may be lo
 class IssuerRevokedError(LetheError):
     """The log has revoked the key that would sign."""
 
-    slug = "issuer-revoked"
-    title = "The issuer's key was revoked"
-    status = 503
+    slug, title, status = "issuer-revoked", "The issuer's key was revoked", 503
 
 
 class KeysChangedError(LetheError):
     """A key was rotated or revoked between two reads of the log."""
 
-    slug = "keys-changed"
-    title = "The keys changed meanwhile"
-    status = 503
+    slug, title, status = "keys-changed", "The keys changed meanwhile", 503
 
 
 def is_key(key: SigningKey, spki: bytes) -> TypeGuard[P256Key]:
@@ -80,9 +76,8 @@ def first_key(settings: Settings) -> tuple[str, bytes]:
 def issuer_keys(settings: Settings, ledger: Ledger) -> IssuerKeys:
     """Return all keys that the issuer ever had, by the signed log.
 
-    Raises:
-        KeyMissingError: The log names no key, and the keys directory has none.
-        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    Raises KeyMissingError: the log names no key, and the keys directory has none; ForkedError,
+    LogDamagedError, GuardError: as `model_events`.
     """
     read = service_key_events(ledger)
     said = changes(read.entries)

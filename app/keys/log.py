@@ -23,9 +23,8 @@ def logged_keys(ledger: Ledger, said: list[Change] | None = None, role: str = LO
     said: the key changes to use; by default, all signed entries. role: LOG, or ML_DSA for the
     second keys.
 
-    Raises:
-        NoSecondKeyError: The log has no key of this role.
-        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    Raises NoSecondKeyError: the log has no key of this role; ForkedError, LogDamagedError,
+    GuardError: as `model_events`.
     """
     if said is None:
         said = changes(service_key_events(ledger).entries)
@@ -58,9 +57,8 @@ def require_logged(ledger: Ledger) -> None:
     Before the first rotation the log names none, and nothing is checked. The log's Ed25519 keys
     are checked when the log is opened.
 
-    Raises:
-        KeyMissingError: The log names ML-DSA-44 keys, and no valid one signs here.
-        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    Raises KeyMissingError: the log names ML-DSA-44 keys, and no valid one signs here;
+    ForkedError, LogDamagedError, GuardError: as `model_events`.
     """
     said = changes(service_key_events(ledger).entries)
     if not any(change.role == ML_DSA for _, change in said):

@@ -9,9 +9,8 @@ log names. Running the same command again continues at the following line.
 """
 
 import re
-from dataclasses import dataclass
 
-from app.keys.alone import alone
+from app.keys.alone import Rotated, alone
 from app.keys.issuer import (
     NEXT_KEY,
     KeysChangedError,
@@ -39,17 +38,9 @@ from lethe.signing.keys import P256Key, public_pem
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,6})")
 
 
-@dataclass(frozen=True, slots=True)
-class Rotated:
-    """The key that signs now; `finished`: the command completed an interrupted rotation."""
-
-    key: KeySpan
-    finished: bool
-
-
 def rotate_issuer(
     settings: Settings, ledger: Ledger, keyid: str | None = None, *, to: str | None = None
-) -> Rotated:
+) -> Rotated[KeySpan]:
     """Replace the issuer's key by a new one, named `keyid` or by the next number.
 
     to: the new key's place, as for `make_next`.
@@ -67,7 +58,9 @@ def rotate_issuer(
         return _rotate(settings, ledger, keyid, to)
 
 
-def _rotate(settings: Settings, ledger: Ledger, keyid: str | None, to: str | None) -> Rotated:
+def _rotate(
+    settings: Settings, ledger: Ledger, keyid: str | None, to: str | None
+) -> Rotated[KeySpan]:
     keys = issuer_keys(settings, ledger)
     if _put_in_place(settings, keys):
         return Rotated(keys.keys[-1], True)

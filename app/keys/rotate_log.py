@@ -13,9 +13,8 @@ begin with log-mldsa.
 """
 
 from contextlib import suppress
-from dataclasses import dataclass
 
-from app.keys.alone import alone
+from app.keys.alone import Rotated, alone
 from app.keys.announced import keep_announcement
 from app.keys.issuer import KeysChangedError, is_announced, require_unchanged
 from app.keys.log import logged_keys
@@ -41,17 +40,9 @@ from lethe.log.note import NoteError, NoteSigner, NoteVerifier
 from lethe.signing.errors import KeyFormatError
 
 
-@dataclass(frozen=True, slots=True)
-class LogRotated:
-    """A key of the log; `finished`: the command completed an interrupted one."""
-
-    key: LogKey
-    finished: bool
-
-
 def rotate_log(
     settings: Settings, ledger: Ledger, *, to: str | None = None, role: str = LOG
-) -> LogRotated:
+) -> Rotated[LogKey]:
     """Announce a new key of the log, which signs checkpoints too from then on.
 
     to: the new key's place, as for `make_next`. role: LOG, or ML_DSA for the second key, which
@@ -72,14 +63,14 @@ def rotate_log(
         return _rotate(settings, ledger, to, role)
 
 
-def _rotate(settings: Settings, ledger: Ledger, to: str | None, role: str) -> LogRotated:
+def _rotate(settings: Settings, ledger: Ledger, to: str | None, role: str) -> Rotated[LogKey]:
     size, files = service_key_events(ledger).size, RoleFiles(role)
     chain = logged_keys(ledger, role=role)
     known = chain.keys
     if len(in_use := [one for one in known if one.revoked is None]) > 1:
         if not (settings.keys_dir / files.next_vkey).exists():
             _publish_next(settings, ledger, chain, files)
-            return LogRotated(in_use[-1], True)
+            return Rotated(in_use[-1], True)
         raise ConflictError(
             f"two keys of the log sign already: first `lethe service-key revoke {role}`, then "
             "rotate"
@@ -103,12 +94,12 @@ def _rotate(settings: Settings, ledger: Ledger, to: str | None, role: str) -> Lo
     if chain.keys[-1].verifier != new:
         raise KeysChangedError("another rotation was faster: see `lethe service-key list`")
     _publish_next(settings, ledger, chain, files)
-    return LogRotated(chain.keys[-1], False)
+    return Rotated(chain.keys[-1], False)
 
 
 def revoke_log(
     settings: Settings, ledger: Ledger, reason: str, *, role: str = LOG
-) -> LogRotated:
+) -> Rotated[LogKey]:
     """End the overlap: the older key's signatures over this entry no longer count.
 
     Raises:
@@ -124,7 +115,7 @@ def revoke_log(
         return _revoke(settings, ledger, reason, role)
 
 
-def _revoke(settings: Settings, ledger: Ledger, reason: str, role: str) -> LogRotated:
+def _revoke(settings: Settings, ledger: Ledger, reason: str, role: str) -> Rotated[LogKey]:
     size, files = service_key_events(ledger).size, RoleFiles(role)
     known = logged_keys(ledger, role=role).keys
     if len(in_use := [one for one in known if one.revoked is None]) == 1:
@@ -136,7 +127,7 @@ def _revoke(settings: Settings, ledger: Ledger, reason: str, role: str) -> LogRo
                 f"one key of the log signs alone: first `lethe service-key rotate {role}`"
             )
         _take_over(settings, files, known[-2].verifier, known[-1].verifier)
-        return LogRotated(known[-2], True)
+        return Rotated(known[-2], True)
     old, new = (one.verifier for one in in_use)
     if new not in ledger.known(role):
         raise ConflictError(
@@ -151,7 +142,7 @@ def _revoke(settings: Settings, ledger: Ledger, reason: str, role: str) -> LogRo
     ledger.transact(effect)
     _take_over(settings, files, old, new)
     found = logged_keys(ledger, role=role).keys
-    return LogRotated(next(one for one in found if one.verifier == old), False)
+    return Rotated(next(one for one in found if one.verifier == old), False)
 
 
 def _require_signing(ledger: Ledger, key: LogKey, chain: LogKeys, role: str) -> None:
@@ -187,7 +178,7 @@ def _fresh(
                     f"{path.name} is a key that the log names already: finish that rotation "
                     "first"
                 )
-        return make_ml_dsa(settings, path.name, replace=True).verifier
+        return make_ml_dsa(settings, path.name).verifier
     spkis = list(map(spki_of_log, verifiers))
     try:
         key = make_next(settings, folder / files.key, path, "ed25519", to=to, known=spkis)

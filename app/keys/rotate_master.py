@@ -13,10 +13,9 @@ installation that either key opens; running the same command again continues.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from app.keys.alone import alone, remove
+from app.keys.alone import Rotated, alone, remove
 from app.keys.issuer import require_unchanged
 from app.keys.master import MasterSpan, master_keys, sealed_for
 from app.ledger.journal import record_master_key_event
@@ -31,14 +30,6 @@ from app.vault.root import SealedRoot, open_root, read_roots, seal_root, write_r
 from lethe.files import sync_directory
 from lethe.log.entries import MASTER_KEY_EVENT
 from lethe.log.key_changes import MASTER_REVOKED, MASTER_ROTATED, MasterKeyChange
-
-
-@dataclass(frozen=True, slots=True)
-class MasterRotated:
-    """A master key; `finished`: the command completed an interrupted one."""
-
-    key: MasterSpan
-    finished: bool
 
 
 def rotate_master(settings: Settings, ledger: Ledger) -> MasterSpan:
@@ -86,7 +77,7 @@ def _rotate(settings: Settings, ledger: Ledger) -> MasterSpan:
     return ledger.transact(effect)
 
 
-def revoke_master(settings: Settings, ledger: Ledger, reason: str) -> MasterRotated:
+def revoke_master(settings: Settings, ledger: Ledger, reason: str) -> Rotated[MasterSpan]:
     """End the overlap: the older master key no longer opens anything.
 
     Raises:
@@ -103,7 +94,7 @@ def revoke_master(settings: Settings, ledger: Ledger, reason: str) -> MasterRota
 
 def _revoke(
     settings: Settings, ledger: Ledger, reason: str, left: Sequence[Path]
-) -> MasterRotated:
+) -> Rotated[MasterSpan]:
     folder, known = settings.keys_dir, master_keys(ledger)
     roots = read_roots(folder)
     used = known.of(roots)
@@ -113,7 +104,7 @@ def _revoke(
     _require_in_use(settings, new)
     if old.revoked is not None:
         _take_over(settings, old.keyid, new, left)
-        return MasterRotated(old, True)
+        return Rotated(old, True)
 
     def effect(tx: Transaction) -> int:
         require_unchanged(tx, known.size, MASTER_KEY_EVENT)
@@ -122,7 +113,7 @@ def _revoke(
 
     index = ledger.transact(effect)
     _take_over(settings, old.keyid, new, left)
-    return MasterRotated(MasterSpan(old.keyid, old.start, old.end, index, reason), False)
+    return Rotated(MasterSpan(old.keyid, old.start, old.end, index, reason), False)
 
 
 def _next(settings: Settings, used: SealedRoot) -> bytes:

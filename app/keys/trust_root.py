@@ -7,10 +7,7 @@ from app.ledger.guard import ForkedError
 from app.ledger.sequencer import Ledger
 from app.reconcile.model_events import service_key_events
 from app.settings import Settings
-from lethe.certificates.trust_root import (
-    TrustRootError,
-    build_trust_root,
-)
+from lethe.certificates.trust_root import TrustRootError, build_trust_root
 from lethe.log.key_changes import ISSUER, ML_DSA
 from lethe.log.key_history import replay
 from lethe.log.proofs import ProofError
@@ -23,9 +20,8 @@ def trust_root(settings: Settings, ledger: Ledger) -> bytes:
     Its content comes from the leaves under the signed root. Proofs and checkpoint come from the
     database; they are verified, so nothing is signed that a reader would reject.
 
-    Raises:
-        ForkedError: The database's proofs or checkpoint are not the signed ones.
-        KeyMissingError, LogDamagedError, GuardError: As `issuer_keys`.
+    Raises ForkedError: the database's proofs or checkpoint are not the signed ones;
+    KeyMissingError, LogDamagedError, GuardError: as `issuer_keys`.
     """
     latest = ledger.latest()
     # Read after the checkpoint, so that all entries signed by then are included.

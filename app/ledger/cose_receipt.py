@@ -33,17 +33,12 @@ def sign_receipt(
     subject: a URI for what the entry is about. keys: all keys of the log, by default the
     signer's. Verifying a receipt takes the entry and the log's key.
 
-    Raises:
-        NoteError, CheckpointError: The entry's checkpoint is not one that these keys signed.
-        ProofError: Its proof does not lead to the checkpoint's root.
+    Raises NoteError, CheckpointError: the entry's checkpoint is not one that these keys signed;
+    ProofError: its proof does not lead to the checkpoint's root.
     """
     checkpoint, _ = (keys or LogKeys.of(signer.verifier)).open(entry.checkpoint)
     check_inclusion(
-        entry.log_index,
-        checkpoint.size,
-        leaf_hash(entry.leaf),
-        entry.hashes,
-        checkpoint.root,
+        entry.log_index, checkpoint.size, leaf_hash(entry.leaf), entry.hashes, checkpoint.root
     )
     protected = _encode(
         {

@@ -24,9 +24,7 @@ KEY_SIZE = 32  # bytes
 class KeyMissingError(LetheError):
     """A key file is missing, or its content does not match its name."""
 
-    slug = "key-missing"
-    title = "A key is missing"
-    status = 503
+    slug, title, status = "key-missing", "A key is missing", 503
 
 
 @dataclass(frozen=True, slots=True)

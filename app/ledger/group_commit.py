@@ -60,9 +60,7 @@ _Outcome = tuple["Future[Any]", Any, BaseException | None]
 class CommitterClosedError(LetheError):
     """The process is shutting down."""
 
-    slug = "shutting-down"
-    title = "The service is shutting down"
-    status = 503
+    slug, title, status = "shutting-down", "The service is shutting down", 503
 
 
 class _Awaited(Future[T]):

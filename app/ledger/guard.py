@@ -37,9 +37,7 @@ RootAt = Callable[[int], bytes]  # size -> root of the log's first `size` entrie
 class GuardError(LetheError):
     """The guard and the log contradict each other, so nothing is signed."""
 
-    slug = "log-guard"
-    title = "The log may not be signed"
-    status = 503
+    slug, title, status = "log-guard", "The log may not be signed", 503
 
 
 class GuardMissingError(GuardError):
@@ -90,9 +88,7 @@ class SigningGuard:
     def read(self) -> Checkpoint:
         """Return the last signed checkpoint.
 
-        Raises:
-            GuardMissingError: There is no file.
-            GuardDamagedError: The file is not a guard.
+        Raises GuardMissingError: there is no file; GuardDamagedError: the file is not a guard.
         """
         with self._open(os.O_RDONLY) as descriptor:
             return self._last(descriptor)[0]
@@ -132,9 +128,8 @@ class SigningGuard:
         A process that was frozen before this call, and whose transaction the server ended
         meanwhile, finds the larger checkpoint of the process that continued: it writes nothing.
 
-        Raises:
-            GuardBusyError: Another process has held the file's lock for WAIT_S.
-            GuardError: As `check`.
+        Raises GuardBusyError: another process has held the file's lock for WAIT_S; GuardError:
+        as `check`.
         """
         with self._open(os.O_RDWR) as descriptor:
             _lock(descriptor, fcntl.LOCK_EX, WAIT_S)  # released on close
@@ -152,9 +147,7 @@ class SigningGuard:
     def require_free(self, wait_s: float) -> None:
         """Check that no process keeps the file's lock for longer than wait_s seconds.
 
-        Raises:
-            GuardBusyError: A process does.
-            GuardMissingError: There is no file.
+        Raises GuardBusyError: a process does; GuardMissingError: there is no file.
         """
         with self._open(os.O_RDONLY) as descriptor:
             _lock(descriptor, fcntl.LOCK_SH, wait_s)

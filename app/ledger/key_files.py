@@ -37,9 +37,7 @@ IN_FILE = "file"  # the one place that is not a URI
 class KeyPlaceError(LetheError):
     """A key cannot be created in this place."""
 
-    slug = "key-place"
-    title = "The key cannot be made there"
-    status = 409
+    slug, title, status = "key-place", "The key cannot be made there", 409
 
 
 def read_key(settings: Settings, path: Path) -> SigningKey:
@@ -150,9 +148,8 @@ def has_key(settings: Settings, path: Path, spki: bytes) -> bool:
 def read_next(settings: Settings, path: Path) -> SigningKey | None:
     """Return the next key of an unfinished rotation, None if the file is missing or no key.
 
-    Raises:
-        KeyPlaceError: The path is a directory.
-        HsmError: The key that the URI names cannot be reached.
+    Raises KeyPlaceError: the path is a directory; HsmError: the key that the URI names cannot
+    be reached.
     """
     require_no_folder(path)
     try:

@@ -112,9 +112,7 @@ class KeyRows:
     def ban(self, table: type[Row], identity: str) -> None:
         """List a key or token as revoked, durably, even if it has no row.
 
-        Raises:
-            KeyMissingError: The list is missing.
-            OSError: The disk is full or failing.
+        Raises KeyMissingError: the list is missing; OSError: the disk is full or failing.
         """
         if (tag := self._tag(table, identity)) not in self.revoked():
             self._append(tag)

@@ -15,10 +15,7 @@ from sqlmodel import Session
 
 from app.ledger.entry_macs import EntryRow
 from lethe.errors import LetheError
-from models import (
-    LogEntry,
-    LogNode,
-)
+from models import LogEntry, LogNode
 from models.database import bulk
 from models.database.session import bounds, reading
 from models.database.types import utcnow
@@ -29,9 +26,7 @@ LOCK = int.from_bytes(sha256(b"lethe log").digest()[:8], "big", signed=True)
 class LockStuckError(LetheError):
     """A stalled process holds the log's lock."""
 
-    slug = "log-lock-stuck"
-    title = "The log's lock is held"
-    status = 503
+    slug, title, status = "log-lock-stuck", "The log's lock is held", 503
 
 
 def take_lock(session: Session) -> None:

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from app.hsm.errors import HsmError
 from app.ledger.entry_macs import KeyMissingError
-from app.ledger.key_files import is_ed25519, read_key
+from app.ledger.key_files import SigningKey, is_ed25519, read_key
 from app.ledger.signers import LogSigners
 from app.settings import Settings
 from lethe.files import write_durably
@@ -73,7 +73,7 @@ class RoleFiles:
 
 _LOG, _ML_DSA = RoleFiles(LOG), RoleFiles(ML_DSA)
 LOG_KEY, LOG_VKEY = _LOG.key, _LOG.vkey
-NEXT_KEY, NEXT_VKEY, PREVIOUS = _LOG.next_key, _LOG.next_vkey, _LOG.previous
+NEXT_KEY, NEXT_VKEY = _LOG.next_key, _LOG.next_vkey
 ML_DSA_KEY, ML_DSA_VKEY = _ML_DSA.key, _ML_DSA.vkey
 
 
@@ -109,9 +109,7 @@ class SignerFiles:
                     own = replace(own, signers=found.signers, previous=found.previous)
                 if _follows(own.cosigners, found.cosigners, found.previous_ml_dsa):
                     own = replace(
-                        own,
-                        cosigners=found.cosigners,
-                        previous_ml_dsa=found.previous_ml_dsa,
+                        own, cosigners=found.cosigners, previous_ml_dsa=found.previous_ml_dsa
                     )
                 self._loaded, self._seen = own, stamp
         return self._loaded
@@ -158,14 +156,10 @@ def load_signers(settings: Settings) -> LogSigners:
     return LogSigners(signers, cosigners, *previous)
 
 
-def load_signer(settings: Settings, name: str = LOG_KEY) -> NoteSigner:
-    """Return a key of the log.
-
-    Raises KeyMissingError: it is missing, unreachable, or not an Ed25519 key.
-    """
-    path = settings.keys_dir / name
+def read_present(settings: Settings, path: Path) -> SigningKey:
+    """Return the key of a file. Raises KeyMissingError if it cannot be had, with the remedy."""
     try:
-        key = read_key(settings, path)
+        return read_key(settings, path)
     except FileNotFoundError:
         raise KeyMissingError(
             f"{path} is missing: restore the keys directory from its backup, or, for a new "
@@ -173,6 +167,14 @@ def load_signer(settings: Settings, name: str = LOG_KEY) -> NoteSigner:
         ) from None
     except (KeyFormatError, HsmError) as error:
         raise KeyMissingError(f"{path}: {error.detail}") from None
+
+
+def load_signer(settings: Settings, name: str = LOG_KEY) -> NoteSigner:
+    """Return a key of the log.
+
+    Raises KeyMissingError: it is missing, unreachable, or not an Ed25519 key.
+    """
+    key = read_present(settings, settings.keys_dir / name)
     if not is_ed25519(key):
         raise KeyMissingError(f"{name} is not an Ed25519 key: restore the keys directory")
     return NoteSigner(settings.origin, key)
@@ -211,19 +213,12 @@ def load_cosigner(settings: Settings, name: str) -> Cosigner:
     return Cosigner(settings.origin, key)
 
 
-def make_ml_dsa(settings: Settings, name: str, *, replace: bool = False) -> Cosigner:
-    """Create an ML-DSA-44 key in this file, or return the key that it has.
-
-    replace: create a key in either case.
-
-    Raises KeyMissingError: as `load_cosigner`.
-    """
+def make_ml_dsa(settings: Settings, name: str) -> Cosigner:
+    """Create an ML-DSA-44 key in this file, in place of one that it has."""
     made = MLDSA44PrivateKey.generate()
     pem = made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    with suppress(FileExistsError):
-        write_durably(settings.keys_dir / name, pem, replace=replace)
-        return Cosigner(settings.origin, made)
-    return load_cosigner(settings, name)
+    write_durably(settings.keys_dir / name, pem)
+    return Cosigner(settings.origin, made)
 
 
 def _has_next(settings: Settings, role: str, signer: NoteVerifier) -> bool:

@@ -45,9 +45,18 @@ def registered_policy(model: Model, digest: str) -> tuple[str, int] | None:
     return None
 
 
-def measured_digest(version: ModelVersion) -> str | None:
-    """Return the digest of a version's held-out measurement, None if it has none."""
+def digests_of(version: ModelVersion) -> dict[str, str | None]:
+    """Return a version's digests as its log entry names them.
+
+    held-out: of the measurement on held-out rows, None if there is none.
+    """
     try:
-        return None if version.held_out is None else digest_of(version.held_out)
+        measured = None if version.held_out is None else digest_of(version.held_out)
     except (ValueError, RecursionError):
-        return UNREADABLE
+        measured = UNREADABLE
+    return {
+        "head": version.head_digest,
+        "statistics": version.statistics_digest,
+        "retained": bytes(version.retained_root).hex(),
+        "held-out": measured,
+    }

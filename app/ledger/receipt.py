@@ -13,9 +13,7 @@ from lethe.log.proofs import ProofError, inclusion_proof
 class UnpublishedError(LetheError):
     """The entry is durable, but no signed checkpoint covers it yet."""
 
-    slug = "log-unpublished"
-    title = "No checkpoint covers this entry yet"
-    status = 503
+    slug, title, status = "log-unpublished", "No checkpoint covers this entry yet", 503
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +64,7 @@ class Published:
 def read_receipt(session: Session, index: int) -> EntryReceipt:
     """Return the receipt of entry `index`.
 
-    Raises:
-        ProofError: There is no such entry.
-        UnpublishedError: No checkpoint covers it yet.
+    Raises ProofError: there is no such entry; UnpublishedError: no checkpoint covers it yet.
     """
     checkpoint = covering_checkpoint(session, index)
     if checkpoint is None or index < 0:

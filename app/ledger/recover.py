@@ -31,10 +31,7 @@ from lethe.log.log_keys import LogKeys
 from lethe.log.note import NoteError
 from lethe.log.peaks import Peaks
 from lethe.log.tree import leaf_hash
-from models import (
-    LogCheckpoint,
-    LogEntry,
-)
+from models import LogCheckpoint, LogEntry
 from models.database import bulk
 
 T = TypeVar("T")
@@ -46,9 +43,7 @@ EVERY = "all"  # in place of each witness's label
 class RecoverError(LetheError):
     """The log cannot be recovered from the given sources; nothing was written."""
 
-    slug = "log-not-recovered"
-    title = "The log cannot be recovered"
-    status = 409
+    slug, title, status = "log-not-recovered", "The log cannot be recovered", 409
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,10 +173,7 @@ def _reasons(silent: Sequence[Witnessed]) -> str:
 
 
 def _tree(
-    leaves: list[bytes],
-    start: int,
-    known: list[Checkpoint],
-    shown: Mapping[str, Checkpoint],
+    leaves: list[bytes], start: int, known: list[Checkpoint], shown: Mapping[str, Checkpoint]
 ) -> tuple[Callable[[int], bytes], list[tuple[int, int, bytes]]]:
     """Compare the roots at all known checkpoints; return the roots and the new nodes."""
     peaks, nodes = Peaks(), list[tuple[int, int, bytes]]()

@@ -39,13 +39,7 @@ from app.ledger.guard import (
 )
 from app.ledger.lock import LogState
 from app.ledger.named import require_named
-from app.ledger.receipt import (
-    Appended,
-    EntryReceipt,
-    Published,
-    UnpublishedError,
-    read_receipt,
-)
+from app.ledger.receipt import Appended, EntryReceipt, Published, UnpublishedError, read_receipt
 from app.ledger.signers import LogSigners, Signers
 from app.ledger.storage import NodeCache, NodeTable
 from app.ledger.tail import Tail, read_on, read_tail
@@ -74,25 +68,19 @@ T = TypeVar("T")
 class LogMissingError(LetheError):
     """The database holds no log."""
 
-    slug = "log-missing"
-    title = "There is no log"
-    status = 503
+    slug, title, status = "log-missing", "There is no log", 503
 
 
 class LogExistsError(LetheError):
     """The database already holds a log."""
 
-    slug = "log-exists"
-    title = "A log already exists"
-    status = 409
+    slug, title, status = "log-exists", "A log already exists", 409
 
 
 class LogBusyError(LetheError):
     """Other threads of this process have kept the log's transactions busy for too long."""
 
-    slug = "log-busy"
-    title = "The log is busy"
-    status = 503
+    slug, title, status = "log-busy", "The log is busy", 503
 
 
 class Ledger:
@@ -104,11 +92,7 @@ class Ledger:
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        signers: Signers,
-        guard: SigningGuard,
-        entry_key: EntryKey | None,
+        self, engine: Engine, signers: Signers, guard: SigningGuard, entry_key: EntryKey | None
     ) -> None:
         self.engine = engine
         self.guard = guard
@@ -248,9 +232,7 @@ class Ledger:
     def publish_checkpoint(self) -> LogCheckpoint:
         """Sign and store a checkpoint over all durable entries, unless one exists.
 
-        Raises:
-            LogMissingError: No log was begun.
-            GuardError: The log may not be signed.
+        Raises LogMissingError: no log was begun; GuardError: the log may not be signed.
         """
         with self._turn():
             self._publish(self._known)
@@ -259,9 +241,8 @@ class Ledger:
     def begin(self) -> None:
         """Begin the log: create the guard and sign the checkpoint of the empty tree.
 
-        Raises:
-            LogExistsError: The database holds a log.
-            GuardExistsError: The key has signed a log before.
+        Raises LogExistsError: the database holds a log; GuardExistsError: the key has signed a
+        log before.
         """
         first = Checkpoint(self.origin, 0, EMPTY_ROOT)
         with self._turn(), self._writing() as (session, state):
@@ -335,9 +316,8 @@ class Ledger:
     def receipt(self, index: int) -> EntryReceipt:
         """Return the receipt of entry `index`; it never changes.
 
-        Raises:
-            ProofError: There is no such entry.
-            UnpublishedError: No checkpoint covers it yet.
+        Raises ProofError: there is no such entry; UnpublishedError: no checkpoint covers it
+        yet.
         """
         with self._reading() as session:
             return read_receipt(session, index)
@@ -398,9 +378,7 @@ class Ledger:
         known: the log as this process last verified it. Its entries are not read again: the
         next checkpoint extends the verified tree, whatever the database now holds.
 
-        Raises:
-            LogMissingError: No log was begun.
-            GuardError: The log is not the signed one.
+        Raises LogMissingError: no log was begun; GuardError: the log is not the signed one.
         """
         if state.published is None:
             self._require_latest(session)

@@ -7,9 +7,8 @@ from typing import Protocol
 from lethe.log.checkpoint import Checkpoint, sign_checkpoint
 from lethe.log.cosigner import Cosigner
 from lethe.log.key_changes import LOG, ML_DSA
-from lethe.log.log_keys import LogKeys
+from lethe.log.log_keys import LogKeys, trust_text
 from lethe.log.note import NoteSigner, NoteVerifier, sign_note
-from lethe.log.trust_text import trust_text
 
 
 class Signers(Protocol):

@@ -31,18 +31,15 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError
 from sqlmodel import Session
 
-from app.hsm.errors import HsmError
 from app.hsm.uri import KeyUri
 from app.ledger import storage
 from app.ledger.entry_macs import EntryKey, KeyMissingError, new_entry_key, parse_entry_key
 from app.ledger.guard import SigningGuard
 from app.ledger.key_files import (
     KeyPlaceError,
-    SigningKey,
     ensure_key,
     is_ed25519,
     is_p256,
-    read_key,
 )
 from app.ledger.key_rows import FILE as REVOKED
 from app.ledger.key_rows import KeyRows, authenticate_rows
@@ -54,6 +51,7 @@ from app.ledger.log_files import (
     SignerFiles,
     load_ml_dsa,
     make_ml_dsa,
+    read_present,
 )
 from app.ledger.sequencer import Ledger, LogExistsError
 from app.settings import Settings
@@ -85,17 +83,13 @@ RESTORED = "restored"  # marks keys from a backup: what was signed since is unkn
 class UnreachableDatabaseError(LetheError):
     """No connection to the database."""
 
-    slug = "database-unreachable"
-    title = "The database does not answer"
-    status = 503
+    slug, title, status = "database-unreachable", "The database does not answer", 503
 
 
 class SchemaError(LetheError):
     """The database's schema is not the one that this version of Lethe needs."""
 
-    slug = "schema"
-    title = "The database needs migrating"
-    status = 503
+    slug, title, status = "schema", "The database needs migrating", 503
 
 
 def init_log(
@@ -177,11 +171,10 @@ def last_signed(settings: Settings, keys: Path) -> tuple[str, str]:
     The note is signed again with exactly the same text, which forks nothing.
     settings: for access to a key in an HSM.
 
-    Raises:
-        KeyMissingError: The log key is missing or not an Ed25519 key.
-        GuardError: The guard is missing or damaged.
+    Raises KeyMissingError: the log key is missing or not an Ed25519 key; GuardError: the guard
+    is missing or damaged.
     """
-    key = _load(settings, keys / LOG_KEY)
+    key = read_present(settings, keys / LOG_KEY)
     if not is_ed25519(key):
         raise KeyMissingError(f"{LOG_KEY} is not an Ed25519 key: restore the keys directory")
     last = SigningGuard(keys / GUARD).read()
@@ -194,7 +187,7 @@ def load_issuer(settings: Settings) -> tuple[P256Key, str]:
 
     Raises KeyMissingError: it is missing, unreachable, or not an ECDSA P-256 key.
     """
-    key = _load(settings, settings.keys_dir / ISSUER_KEY)
+    key = read_present(settings, settings.keys_dir / ISSUER_KEY)
     if not is_p256(key):
         raise KeyMissingError(f"{ISSUER_KEY} is not an ECDSA P-256 key: restore it")
     return key, settings.issuer_keyid
@@ -225,10 +218,9 @@ def create_keys(
 ) -> None:
     """Create the missing keys, readable by their owner only; keep the others.
 
-    Raises:
-        KeyMissingError, MasterKeyError: An existing key does not match its file's name, or the
-            configured master key does not open root.sealed.
-        KeyPlaceError, HsmError: As `ensure_key`.
+    Raises KeyMissingError, MasterKeyError: an existing key does not match its file's name, or
+    the configured master key does not open root.sealed; KeyPlaceError, HsmError: as
+    `ensure_key`.
     """
     folder = settings.keys_dir
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -299,7 +291,7 @@ def create_ml_dsa(
             f"processes, remove {ML_DSA_KEY} and {ML_DSA_VKEY}, and run this again"
         )
     if found is None or not known:
-        found = make_ml_dsa(settings, ML_DSA_KEY, replace=True)
+        found = make_ml_dsa(settings, ML_DSA_KEY)
         write_durably(made, mac(found))
     # Write this last: a published key is never replaced by a rerun after a crash.
     write_durably(folder / ML_DSA_VKEY, f"{found.verifier.vkey}\n".encode(), mode=0o644)
@@ -323,9 +315,7 @@ def require_recovered(keys: Path) -> None:
 def require_schema(engine: Engine) -> None:
     """Check that the database has the schema that this version of the code needs.
 
-    Raises:
-        SchemaError: It has another.
-        UnreachableDatabaseError: The database does not answer.
+    Raises SchemaError: it has another; UnreachableDatabaseError: the database does not answer.
     """
     found = None
     try:
@@ -342,18 +332,6 @@ def require_schema(engine: Engine) -> None:
         raise SchemaError("the database is not migrated: run `lethe migrate`")
     if found != HEAD:
         raise SchemaError("the database was migrated by a newer Lethe: upgrade this one")
-
-
-def _load(settings: Settings, path: Path) -> SigningKey:
-    try:
-        return read_key(settings, path)
-    except FileNotFoundError:
-        raise KeyMissingError(
-            f"{path} is missing: restore the keys directory from its backup, or, for a new "
-            "installation, run `lethe log init`"
-        ) from None
-    except (KeyFormatError, HsmError) as error:
-        raise KeyMissingError(f"{path}: {error.detail}") from None
 
 
 def _has_line(note: str, verifier: NoteVerifier) -> bool:

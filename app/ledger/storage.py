@@ -13,11 +13,7 @@ from sqlmodel import Session, col, select
 from app.ledger.entry_macs import EntryRow
 from lethe.errors import LetheError
 from lethe.log.tree import HASH_SIZE, NodeReader, tree_root
-from models import (
-    LogCheckpoint,
-    LogEntry,
-    LogNode,
-)
+from models import LogCheckpoint, LogEntry, LogNode
 from models.database import bulk
 
 CACHED = 32_768  # nodes that proofs share in memory, about 10 MB: the top 14 levels and more
@@ -28,9 +24,7 @@ T = TypeVar("T")
 class LogDamagedError(LetheError):
     """An entry or node of the log is missing from the database."""
 
-    slug = "log-damaged"
-    title = "The log is damaged"
-    status = 503
+    slug, title, status = "log-damaged", "The log is damaged", 503
 
 
 def read_size(session: Session) -> int:

@@ -56,7 +56,8 @@ def start(services: Services, wanted: NewAudit) -> AuditView:
         method = _auditable(model, wanted.method)
         if model.state != "ready":
             raise ModelNotReadyError("the model is not in service: audit it once it is ready")
-        stored = _count_records(tx.session, model)
+        query = select(func.count()).where(Record.model_id == model.id)
+        stored = tx.session.exec(query).one()
         if wanted.rows + wanted.targets > stored:
             raise AuditRefusedError(
                 f"the model has {stored} records: ask for fewer rows a pair"
@@ -205,7 +206,3 @@ def _auditable(model: Model, method: str | None) -> str:
     if model.config["network"]["id"] == PIXELS:
         raise MethodUnavailableError("only classifiers can be audited, and this one has masks")
     return method or model.method
-
-
-def _count_records(session: Session, model: Model) -> int:
-    return session.exec(select(func.count()).where(Record.model_id == model.id)).one()

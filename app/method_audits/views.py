@@ -11,11 +11,7 @@ from dataclasses import dataclass
 from sqlmodel import Session, col, func, select
 
 from app.ledger.storage import read_size
-from app.method_audits.reports import (
-    ReportMissingError,
-    logged_report,
-    stored_report,
-)
+from app.method_audits.reports import ReportMissingError, logged_report, stored_report
 from app.problems import AuditMissingError, NoReportError, NotFoundError
 from app.reconcile.audit_rows import GONE, OTHERWISE, digest_of_row, problem_with
 from app.reconcile.model_events import AUDITS, model_events, model_refs

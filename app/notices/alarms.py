@@ -10,11 +10,7 @@ from app.reconcile.fsck.keys import check_keys
 from app.service.context import Services
 
 # `log-entry-N`, an entry without a MAC, is found by the outbox itself.
-ROWS = {
-    "key": "requester-keys-row",
-    "token": "bearer-tokens-row",
-    "webhook": "webhooks-row",
-}
+ROWS = {"key": "requester-keys-row", "token": "bearer-tokens-row", "webhook": "webhooks-row"}
 GUARD = "log-not-signed"
 
 

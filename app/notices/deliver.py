@@ -164,10 +164,7 @@ def _record(session: Session, taken: Delivery, outcome: Outcome) -> None:
     again = now + timedelta(seconds=wait)
     recorded = session.connection().execute(
         update(Delivery)
-        .where(
-            col(Delivery.id) == taken.id,
-            col(Delivery.lease_token) == taken.lease_token,
-        )
+        .where(col(Delivery.id) == taken.id, col(Delivery.lease_token) == taken.lease_token)
         .values(
             state=state or events.WAITING,
             attempts=attempts,

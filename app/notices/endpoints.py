@@ -36,9 +36,7 @@ def add(
 ) -> Webhook:
     """Store an endpoint with a fresh secret.
 
-    Raises:
-        TargetError: It may not be called.
-        ConflictError: There are MOST already.
+    Raises TargetError: it may not be called; ConflictError: there are MOST already.
     """
     post.check(services.settings.webhook_allowed, url)
     made = Webhook(
@@ -132,9 +130,7 @@ def _change(
     The list is written after the commit: in the other order, a failed commit would lose the
     endpoint.
 
-    Raises:
-        NotFoundError: There is none.
-        ConflictError: Another process changed it meanwhile.
+    Raises NotFoundError: there is none; ConflictError: another process changed it meanwhile.
     """
     old: list[Webhook] = []
 

@@ -23,9 +23,8 @@ def page(
 ) -> tuple[list[Delivery], str | None]:
     """Return the deliveries of an endpoint or callback, newest first, and the next cursor.
 
-    Raises:
-        NotFoundError: No such endpoint or callback.
-        BadCursorError: The cursor did not come from this list.
+    Raises NotFoundError: no such endpoint or callback; BadCursorError: the cursor did not come
+    from this list.
     """
     with services.reading() as session:
         if not webhook.startswith(CALLBACK):
@@ -56,9 +55,8 @@ def replay(services: Services, webhook: str, delivery: str | None) -> int:
 
     The id stays the same: a receiver that has handled it ignores it.
 
-    Raises:
-        NotFoundError: No such endpoint or callback, or it has no such delivery.
-        ConflictError: The endpoint is disabled, or the delivery still waits.
+    Raises NotFoundError: no such endpoint or callback, or it has no such delivery;
+    ConflictError: the endpoint is disabled, or the delivery still waits.
     """
 
     def effect(session: Session) -> int:
@@ -91,9 +89,7 @@ def replay(services: Services, webhook: str, delivery: str | None) -> int:
 def send_test(services: Services, webhook: str) -> Delivery:
     """Send a test notice now and return its delivery, whatever the outcome.
 
-    Raises:
-        NotFoundError: No such endpoint.
-        ConflictError: It is disabled.
+    Raises NotFoundError: no such endpoint; ConflictError: it is disabled.
     """
     owed: list[tuple[str, str, str]] = []
 

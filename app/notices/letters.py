@@ -30,7 +30,6 @@ from models.database.clock import clock
 
 BY = "lethe: notice"  # in place of an officer's name in the log's entry of an opened contact
 LISTED = 20  # requests of each kind in a digest
-LANGUAGES = ("en", "de", "fr")
 VERIFY = "/verify"
 
 
@@ -44,9 +43,8 @@ def words(language: str) -> Mapping[str, Mapping[str, str]]:
 def write(services: Services, delivery: Delivery) -> Message:
     """Return the message of a delivery.
 
-    Raises:
-        NoNoticeError: There is nothing to report, or no recipient.
-        LetheError: The case is not as it was logged.
+    Raises NoNoticeError: there is nothing to report, or no recipient; LetheError: the case is
+    not as it was logged.
     """
     if delivery.receiver == events.PERSON:
         return _to_person(services, delivery.event, delivery.about)

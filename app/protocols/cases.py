@@ -1,4 +1,4 @@
-"""Cases of agents: requests of other machines under their own ids.
+"""Cases of agents: requests of other machines under their own ids, and their callbacks.
 
 An agent's request is one case for each of the person's identities. The refs of the cases are
 computed from the agent's name, its id and the number of identities, not looked up in a table.
@@ -7,6 +7,7 @@ an agent another agent's case, or to drop cases of a request. Each case also has
 the whole request's content: all of them are for the same identities.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -15,11 +16,14 @@ from uuid import UUID
 from sqlmodel import Session, col, select
 
 from app.ledger.transaction import Transaction
+from app.notices.callbacks import rows
+from app.notices.callbacks.check import check
 from app.problems import ConflictError, NotFoundError, NotWithdrawableError
 from app.reconcile.model_events import signed_leaf
 from app.reconcile.people import PeopleChangedError
 from app.schemas.people import CaseView, NewCase, PartView, PersonIdentity
 from app.schemas.requests import Regulation
+from app.service.access.quota import check_limit
 from app.service.context import Services
 from app.service.desk.cases import show
 from app.service.desk.decisions import withdraw
@@ -205,3 +209,31 @@ def _cases(session: Session, asked: AgentRequest) -> dict[str, Case]:
     refs = [asked.ref(of, at) for of in range(1, MOST + 1) for at in range(of)]
     found = session.exec(select(Case).where(col(Case.ref).in_(refs)))
     return {case.ref: case for case in found}
+
+
+def check_urls(services: Services, asked: AgentRequest, urls: Sequence[str]) -> None:
+    """Check that these addresses may be called back, before anything is stored.
+
+    Raises:
+        CallbackTargetError: One may not.
+        CallbackLimitError: The agent has reached its limit of callbacks.
+        BusyError: As many addresses of the agent are being looked up as may be.
+    """
+    if not urls:
+        return
+    with services.reading() as session:
+        check_limit(services, session, asked.protocol, asked.agent, len(set(urls)) - 1)
+    asyncio.run(check(services, f"{asked.protocol} {asked.agent}", *urls))
+
+
+def follow(
+    services: Services, asked: AgentRequest, urls: Sequence[str], views: Sequence[CaseView]
+) -> None:
+    """Send addresses the status of a request, now and at each change.
+
+    Raises CallbackLimitError if the agent has reached its limit of callbacks.
+    """
+    if not urls:
+        return
+    refs = [part.request_ref for view in views for part in view.parts if part.request_ref]
+    rows.follow(services, asked.protocol, asked.agent, asked.request, urls, refs)

@@ -18,7 +18,7 @@ from app.problems import ConflictError, DrpAgentError, NotFoundError
 from app.protocols.cases import AgentRequest, show_all, ticket_of_all
 from app.protocols.drp import wire as drp
 from app.protocols.drp.agents import SCOPE, key_of, name_of
-from app.protocols.opendsr import status, wire
+from app.protocols.opendsr import wire
 from app.protocols.opendsr.processor import load_processor
 from app.schemas.base import format_time
 from app.schemas.people import CaseView
@@ -40,16 +40,16 @@ def of_opendsr(
     if (processor := load_processor(services.settings)) is None:
         raise SettingsError("LETHE_OPENDSR_DOMAIN is not set where callbacks are sent")
     views = _views(services, callback)
-    told = status.status_of(views)
+    told = wire.status_of(views)
     said = {
         "controller_id": callback.owner,
-        "expected_completion_time": format_time(status.due_of(views)),
+        "expected_completion_time": format_time(wire.due_of(views)),
         "status_callback_url": callback.url,
         "subject_request_id": callback.request,
         "request_status": told,
     }
     body = json.dumps(said).encode()
-    return CallbackMessage(processor.headers(body), body, told, told in status.FINAL)
+    return CallbackMessage(processor.headers(body), body, told, told in wire.FINAL)
 
 
 def of_drp(
@@ -75,9 +75,8 @@ def _asked(callback: Callback) -> AgentRequest:
 def _views(services: Services, callback: Callback) -> list[CaseView]:
     """Return an agent's cases, checked against the log.
 
-    Raises:
-        OverError: The agent's token or key was revoked, or the request's retention has ended.
-        PeopleChangedError: Tables and log disagree.
+    Raises OverError: the agent's token or key was revoked, or the request's retention has
+    ended; PeopleChangedError: tables and log disagree.
     """
     with services.reading() as session:
         token = living_token(session, callback.owner)

@@ -1,8 +1,7 @@
 """Queries for items whose retention has ended, by the kinds of `lethe.catalogue.RETAINED`."""
 
-from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import ColumnElement
 from sqlmodel import Session, col, func, select
@@ -64,10 +63,7 @@ def case(before: datetime, held: Held, *, planned: bool = False) -> Query:
     if planned:
         kept = kept.where(~_ended(before))
     return select(Case).where(
-        col(Case.key).is_not(None),
-        col(Case.received_at) < before,
-        ~kept.exists(),
-        ~held.case(),
+        col(Case.key).is_not(None), col(Case.received_at) < before, ~kept.exists(), ~held.case()
     )
 
 
@@ -96,21 +92,9 @@ def bound(session: Session, keyids: Query) -> list[RequesterKey]:
 
 def selected(kind: str, before: datetime, held: Held, *, planned: bool = False) -> Query:
     """Return the query of a kind. planned: include items that become due within the run."""
-    if kind in _AFTER:
-        return _AFTER[kind](before, held, planned=planned)
-    return _ALONE[kind](before, held)
-
-
-class _After(Protocol):
-    def __call__(self, before: datetime, held: Held, *, planned: bool = False) -> Query: ...
-
-
-_AFTER: Mapping[str, _After] = {"scope": scope, "case": case}
-_ALONE: Mapping[str, Callable[[datetime, Held], Query]] = {
-    "evidence": evidence,
-    "contact": contact,
-    "key": key,
-}
+    if kind in ("scope", "case"):
+        return (scope if kind == "scope" else case)(before, held, planned=planned)
+    return {"evidence": evidence, "contact": contact, "key": key}[kind](before, held)
 
 
 def _ended(before: datetime) -> ColumnElement[bool]:

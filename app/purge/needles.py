@@ -17,8 +17,7 @@ RECORD = b"records.record"  # the only column whose ciphertext can be searched f
 class IdentifierError(LetheError):
     """An identifier that cannot be searched for."""
 
-    slug = "identifier"
-    title = "The identifier is too short to search for"
+    slug, title = "identifier", "The identifier is too short to search for"
 
 
 class Needles:

@@ -134,7 +134,8 @@ def _destroy(services: Services, tx: Transaction, found: RetentionRun) -> dict[s
     for kind, before in cut_offs.items():
         items = _next(session, kind, before, keeps)
         for one in items:
-            _list(session, kind, _DESTROY[kind](services, tx, one), before, tx.now)
+            ref = _DESTROY[kind](services, tx, one)
+            session.add(RetentionRemoval(kind=kind, ref=ref, before=before, at=tx.now))
         session.flush()
         if items:
             removed[kind] = len(items)
@@ -146,10 +147,6 @@ def _next(session: Session, kind: str, before: datetime, keeps: Held) -> Sequenc
     if kind == "key":
         return due.bound(session, query)[:AT_ONCE]
     return session.exec(query.limit(AT_ONCE)).all()
-
-
-def _list(session: Session, kind: str, ref: str, before: datetime, at: datetime) -> None:
-    session.add(RetentionRemoval(kind=kind, ref=ref, before=before, at=at))
 
 
 def _record(tx: Transaction) -> int | None:

@@ -24,10 +24,7 @@ def last_decision(events: Sequence[Event]) -> Event | None:
 
 
 def permission(
-    events: Sequence[Event],
-    model: str,
-    decide: str,
-    registered: Mapping[str, KeyRegistration],
+    events: Sequence[Event], model: str, decide: str, registered: Mapping[str, KeyRegistration]
 ) -> Event | None:
     """Return the event that permits a request's execution and starts its cooling-off time.
 

@@ -40,9 +40,8 @@ def is_deleted(ledger: Ledger, ref: str) -> bool:
 def require_present(ledger: Ledger, ref: str) -> None:
     """Check that the signed log has no deletion of a model.
 
-    Raises:
-        ModelDeletedError: It has one.
-        LetheError: The log cannot be read, or is not the signed one.
+    Raises ModelDeletedError: it has one; LetheError: the log cannot be read, or is not the
+    signed one.
     """
     if is_deleted(ledger, ref):
         raise ModelDeletedError(GONE)

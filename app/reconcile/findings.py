@@ -89,8 +89,6 @@ class FsckReport:
 def is_stored(session: Session, digest: str, kind: str) -> bool:
     """Return whether a file of this kind and digest (hex SHA-256) can still be opened."""
     query = select(Artifact.id).where(
-        Artifact.digest == digest,
-        Artifact.kind == kind,
-        col(Artifact.wrapped_key).is_not(None),
+        Artifact.digest == digest, Artifact.kind == kind, col(Artifact.wrapped_key).is_not(None)
     )
     return session.exec(query).first() is not None

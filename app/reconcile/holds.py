@@ -74,9 +74,8 @@ NOTHING = Held()
 def held(ledger: Ledger, session: Session) -> Held:
     """Return what is protected by the holds in force, including holds not signed yet.
 
-    Raises:
-        HoldsChangedError: The table lacks a logged hold, or differs from the log.
-        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    Raises HoldsChangedError: the table lacks a logged hold, or differs from the log;
+    ForkedError, LogDamagedError, GuardError: as `model_events`.
     """
     logged = hold_events(ledger)
     standing, problems = compare(_rows(session), logged)
@@ -158,12 +157,7 @@ def said(hold: LegalHold, event: str) -> dict[str, Any]:
     """Return the payload that the log entry of a hold's event commits to."""
     if event == RELEASED:
         return {"by": hold.released_by}
-    return {
-        "of": hold.kind,
-        "target": hold.target,
-        "reason": hold.reason,
-        "by": hold.placed_by,
-    }
+    return {"of": hold.kind, "target": hold.target, "reason": hold.reason, "by": hold.placed_by}
 
 
 def _opens(hold: LegalHold, leaf: Leaf) -> bool:

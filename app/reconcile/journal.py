@@ -37,11 +37,7 @@ FETCH = 1000  # rows in memory at once
 
 
 def committed(
-    session: Session,
-    erased: Erased,
-    leaves: Sequence[Leaf] = (),
-    *,
-    complete: bool = True,
+    session: Session, erased: Erased, leaves: Sequence[Leaf] = (), *, complete: bool = True
 ) -> Erased:
     """Replay the lines whose transaction committed.
 

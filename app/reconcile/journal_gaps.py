@@ -98,9 +98,8 @@ class GapFinder:
     def find(self, session: Session) -> list[Gap]:
         """Return the tombstones that the journal lacks, by model and request.
 
-        Raises:
-            JournalError: The journal is missing or damaged.
-            ForkedError, LogDamagedError, GuardError: The log is not the one that was signed.
+        Raises JournalError: the journal is missing or damaged; ForkedError, LogDamagedError,
+        GuardError: the log is not the one that was signed.
         """
         missing = list(unjournaled(session, read_beside(session, self._journal)))
         if not missing:
@@ -122,9 +121,8 @@ class GapFinder:
 
         `session` holds the log's lock, so nothing is erased or added back meanwhile.
 
-        Raises:
-            JournalError, ForkedError, LogDamagedError, GuardError: As `find`.
-            OSError: The disk is full or failing.
+        Raises JournalError, ForkedError, LogDamagedError, GuardError: as `find`; OSError: the
+        disk is full or failing.
         """
         agreed = {(gap.model, gap.ref, tag) for gap in shown if not gap.why for tag in gap.tags}
         lines = []

@@ -44,9 +44,8 @@ def opened(
 ) -> list[Event]:
     """Open a request's `leaves`, (log index, leaf), and return its events.
 
-    Raises:
-        CommitmentError: The stored openings do not open all leaves.
-        EntryError: The stored key or event does not have the shape that a leaf commits to.
+    Raises CommitmentError: the stored openings do not open all leaves; EntryError: the stored
+    key or event does not have the shape that a leaf commits to.
     """
     indexes = [index for index, _ in leaves]
     stored = {event.log_index: event for event in read_by_id(session, RequestEvent, indexes)}

@@ -171,8 +171,7 @@ class ModelEvents(Sequence[Found]):
 
     def _by_columns(self, session: Session, page: EntryPage) -> Iterable[tuple[int, bytes]]:
         found = _ROWS.where(
-            col(LogEntry.ref) == self._ref,
-            col(LogEntry.index).between(page.first, page.last),
+            col(LogEntry.ref) == self._ref, col(LogEntry.index).between(page.first, page.last)
         )
         if self._event.endswith("."):
             found = found.where(col(LogEntry.event).startswith(self._event, autoescape=True))

@@ -48,15 +48,7 @@ from lethe import canonical
 from lethe.identity import WIDTH
 from lethe.signing.http import SignedBy
 from lethe.signing.keys import load_public_key
-from models import (
-    Artifact,
-    ErasureRequest,
-    Model,
-    Record,
-    Round,
-    RoundMember,
-    Subject,
-)
+from models import Artifact, ErasureRequest, Model, Record, Round, RoundMember, Subject
 from models.database.session import chunks
 
 PAGE = 100

@@ -200,9 +200,8 @@ def _waiting(
 def abort(services: Services, round_id: str) -> RoundView:
     """End an open round. Its erasure requests wait for another round.
 
-    Raises:
-        NotFoundError: No such round.
-        RoundStepError: The round has ended, or its sum is being added.
+    Raises NotFoundError: no such round; RoundStepError: the round has ended, or its sum is
+    being added.
     """
 
     def effect(tx: Transaction) -> RoundView:

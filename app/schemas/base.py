@@ -4,13 +4,7 @@ import warnings
 from datetime import datetime
 from typing import Annotated, Any, Generic, Self, TypeVar
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    PlainSerializer,
-    StringConstraints,
-    ValidationError,
-)
+from pydantic import BaseModel, ConfigDict, PlainSerializer, StringConstraints, ValidationError
 from pydantic.warnings import UnsupportedFieldAttributeWarning
 from pydantic_core import InitErrorDetails, PydanticCustomError
 

@@ -92,6 +92,16 @@ class FamilyManifest(Wire):
     decide: Literal["review", "at-once"] | None = None
     cooling_off_seconds: int = Field(default=0, ge=0, le=30 * 86_400)
 
+    def of_rows(self, **config: Any) -> dict[str, Any]:
+        """Return a pinned configuration of a family whose rows are here, without extractor."""
+        own: Any = self  # each family has these members
+        return {
+            "config": {"family": own.family, "data": "rows", **config},
+            "classes": own.classes,
+            "method": own.method,
+            "extractor": {},
+        }
+
 
 class NewModel(FamilyManifest):
     """The "manifest" part of POST /v1/models.

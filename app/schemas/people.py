@@ -1,25 +1,43 @@
-"""Identities of people, and cases, on the wire: digests, never values."""
+"""Identities of people, cases, and legal holds on the wire: of people digests, never values."""
 
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
 from app.schemas.base import ModelRef, OpaqueId, Text, Time, Wire
-from app.schemas.holds import HoldView
 from app.schemas.requests import Regulation, State
 from lethe.identity import ALGORITHMS, Identity
 
 Kind = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
 Outcome = Literal[
-    "certified",
-    "in progress",
-    "refused",
-    "withdrawn",
-    "failed",
-    "held out only",
-    "erased before",
-    "nothing found",
-]
+    "certified", "in progress", "refused", "withdrawn", "failed", "held out only",
+    "erased before", "nothing found",
+]  # fmt: skip
+
+
+class NewHold(Wire):
+    """The body of POST /v1/holds. ref: of a case, a request or a model.
+
+    reason: stored sealed, shown to operators and officers; the log only commits to it.
+    """
+
+    ref: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,79}$")]
+    reason: Text
+
+
+class HoldView(Wire):
+    """A hold; `released_at` is null while it stands. Both indices are of log entries."""
+
+    id: str
+    of: Literal["case", "request", "model"]
+    target: str
+    reason: str
+    placed_by: str
+    placed_at: Time
+    log_index: int
+    released_by: str | None
+    released_at: Time | None
+    release_index: int | None
 
 
 class PersonIdentity(Wire):

@@ -1,4 +1,4 @@
-"""Erasure requests on the wire."""
+"""Erasure requests, and the releases that clients are asked for, on the wire."""
 
 from typing import Annotated, Literal, Self
 
@@ -9,21 +9,10 @@ from app.schemas.models import ProgressView
 
 Level = Literal["sample", "client", "subject"]
 State = Literal[
-    "received",
-    "awaiting-review",
-    "cooling-off",
-    "paused",
-    "executing",
-    "awaiting-client",
-    "awaiting-round",
-    "escalated",
-    "verifying",
-    "needs-decision",
-    "certified",
-    "refused",
-    "withdrawn",
-    "failed",
-]
+    "received", "awaiting-review", "cooling-off", "paused", "executing", "awaiting-client",
+    "awaiting-round", "escalated", "verifying", "needs-decision", "certified", "refused",
+    "withdrawn", "failed",
+]  # fmt: skip
 Regulation = Literal["gdpr", "ccpa"]
 
 
@@ -187,3 +176,37 @@ class RequestSummary(Wire):
     due_at: Time
     overdue: bool
     certificate: str | None
+
+
+class ReleaseView(Wire):
+    """A release for its client: records of one of its subjects whose statistics it must send.
+
+    `state` is open, answered, dropped or done. `request` is the public reference of the
+    erasure request. At `escalates_at` an operator is notified that the client has not answered.
+    `warnings` say what an answer discloses.
+    """
+
+    id: str
+    request: str
+    model: str
+    client: str
+    subject: str
+    records: list[str]
+    state: str
+    asked: int
+    escalates_at: Time
+    warnings: list[str]
+
+
+class ReleaseSummary(Wire):
+    """A release as an operator sees it: how many records, not which."""
+
+    id: str
+    request: str
+    model: str
+    records: int
+    block_records: int
+    state: str
+    asked: int
+    asked_at: Time | None
+    escalates_at: Time

@@ -1,4 +1,4 @@
-"""Webhooks on the wire: endpoints and their deliveries."""
+"""Webhooks and callbacks on the wire: endpoints, addresses and their deliveries."""
 
 from typing import Annotated, Literal
 
@@ -80,3 +80,26 @@ class Replayed(Wire):
     """How many deliveries wait to be sent again."""
 
     waiting: int
+
+
+class CallbackKey(Wire):
+    """The public key that callbacks are verified with (Standard Webhooks, v1a): `whpk_…`."""
+
+    key: str
+
+
+class CallbackView(Wire):
+    """A callback whose address is stored.
+
+    owner: the keyid or agent that requested it. request: the reference of its request, or the
+    id that the agent gave it. told: the state that was delivered last. ended: the request has
+    ended, so the address is destroyed once nothing waits to be delivered.
+    """
+
+    id: str
+    kind: Literal["request", "OpenDSR", "DRP"]
+    owner: str
+    request: str
+    created_at: Time
+    told: str | None
+    ended: bool

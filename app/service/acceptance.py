@@ -9,10 +9,7 @@ from sqlmodel import Session, select
 from app import traces
 from app.ledger.receipt import EntryReceipt
 from app.ledger.transaction import Transaction
-from app.problems import (
-    IdempotencyMismatchError,
-    ScopeChangedError,
-)
+from app.problems import IdempotencyMismatchError, ScopeChangedError
 from app.schemas.requests import Accepted, NewRequest, Preview, Receipt, Scope
 from app.service.access import quota
 from app.service.admission import (
@@ -130,11 +127,7 @@ def preview(services: Services, signed: SignedBy, wanted: NewRequest) -> Preview
     if records < needed:
         warnings.insert(0, TOO_FEW.format(method=method, records=records, needed=needed))
     return Preview(
-        model=wanted.model,
-        method=method,
-        records=records,
-        needed=needed,
-        warnings=warnings,
+        model=wanted.model, method=method, records=records, needed=needed, warnings=warnings
     )
 
 

@@ -32,7 +32,7 @@ from app.reconcile.deleted import GONE
 from app.schemas.base import format_time
 from app.schemas.requests import NewRequest, Scope
 from app.service.access import quota
-from app.service.callbacks import check_limit
+from app.service.access.quota import check_limit
 from app.service.context import Services
 from app.service.deadlines import due_at, zone_of
 from app.service.methods import SKETCHED, offered
@@ -51,14 +51,7 @@ from app.vault.request_ref import request_ref
 from app.vault.wipe import DELETED
 from lethe.errors import LetheError
 from lethe.signing.http import SignedBy
-from models import (
-    Callback,
-    ErasureRequest,
-    Job,
-    Model,
-    Record,
-    RequestEvent,
-)
+from models import Callback, ErasureRequest, Job, Model, Record, RequestEvent
 from models.database import bulk
 from models.database.sealed import SealedName, SealedText
 
@@ -144,10 +137,7 @@ def _few_named(submissions: Sequence[Submission]) -> list[tuple[str, str]]:
 
 
 def admit(
-    services: Services,
-    tx: Transaction,
-    submissions: Sequence[Submission],
-    answers: bulk.Rows,
+    services: Services, tx: Transaction, submissions: Sequence[Submission], answers: bulk.Rows
 ) -> list[Entered | Exception]:
     """Store the requests that can be accepted; return the outcome of each, in order.
 
@@ -333,13 +323,7 @@ class _Batch:
         if self._claims:
             claims = bulk.over(self._dialect, _CLAIM, _CLAIMED, self._claims, len(self._claims))
             self._tx.write(claims)
-        for noted in (
-            self._requests,
-            self._claims,
-            self._events,
-            self._jobs,
-            self._callbacks,
-        ):
+        for noted in (self._requests, self._claims, self._events, self._jobs, self._callbacks):
             noted.clear()
 
     def _request(

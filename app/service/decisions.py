@@ -14,7 +14,7 @@ from app.ledger.transaction import Transaction
 from app.problems import ConflictError
 from app.schemas.requests import Decision, RequestView
 from app.service.context import Services
-from app.service.ladder import last_attempt
+from app.service.methods import last_attempt
 from app.service.queue import PARKED
 from app.service.releases import close_releases
 from app.service.requests import close, find, require_own_ref, view

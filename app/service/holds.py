@@ -27,7 +27,7 @@ from app.reconcile.holds import (
 )
 from app.reconcile.model_events import hold_events
 from app.schemas.base import Page
-from app.schemas.holds import HoldView, NewHold
+from app.schemas.people import HoldView, NewHold
 from app.service.context import Services
 from app.service.paging import page_of
 from lethe.log.entries import COMMITMENT_KEY_SIZE
@@ -44,9 +44,8 @@ UNSIGNED = (
 def place(services: Services, wanted: NewHold, by: str) -> HoldView:
     """Place a hold on the case, request or model of a reference; the log names `by`.
 
-    Raises:
-        NotFoundError: No case, request or model has this reference.
-        ConflictError: Its retention has ended, or the model was deleted.
+    Raises NotFoundError: no case, request or model has this reference; ConflictError: its
+    retention has ended, or the model was deleted.
     """
 
     def effect(tx: Transaction) -> HoldView:
@@ -131,9 +130,8 @@ def show_all(found: Sequence[LegalHold]) -> list[HoldView]:
 def require_deletable(services: Services, session: Session, model: Model) -> None:
     """Check that no hold keeps a model, or a request to it.
 
-    Raises:
-        HeldError: One does.
-        HoldsChangedError, ForkedError, LogDamagedError, GuardError: As `held`.
+    Raises HeldError: one does; HoldsChangedError, ForkedError, LogDamagedError, GuardError: as
+    `held`.
     """
     found = held(services.ledger, session)
     own = select(ErasureRequest.id).where(ErasureRequest.model_id == model.id, found.request())
@@ -147,9 +145,8 @@ def require_deletable(services: Services, session: Session, model: Model) -> Non
 def require_closable(services: Services, session: Session, case: Case) -> None:
     """Check that no hold keeps a case: closing it would destroy the contact address.
 
-    Raises:
-        HeldError: One does.
-        HoldsChangedError, ForkedError, LogDamagedError, GuardError: As `held`.
+    Raises HeldError: one does; HoldsChangedError, ForkedError, LogDamagedError, GuardError: as
+    `held`.
     """
     kept = select(Case.ref).where(Case.ref == case.ref, held(services.ledger, session).case())
     if session.exec(kept).first() is not None:

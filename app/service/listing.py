@@ -30,12 +30,7 @@ class Filter:
 
 
 def list_requests(
-    services: Services,
-    wanted: Filter,
-    after: str | None,
-    limit: int,
-    *,
-    capabilities: bool,
+    services: Services, wanted: Filter, after: str | None, limit: int, *, capabilities: bool
 ) -> Page[RequestSummary]:
     """Return one page of requests, oldest first.
 

@@ -1,8 +1,16 @@
-"""The unlearning methods a request may name, by the kind of model they work on."""
+"""The unlearning methods a request may name, and the attempts that it may take.
 
+Attempt 1 is the requested method, attempt n + 1 the nth step of the policy's ladder. The
+attempt after the last step retrains or refits the model from the retained set, and is never
+left out. If that does not pass either, an operator decides.
+"""
+
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.schemas.requests import AttemptView
 from lethe.catalogue import METHODS, UNTESTED
+from models import ErasureRequest, Job, Model, RequestEvent
 
 SKETCHED = "ridge-sketched"  # the only method that takes sketches in place of statistics
 
@@ -27,3 +35,59 @@ def least_records(config: dict[str, Any], method: str) -> int:
 def is_network(config: dict[str, object]) -> bool:
     """Return whether a model is a network."""
     return config.get("family") == "network"
+
+
+REFITS = {True: "retrain", False: "refit"}  # by whether the model is a network
+DECISION = "decision"
+
+
+def last_attempt(config: Mapping[str, Any]) -> int:
+    """Return the number of the attempt that retrains or refits the model."""
+    return 2 + len(_ladder(config))
+
+
+def spelled(step: Mapping[str, Any]) -> str:
+    """Return a step of a policy's ladder in one word, such as puf-special(guard.rise=2)."""
+    pairs = []
+    for name, value in sorted(step["settings"].items()):
+        members = value.items() if isinstance(value, Mapping) else [("", value)]
+        pairs += [(f"{name}.{key}".rstrip("."), one) for key, one in sorted(members)]
+    words = {True: "true", False: "false", None: "null"}
+    settings = [
+        f"{name}={words[one] if one is None or isinstance(one, bool) else one}"
+        for name, one in pairs
+    ]
+    return f"{step['method']}({','.join(settings)})" if settings else str(step["method"])
+
+
+def attempt_view(
+    model: Model, request: ErasureRequest, job: Job, events: Sequence[RequestEvent]
+) -> AttemptView | None:
+    """Return a request's attempt and those that may follow, None for a masked model.
+
+    The rows of a masked model were never here, so no other attempt is possible.
+    """
+    if model.config["data"] == "masked":
+        return None
+    method, escalated = request.method, False
+    for event in events:
+        if event.event == "request.escalated" and "attempt" in event.payload:
+            method, escalated = event.payload["method"], event.payload["attempt"] > 1
+    ahead: list[str] = []
+    if job.done_at is None:
+        last = last_attempt(model.config)
+        refit = REFITS[is_network(model.config)]
+        # Once a retraining has replaced a method, no other method follows.
+        approximate = [] if method == refit else _ladder(model.config)[job.attempt - 1 :]
+        ahead = [spelled(step) for step in approximate]
+        # A first retraining is repeated once, without access to the erased data.
+        ahead += [refit] if job.attempt < last and not (method == refit and escalated) else []
+        ahead.append(DECISION)
+    return AttemptView(number=job.attempt, method=method, ahead=ahead)
+
+
+def _ladder(config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the steps of the policy's ladder, none without a readable policy."""
+    policy = config.get("policy")
+    found = policy.get("ladder") if isinstance(policy, dict) else None
+    return found if isinstance(found, list) else []

@@ -61,9 +61,7 @@ def head_of_queue(
 
 def _open(model_id: int | ScalarSelect[int]) -> SelectOfScalar[Job]:
     return select(Job).where(
-        Job.model_id == model_id,
-        col(Job.done_at).is_(None),
-        col(Job.stage) != PARKED,
+        Job.model_id == model_id, col(Job.done_at).is_(None), col(Job.stage) != PARKED
     )
 
 
@@ -157,8 +155,6 @@ def first_fit_stalls(session: Session, model: Model) -> str | None:
 
 def _learning(session: Session, model: Model) -> Sequence[Job]:
     learning = select(Job).where(
-        Job.model_id == model.id,
-        col(Job.kind).in_(("learn", MEND)),
-        col(Job.done_at).is_(None),
+        Job.model_id == model.id, col(Job.kind).in_(("learn", MEND)), col(Job.done_at).is_(None)
     )
     return session.exec(learning.order_by(col(Job.seq))).all()

@@ -19,11 +19,7 @@ from app.schemas.models import ModelView
 from app.service.access import silo_keys
 from app.service.context import Services
 from app.service.desk import people
-from app.service.models import (
-    contributions,
-    held_out,
-    registry,
-)
+from app.service.models import contributions, held_out, registry
 from app.service.models.held_out import HeldOutRows
 from app.uploads.checked import CheckedHeldOut, CheckedUpload
 from app.vault.model_key import UPLOAD, noise_commitment

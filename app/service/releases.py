@@ -12,7 +12,7 @@ from app.ledger.journal import record_request_event
 from app.ledger.transaction import Transaction
 from app.problems import NotFoundError, ReleaseClosedError, ReleaseMismatchError
 from app.schemas.base import Page
-from app.schemas.releases import ReleaseSummary, ReleaseView
+from app.schemas.requests import ReleaseSummary, ReleaseView
 from app.service.context import Services
 from app.service.models.contributions import SINGLE, discarding
 from app.service.paging import page_of
@@ -67,9 +67,8 @@ def open_releases(services: Services, signed: SignedBy) -> list[ReleaseView]:
 def model_of(services: Services, signed: SignedBy, release_id: str) -> Model:
     """Return the model of a release of the signing client.
 
-    Raises:
-        NotFoundError: No such release, or another client's.
-        KeyNotEntitledError: The key is not bound to a client.
+    Raises NotFoundError: no such release, or another client's; KeyNotEntitledError: the key is
+    not bound to a client.
     """
     with services.reading() as session:
         release = _find(session, release_id)
@@ -127,9 +126,7 @@ def drop(services: Services, release_id: str, operator: str) -> ReleaseSummary:
     This erases the requested records and all others of the block. Requests for other records
     of the block are executed with it. The log records the decision and commits to the operator.
 
-    Raises:
-        NotFoundError: No such release.
-        ReleaseClosedError: It was answered or decided.
+    Raises NotFoundError: no such release; ReleaseClosedError: it was answered or decided.
     """
 
     def effect(tx: Transaction) -> tuple[ReleaseSummary, list[tuple[str, str]]]:

@@ -8,35 +8,20 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event, record_request_event
 from app.ledger.transaction import Transaction
-from app.problems import (
-    NotFoundError,
-    NotWithdrawableError,
-)
+from app.problems import NotFoundError, NotWithdrawableError
 from app.reconcile.judgement import is_unproven
 from app.reconcile.model_events import request_events
 from app.reconcile.people import PeopleChangedError
-from app.schemas.requests import (
-    HistoryItem,
-    RequestView,
-    Scope,
-)
+from app.schemas.requests import HistoryItem, RequestView, Scope
 from app.service.context import Services
-from app.service.ladder import attempt_view
+from app.service.methods import attempt_view
 from app.service.queue import PARKED, head_of_queue, progress_of
 from app.service.review import HELD, PAUSED, detail
 from app.service.signatures import current_key
 from app.vault.request_ref import request_ref
 from app.witnesses.rows import WAITING, Rows
 from lethe.signing.http import SignedBy
-from models import (
-    Certificate,
-    ErasureRequest,
-    Job,
-    Model,
-    Record,
-    Release,
-    RequestEvent,
-)
+from models import Certificate, ErasureRequest, Job, Model, Record, Release, RequestEvent
 
 UNPROVEN = "a request of it was executed, and ended without a verification that it passed"
 CLOSED = ("certified", "refused", "withdrawn")  # a failed request still waits for someone

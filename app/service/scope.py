@@ -40,10 +40,7 @@ def has_tombstone(
 
 
 def may_return(
-    session: Session,
-    model_id: int | None,
-    tombstone_key: bytes,
-    clients: Mapping[str, str],
+    session: Session, model_id: int | None, tombstone_key: bytes, clients: Mapping[str, str]
 ) -> bool:
     """Return whether none of at most CHUNK records was erased from another client.
 
@@ -135,11 +132,7 @@ def check_size(named: Sequence[str], limit: int) -> None:
 
 
 def check_scope(
-    session: Session,
-    root_secret: RootSecret,
-    model: Model,
-    key: RequesterKey,
-    scope: Scope,
+    session: Session, root_secret: RootSecret, model: Model, key: RequesterKey, scope: Scope
 ) -> int:
     """Return how many records of `scope` a key may erase, if all can be claimed.
 
@@ -165,9 +158,7 @@ def check_scope(
     claimant: str | None = None
     for conditions in _parts(model.id, scope, key):
         query = select(
-            func.count(),
-            func.count(col(Record.claimed_by)),
-            func.max(Record.claimed_by),
+            func.count(), func.count(col(Record.claimed_by)), func.max(Record.claimed_by)
         ).where(*conditions)
         rows, claimed, by = session.exec(query).one()
         found, held, claimant = found + rows, held + claimed, claimant or by

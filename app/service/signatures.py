@@ -18,17 +18,10 @@ from sqlmodel import Session
 
 from app.ledger.key_rows import believed, key_rows
 from app.ledger.sequencer import Ledger
-from lethe.signing.errors import (
-    KeyNotEntitledError,
-    KeyUnknownError,
-    SignatureReplayedError,
-)
+from lethe.signing.errors import KeyNotEntitledError, KeyUnknownError, SignatureReplayedError
 from lethe.signing.http import MAX_WINDOW, SignedBy
 from lethe.signing.keys import Algorithm, PublicKey, algorithm_of, load_public_key
-from models import (
-    RequesterKey,
-    UsedNonce,
-)
+from models import RequesterKey, UsedNonce
 from models.database import bulk
 from models.database.session import unsynced
 
@@ -226,10 +219,8 @@ _READ_KEYS = (
 def current_key(session: Session, signed: SignedBy, role: Role) -> RequesterKey:
     """Return the key of a verified signature, if it is still valid and has the role.
 
-    Raises:
-        KeyUnknownError: The key was deleted, changed or revoked since the signature was
-            checked.
-        KeyNotEntitledError: The key has another role.
+    Raises KeyUnknownError: the key was deleted, changed or revoked since the signature was
+    checked; KeyNotEntitledError: the key has another role.
     """
     key = believed(session, RequesterKey, signed.keyid)
     if key is None or key.revoked_at is not None:

@@ -41,9 +41,8 @@ class Evaluation:
     def check(self, headers: Headers, max_bytes: int) -> None:
         """Check held-out rows by their headers. Without any of ARRAYS there are none.
 
-        Raises:
-            UploadError: An array is missing, or has a wrong shape or type.
-            BodyTooLargeError: The rows, or the ids, would take more than `max_bytes`.
+        Raises UploadError: an array is missing, or has a wrong shape or type;
+        BodyTooLargeError: the rows, or the ids, would take more than `max_bytes`.
         """
         if not any(name in headers for name in ARRAYS):
             return

@@ -140,11 +140,9 @@ def opened(
     `fit` gets their headers before any data are unpacked, and raises UploadError if they do not
     fit the model.
 
-    Raises:
-        UploadError: The file is no readable .npz, has too many members, two of one name or an
-            unknown one, a required array is missing or unreadable, or it unpacks to more than
-            100 times its size.
-        BodyTooLargeError: The known arrays would unpack to more than `max_bytes`.
+    Raises UploadError: the file is no readable .npz, has too many members, two of one name or
+    an unknown one, a required array is missing or unreadable, or it unpacks to more than 100
+    times its size; BodyTooLargeError: the known arrays would unpack to more than `max_bytes`.
     """
     # Before `zipfile` makes an object of each entry: 46 bytes become about 1,000.
     if _entries(body) > MAX_MEMBERS:
@@ -254,9 +252,8 @@ def _read(
 def check_ids(headers: Headers, names: Sequence[str], rows: int, max_bytes: int) -> None:
     """Check the ids of `rows` rows by their headers, before they become Python strings.
 
-    Raises:
-        UploadError: An array of ids has another shape or type, or room for ids too long.
-        BodyTooLargeError: The ids would take more than `max_bytes`.
+    Raises UploadError: an array of ids has another shape or type, or room for ids too long;
+    BodyTooLargeError: the ids would take more than `max_bytes`.
     """
     row = ROW_BYTES
     for name in names:

@@ -27,11 +27,7 @@ class Packed:
         self._archive = zipfile.ZipFile(cast(BinaryIO, file), "w")
 
     def add(
-        self,
-        name: str,
-        kind: DTypeLike,
-        like: Header,
-        blocks: Iterable[NDArray[Any]],
+        self, name: str, kind: DTypeLike, like: Header, blocks: Iterable[NDArray[Any]]
     ) -> None:
         """Add an array of the shape and order of `like`; `blocks` are its elements.
 
@@ -116,9 +112,8 @@ def check_people(
     identity_KIND (rows, WIDTH) uint8 are digests, as `lethe.identity.pack` writes them; so are
     held_out_identity_KIND (m, WIDTH), beside held_out_records (m,) ids.
 
-    Raises:
-        UploadError: An array has another form, or there are too many kinds.
-        BodyTooLargeError: The ids of held-out rows would take more than `max_bytes`.
+    Raises UploadError: an array has another form, or there are too many kinds;
+    BodyTooLargeError: the ids of held-out rows would take more than `max_bytes`.
     """
     kinds = {name.removeprefix(HELD_OUT).removeprefix(COLUMN) for name in _columns(headers)}
     if len(kinds) > MAX_KINDS:

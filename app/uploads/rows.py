@@ -1,7 +1,14 @@
 """Uploaded rows, checked before anything is stored.
 
 Accepted rows are safe to compute with: finite, of consistent shapes, within the exactness
-bound, and with distinct record ids.
+bound, and with distinct record ids. `subjects` defaults to the clients and, unless
+`records_required`, `records` to the row numbers, which are distinct within one upload only.
+Files are read in blocks; only the ids are in memory all at once.
+
+Each parser raises UploadError if the file is no .npz, an array is missing or has a wrong shape
+or type, a value is not one that the model accepts, such as a NaN or an unknown label, ids
+repeat, or there are too many rows for exact arithmetic; BodyTooLargeError if it, or its ids,
+would unpack to more than `max_bytes`; OSError if the disk is full or failing.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,10 +63,7 @@ def parse_rows(
     max_bytes: int,
     records_required: bool = False,
 ) -> CheckedUpload:
-    """Check uploaded rows for the family of a model's configuration, and pack them.
-
-    Raises as `parse_upload`.
-    """
+    """Check uploaded rows for the family of a model's configuration, and pack them."""
     more: dict[str, Any] = {"max_bytes": max_bytes, "records_required": records_required}
     family = config.get("family", "ridge")
     if family == "network":
@@ -97,19 +101,7 @@ def parse_upload(
     max_bytes: int,
     records_required: bool = False,
 ) -> CheckedUpload:
-    """Check an uploaded .npz against a model's configuration, and pack it into `file`.
-
-    It is read in blocks; only the ids are in memory all at once. `subjects` defaults to the
-    clients and, unless `records_required`, `records` to the row numbers, which are distinct
-    within one upload only.
-
-    Raises:
-        UploadError: The file is no .npz, an array is missing, has a wrong shape or type, holds
-            a NaN, infinity or an unknown label, ids repeat, or there are too many rows for
-            exact arithmetic.
-        BodyTooLargeError: It, or its ids, would unpack to more than `max_bytes`.
-        OSError: The disk is full or failing.
-    """
+    """Check an uploaded .npz against a model's configuration, and pack it into `file`."""
 
     def fit(headers: Headers) -> None:
         features, labels = headers["features"], headers["labels"]
@@ -144,12 +136,7 @@ def parse_upload(
 def parse_held_out(
     body: Spool, config: Mapping[str, Any], *, classes: int, max_bytes: int
 ) -> CheckedHeldOut:
-    """Check an .npz of held-out rows alone, for a ridge head whose clients keep their rows.
-
-    Raises:
-        UploadError: It has other arrays, or as `parse_upload`.
-        BodyTooLargeError: As `parse_upload`.
-    """
+    """Check an .npz of held-out rows alone, for a ridge head whose clients keep their rows."""
     held_out = Evaluation((config["dimension"],), classes)
     needed = (*EVALUATION, HELD_OUT_RECORDS)
 
@@ -181,14 +168,7 @@ def parse_inputs(
     """Check an uploaded .npz against a network's configuration, and pack it into `file`.
 
     inputs are (n, *shape): float32, or uint8 pixels of planes, which the worker scales to
-    -1…1. labels are (n,), or masks (n, height, width) where `pixels`. The ids are as for
-    `parse_upload`.
-
-    Raises:
-        UploadError: The file is no .npz, an array is missing, has a wrong shape or type, holds
-            a NaN, infinity or an unknown label, or ids repeat.
-        BodyTooLargeError: It, or its ids, would unpack to more than `max_bytes`.
-        OSError: The disk is full or failing.
+    -1…1. labels are (n,), or masks (n, height, width) where `pixels`.
     """
 
     def fit(headers: Headers) -> None:
@@ -250,18 +230,11 @@ def parse_table(
     """Check an uploaded .npz against a table's configuration, and pack it into `file`.
 
     features are (n, columns) and packed as float64; NaN is a value if it may be `missing`.
-    labels are class indices, or finite numbers without classes. The ids are as for
-    `parse_upload`. weights: reads an array `weights`, which the upload must have. marks_bins: a
-    registration marks the rows that determine a forest's bins in an array `bins`; they are
-    packed with the weight 0, and may also be held-out rows. categories: the number of
-    categories by column. unmeasured: why the model accepts no held-out rows.
-
-    Raises:
-        UploadError: The file is no .npz, an array is missing, has a wrong shape or type, holds
-            an infinity, an unknown label or category, a number that is not `within`, or ids
-            repeat.
-        BodyTooLargeError: It, or its ids, would unpack to more than `max_bytes`.
-        OSError: The disk is full or failing.
+    labels are class indices, or finite numbers without classes. weights: reads an array
+    `weights`, which the upload must have. marks_bins: a registration marks the rows that
+    determine a forest's bins in an array `bins`; they are packed with the weight 0, and may
+    also be held-out rows. categories: the number of categories by column. unmeasured: why the
+    model accepts no held-out rows.
     """
     if within is not None and within.weighted:
         weights = sixteenths
@@ -338,13 +311,7 @@ def parse_vectors(
     """Check an uploaded .npz of vectors, and pack it into `file`.
 
     features are (n, columns) float16 or float32, packed as float32; a label is not needed, and
-    is packed as 0. The ids are as for `parse_upload`.
-
-    Raises:
-        UploadError: The file is no .npz, an array is missing, has a wrong shape or type, holds
-            a NaN or an infinity, or ids repeat.
-        BodyTooLargeError: It, or its ids, would unpack to more than `max_bytes`.
-        OSError: The disk is full or failing.
+    is packed as 0.
     """
 
     def fit(headers: Headers) -> None:

@@ -44,10 +44,9 @@ def parse_message(
     - sketch (r, dimension) int64, shift int64 and residual float64: see docs/methods.md;
       only if `sketches`.
 
-    Raises:
-        UploadError: The file is no .npz, an array is missing, has a wrong shape or type or
-            holds values that no rows can have, ids repeat, or there are too many rows.
-        BodyTooLargeError: It would unpack to more than `max_bytes`.
+    Raises UploadError: the file is no .npz, an array is missing, has a wrong shape or type or
+    holds values that no rows can have, ids repeat, or there are too many rows;
+    BodyTooLargeError: it would unpack to more than `max_bytes`.
     """
 
     def fit(headers: Headers) -> None:

@@ -28,22 +28,8 @@ from app.vault.errors import NotStoredError, SealError, ShreddedError
 from app.vault.journal import OF_ERASURES, ErasureJournal
 from app.vault.master import RootSecret
 from app.vault.opened import ArtifactFile, OpenedArtifact
-from app.vault.seal import (
-    NONCE_SIZE,
-    TAG_SIZE,
-    SealStream,
-    context,
-    new_key,
-    open_sealed,
-    seal,
-)
-from lethe.files import (
-    PARTIAL,
-    open_durably,
-    open_plain,
-    sync_directory,
-    write_all_durably,
-)
+from app.vault.seal import NONCE_SIZE, TAG_SIZE, SealStream, context, new_key, open_sealed, seal
+from lethe.files import PARTIAL, open_durably, open_plain, sync_directory, write_all_durably
 from models import Artifact
 from models.database.clock import clock
 from models.database.session import CHUNK, chunks, read_by_id, reading, unsynced

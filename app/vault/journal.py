@@ -49,9 +49,7 @@ OF_ERASURES = frozenset({"before", "draft", "release"})
 class JournalError(LetheError):
     """The erasure journal is missing, damaged or not applied; nothing is served."""
 
-    slug = "erasure-journal"
-    title = "The erasure journal does not match the log"
-    status = 503
+    slug, title, status = "erasure-journal", "The erasure journal does not match the log", 503
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +147,7 @@ class ErasureJournal:
     def append(self, lines: Iterable[Line]) -> None:
         """Append lines durably.
 
-        Raises:
-            JournalError: As `read`.
-            OSError: The disk is full or failing.
+        Raises JournalError: as `read`; OSError: the disk is full or failing.
         """
         try:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)

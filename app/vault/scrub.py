@@ -18,24 +18,10 @@ from models.database.session import WAIT_S
 
 # The tables with keys, sealed features, names, scopes, openings and salts.
 TABLES = (
-    "artifacts",
-    "feature_blocks",
-    "models",
-    "subjects",
-    "callbacks",
-    "cases",
-    "erasure_requests",
-    "intake_challenges",
-    "intake_codes",
-    "intake_proofs",
-    "people",
-    "people_sums",
-    "records",
-    "request_events",
-    "requester_keys",
-    "rounds",
-    "used_nonces",
-)
+    "artifacts", "feature_blocks", "models", "subjects", "callbacks", "cases",
+    "erasure_requests", "intake_challenges", "intake_codes", "intake_proofs", "people",
+    "people_sums", "records", "request_events", "requester_keys", "rounds", "used_nonces",
+)  # fmt: skip
 WAIT_MS = 500  # for transactions of milliseconds; a longer one means "call again later"
 
 

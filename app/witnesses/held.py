@@ -26,9 +26,8 @@ def ask_witnesses(
 
     without: labels of witnesses that may show nothing, or EVERY.
 
-    Raises:
-        RecoverError: A label is of no witness, or this log has witnesses and no policy is set.
-        SettingsError: The policy cannot be used.
+    Raises RecoverError: a label is of no witness, or this log has witnesses and no policy is
+    set; SettingsError: the policy cannot be used.
     """
     policy = load_policy(settings, ledger.keys)
     if policy is None:

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from flower_check.deployment import START, CheckError, Deployment, until
-from lethe_flower.answers import THREADS
+from lethe_flower.answers import THREADS, load_rows
 from lethe_flower.job import read_job
-from lethe_flower.rows import load_rows
 from workers.methods.network.base import UnlearningRequest
 from workers.methods.network.local_case import local_case
 from workers.methods.network.registry import make

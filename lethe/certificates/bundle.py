@@ -184,8 +184,7 @@ def _leaf(envelope: Envelope, spki: bytes) -> bytes:
     record = _HashedRekord(
         _HashOutput("SHA2_256", sha256(envelope.signed).digest()),
         _EntrySignature(
-            envelope.signatures[0].sig,
-            _KeyVerifier("PKIX_ECDSA_P256_SHA_256", _RawKey(spki)),
+            envelope.signatures[0].sig, _KeyVerifier("PKIX_ECDSA_P256_SHA_256", _RawKey(spki))
         ),
     )
     return canonical.encode(
@@ -246,10 +245,9 @@ def build_bundle(
 def parse_bundle(data: bytes) -> Bundle:
     """Parse a certificate file; signatures and log proof are not verified yet.
 
-    Raises:
-        NotCanonicalError: The bytes are not RFC 8785 canonical JSON.
-        ShapeError: Too large, a member missing, unknown, misspelled or not the pinned value, or
-            two members that must agree differ.
+    Raises NotCanonicalError: the bytes are not RFC 8785 canonical JSON; ShapeError: too large,
+    a member missing, unknown, misspelled or not the pinned value, or two members that must
+    agree differ.
     """
     if len(data) > MAX_BUNDLE:
         raise ShapeError(f"must not exceed {MAX_BUNDLE} bytes")

@@ -90,9 +90,7 @@ def build_summary(predicate: CasePredicate) -> bytes:
 
 
 def check_summary(
-    data: bytes,
-    issuer: EllipticCurvePublicKey,
-    certificates: Sequence[bytes] = (),
+    data: bytes, issuer: EllipticCurvePublicKey, certificates: Sequence[bytes] = ()
 ) -> CaseStatement:
     """Verify a summary against the issuer's key and the given certificate files, and return it.
 

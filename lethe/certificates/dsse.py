@@ -67,9 +67,8 @@ def sign_envelope(payload: bytes, key: P256Key, keyid: str) -> dict[str, Any]:
 def check_envelope(envelope: Any, public_key: EllipticCurvePublicKey, keyid: str) -> bytes:
     """Verify an envelope (JSON) against this key and keyid, and return its payload.
 
-    Raises:
-        ShapeError: Not an envelope of exactly one signature in its one spelling.
-        EnvelopeError: Another keyid, or the signature does not verify.
+    Raises ShapeError: not an envelope of exactly one signature in its one spelling;
+    EnvelopeError: another keyid, or the signature does not verify.
     """
     parsed = shape.read(Envelope, envelope)
     check_signature(parsed, public_key, keyid)

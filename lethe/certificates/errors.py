@@ -6,9 +6,7 @@ from lethe.errors import LetheError
 class CertificateError(LetheError):
     """Root of the errors of a certificate, its envelope, statement or evidence."""
 
-    slug = "certificate-invalid"
-    title = "The certificate is invalid"
-    status = 400
+    slug, title, status = "certificate-invalid", "The certificate is invalid", 400
 
 
 class ShapeError(CertificateError):
@@ -18,8 +16,7 @@ class ShapeError(CertificateError):
     repeats nothing that the document holds.
     """
 
-    slug = "malformed-document"
-    title = "Malformed document"
+    slug, title = "malformed-document", "Malformed document"
 
     def __init__(self, problem: str, path: str = "") -> None:
         self.problem = problem
@@ -35,12 +32,10 @@ class ShapeError(CertificateError):
 class EnvelopeError(CertificateError):
     """A DSSE envelope whose signature is not the expected key's over its payload."""
 
-    slug = "envelope-invalid"
-    title = "The envelope's signature does not hold"
+    slug, title = "envelope-invalid", "The envelope's signature does not hold"
 
 
 class RemovalError(CertificateError):
     """Retained-set proofs that do not show what they claim to show."""
 
-    slug = "removal-unproven"
-    title = "Removal not proven"
+    slug, title = "removal-unproven", "Removal not proven"

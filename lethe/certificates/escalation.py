@@ -52,10 +52,9 @@ def write_escalation(attempts: Iterable[AttemptPart]) -> dict[str, str]:
 def read_escalation(parameters: Mapping[str, str]) -> tuple[AttemptPart, ...]:
     """Return the attempts before the certified one, empty if nothing was escalated.
 
-    Raises:
-        NotCanonicalError: `escalation.attempts` is not RFC 8785 canonical JSON.
-        ShapeError: The form is wrong, an attempt has a verdict but no failed check, or it has
-            both reason and checks.
+    Raises NotCanonicalError: `escalation.attempts` is not RFC 8785 canonical JSON; ShapeError:
+    the form is wrong, an attempt has a verdict but no failed check, or it has both reason and
+    checks.
     """
     told = parameters.get(ATTEMPTS)
     if told is None:

@@ -64,9 +64,8 @@ def build_evidence(
 def parse_evidence(data: bytes) -> Evidence:
     """Parse an evidence file; nothing is verified yet.
 
-    Raises:
-        NotCanonicalError: The bytes are not RFC 8785 canonical JSON.
-        ShapeError: A member is missing, unknown or misspelled.
+    Raises NotCanonicalError: the bytes are not RFC 8785 canonical JSON; ShapeError: a member is
+    missing, unknown or misspelled.
     """
     return shape.decode(Evidence, data)
 
@@ -91,10 +90,9 @@ def check_evidence(
 
     parsed: what `parse_evidence` returned for these bytes, if the caller has it.
 
-    Raises:
-        RemovalError: The digest is not the certificate's, a proof does not verify, or the
-            report is not the certified one.
-        NotCanonicalError, ShapeError: The file that the certificate names is not evidence.
+    Raises RemovalError: the digest is not the certificate's, a proof does not verify, or the
+    report is not the certified one; NotCanonicalError, ShapeError: the file that the
+    certificate names is not evidence.
     """
     retained, scope = predicate.retained_set, predicate.scope
     if sha256(evidence).hexdigest() != retained.removal_proof:

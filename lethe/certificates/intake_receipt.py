@@ -21,8 +21,7 @@ from lethe.log.entries import MODEL_EVENT, parse_leaf
 from lethe.log.note import NoteVerifier
 from lethe.log.proofs import check_inclusion
 from lethe.log.tree import leaf_hash
-from lethe.signing.keys import load_public_key
-from lethe.signing.raw import check_raw
+from lethe.signing.keys import check_raw, load_public_key
 
 RECEIPT_TYPE: Final = "https://w3id.org/lethe-ledger/intake-receipt/v1"
 STATEMENT_TYPE: Final = "https://w3id.org/lethe-ledger/intake-statement/v1"
@@ -34,8 +33,7 @@ Proven = Literal["code by e-mail", "code of an operator"]
 class IntakeReceiptError(CertificateError):
     """A receipt of the intake page that does not verify."""
 
-    slug = "intake-receipt-invalid"
-    title = "The receipt is invalid"
+    slug, title = "intake-receipt-invalid", "The receipt is invalid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +109,8 @@ def record_commitment(opening: bytes, record: IntakeRecord) -> str:
 def check_statement(statement: IntakeStatement, signed: BrowserSignature | None) -> None:
     """Check the key's signature over the statement, if there is one.
 
-    Raises:
-        KeyFormatError: The key is not a public key.
-        SignatureInvalidError: The signature does not verify.
+    Raises KeyFormatError: the key is not a public key; SignatureInvalidError: the signature
+    does not verify.
     """
     if signed is not None:
         key = load_public_key(signed.key.encode())

@@ -13,8 +13,7 @@ from lethe.records import dataclass
 class IssuerError(CertificateError):
     """A key that may not have signed a certificate."""
 
-    slug = "issuer-refused"
-    title = "The issuer's key is refused"
+    slug, title = "issuer-refused", "The issuer's key is refused"
 
 
 @dataclass(frozen=True, slots=True)

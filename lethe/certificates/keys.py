@@ -16,17 +16,13 @@ AGAIN = "get it again from the operator, over a channel you trust"
 class PublicKeyError(LetheError):
     """A file that does not hold the expected public key; the message names the remedy."""
 
-    slug = "bad-public-key"
-    title = "Wrong public key"
-    status = 400
+    slug, title, status = "bad-public-key", "Wrong public key", 400
 
 
 def read_log_key(path: Path) -> NoteVerifier:
     """Read the log's verifier key from a file.
 
-    Raises:
-        PublicKeyError: It does not hold one.
-        OSError: The file cannot be read.
+    Raises PublicKeyError: it does not hold one; OSError: the file cannot be read.
     """
     return _read_vkey(path, log=True)
 
@@ -34,9 +30,8 @@ def read_log_key(path: Path) -> NoteVerifier:
 def read_ml_dsa_key(path: Path, log: str) -> NoteVerifier:
     """Read the ML-DSA-44 key of the log of this name from a file.
 
-    Raises:
-        PublicKeyError: It does not hold one, or the key has another name than the log's.
-        OSError: The file cannot be read.
+    Raises PublicKeyError: it does not hold one, or the key has another name than the log's;
+    OSError: the file cannot be read.
     """
     key = _read_vkey(path, log=False)
     if key.kind != ML_DSA_44 or key.name != log:
@@ -52,9 +47,7 @@ def read_witness_key(path: Path) -> NoteVerifier:
 def read_issuer(path: Path) -> EllipticCurvePublicKey:
     """Read the issuer's ECDSA P-256 key from a PEM file.
 
-    Raises:
-        PublicKeyError: It does not hold one.
-        OSError: The file cannot be read.
+    Raises PublicKeyError: it does not hold one; OSError: the file cannot be read.
     """
     pem = path.read_bytes()
     if b"PRIVATE KEY" in pem:

@@ -92,30 +92,14 @@ def prove_removal(tree: RetainedTree, erased: Mapping[str, bytes]) -> dict[str, 
     return shape.write(Removal(before, after, records, _root_of_records(commitments)))
 
 
-def check_removal(
-    section: Any,
-    before_root: bytes,
-    before_count: int,
-    after_root: bytes,
-    after_count: int,
-    records: int,
-    records_root: bytes,
-) -> None:
-    """Check a `removal` section (JSON) against the sets and the scope of a certificate.
-
-    Raises:
-        ShapeError: It is not a `removal` section.
-        RemovalError: It is about other sets, the sets differ by more or less than the records,
-            or the numbers do not add up.
-    """
-    before, after = SetState(before_root, before_count), SetState(after_root, after_count)
-    check_sets(shape.read(Removal, section), before, after, records, records_root)
-
-
 def check_sets(
     removal: Removal, before: SetState, after: SetState, records: int, records_root: bytes
 ) -> None:
-    """Check a parsed `removal` section. Raises RemovalError as `check_removal`."""
+    """Check a parsed `removal` section against the sets and the scope of a certificate.
+
+    Raises RemovalError: it is about other sets, the sets differ by more or less than the
+    records, or the numbers do not add up.
+    """
     if removal.before != before or removal.after != after:
         raise RemovalError("the proofs are of other retained sets than the certificate's")
     commitments = [record.commitment for record in removal.records]

@@ -89,11 +89,6 @@ def bit_of(commitment: bytes, bit: int) -> int:
     return commitment[bit >> 3] >> (7 - (bit & 7)) & 1
 
 
-def bare(commitments: Iterable[bytes]) -> list[Leaf]:
-    """Return leaves for records that have no stored content."""
-    return [(commitment, NO_CONTENT) for commitment in commitments]
-
-
 class Fold(Generic[N]):
     """Folds nodes, given in ascending order of their commitments, in O(depth) memory.
 

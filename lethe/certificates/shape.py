@@ -90,9 +90,8 @@ def json_schema(cls: type, uri: str, title: str) -> dict[str, Json]:
 def decode(cls: type[T], data: bytes) -> T:
     """Parse a canonical JSON document, and check by round trip that nothing was lost.
 
-    Raises:
-        NotCanonicalError: The bytes are not RFC 8785 canonical JSON.
-        ShapeError: The document is not a `cls`.
+    Raises NotCanonicalError: the bytes are not RFC 8785 canonical JSON; ShapeError: the
+    document is not a `cls`.
     """
     value = canonical.decode(data)
     result = read(cls, value)
@@ -195,9 +194,7 @@ _BASE64 = "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 Sha256 = Annotated[
     str,
     Codec(
-        _sha256,
-        lambda digest: {"sha256": digest},
-        _object({"sha256": _pattern(_HEX.pattern)}),
+        _sha256, lambda digest: {"sha256": digest}, _object({"sha256": _pattern(_HEX.pattern)})
     ),
 ]
 """Hexadecimal SHA-256 of a file, as `sha256sum` prints it; an in-toto DigestSet in JSON."""

@@ -195,10 +195,9 @@ def build_statement(subject: Sequence[Subject], predicate: Predicate) -> bytes:
 def parse_statement(payload: bytes) -> Statement:
     """Parse a payload; contradictory parts are refused.
 
-    Raises:
-        NotCanonicalError: The bytes are not RFC 8785 canonical JSON.
-        ShapeError: The predicate is of another type (ADR 0042), a member is missing, unknown or
-            misspelled, or two contradict.
+    Raises NotCanonicalError: the bytes are not RFC 8785 canonical JSON; ShapeError: the
+    predicate is of another type (ADR 0042), a member is missing, unknown or misspelled, or two
+    contradict.
     """
     document = canonical.decode(payload)
     if isinstance(document, dict) and document.get("predicateType") != PREDICATE_TYPE:

@@ -24,11 +24,10 @@ from lethe.log.entries import parse_leaf
 from lethe.log.fetch import MAX_TRUST_ROOT
 from lethe.log.key_changes import LOG, ML_DSA, load_p256
 from lethe.log.key_history import Change, KeySpan, replay
-from lethe.log.log_keys import LogKey, LogKeys, spki_of_log
+from lethe.log.log_keys import LogKey, LogKeys, spki_of_log, trust_text
 from lethe.log.note import ED25519, ML_DSA_44, NoteVerifier, parse_vkey, read_note
 from lethe.log.proofs import check_inclusion
 from lethe.log.tree import leaf_hash
-from lethe.log.trust_text import trust_text
 from lethe.records import dataclass
 
 URI: Final = "https://w3id.org/lethe-ledger/trust-root/v1"
@@ -37,9 +36,7 @@ URI: Final = "https://w3id.org/lethe-ledger/trust-root/v1"
 class TrustRootError(LetheError):
     """A file that is not a trust root, or that its log did not sign."""
 
-    slug = "bad-trust-root"
-    title = "Wrong trust root"
-    status = 400
+    slug, title, status = "bad-trust-root", "Wrong trust root", 400
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,7 @@ Result = Literal["PASS", "FAIL"]
 class StepError(CertificateError):
     """A verification step that failed for a reason of its own."""
 
-    slug = "verification-failed"
-    title = "The certificate does not verify"
+    slug, title = "verification-failed", "The certificate does not verify"
 
 
 NOT_REACHED, NOT_CHECKED = "not reached", "not checked"
@@ -182,10 +181,8 @@ def verify_certificate(
 
     Never raises because of the contents of `bundle`, `model` or `evidence`.
 
-    Raises:
-        ValueError: The threshold is not between 0 and the number of witnesses, or both
-            witnesses and a policy are given.
-        OSError: The model file cannot be read.
+    Raises ValueError: the threshold is not between 0 and the number of witnesses, or both
+    witnesses and a policy are given; OSError: the model file cannot be read.
     """
     if not 0 <= threshold <= len(witnesses):
         raise ValueError(f"{threshold} of {len(witnesses)} witnesses cannot be required")

@@ -9,9 +9,12 @@ import click
 
 from lethe.cli import saved
 from lethe.cli.options import (
+    FILE,
+    OUT_FOLDER,
     as_json,
     each_as_json,
     plain,
+    print_answer,
     print_failed,
     print_json,
     print_table,
@@ -21,7 +24,6 @@ from lethe.cli.options import (
 if TYPE_CHECKING:
     from lethe.certificates.audits.check import Checked
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _id = click.argument("audit_id", metavar="ID")
 
 
@@ -81,10 +83,7 @@ def start(url: str, as_json: bool, **wanted: Any) -> None:
     fields = {name: value for name, value in wanted.items() if value is not None}
     with saved.client(url) as operator:
         started = operator.start_audit(fields)
-    if as_json:
-        print_json(started)
-        return
-    click.echo(plain(str(started["id"])))
+    print_answer(started, as_json, str(started["id"]))
 
 
 @audit.command("list")
@@ -135,10 +134,7 @@ def stop(url: str, audit_id: str, as_json: bool) -> None:
     """Stop a running audit and its schedule."""
     with saved.client(url) as operator:
         stopped = operator.stop_audit(audit_id)
-    if as_json:
-        print_json(stopped)
-        return
-    click.echo(plain(str(stopped["state"])))
+    print_answer(stopped, as_json, str(stopped["state"]))
 
 
 @audit.command()
@@ -147,25 +143,22 @@ def stop(url: str, audit_id: str, as_json: bool) -> None:
 @click.option(
     "--out",
     required=True,
-    type=click.Path(file_okay=False, path_type=Path),
+    type=OUT_FOLDER,
     help="A directory for report.json and statistics.json.",
 )
 def get(url: str, audit_id: str, out: Path) -> None:
     """Download an audit's report and, if still stored, the numbers of its pairs."""
     out.mkdir(parents=True, exist_ok=True)
     with saved.client(url) as operator:
-        for part in _PARTS:
+        for part in ("report", "statistics"):
             (out / f"{part}.json").write_bytes(operator.audit_file(audit_id, part))
             click.echo(str(out / f"{part}.json"))
 
 
-_PARTS = ("report", "statistics")
-
-
 @audit.command()
-@click.argument("file", type=_FILE)
-@click.option("--issuer-key", type=_FILE, required=True, help="The issuer's public key (PEM).")
-@click.option("--statistics", type=_FILE, help="The file of the pairs' numbers.")
+@click.argument("file", type=FILE)
+@click.option("--issuer-key", type=FILE, required=True, help="The issuer's public key (PEM).")
+@click.option("--statistics", type=FILE, help="The file of the pairs' numbers.")
 @as_json
 def verify(file: Path, issuer_key: Path, statistics: Path | None, as_json: bool) -> None:
     """Verify a report offline, including its bounds, and print it.

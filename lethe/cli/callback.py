@@ -5,7 +5,7 @@ from itertools import islice
 import click
 
 from lethe.cli import saved
-from lethe.cli.options import as_json, plain, print_json, print_table, service_url
+from lethe.cli.options import as_json, print_answer, print_list, service_url
 from lethe.cli.webhook import (
     limited,
     of_delivery,
@@ -34,10 +34,7 @@ def key(url: str, as_json: bool) -> None:
 
     with Client(url) as service:
         found = service.callback_key()
-    if as_json:
-        print_json({"key": found})
-        return
-    click.echo(plain(found))
+    print_answer({"key": found}, as_json, found)
 
 
 @callback.command("list")
@@ -47,15 +44,18 @@ def key(url: str, as_json: bool) -> None:
 def list_(url: str, ref: str | None, as_json: bool) -> None:
     """List the callbacks of open requests."""
     with saved.client(url) as operator:
-        found = list(operator.callbacks(ref))
-    if as_json:
-        print_json(found)
-        return
-    rows = [
-        (one["id"], one["kind"], one["owner"], one["request"], one["told"] or "-")
-        for one in found
-    ]
-    print_table(("id", "kind", "asked by", "request", "told"), rows)
+        print_list(
+            operator.callbacks(ref),
+            as_json,
+            ("id", "kind", "asked by", "request", "told"),
+            lambda one: (
+                one["id"],
+                one["kind"],
+                one["owner"],
+                one["request"],
+                one["told"] or "-",
+            ),
+        )
 
 
 @callback.command()
@@ -66,11 +66,7 @@ def list_(url: str, ref: str | None, as_json: bool) -> None:
 def show(url: str, callback_id: str, limit: int, as_json: bool) -> None:
     """Show the deliveries of the callback ID: entry, attempts, state, next attempt."""
     with saved.client(url) as operator:
-        sent = list(islice(operator.callback_deliveries(callback_id), limit))
-    if as_json:
-        print_json(sent)
-        return
-    print_deliveries(sent)
+        print_deliveries(islice(operator.callback_deliveries(callback_id), limit), as_json)
 
 
 @callback.command()

@@ -19,12 +19,17 @@ from lethe.catalogue import EXTENSIONS, PAUSES, REFUSALS
 from lethe.cli import saved
 from lethe.cli.case_receipt import verify_receipt
 from lethe.cli.options import (
+    FILE,
+    OUT_FILE,
+    OUT_FOLDER,
     STATES,
     as_json,
     count,
     plain,
+    print_answer,
     print_failed,
     print_json,
+    print_rows,
     print_table,
     service_url,
 )
@@ -34,22 +39,11 @@ from lethe.identity import Identity, parse
 if TYPE_CHECKING:
     from lethe.client import Client
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _ref = click.argument("ref")
 QUEUE_COLUMNS = (
-    "ref",
-    "case",
-    "model",
-    "state",
-    "regulation",
-    "requester",
-    "assignee",
-    "received_at",
-    "due_at",
-    "days_left",
-    "overdue",
-    "held",
-)
+    "ref", "case", "model", "state", "regulation", "requester", "assignee", "received_at",
+    "due_at", "days_left", "overdue", "held",
+)  # fmt: skip
 _MODEL = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of spreadsheet formulas
 
@@ -74,6 +68,11 @@ def case() -> None:
 
 
 case.add_command(verify_receipt)
+
+
+def _on_ref(function: Callable[..., None]) -> click.Command:
+    """Make a command of the group that takes --url, REF and --json, with its own options."""
+    return case.command()(service_url(_ref(as_json(function))))
 
 
 @case.command("list")
@@ -172,45 +171,31 @@ def _print_queue(found: Sequence[Mapping[str, Any]]) -> None:
     )
 
 
-@case.command()
-@service_url
-@_ref
-@as_json
+@_on_ref
 def show(url: str, ref: str, as_json: bool) -> None:
     """Show the parts, deadline and timeline of the case REF."""
     with saved.client(url) as operator:
         print_case(operator.case(ref), as_json)
 
 
-@case.command()
-@service_url
-@_ref
-@as_json
+@_on_ref
 def contact(url: str, ref: str, as_json: bool) -> None:
     """Print the contact address of the case REF; the log records that you read it."""
     with saved.client(url) as operator:
         opened = operator.open_contact(ref)
-    if as_json:
-        print_json(opened)
-        return
-    click.echo(plain(opened["contact"]))
-    click.echo(plain(f"opened with log entry {opened['log_index']}"), err=True)
+    print_answer(opened, as_json, opened["contact"])
+    if not as_json:
+        click.echo(plain(f"opened with log entry {opened['log_index']}"), err=True)
 
 
-@case.command()
-@service_url
-@_ref
-@as_json
+@_on_ref
 def close(url: str, ref: str, as_json: bool) -> None:
     """Close the answered case REF and destroy its contact address."""
     with saved.client(url) as operator:
         print_case(operator.close_case(ref), as_json)
 
 
-@case.command()
-@service_url
-@_ref
-@as_json
+@_on_ref
 def approve(url: str, ref: str, as_json: bool) -> None:
     """Approve the execution of REF, a case or a request, that waits for review.
 
@@ -219,11 +204,8 @@ def approve(url: str, ref: str, as_json: bool) -> None:
     _decide(url, ref, "approve", as_json)
 
 
-@case.command()
-@service_url
-@_ref
+@_on_ref
 @_reason(REFUSALS)
-@as_json
 def refuse(url: str, ref: str, reason: str, as_json: bool) -> None:
     """Refuse REF, a case or a request, before it is executed.
 
@@ -232,50 +214,35 @@ def refuse(url: str, ref: str, reason: str, as_json: bool) -> None:
     _decide(url, ref, "refuse", as_json, reason)
 
 
-@case.command()
-@service_url
-@_ref
+@_on_ref
 @_reason(EXTENSIONS)
-@as_json
 def extend(url: str, ref: str, reason: str, as_json: bool) -> None:
     """Extend the deadline of REF once: by two months (GDPR) or 45 days (CCPA)."""
     _decide(url, ref, "extend", as_json, reason)
 
 
-@case.command()
-@service_url
-@_ref
+@_on_ref
 @_reason(PAUSES)
-@as_json
 def pause(url: str, ref: str, reason: str, as_json: bool) -> None:
     """Pause the deadline of REF until the person answers (GDPR only)."""
     _decide(url, ref, "pause", as_json, reason)
 
 
-@case.command()
-@service_url
-@_ref
-@as_json
+@_on_ref
 def resume(url: str, ref: str, as_json: bool) -> None:
     """Resume the deadline of REF; it moves by the length of the pause."""
     _decide(url, ref, "resume", as_json)
 
 
-@case.command()
-@service_url
-@_ref
+@_on_ref
 @click.argument("text")
-@as_json
 def note(url: str, ref: str, text: str, as_json: bool) -> None:
     """Add the note TEXT to REF for other operators; name no person in it."""
     _decide(url, ref, "note", as_json, text)
 
 
-@case.command()
-@service_url
-@_ref
+@_on_ref
 @click.argument("to")
-@as_json
 def assign(url: str, ref: str, to: str, as_json: bool) -> None:
     """Assign REF to the operator whose token is named TO."""
     _decide(url, ref, "assign", as_json, to)
@@ -289,13 +256,11 @@ def _decide(url: str, ref: str, decision: str, as_json: bool, value: str | None 
 @case.command()
 @service_url
 @_ref
-@click.option(
-    "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="Output file."
-)
+@click.option("--out", required=True, type=OUT_FILE, help="Output file.")
 @click.option(
     "--certificates",
     "folder",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=OUT_FOLDER,
     help="A folder for the certificates of the case's parts.",
 )
 def summary(url: str, ref: str, out: Path, folder: Path | None) -> None:
@@ -328,12 +293,12 @@ def _certificate_name(model: object) -> str:
 
 
 @case.command()
-@click.argument("file", type=_FILE)
-@click.option("--issuer-key", type=_FILE, required=True, help="The issuer's public key (PEM).")
+@click.argument("file", type=FILE)
+@click.option("--issuer-key", type=FILE, required=True, help="The issuer's public key (PEM).")
 @click.option(
     "--certificate",
     "certificates",
-    type=_FILE,
+    type=FILE,
     multiple=True,
     help="A certificate that the answer must name; repeatable.",
 )
@@ -379,5 +344,4 @@ def verify(file: Path, issuer_key: Path, certificates: tuple[Path, ...], as_json
             said += [text for text in (one.reason, one.notice) if text is not None]
             said += [] if one.due_at is None else [f"due {one.due_at}"]
             rows.extend(("", text) for text in said)
-    for label, text in rows:
-        click.echo(plain(f"{label:12} {text}"))
+    print_rows(*rows)

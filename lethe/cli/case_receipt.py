@@ -5,15 +5,14 @@ from pathlib import Path
 
 import click
 
-from lethe.cli.options import as_json, plain, print_failed, print_json
+from lethe.cli.options import FILE, as_json, print_failed, print_json, print_rows
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 MAX_RECEIPT = 1 << 20  # bytes
 
 
 @click.command("verify-receipt")
-@click.argument("file", type=_FILE)
-@click.option("--log-key", type=_FILE, required=True, help="The log's verifier key (vkey).")
+@click.argument("file", type=FILE)
+@click.option("--log-key", type=FILE, required=True, help="The log's verifier key (vkey).")
 @click.option("--identity", metavar="KIND=VALUE", help="Check that it is about this person.")
 @as_json
 def verify_receipt(file: Path, log_key: Path, identity: str | None, as_json: bool) -> None:
@@ -21,11 +20,7 @@ def verify_receipt(file: Path, log_key: Path, identity: str | None, as_json: boo
 
     Exits with 0 if it verifies, 1 if it does not, 2 if a file cannot be used.
     """
-    from lethe.certificates.intake_receipt import (
-        check_receipt,
-        person_digest,
-        record_document,
-    )
+    from lethe.certificates.intake_receipt import check_receipt, person_digest, record_document
     from lethe.certificates.keys import read_log_key
     from lethe.errors import LetheError
     from lethe.signing.keys import fingerprint, load_public_key
@@ -55,7 +50,7 @@ def verify_receipt(file: Path, log_key: Path, identity: str | None, as_json: boo
     key = "none"
     if record.signed is not None:
         key = f"{fingerprint(load_public_key(record.signed.key.encode()))}, its signature holds"
-    for label, text in (
+    print_rows(
         ("case", record.case),
         ("received", record.received_at.isoformat()),
         ("due", record.due_at.isoformat()),
@@ -64,5 +59,4 @@ def verify_receipt(file: Path, log_key: Path, identity: str | None, as_json: boo
         ("key", key),
         ("service", record.statement.service),
         ("log entry", f"{receipt.entry.log_index} of {receipt.entry.tree_size}"),
-    ):
-        click.echo(plain(f"{label:12} {text}"))
+    )

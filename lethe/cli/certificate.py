@@ -14,7 +14,7 @@ import click
 
 from lethe import canonical
 from lethe.cli.commands import Commands
-from lethe.cli.options import service_url
+from lethe.cli.options import FILE, FOLDER, OUT_FILE, plain, service_url, write_out
 from lethe.cli.trusted import key_file, trust_root_option, trusted
 from lethe.errors import LetheError
 
@@ -27,16 +27,11 @@ if TYPE_CHECKING:
 TIMEOUT_S = 30.0
 FILES = (8, 9)  # the verification steps that need other files
 
-_File = click.Path(exists=True, dir_okay=False, path_type=Path)
-_Directory = click.Path(exists=True, file_okay=False, path_type=Path)
-
 
 class DownloadError(LetheError):
     """A certificate that could not be fetched; nothing was written."""
 
-    slug = "download-failed"
-    title = "The certificate could not be downloaded"
-    status = 502
+    slug, title, status = "download-failed", "The certificate could not be downloaded", 502
 
 
 @click.group(cls=Commands, entry_points="lethe.certificate.commands")
@@ -45,22 +40,22 @@ def certificate() -> None:
 
 
 @certificate.command()
-@click.argument("file", type=_File)
-@click.option("--keys", type=_Directory, help="A directory with log.vkey and issuer.pem.")
-@click.option("--log-key", type=_File, help="The log's verifier key (vkey).")
-@click.option("--issuer-key", type=_File, help="The issuer's public key (PEM, P-256).")
+@click.argument("file", type=FILE)
+@click.option("--keys", type=FOLDER, help="A directory with log.vkey and issuer.pem.")
+@click.option("--log-key", type=FILE, help="The log's verifier key (vkey).")
+@click.option("--issuer-key", type=FILE, help="The issuer's public key (PEM, P-256).")
 @click.option("--issuer-keyid", help="Required keyid of the issuer.")
 @trust_root_option
-@click.option("--model", type=_File, help="The published model file.")
-@click.option("--evidence", type=_File, help="The certificate's evidence file.")
-@click.option("--witness", type=_File, multiple=True, help="A witness's vkey; repeatable.")
+@click.option("--model", type=FILE, help="The published model file.")
+@click.option("--evidence", type=FILE, help="The certificate's evidence file.")
+@click.option("--witness", type=FILE, multiple=True, help="A witness's vkey; repeatable.")
 @click.option(
     "--threshold",
     type=click.IntRange(min=0),
     help="Minimum number of witnesses that signed. Default: all.",
 )
-@click.option("--log-mldsa-key", type=_File, help="The log's ML-DSA-44 key, required too.")
-@click.option("--policy", type=_File, help="A witness policy: its quorum must have signed.")
+@click.option("--log-mldsa-key", type=FILE, help="The log's ML-DSA-44 key, required too.")
+@click.option("--policy", type=FILE, help="A witness policy: its quorum must have signed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 def verify(
     file: Path,
@@ -130,13 +125,13 @@ def verify(
 
 
 @certificate.command()
-@click.argument("file", type=_File)
+@click.argument("file", type=FILE)
 @click.option("--json", "as_json", is_flag=True, help="Print the statement as it was signed.")
 def show(file: Path, as_json: bool) -> None:
     """Print a certificate file without verifying it."""
     from lethe.certificates.bundle import parse_bundle
     from lethe.certificates.statement import parse_statement
-    from lethe.cli.text.certificate import plain, print_statement
+    from lethe.cli.text.certificate import print_statement
 
     bundle = parse_bundle(file.read_bytes())
     if as_json:
@@ -170,13 +165,9 @@ def catalogue() -> None:
 
 
 @certificate.command()
-@click.option("--keys", type=_Directory, help="A directory with log.vkey and issuer.pem.")
+@click.option("--keys", type=FOLDER, help="A directory with log.vkey and issuer.pem.")
 @click.option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=Path("verify.html"),
-    show_default=True,
-    help="Output file.",
+    "--out", type=OUT_FILE, default=Path("verify.html"), show_default=True, help="Output file."
 )
 def page(keys: Path | None, out: Path) -> None:
     """Write the verification page as one file, which needs no service and no network.
@@ -191,24 +182,19 @@ def page(keys: Path | None, out: Path) -> None:
     if keys is not None:
         vkey = read_log_key(key_file(None, keys, LOG_KEY, "--keys")).vkey
         pem = public_pem(read_issuer(key_file(None, keys, ISSUER_KEY, "--keys"))).strip()
-    _write(out, alone(vkey, pem).encode())
-    click.echo(str(out))
+    write_out(out, alone(vkey, pem).encode())
 
 
 @certificate.command()
-@click.argument("file", type=_File)
+@click.argument("file", type=FILE)
 @click.option("--format", "form", type=click.Choice(["html", "pdf"]), default="html")
 @click.option("--language", type=click.Choice(["en", "de", "fr"]), default="en")
-@click.option("--keys", type=_Directory, help="Verify with log.vkey and issuer.pem from here.")
+@click.option("--keys", type=FOLDER, help="Verify with log.vkey and issuer.pem from here.")
 @trust_root_option
 @click.option(
     "--page-url", default="", help="Address of the verification page, for link and QR code."
 )
-@click.option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Output file. Default: CERTIFICATE_ID.html or .pdf.",
-)
+@click.option("--out", type=OUT_FILE, help="Output file. Default: CERTIFICATE_ID.html or .pdf.")
 def report(
     file: Path,
     form: str,
@@ -242,21 +228,16 @@ def report(
         else certificate_html(sheet, words).encode()
     )
     path = out or Path(f"{sheet.statement.predicate.certificate_id}.{form}")
-    _write(path, made)
-    click.echo(str(path))
+    write_out(path, made)
     if verdict is not None and verdict.result != "PASS":
         sys.exit(1)
 
 
 @certificate.command()
-@click.argument("file", type=_File)
-@click.option("--keys", type=_Directory, help="A directory with log.vkey and issuer.pem.")
+@click.argument("file", type=FILE)
+@click.option("--keys", type=FOLDER, help="A directory with log.vkey and issuer.pem.")
 @trust_root_option
-@click.option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Output file. Default: CERTIFICATE_ID.cdx.json.",
-)
+@click.option("--out", type=OUT_FILE, help="Output file. Default: CERTIFICATE_ID.cdx.json.")
 def cyclonedx(file: Path, keys: Path | None, trust_root: Path | None, out: Path | None) -> None:
     """Write a CycloneDX 1.6 declaration that names the certificate FILE by its digest.
 
@@ -279,17 +260,14 @@ def cyclonedx(file: Path, keys: Path | None, trust_root: Path | None, out: Path 
         )
     made = declaration(data, verdict.statement, log.name)
     path = out or Path(f"{verdict.statement.predicate.certificate_id}.cdx.json")
-    _write(path, made)
-    click.echo(str(path))
+    write_out(path, made)
 
 
 @certificate.command()
 @click.argument("request_id", metavar="ID", type=click.UUID)
 @service_url
 @click.option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Output file. Default: CERTIFICATE_ID.sigstore.json.",
+    "--out", type=OUT_FILE, help="Output file. Default: CERTIFICATE_ID.sigstore.json."
 )
 def get(request_id: UUID, url: str, out: Path | None) -> None:
     """Download the certificate of the request ID.
@@ -305,15 +283,7 @@ def get(request_id: UUID, url: str, out: Path | None) -> None:
     except LetheError as error:
         raise DownloadError(f"the answer is not a certificate: {error.detail}") from None
     path = out or Path(f"{statement.predicate.certificate_id}.sigstore.json")
-    _write(path, data)
-    click.echo(str(path))
-
-
-def _write(path: Path, data: bytes) -> None:
-    try:
-        path.write_bytes(data)
-    except OSError as error:
-        raise click.UsageError(f"cannot write {path}: {error.strerror}") from None
+    write_out(path, data)
 
 
 def _download(url: str) -> bytes:
@@ -339,8 +309,6 @@ def _download(url: str) -> bytes:
 
 def _problem(data: bytes) -> str:
     """Return the detail of a problem document (RFC 9457), or nothing for any other answer."""
-    from lethe.cli.text.certificate import plain
-
     try:
         problem = canonical.loads(data)
         parts = [problem["title"], problem["detail"]]
@@ -350,7 +318,7 @@ def _problem(data: bytes) -> str:
 
 
 def _print_verdict(name: str, verdict: "Verdict") -> None:
-    from lethe.cli.text.certificate import plain, print_statement
+    from lethe.cli.text.certificate import print_statement
 
     # Not PASS: a certificate uses that word for the erasure.
     heading = "AUTHENTIC" if verdict.result == "PASS" else "NOT AUTHENTIC"

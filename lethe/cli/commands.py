@@ -51,8 +51,7 @@ _OWN_PACKAGES = frozenset({"app", "lethe", "migrations", "models", "workers"})
 class MissingExtraError(LetheError):
     """A subcommand needs packages that are not installed."""
 
-    slug = "missing-extra"
-    title = "Not installed"
+    slug, title = "missing-extra", "Not installed"
 
 
 @dataclass(frozen=True)

@@ -17,15 +17,19 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from lethe.cli import saved
-from lethe.cli.options import count, plain, service_url
+from lethe.cli.options import FILE, OUT_FOLDER, count, plain, service_url
 from lethe.files import write_durably
 from lethe.identity import Identity, check_kind
-from lethe.protocols.drop_lists import TYPES, DropError, Lists, Row, checked
-from lethe.protocols.drop_status import (
+from lethe.protocols.drop_lists import (
     DELETED,
     EXEMPTED,
     HEADER,
     NOT_FOUND,
+    TYPES,
+    DropError,
+    Lists,
+    Row,
+    checked,
     status_of_case,
     status_of_found,
 )
@@ -50,10 +54,10 @@ def drop() -> None:
 
 @drop.command()
 @service_url
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=FILE)
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=OUT_FOLDER,
     required=True,
     help="Folder for the status files; use the same one for each run of FILE.",
 )

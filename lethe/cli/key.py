@@ -10,10 +10,11 @@ from typing import Any, get_args
 import click
 
 from lethe.cli.options import (
+    FILE,
     as_json,
     each_as_json,
     operator_token,
-    plain,
+    print_answer,
     print_json,
     print_table,
     service_url,
@@ -36,9 +37,7 @@ KEYID = re.compile(r"[A-Za-z0-9._:@-]{1,128}")  # as accepted by the service
 class KeyFileError(LetheError):
     """A key file that cannot be written, or would replace another."""
 
-    slug = "key-file"
-    title = "The key file cannot be written"
-    status = 409
+    slug, title, status = "key-file", "The key file cannot be written", 409
 
 
 def _check_keyid(
@@ -50,10 +49,7 @@ def _check_keyid(
 
 
 _public_key = click.option(
-    "--public-key",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    required=True,
-    help="The public key (PEM).",
+    "--public-key", type=FILE, required=True, help="The public key (PEM)."
 )
 
 
@@ -137,10 +133,7 @@ def register(
     loaded = _load(public_key)
     with Client(url, token=token) as service:
         made = service.register_key(loaded, role, keyid=keyid, client=client, subject=subject)
-    if as_json:
-        print_json({"keyid": made})
-        return
-    click.echo(plain(made))
+    print_answer({"keyid": made}, as_json, made)
 
 
 @key.command()
@@ -159,11 +152,9 @@ def confirm(keyid: str, url: str, token: str, public_key: Path, as_json: bool) -
 
     with Client(url, token=token) as service:
         shown = service.confirm_key(keyid, _load(public_key))
-    if as_json:
-        print_json(shown)
-        return
     by = shown["registered_by"]
-    click.echo(plain(f"confirmed {keyid} of {_bound(shown)}, which {by} registered"))
+    text = f"confirmed {keyid} of {_bound(shown)}, which {by} registered"
+    print_answer(shown, as_json, text)
 
 
 @key.command()
@@ -177,10 +168,7 @@ def revoke(keyid: str, url: str, token: str, as_json: bool) -> None:
 
     with Client(url, token=token) as service:
         service.revoke_key(keyid)
-    if as_json:
-        print_json({"keyid": keyid, "revoked": True})
-        return
-    click.echo(f"revoked {keyid}")
+    print_answer({"keyid": keyid, "revoked": True}, as_json, f"revoked {keyid}")
 
 
 @key.command("list")

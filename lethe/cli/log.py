@@ -12,21 +12,18 @@ from typing import TYPE_CHECKING
 import click
 
 from lethe.cli.commands import Commands
-from lethe.cli.options import print_table, service_url
-from lethe.cli.text.certificate import plain
-from lethe.log.checkpoint import CheckpointError
-from lethe.log.fetch import TRUST_ROOT
-from lethe.log.follow import (
-    Fetch,
-    LogError,
-    LogReport,
-    LogUnreachableError,
-    fetch_from,
-    mirror_log,
-    succeeded,
-    verify_log,
-    witnessed,
+from lethe.cli.options import (
+    FILE,
+    OUT_FILE,
+    OUT_FOLDER,
+    plain,
+    print_failed,
+    print_table,
+    service_url,
 )
+from lethe.log.checkpoint import CheckpointError
+from lethe.log.fetch import TRUST_ROOT, Fetch, LogError, LogUnreachableError, fetch_from
+from lethe.log.follow import LogReport, mirror_log, succeeded, verify_log, witnessed
 from lethe.log.log_keys import LogKeys
 from lethe.log.note import NoteError, NoteVerifier, not_verified, parse_log_vkey
 from lethe.log.policy import parse_policy
@@ -38,13 +35,11 @@ if TYPE_CHECKING:
     from lethe.client import LogEntries, LoggedEntry
 
 _vkey_option = click.option(
-    "--vkey",
-    metavar="FILE|STRING",
-    help="The log's verifier key, or a file that holds it.",
+    "--vkey", metavar="FILE|STRING", help="The log's verifier key, or a file that holds it."
 )
 _trust_root_option = click.option(
     "--trust-root",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="Names the log's keys after a rotation; --vkey is then the key that you know.",
 )
 _full_option = click.option(
@@ -64,7 +59,7 @@ def log() -> None:
 @_trust_root_option
 @click.option(
     "--state",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OUT_FILE,
     help="Keep the verified checkpoint in this file; the next call reads only what is new.",
 )
 @click.option(
@@ -102,7 +97,7 @@ def verify(
 
 @log.command()
 @click.argument("url")
-@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("directory", type=OUT_FOLDER)
 @_vkey_option
 @_trust_root_option
 @_full_option
@@ -127,7 +122,7 @@ def mirror(
 
 @log.command("watch")
 @click.argument("url")
-@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("directory", type=OUT_FOLDER)
 @_vkey_option
 @_trust_root_option
 @click.option(
@@ -241,12 +236,7 @@ def list_entries(
         with Client(url) as service:
             found = service.log_entries(keys, first, last, wanted=narrow, prove=prove)
     except (ProofError, NoteError, CheckpointError) as error:
-        click.echo(
-            json.dumps({"result": "FAIL", "detail": error.detail})
-            if as_json
-            else f"FAIL  {error.detail}"
-        )
-        sys.exit(1)
+        print_failed(error.detail, as_json)
     words, rows = _proven(found, bool(narrow.given)), [_row(one) for one in found.entries]
     if as_json:
         head = found.checkpoint

@@ -2,9 +2,10 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
-from typing import NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
 import click
 
@@ -43,6 +44,11 @@ def _token_of(context: click.Context, _: click.Parameter, given: str | None) -> 
     return found
 
 
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+OUT_FILE = click.Path(dir_okay=False, path_type=Path)
+OUT_FOLDER = click.Path(file_okay=False, path_type=Path)
+
 # For every command that calls a service: the environment variable works for all of them.
 service_url = click.option(
     "--url",
@@ -66,6 +72,14 @@ def print_json(document: object) -> None:
     click.echo(json.dumps(document))
 
 
+def print_answer(answer: object, as_json: bool, text: str) -> None:
+    """Print a service's answer as JSON, or what it says on one line; both are untrusted."""
+    if as_json:
+        print_json(answer)
+    else:
+        click.echo(plain(text))
+
+
 def print_failed(detail: str, as_json: bool) -> NoReturn:
     """Print why a file does not verify, and exit with 1."""
     if as_json:
@@ -73,6 +87,26 @@ def print_failed(detail: str, as_json: bool) -> NoReturn:
     else:
         click.echo(plain(f"FAIL  {detail}"))
     sys.exit(1)
+
+
+def print_list(
+    found: Iterable[Mapping[str, Any]],
+    as_json: bool,
+    heads: Sequence[str],
+    row: Callable[[Mapping[str, Any]], Sequence[str]],
+) -> None:
+    """Print a service's list as one JSON document, or as a table with a `row` of each item."""
+    items = list(found)
+    if as_json:
+        print_json(items)
+    else:
+        print_table(heads, map(row, items))
+
+
+def print_rows(*rows: tuple[str, str], width: int = 12) -> None:
+    """Print each row's label and text."""
+    for label, text in rows:
+        click.echo(plain(f"{label:{width}} {text}"))
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -130,8 +164,17 @@ def _print_wrapped(
     return fits
 
 
+def write_out(path: Path, data: bytes) -> None:
+    """Write a command's output file and print its path. Raises click.UsageError."""
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise click.UsageError(f"cannot write {path}: {error.strerror}") from None
+    click.echo(str(path))
+
+
 def plain(text: str) -> str:
-    """Replace characters that a terminal would interpret: the text is untrusted."""
+    """Replace characters that a terminal would interpret: a text or file is untrusted."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lethe.cli import saved
-from lethe.cli.options import as_json, count, plain, service_url
+from lethe.cli.options import FILE, as_json, count, plain, service_url
 from lethe.cli.text.case import count_removed, say_kind
 from lethe.identity import Identity, IdentityError, digests, parse, parse_digest
 
 if TYPE_CHECKING:
     from lethe.client import Client
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 AT_ONCE = 5000  # identities per call
 
 
@@ -82,7 +81,7 @@ def print_found(one: Mapping[str, Any]) -> None:
 
 @person.command("import")
 @service_url
-@click.argument("file", type=_FILE)
+@click.argument("file", type=FILE)
 @click.option("--kind", required=True, help="The kind of identity, such as email.")
 @click.option(
     "--record-id",

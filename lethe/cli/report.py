@@ -6,10 +6,17 @@ from pathlib import Path
 import click
 
 from lethe.cli import saved
-from lethe.cli.options import as_json, print_failed, print_json, service_url
+from lethe.cli.options import (
+    FILE,
+    OUT_FILE,
+    as_json,
+    print_failed,
+    print_json,
+    service_url,
+    write_out,
+)
 from lethe.errors import LetheError
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _DAY = click.DateTime(["%Y-%m-%d"])
 
 
@@ -26,11 +33,7 @@ def report() -> None:
     "--format", "form", type=click.Choice(["json", "csv", "html", "pdf"]), default="json"
 )
 @click.option("--language", type=click.Choice(["en", "de", "fr"]), default="en")
-@click.option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Output file. Default: report-FROM-TO.FORMAT.",
-)
+@click.option("--out", type=OUT_FILE, help="Output file. Default: report-FROM-TO.FORMAT.")
 def period(
     url: str, first: datetime, last: datetime, form: str, language: str, out: Path | None
 ) -> None:
@@ -43,19 +46,15 @@ def period(
     with saved.client(url) as service:
         made = service.period_report(days[0], days[1], form, language)
     path = out or Path(f"report-{days[0]}-{days[1]}.{form}")
-    try:
-        path.write_bytes(made)
-    except OSError as error:
-        raise click.UsageError(f"cannot write {path}: {error.strerror}") from None
-    click.echo(str(path))
+    write_out(path, made)
 
 
 @report.command()
-@click.argument("file", type=_FILE)
-@click.option("--log-key", type=_FILE, help="The log's verifier key (vkey).")
+@click.argument("file", type=FILE)
+@click.option("--log-key", type=FILE, help="The log's verifier key (vkey).")
 @click.option(
     "--trust-root",
-    type=_FILE,
+    type=FILE,
     help="Names the log's keys after a rotation; --log-key is then the key that you know.",
 )
 @click.option(
@@ -66,11 +65,7 @@ def period(
 )
 @as_json
 def verify(
-    file: Path,
-    log_key: Path | None,
-    trust_root: Path | None,
-    source: str | None,
-    as_json: bool,
+    file: Path, log_key: Path | None, trust_root: Path | None, source: str | None, as_json: bool
 ) -> None:
     """Verify a report (JSON): its range is one of the signed log, and its figures are right.
 
@@ -78,7 +73,8 @@ def verify(
     which the log does not hold: they are never counted again. Exits with 1 if it does not hold.
     """
     from lethe.cli.trusted import trusted_log
-    from lethe.log.follow import fetch_from, read_log
+    from lethe.log.fetch import fetch_from
+    from lethe.log.follow import read_log
     from lethe.report.period import MAX_REPORT, check
 
     verifier = trusted_log(log_key, trust_root)

@@ -10,33 +10,26 @@ import click
 
 from lethe.cli import saved
 from lethe.cli.options import (
+    FILE,
     STATES,
+    as_json,
     each_as_json,
     operator_token,
     plain,
     print_json,
+    print_rows,
     print_table,
     service_url,
 )
-from lethe.cli.options import (
-    as_json as _json,
-)
 from lethe.cli.signer import find_signer, signing_client
 from lethe.cli.text.case import NOTHING_FOUND, SETTLED, print_case, say_kind, wait_for_case
-from lethe.cli.text.request import (
-    print_preview,
-    print_receipt,
-    print_rows,
-    print_status,
-    watch_request,
-)
+from lethe.cli.text.request import print_preview, print_receipt, print_status, watch_request
 from lethe.client import Client, ProblemError
 from lethe.identity import parse
 from lethe.log.note import NoteError, NoteVerifier, parse_log_vkey
 
-_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 _key = click.option(
-    "--key", "key_file", type=_file, help="Your private key (PEM), or that of `lethe login`."
+    "--key", "key_file", type=FILE, help="Your private key (PEM), or that of `lethe login`."
 )
 _keyid = click.option("--keyid", help="Its keyid. Default: the key's fingerprint.")
 _DAY = click.DateTime(["%Y-%m-%d"])
@@ -87,7 +80,7 @@ def request() -> None:
 @click.option(
     "--callback", metavar="URL", help="An https:// address to tell when its state changes."
 )
-@click.option("--log-key", type=_file, help="The log's vkey, to verify the receipt.")
+@click.option("--log-key", type=FILE, help="The log's vkey, to verify the receipt.")
 @click.option(
     "--preview", "only_preview", is_flag=True, help="Show what it would do; send nothing."
 )
@@ -96,7 +89,7 @@ def request() -> None:
     is_flag=True,
     help="Send it even if --method cannot be certified on so few records.",
 )
-@_json
+@as_json
 @click.option(
     "--watch", "watching", is_flag=True, help="Follow the request, or the case, to its end."
 )
@@ -189,10 +182,7 @@ def submit(
             raise _naming_records(_naming_the_earlier(error), records) from None
         for warning in receipt.warnings:
             click.echo(f"warning: {plain(warning)}", err=True)
-        if as_json:
-            print_json(receipt.document)
-        else:
-            print_receipt(receipt, verified=log is not None)
+        print_receipt(receipt, as_json, verified=log is not None)
         if watching:
             watch_request(service, receipt.id, timeout, as_json)
 
@@ -200,7 +190,7 @@ def submit(
 @request.command()
 @click.argument("request_id", metavar="ID")
 @service_url
-@_json
+@as_json
 def status(request_id: str, url: str, as_json: bool) -> None:
     """Show the state of the request ID; with LETHE_TOKEN its reference does too."""
     token = saved.token_for(url)
@@ -212,10 +202,7 @@ def status(request_id: str, url: str, as_json: bool) -> None:
             if found is None:
                 raise
             shown = service.status(found)
-    if as_json:
-        print_json(shown.document)
-    else:
-        print_status(shown)
+    print_status(shown, as_json)
 
 
 @request.command("list")
@@ -273,7 +260,7 @@ def list_requests(
 @request.command()
 @click.argument("request_id", metavar="ID")
 @service_url
-@_json
+@as_json
 @_timeout
 def watch(request_id: str, url: str, as_json: bool, timeout: float | None) -> None:
     """Follow the request ID to its end, with a line for each state.
@@ -289,7 +276,7 @@ def watch(request_id: str, url: str, as_json: bool, timeout: float | None) -> No
 @service_url
 @_key
 @_keyid
-@_json
+@as_json
 def withdraw(
     request_id: str, url: str, key_file: Path | None, keyid: str | None, as_json: bool
 ) -> None:
@@ -308,10 +295,7 @@ def withdraw(
             raise click.UsageError("give your --key, or as an operator LETHE_TOKEN alone")
         with Client(url, token=token) as service:
             shown = service.withdraw(request_id)
-    if as_json:
-        print_json(shown.document)
-    else:
-        print_status(shown)
+    print_status(shown, as_json)
 
 
 def _id_of(service: Client, token: str | None, ref: str) -> str | None:
@@ -356,7 +340,7 @@ def _naming_the_earlier(error: ProblemError) -> ProblemError:
 @operator_token
 @click.option("--why", required=True, help="Reason, for the request's history; name nobody.")
 @click.argument("decision", type=click.Choice(["retry", "abandon"]))
-@_json
+@as_json
 def decide(
     request_id: str, url: str, token: str, why: str, decision: str, as_json: bool
 ) -> None:

@@ -25,8 +25,7 @@ ENVIRONMENT = "LETHE_CONFIG"
 class LoginError(LetheError):
     """The saved login cannot be read or written."""
 
-    slug = "login"
-    title = "The saved login cannot be used"
+    slug, title = "login", "The saved login cannot be used"
 
 
 @dataclass(frozen=True, slots=True)

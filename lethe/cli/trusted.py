@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lethe.cli.options import FILE
+
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
@@ -14,9 +16,7 @@ if TYPE_CHECKING:
     from lethe.log.note import NoteVerifier
 
 trust_root_option = click.option(
-    "--trust-root",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The operator's trust root, in place of both keys.",
+    "--trust-root", type=FILE, help="The operator's trust root, in place of both keys."
 )
 
 
@@ -31,9 +31,8 @@ def trusted(
 
     keys: a directory with both. log_key, log_mldsa_key: with a trust root, the known keys.
 
-    Raises:
-        UsageError: Too many or too few of them are given.
-        PublicKeyError, TrustRootError: A file does not hold the expected content.
+    Raises UsageError: too many or too few of them are given; PublicKeyError, TrustRootError: a
+    file does not hold the expected content.
     """
     from lethe.certificates.keys import (
         ISSUER_KEY,
@@ -61,9 +60,8 @@ def trusted_log(log_key: Path | None, trust_root: Path | None) -> "NoteVerifier 
 
     log_key: beside a trust root the key that is known.
 
-    Raises:
-        UsageError: Neither is given.
-        PublicKeyError, TrustRootError: A file does not hold what it should.
+    Raises UsageError: neither is given; PublicKeyError, TrustRootError: a file does not hold
+    what it should.
     """
     from lethe.certificates.keys import read_log_key
 

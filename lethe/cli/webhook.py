@@ -1,7 +1,7 @@
 """`lethe webhook`: notification endpoints, their deliveries, and replay."""
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
@@ -9,7 +9,16 @@ import click
 
 from lethe.catalogue import NOTICES
 from lethe.cli import saved
-from lethe.cli.options import as_json, count, plain, print_json, print_table, service_url
+from lethe.cli.options import (
+    as_json,
+    count,
+    plain,
+    print_answer,
+    print_json,
+    print_list,
+    print_rows,
+    service_url,
+)
 
 _id = click.argument("webhook_id", metavar="ID")
 limited = click.option(
@@ -30,6 +39,11 @@ def webhook() -> None:
 
     Needs an operator's token in LETHE_TOKEN.
     """
+
+
+def _on_endpoint(function: Callable[..., None]) -> click.Command:
+    """Make a command of the group that takes --url, ID and --json, with its own options."""
+    return webhook.command()(service_url(_id(as_json(function))))
 
 
 @webhook.command()
@@ -77,22 +91,21 @@ def add(
 def list_(url: str, as_json: bool) -> None:
     """List endpoints."""
     with saved.client(url) as operator:
-        found = list(operator.webhooks())
-    if as_json:
-        print_json(found)
-        return
-    rows = [
-        (one["id"], one["disabled"] or "in use", one["model"] or "all models", one["url"])
-        for one in found
-    ]
-    print_table(("id", "state", "model", "target"), rows)
+        print_list(
+            operator.webhooks(),
+            as_json,
+            ("id", "state", "model", "target"),
+            lambda one: (
+                one["id"],
+                one["disabled"] or "in use",
+                one["model"] or "all models",
+                one["url"],
+            ),
+        )
 
 
-@webhook.command()
-@service_url
-@_id
+@_on_endpoint
 @limited
-@as_json
 def show(url: str, webhook_id: str, limit: int, as_json: bool) -> None:
     """Show the endpoint ID and its deliveries: event, attempts, state, next attempt."""
     with saved.client(url) as operator:
@@ -102,14 +115,11 @@ def show(url: str, webhook_id: str, limit: int, as_json: bool) -> None:
         print_json({**found, "deliveries": sent})
         return
     _print(found, as_json)
-    print_deliveries(sent)
+    print_deliveries(sent, as_json)
 
 
-@webhook.command()
-@service_url
-@_id
+@_on_endpoint
 @of_delivery
-@as_json
 def replay(url: str, webhook_id: str, delivery: str | None, as_json: bool) -> None:
     """Resend failed notices to the endpoint ID; each notice keeps its webhook-id."""
     with saved.client(url) as operator:
@@ -117,10 +127,7 @@ def replay(url: str, webhook_id: str, delivery: str | None, as_json: bool) -> No
     print_replayed(done, as_json)
 
 
-@webhook.command()
-@service_url
-@_id
-@as_json
+@_on_endpoint
 def test(url: str, webhook_id: str, as_json: bool) -> None:
     """Send a notice of type webhook.test to the endpoint ID now.
 
@@ -128,50 +135,34 @@ def test(url: str, webhook_id: str, as_json: bool) -> None:
     """
     with saved.client(url) as operator:
         done = operator.act_on_webhook(webhook_id, "test")
-    if as_json:
-        print_json(done)
-    else:
-        click.echo(
-            plain(f"{done['state']}: {done['answer'] or 'another attempt is under way'}")
-        )
+    text = f"{done['state']}: {done['answer'] or 'another attempt is under way'}"
+    print_answer(done, as_json, text)
     if done["state"] != "delivered":
         sys.exit(1)
 
 
-@webhook.command()
-@service_url
-@_id
-@as_json
+@_on_endpoint
 def rotate(url: str, webhook_id: str, as_json: bool) -> None:
     """Create and print a new secret for the endpoint ID; the old one signs for 24 h more."""
     with saved.client(url) as operator:
         _print_made(operator.act_on_webhook(webhook_id, "rotate"), as_json)
 
 
-@webhook.command()
-@service_url
-@_id
-@as_json
+@_on_endpoint
 def disable(url: str, webhook_id: str, as_json: bool) -> None:
     """Stop sending to the endpoint ID until it is enabled; waiting deliveries fail."""
     with saved.client(url) as operator:
         _print(operator.act_on_webhook(webhook_id, "disable"), as_json)
 
 
-@webhook.command()
-@service_url
-@_id
-@as_json
+@_on_endpoint
 def enable(url: str, webhook_id: str, as_json: bool) -> None:
     """Resume sending to the endpoint ID; `replay` resends what failed meanwhile."""
     with saved.client(url) as operator:
         _print(operator.act_on_webhook(webhook_id, "enable"), as_json)
 
 
-@webhook.command()
-@service_url
-@_id
-@as_json
+@_on_endpoint
 def remove(url: str, webhook_id: str, as_json: bool) -> None:
     """Remove the endpoint ID and its secrets."""
     with saved.client(url) as operator:
@@ -179,10 +170,13 @@ def remove(url: str, webhook_id: str, as_json: bool) -> None:
     print_removed(gone, as_json)
 
 
-def print_deliveries(sent: Iterable[Mapping[str, Any]]) -> None:
-    """Print deliveries as a table."""
-    rows = [
-        (
+def print_deliveries(sent: Iterable[Mapping[str, Any]], as_json: bool) -> None:
+    """Print deliveries."""
+    print_list(
+        sent,
+        as_json,
+        ("delivery", "event", "about", "state", "attempts", "answer", "next or ended"),
+        lambda one: (
             one["id"],
             one["event"],
             one["about"],
@@ -190,27 +184,18 @@ def print_deliveries(sent: Iterable[Mapping[str, Any]]) -> None:
             str(one["attempts"]),
             one["answer"] or "-",
             one["next_at"] or one["ended_at"] or "-",
-        )
-        for one in sent
-    ]
-    heads = ("delivery", "event", "about", "state", "attempts", "answer", "next or ended")
-    print_table(heads, rows)
+        ),
+    )
 
 
 def print_replayed(done: Mapping[str, Any], as_json: bool) -> None:
     """Print how many notices a replay sends again."""
-    if as_json:
-        print_json(done)
-        return
-    click.echo(f"{count(done['waiting'], 'notice')} will be sent again")
+    print_answer(done, as_json, f"{count(done['waiting'], 'notice')} will be sent again")
 
 
 def print_removed(gone: Mapping[str, Any], as_json: bool) -> None:
     """Print what was removed."""
-    if as_json:
-        print_json(gone)
-        return
-    click.echo(plain(f"removed {gone['id']}"))
+    print_answer(gone, as_json, f"removed {gone['id']}")
 
 
 def _print_made(made: Mapping[str, Any], as_json: bool) -> None:
@@ -238,5 +223,4 @@ def _print(found: Mapping[str, Any], as_json: bool) -> None:
     for one in found["secrets"]:
         until = f", until {one['until']}" if one["until"] else ""
         rows.append(("signature", f"{one['signature']}{until}"))
-    for label, value in rows:
-        click.echo(plain(f"{label:10} {value}"))
+    print_rows(*rows, width=10)

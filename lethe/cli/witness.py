@@ -10,9 +10,8 @@ from typing import BinaryIO
 
 import click
 
+from lethe.cli.options import OUT_FOLDER
 from lethe.log.note import NoteError, parse_log_vkey
-
-_Directory = click.Path(file_okay=False, path_type=Path)
 
 
 @click.group()
@@ -21,7 +20,7 @@ def witness() -> None:
 
 
 @witness.command()
-@click.argument("directory", type=_Directory)
+@click.argument("directory", type=OUT_FOLDER)
 @click.option("--name", required=True, help="The witness's name: a URL without its scheme.")
 @click.option(
     "--log", "logs", multiple=True, help="A log's vkey, or a file that contains it; repeatable."
@@ -48,7 +47,7 @@ def init(directory: Path, name: str, logs: tuple[str, ...]) -> None:
 
 
 @witness.command()
-@click.argument("directory", type=_Directory)
+@click.argument("directory", type=OUT_FOLDER)
 @click.argument("trust_root", type=click.File("rb"))
 def follow(directory: Path, trust_root: BinaryIO) -> None:
     """Follow a log's rotation of its key, as its TRUST_ROOT proves it ("-": standard input).
@@ -70,7 +69,7 @@ def follow(directory: Path, trust_root: BinaryIO) -> None:
 
 
 @witness.command()
-@click.argument("directory", type=_Directory)
+@click.argument("directory", type=OUT_FOLDER)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=7380, show_default=True, help="Port; 0: any free one.")
 def serve(directory: Path, host: str, port: int) -> None:

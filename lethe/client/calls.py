@@ -3,7 +3,6 @@
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
@@ -15,13 +14,7 @@ from lethe import canonical
 from lethe.client.bodies import Form
 from lethe.client.errors import ScopeError
 from lethe.identity import Identity
-from lethe.signing.keys import (
-    PrivateKey,
-    PublicKey,
-    algorithm_of,
-    fingerprint,
-    public_pem,
-)
+from lethe.signing.keys import PrivateKey, PublicKey, algorithm_of, fingerprint, public_pem
 
 BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 JSON = "application/json"
@@ -124,24 +117,19 @@ def withdraw(request_id: str) -> Call:
 
 def contribute(model: str, npz: bytes, add_back: bool = False) -> Call:
     """POST rows to a model; with add_back, they may include erased records."""
-    path = _path("v1", "models", model) + "/contributions"
+    path = _path("v1", "models", model, "contributions")
     call = _post(path, npz, NPZ, "signature", None)
     return replace(call, query=(("add_back", "true"),)) if add_back else call
 
 
-def manifest(model: str) -> Call:
-    """GET, signed by a client, the parameters of its statistics for a model."""
-    return Call("GET", _path("v1", "models", model, "manifest"), "signature")
-
-
-def asked() -> Call:
-    """GET, signed by a client, the records that it is asked to release."""
-    return Call("GET", "/v1/releases/asked", "signature")
+def signed_get(*segments: str) -> Call:
+    """GET data for the client that signs."""
+    return Call("GET", _path("v1", *segments), "signature")
 
 
 def answer_release(release: str, npz: bytes) -> Call:
     """POST the statistics of the records of a release."""
-    path = _path("v1", "releases", release) + "/answer"
+    path = _path("v1", "releases", release, "answer")
     return _post(path, npz, NPZ, "signature", None)
 
 
@@ -173,7 +161,7 @@ def register_model(manifest: Mapping[str, Any], npz: bytes | Path | None) -> Cal
     """
     files: dict[str, Any] = {
         # Without a file name it is a form field, as the service expects it.
-        "manifest": (None, canonical.encode(dict(manifest)), JSON),
+        "manifest": (None, canonical.encode(dict(manifest)), JSON)
     }
     if npz is not None:
         files["data"] = ("data.npz", b"", "application/octet-stream")
@@ -206,28 +194,6 @@ def register_key(
 def revoke_key(keyid: str) -> Call:
     """DELETE a key."""
     return Call("DELETE", _path("v1", "keys", keyid), "token")
-
-
-def list_requests(
-    state: str | None,
-    model: str | None,
-    method: str | None,
-    overdue: bool | None,
-    since: datetime | None,
-    until: datetime | None,
-    page_size: int,
-) -> Call:
-    """GET requests, filtered by each argument that is not None."""
-    query: Query = {
-        "state": state,
-        "model": model,
-        "method": method,
-        "overdue": overdue,
-        "since": since.isoformat() if since else None,
-        "until": until.isoformat() if until else None,
-        "limit": page_size,
-    }
-    return operator_get("requests", query=query)
 
 
 def operator_get(*segments: str, query: Query | None = None, accept: str = JSON) -> Call:

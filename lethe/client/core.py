@@ -6,6 +6,8 @@ own way, so signing and retrying are written, and tested, once. `operations` has
 """
 
 import random
+import socket
+import ssl
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
@@ -17,12 +19,7 @@ import httpx2
 from lethe.client.answers import Document, Page, parse_object, parse_page, parse_problem
 from lethe.client.bodies import PIECE, Sent
 from lethe.client.calls import Call
-from lethe.client.causes import cause_of
-from lethe.client.errors import (
-    AnswerError,
-    CredentialsError,
-    UnreachableError,
-)
+from lethe.client.errors import AnswerError, CredentialsError, UnreachableError
 from lethe.client.retry import RETRYABLE_ERRORS, RetryPolicy
 from lethe.log.note import NoteVerifier
 from lethe.signing.http import new_nonce, sign_request
@@ -87,10 +84,6 @@ class Pause:
 Conversation = Generator[Send | Pause, Any, T]
 
 
-def _utcnow() -> datetime:
-    return datetime.now(UTC)
-
-
 class Core:
     """Configuration of a client, and the exchanges that its calls consist of."""
 
@@ -103,7 +96,7 @@ class Core:
         log: NoteVerifier | None,
         retry: RetryPolicy,
         *,
-        now: Callable[[], datetime] = _utcnow,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
         monotonic: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
         on_sent: Callable[[int, int], object] | None = None,
@@ -129,11 +122,7 @@ class Core:
         # or the service would verify another target URI.
         url = httpx2.URL(self._base + call.path, params=call.query or None)
         # With compression, a kilobyte could expand to a megabyte.
-        headers = {
-            "User-Agent": "lethe-client",
-            "Accept-Encoding": "identity",
-            **call.headers,
-        }
+        headers = {"User-Agent": "lethe-client", "Accept-Encoding": "identity", **call.headers}
         signs = call.auth == "either" and (self._private_key is not None or not self._token)
         if signs or call.auth == "signature":
             headers |= self._sign(call, str(url))
@@ -228,3 +217,22 @@ class Core:
             raise AnswerError("the service's list does not end: its cursor leads to itself")
         kept = tuple(pair for pair in call.query if pair[0] != "after")
         return page, replace(call, query=(*kept, ("after", page.next)))
+
+
+def cause_of(error: BaseException) -> str:
+    """Return the cause of a transport error, without details of the request."""
+    seen: BaseException | None = error
+    while seen is not None:
+        for kind, words in _WORDS:
+            if isinstance(seen, kind):
+                return words
+        seen = seen.__cause__ or seen.__context__
+    return type(error).__name__
+
+
+_WORDS: tuple[tuple[type[BaseException], str], ...] = (
+    (httpx2.TimeoutException, "timed out"),
+    (ConnectionRefusedError, "connection refused"),
+    (socket.gaierror, "the host's name is not known"),
+    (ssl.SSLError, "TLS failed"),
+)

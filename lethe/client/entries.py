@@ -169,10 +169,7 @@ class EntryReading:
         self._done = self._next >= end
 
     def _take_matches(
-        self,
-        entries: list[LoggedEntry],
-        hashes: list[tuple[bytes, ...]],
-        following: str | None,
+        self, entries: list[LoggedEntry], hashes: list[tuple[bytes, ...]], following: str | None
     ) -> None:
         assert self._head is not None
         size, root = self._head.size, self._head.root

@@ -8,8 +8,7 @@ from lethe.errors import LetheError
 class ClientError(LetheError):
     """Root of the errors of this package."""
 
-    slug = "client"
-    title = "The call failed"
+    slug, title = "client", "The call failed"
 
 
 class ProblemError(ClientError):
@@ -35,62 +34,46 @@ class ProblemError(ClientError):
 class UnreachableError(ClientError):
     """No answer, after all tries. The service may still have processed the request."""
 
-    slug = "service-unreachable"
-    title = "The service cannot be reached"
-    status = 502
+    slug, title, status = "service-unreachable", "The service cannot be reached", 502
 
 
 class AnswerError(ClientError):
     """An answer that does not conform to the interface."""
 
-    slug = "answer-unreadable"
-    title = "The service's answer cannot be read"
-    status = 502
+    slug, title, status = "answer-unreadable", "The service's answer cannot be read", 502
 
 
 class ReceiptError(ClientError):
     """A receipt that does not prove that the log holds the request."""
 
-    slug = "receipt-invalid"
-    title = "The receipt is invalid"
-    status = 502
+    slug, title, status = "receipt-invalid", "The receipt is invalid", 502
 
 
 class NoticeError(ClientError):
     """A callback that the service's key did not sign, or that is too old."""
 
-    slug = "notice-invalid"
-    title = "The callback is not the service's"
-    status = 401
+    slug, title, status = "notice-invalid", "The callback is not the service's", 401
 
 
 class CredentialsError(ClientError):
     """The call needs a key or a token that the client was not given."""
 
-    slug = "credentials-missing"
-    title = "Credentials are missing"
-    status = 400
+    slug, title, status = "credentials-missing", "Credentials are missing", 400
 
 
 class ScopeError(ClientError):
     """Not exactly one of records, client and subject."""
 
-    slug = "scope-invalid"
-    title = "Not a scope"
-    status = 400
+    slug, title, status = "scope-invalid", "Not a scope", 400
 
 
 class ChangedFileError(ClientError):
     """A file whose length changed while it was sent."""
 
-    slug = "file-changed"
-    title = "The file changed"
-    status = 409
+    slug, title, status = "file-changed", "The file changed", 409
 
 
 class WaitTimeoutError(ClientError):
     """The request did not end within the caller's time-out. It continues."""
 
-    slug = "wait-timeout"
-    title = "The request is still running"
-    status = 504
+    slug, title, status = "wait-timeout", "The request is still running", 504

@@ -164,8 +164,7 @@ class Operations(Core):
 
     def certificate(self, request_id: str) -> Conversation[bytes]:
         """Return the certificate, a Sigstore bundle, unverified."""
-        call = calls.request(request_id, "/certificate", calls.BUNDLE)
-        return self.content(call)
+        return self.content(calls.request(request_id, "/certificate", calls.BUNDLE))
 
     def evidence(self, request_id: str) -> Conversation[bytes]:
         """Return the evidence whose digest the certificate names."""
@@ -222,11 +221,11 @@ class Operations(Core):
 
     def manifest(self, model: str) -> Conversation[Document]:
         """Return the parameters of a client's statistics; signed with the client's key."""
-        return self.document(calls.manifest(model))
+        return self.document(calls.signed_get("models", model, "manifest"))
 
     def asked(self) -> Conversation[list[Document]]:
         """Return the open releases of the signing client: records, by model."""
-        page, _ = yield from self.page(calls.asked())
+        page, _ = yield from self.page(calls.signed_get("releases", "asked"))
         return list(page.items)
 
     def answer_release(self, release: str, npz: bytes) -> Conversation[Document]:
@@ -260,8 +259,7 @@ class Operations(Core):
 
     def audit_file(self, audit_id: str, part: str) -> Conversation[bytes]:
         """Return an audit's "report" or its "statistics"."""
-        call = calls.operator_get("audits", audit_id, part, accept="*/*")
-        return self.content(call)
+        return self.content(calls.operator_get("audits", audit_id, part, accept="*/*"))
 
     def period_report(
         self, first: str, last: str, form: str = "json", language: str = "en"
@@ -490,8 +488,16 @@ class Operations(Core):
         page_size: int = 100,
     ) -> Listing[RequestSummary]:
         """Iterate over requests, oldest first; since and until limit the time of receipt."""
-        call = calls.list_requests(state, model, method, overdue, since, until, page_size)
-        return Listing(call, parse_summary)
+        query: calls.Query = {
+            "state": state,
+            "model": model,
+            "method": method,
+            "overdue": overdue,
+            "since": since.isoformat() if since else None,
+            "until": until.isoformat() if until else None,
+            "limit": page_size,
+        }
+        return Listing(calls.operator_get("requests", query=query), parse_summary)
 
     def log_entries(
         self,

@@ -34,9 +34,5 @@ def verify_receipt(receipt: Receipt, log: NoteVerifier) -> None:
         raise
     except LetheError as error:
         raise ReceiptError(f"the receipt does not hold: {error.detail}") from error
-    if (leaf.kind, leaf.event, leaf.ref) != (
-        ERASURE_EVENT,
-        "request.received",
-        receipt.ref,
-    ):
+    if (leaf.kind, leaf.event, leaf.ref) != (ERASURE_EVENT, "request.received", receipt.ref):
         raise ReceiptError("the receipt proves another entry than this request's")

@@ -40,11 +40,7 @@ class RetryPolicy:
         return full * (1 - jitter() / 2)
 
     def pause_after(
-        self,
-        response: httpx2.Response,
-        tried: int,
-        jitter: Callable[[], float],
-        now: datetime,
+        self, response: httpx2.Response, tried: int, jitter: Callable[[], float], now: datetime
     ) -> float | None:
         """Return the pause after a refusal, or None if a retry would not help.
 

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from types import TracebackType
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 import httpx2
@@ -140,12 +139,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def events(self, request_id: str, after: int | None = None) -> Iterator[StreamEvent]:

@@ -9,6 +9,4 @@ class EstimatorInputError(LetheError, ValueError):
     Also a ValueError, because scikit-learn's callers catch that.
     """
 
-    slug = "estimator-input"
-    title = "Not accepted by the estimator"
-    status = 400
+    slug, title, status = "estimator-input", "Not accepted by the estimator", 400

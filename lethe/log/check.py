@@ -51,9 +51,8 @@ def check_tree(
     full: read everything. Otherwise files that were complete at `old` are skipped, and the new
     root is only as trustworthy as `old_root`: compare that with a root that you know.
 
-    Raises:
-        LogError: A file is missing, malformed or inconsistent with the files below it.
-        LogUnreachableError: The log could not be read.
+    Raises LogError: a file is missing, malformed or inconsistent with the files below it;
+    LogUnreachableError: the log could not be read.
     """
     start = 0 if full else old
     tiles, read = 0, 0

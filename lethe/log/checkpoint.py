@@ -20,9 +20,7 @@ from lethe.records import dataclass
 class CheckpointError(LetheError):
     """Text that is not a checkpoint, or the checkpoint of another log."""
 
-    slug = "bad-checkpoint"
-    title = "Not a valid checkpoint"
-    status = 400
+    slug, title, status = "bad-checkpoint", "Not a valid checkpoint", 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +86,8 @@ def sign_checkpoint(
 def open_checkpoint(note: str, verifier: NoteVerifier, origin: str | None = None) -> Checkpoint:
     """Return the checkpoint that `verifier` signed for `origin` (default: its own name).
 
-    Raises:
-        NoteError: The note does not verify, or the key is a witness's.
-        CheckpointError: The signed text is not a checkpoint, or of another origin.
+    Raises NoteError: the note does not verify, or the key is a witness's; CheckpointError: the
+    signed text is not a checkpoint, or of another origin.
     """
     if verifier.kind != ED25519:
         raise NoteError("a witness's key does not sign for a log: give the log's own key")

@@ -50,17 +50,13 @@ _DAY = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})T00:00:00Z")
 class EntryError(LetheError):
     """Fields or bytes that cannot be a log entry."""
 
-    slug = "bad-entry"
-    title = "Not a valid log entry"
-    status = 400
+    slug, title, status = "bad-entry", "Not a valid log entry", 400
 
 
 class CommitmentError(LetheError):
     """An event and key that do not open the commitment in the log."""
 
-    slug = "commitment-mismatch"
-    title = "The commitment does not open"
-    status = 400
+    slug, title, status = "commitment-mismatch", "The commitment does not open", 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +150,7 @@ def succession_leaf(vkey: str, checkpoint: str, day: date) -> bytes:
         raise EntryError("the checkpoint of a log that is succeeded has its own line alone")
     return _encode(
         LOG_EVENT,
-        {
-            "at": _format_day(day),
-            "checkpoint": checkpoint,
-            "event": SUCCEEDED,
-            "vkey": vkey,
-        },
+        {"at": _format_day(day), "checkpoint": checkpoint, "event": SUCCEEDED, "vkey": vkey},
     )
 
 
@@ -224,9 +215,8 @@ def commit_event(key: bytes, event: Mapping[str, Any]) -> bytes:
 def check_commitment(key: bytes, event: Mapping[str, Any], commitment: bytes) -> None:
     """Check that `commitment` opens to `event` under `key`.
 
-    Raises:
-        CommitmentError: It does not.
-        EntryError: The key does not have 32 bytes, or the event is not JSON.
+    Raises CommitmentError: it does not; EntryError: the key does not have 32 bytes, or the
+    event is not JSON.
     """
     if not compare_digest(commit_event(key, event), commitment):
         raise CommitmentError("this key and event are not what the log committed to")

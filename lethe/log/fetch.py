@@ -25,9 +25,7 @@ Fetch = Callable[[str], bytes]
 class LogError(LetheError):
     """A log that differs from what its checkpoint signs; `members["path"]` is the file."""
 
-    slug = "bad-log"
-    title = "The log does not verify"
-    status = 422
+    slug, title, status = "bad-log", "The log does not verify", 422
 
 
 class MissingFileError(LogError):
@@ -51,9 +49,7 @@ class LogRewoundError(LogError):
 class LogUnreachableError(LogError):
     """The log could not be read at all, which says nothing about what it holds."""
 
-    slug = "log-unreachable"
-    title = "The log cannot be read"
-    status = 502
+    slug, title, status = "log-unreachable", "The log cannot be read", 502
 
 
 def fetch_from(url_or_dir: str | Path) -> Fetch:

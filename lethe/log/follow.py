@@ -20,11 +20,7 @@ from lethe import canonical
 from lethe.errors import LetheError
 from lethe.files import sync_directory, write_durably
 from lethe.log.check import CheckedTree, Keep, check_tree
-from lethe.log.checkpoint import (
-    Checkpoint,
-    CheckpointError,
-    parse_checkpoint,
-)
+from lethe.log.checkpoint import Checkpoint, CheckpointError, parse_checkpoint
 from lethe.log.entries import EntryError, parse_leaf
 from lethe.log.fetch import (
     CHECKPOINT,
@@ -41,20 +37,6 @@ from lethe.log.note import NoteError, NoteVerifier, SignatureLine, read_note
 from lethe.log.policy import NONE, Policy
 from lethe.log.spelling import format_base64, parse_base64
 from lethe.log.tiles import TILE_WIDTH, decode_bundle, entries_path
-
-__all__ = [
-    "Fetch",
-    "LogError",
-    "LogReport",
-    "LogUnreachableError",
-    "MissingFileError",
-    "fetch_from",
-    "mirror_log",
-    "read_log",
-    "succeeded",
-    "verify_log",
-    "witnessed",
-]
 
 ENTRIES = "tile/entries/"
 Keys = NoteVerifier | LogKeys
@@ -92,11 +74,7 @@ class _Held:
 
 
 def verify_log(
-    fetch: Fetch,
-    verifier: Keys,
-    state: Path | None = None,
-    *,
-    full: bool = False,
+    fetch: Fetch, verifier: Keys, state: Path | None = None, *, full: bool = False
 ) -> LogReport:
     """Verify a log and return what was checked, with a few bundles at a time in memory.
 
@@ -146,9 +124,8 @@ def mirror_log(
     a crash the mirror still has its old size, plus some files. A mirror that holds an earlier
     checkpoint reads only newer files; full: it reads and writes everything again.
 
-    Raises:
-        LogError: The log does not verify, or does not extend the mirror.
-        LogUnreachableError: The log could not be read or the mirror not written.
+    Raises LogError: the log does not verify, or does not extend the mirror;
+    LogUnreachableError: the log could not be read or the mirror not written.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -160,12 +137,7 @@ def mirror_log(
 
 
 def _mirror(
-    fetch: Fetch,
-    verifier: Keys,
-    directory: Path,
-    incoming: Path,
-    *,
-    full: bool,
+    fetch: Fetch, verifier: Keys, directory: Path, incoming: Path, *, full: bool
 ) -> LogReport:
     held = _read_mirror(directory, verifier)
     paths: dict[str, None] = {}  # ordered, without duplicates
@@ -208,12 +180,7 @@ def succeeded(report: LogReport) -> Checkpoint | None:
 
 
 def _follow(
-    fetch: Fetch,
-    verifier: Keys,
-    keep: Keep,
-    held: _Held | None = None,
-    *,
-    full: bool = False,
+    fetch: Fetch, verifier: Keys, keep: Keep, held: _Held | None = None, *, full: bool = False
 ) -> LogReport:
     note, checkpoint = _read_checkpoint(fetch, verifier)
     size, before = checkpoint.size, 0
@@ -234,8 +201,7 @@ def _follow(
         checked = check_tree(fetch, size, see, old)
     if checkpoint.root != checked.root:
         raise LogError(
-            f"{CHECKPOINT}: its root is not that of the {size} entries served",
-            path=CHECKPOINT,
+            f"{CHECKPOINT}: its root is not that of the {size} entries served", path=CHECKPOINT
         )
     if held is not None:
         if checked.old_root != held.checkpoint.root:

@@ -16,9 +16,7 @@ Change = tuple[int, KeyChange]
 class KeyHistoryError(LetheError):
     """Entries on keys that contradict each other."""
 
-    slug = "key-history"
-    title = "The log contradicts itself on keys"
-    status = 400
+    slug, title, status = "key-history", "The log contradicts itself on keys", 400
 
 
 @dataclass(frozen=True, slots=True)

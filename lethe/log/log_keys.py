@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from lethe.log.checkpoint import Checkpoint, CheckpointError, parse_checkpoint
 from lethe.log.note import ED25519, NoteError, NoteVerifier, read_note
+from lethe.log.spelling import format_base64
 from lethe.records import dataclass
 
 
@@ -69,10 +70,8 @@ class LogKeys:
     def open(self, note: str) -> tuple[Checkpoint, LogKey]:
         """Return the checkpoint of a note, and the oldest valid key that signed it.
 
-        Raises:
-            NoteError: No key of the log that was valid at this size signed it, or a line is
-                wrong.
-            CheckpointError: The signed text is not a checkpoint, or of another origin.
+        Raises NoteError: no key of the log that was valid at this size signed it, or a line is
+        wrong; CheckpointError: the signed text is not a checkpoint, or of another origin.
         """
         if any(one.kind != self.kind for one in self.verifiers):
             raise NoteError("a witness's key does not sign for a log: give the log's own key")
@@ -101,3 +100,15 @@ def spki_of_log(key: NoteVerifier) -> bytes:
 def log_keys(given: NoteVerifier | LogKeys, kind: bytes = ED25519) -> LogKeys:
     """Return LogKeys unchanged, or wrap a single key."""
     return given if isinstance(given, LogKeys) else LogKeys.of(given, kind=kind)
+
+
+_FIRST = "lethe-trust-root/v1"
+
+
+def trust_text(origin: str, digest: bytes) -> str:
+    """Return the note's text over the SHA-256 of a trust root's other members.
+
+    The second line of a checkpoint is its size. Here it is "log " and the origin, so that
+    neither text can be mistaken for the other.
+    """
+    return f"{_FIRST}\nlog {origin}\n{format_base64(digest)}\n"

@@ -38,9 +38,7 @@ PublicKey = Ed25519PublicKey | MLDSA44PublicKey
 class NoteError(LetheError):
     """A note, key or key name that is malformed, or a note that no known key signed."""
 
-    slug = "bad-note"
-    title = "Signed note does not verify"
-    status = 400
+    slug, title, status = "bad-note", "Signed note does not verify", 400
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,7 @@ _ALLOWED = re.compile(rb"[\t\n\x20-\x7e\x80-\xff]*")  # "Character set"
 class PolicyError(LetheError):
     """A file that is not a trust policy; the message names the line."""
 
-    slug = "bad-policy"
-    title = "Not a trust policy"
-    status = 400
+    slug, title, status = "bad-policy", "Not a trust policy", 400
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,22 +7,13 @@ the two numbers alone, and a proof of another length is refused before any hashi
 from collections.abc import Sequence
 
 from lethe.errors import LetheError
-from lethe.log.tree import (
-    HASH_SIZE,
-    MAX_SIZE,
-    NodeReader,
-    node_hash,
-    range_root,
-    split_point,
-)
+from lethe.log.tree import HASH_SIZE, MAX_SIZE, NodeReader, node_hash, range_root, split_point
 
 
 class ProofError(LetheError):
     """A proof that is malformed, of another tree, or for a leaf that does not exist."""
 
-    slug = "bad-proof"
-    title = "Invalid proof"
-    status = 400
+    slug, title, status = "bad-proof", "Invalid proof", 400
 
 
 def inclusion_proof(index: int, size: int, read: NodeReader) -> list[bytes]:

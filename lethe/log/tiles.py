@@ -1,7 +1,7 @@
 """The log as static files: hash tiles and entry bundles (C2SP tlog-tiles)."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -19,9 +19,7 @@ MAX_BUNDLE = TILE_WIDTH * (2 + MAX_ENTRY)  # bytes; no file of a log is larger
 class TileError(LetheError):
     """A path, tile or bundle in another format, or a tile that is not in the tree."""
 
-    slug = "bad-tile"
-    title = "Not a tile of this log"
-    status = 404
+    slug, title, status = "bad-tile", "Not a tile of this log", 404
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +47,10 @@ class TileRef:
         return f"tile/{name}/{number}{suffix}"
 
 
-TileReader = Callable[[TileRef], bytes]
-
 _PATH = re.compile(
     r"tile/(?:(?P<level>[0-9]{1,2})|entries)"
     r"/(?P<index>(?:x[0-9]{3}/){0,6}[0-9]{3})(?:\.p/(?P<width>[0-9]{1,3}))?"
 )
-
-
-def tile_path(level: int, index: int, width: int = TILE_WIDTH) -> str:
-    """Return "tile/<level>/<index>[.p/<width>]". Raises TileError if out of range."""
-    return TileRef(level, index, width).path
 
 
 def entries_path(index: int, width: int = TILE_WIDTH) -> str:
@@ -68,7 +59,7 @@ def entries_path(index: int, width: int = TILE_WIDTH) -> str:
 
 
 def parse_tile_path(path: str) -> TileRef:
-    """Parse a path made by `tile_path` or `entries_path`.
+    """Parse a path as in `TileRef.path`.
 
     Raises TileError for any other spelling, so that each file has a single address.
     """

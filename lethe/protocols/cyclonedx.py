@@ -22,9 +22,7 @@ ASSESSOR, REQUIREMENT, CLAIM, EVIDENCE = "assessor", "requirement", "claim", "ce
 class UnverifiedError(LetheError):
     """A certificate that does not verify, so no declaration is made of it."""
 
-    slug = "certificate-unverified"
-    title = "The certificate does not verify"
-    status = 400
+    slug, title, status = "certificate-unverified", "The certificate does not verify", 400
 
 
 def declaration(file: bytes, statement: Statement, origin: str) -> bytes:
@@ -90,12 +88,7 @@ def declaration(file: bytes, statement: Statement, origin: str) -> bytes:
                     "description": f"Erasure certificate {predicate.certificate_id}, SHA-256 "
                     f"{digest}, logged by {origin}",
                     "created": created,
-                    "data": [
-                        {
-                            "name": reference["url"],
-                            "contents": {"url": reference["url"]},
-                        }
-                    ],
+                    "data": [{"name": reference["url"], "contents": {"url": reference["url"]}}],
                 }
             ],
             "targets": {

@@ -1,9 +1,11 @@
-"""California's DROP: deletion lists as they are downloaded, a ZIP of CSV files of hashes.
+"""California's DROP: downloaded deletion lists, a ZIP of CSV files of hashes, and statuses.
 
 Source: CalPrivacy, DROP technical specifications 1.2.0, privacy.ca.gov/drop-for-data-brokers.
 A list is named <YYYYMMDD>_<DataBrokerId>_<DataType>.csv, with the header ID,Hash: a work item
 of 12 characters of Base62, unique across the lists, and base64 of a SHA-256. The list Removed
-has a third column, ListType, and names work items that consumers withdrew.
+has a third column, ListType, and names work items that consumers withdrew. A response has the
+name of the list that it answers and the header Id,Status ("Status code reference"). Status 4,
+opted out, concerns sales and sharing: Lethe sells nothing and never answers it.
 
 Nothing is unpacked to a disk, and a list is read line by line, each of a bounded length.
 """
@@ -18,8 +20,9 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+from lethe.catalogue import REFUSALS
 from lethe.errors import LetheError
 from lethe.records import dataclass
 
@@ -41,9 +44,7 @@ _HASH_BYTES = 32
 class DropError(LetheError):
     """A file that is not a DROP download; the message names the list and the line."""
 
-    slug = "drop-list"
-    title = "Not a list of DROP"
-    status = 422
+    slug, title, status = "drop-list", "Not a list of DROP", 422
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +74,8 @@ class Lists:
 def checked(path: Path) -> Iterator[Lists]:
     """Open a download, after checking every row of every list.
 
-    Raises:
-        DropError: The file, a name, a header or a row is not in DROP's format.
-        OSError: The file cannot be read.
+    Raises DropError: the file, a name, a header or a row is not in DROP's format; OSError: the
+    file cannot be read.
     """
     with path.open("rb") as file, _opened(file) as archive:
         found = _types(archive)
@@ -197,3 +197,45 @@ def _digest(name: str, number: int, text: str) -> bytes:
 
 def _wrong(name: str, line: int, what: str) -> DropError:
     return DropError(f"{name}, line {line}: {what}; nothing was submitted")
+
+
+EXEMPTED, DELETED, NOT_FOUND = 2, 3, 5
+HEADER = "Id,Status\n"
+# Refused because of the requester, not because the information is exempt.
+_NO_EXEMPTION = ("not-verified", "unfounded")
+_EXEMPTIONS = frozenset(
+    text for code, text in REFUSALS["ccpa"].items() if code not in _NO_EXEMPTION
+)
+SOURCE = "held out at its source"
+
+
+def status_of_found(found: list[Mapping[str, Any]]) -> int | None:
+    """Return the status of a person with these findings; None: a case must be opened."""
+    if any(one["records"] or one["held_out"] for one in found):
+        return None
+    return DELETED if any(one["erased"] for one in found) else NOT_FOUND
+
+
+def status_of_case(case: Mapping[str, Any]) -> tuple[int | None, str]:
+    """Return the status of a case, or None and the reason for waiting, in words."""
+    exempt = {
+        item["model"]
+        for item in case["timeline"]
+        if item["event"] == "request.refused" and item["detail"].get("reason") in _EXEMPTIONS
+    }
+    seen = set()
+    for part in case["parts"]:
+        outcome = part["outcome"]
+        if outcome in ("in progress", "failed", "withdrawn"):
+            return None, outcome
+        if outcome == "refused":
+            if part["model"] not in exempt:
+                return None, outcome
+            seen.add(EXEMPTED)
+        elif outcome == "held out only" and not part["held_out_removed"]:
+            return None, SOURCE
+        elif outcome != "nothing found":
+            seen.add(DELETED)
+    # "Match found and non-exempt personal information was deleted", regardless of exemptions.
+    status = DELETED if DELETED in seen else EXEMPTED if EXEMPTED in seen else NOT_FOUND
+    return status, ""

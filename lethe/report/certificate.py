@@ -92,9 +92,7 @@ def _plain_part(sheet: Sheet, texts: Texts) -> Content:
         verified = "verified" if sheet.verdict.result == "PASS" else "verify_failed"
     return [
         element(
-            "p",
-            texts.of("report", word),
-            class_="verdict good" if sheet.is_good else "verdict",
+            "p", texts.of("report", word), class_="verdict good" if sheet.is_good else "verdict"
         ),
         element("h2", texts.of("report", "short")),
         element("p", in_words(predicate, texts), class_="words"),

@@ -57,11 +57,7 @@ def table(
     """Return a table whose first column has row headers; `kind` is its CSS class."""
     head = element("tr", [element("th", name, scope="col") for name in heads])
     body = [
-        element(
-            "tr",
-            element("th", first, scope="row"),
-            [element("td", cell) for cell in rest],
-        )
+        element("tr", element("th", first, scope="row"), [element("td", cell) for cell in rest])
         for first, *rest in rows
     ]
     parts = element("caption", caption), element("thead", head), element("tbody", body)

@@ -24,9 +24,7 @@ _FONT_TIME = Lock()
 class PdfMissingError(LetheError):
     """WeasyPrint, segno or the libraries they load are not installed."""
 
-    slug = "pdf-not-installed"
-    title = "PDF is not available here"
-    status = 501
+    slug, title, status = "pdf-not-installed", "PDF is not available here", 501
 
 
 def certificate_pdf(sheet: Sheet, texts: Texts) -> bytes:

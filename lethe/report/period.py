@@ -41,9 +41,7 @@ OWN = "period"  # name of the range's consistency proof in a report
 class PeriodError(LetheError):
     """A report of a period whose proofs or figures do not verify."""
 
-    slug = "period-report-invalid"
-    title = "The report of the period does not hold"
-    status = 400
+    slug, title, status = "period-report-invalid", "The report of the period does not hold", 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +121,7 @@ def build(
             "first": first.isoformat(),
             "last": last.isoformat(),
             "figures": dict(counted.figures),
-            "days": {
-                "shortest": days[0],
-                "median": str(median(days)),
-                "longest": days[-1],
-            }
+            "days": {"shortest": days[0], "median": str(median(days)), "longest": days[-1]}
             if days
             else None,
             "methods": [dict(one) for one in methods],
@@ -178,10 +172,7 @@ def check(
 
 
 def _check_figures(
-    report: Any,
-    days: tuple[date, date],
-    proof: RangeProof,
-    entries: Sequence[bytes],
+    report: Any, days: tuple[date, date], proof: RangeProof, entries: Sequence[bytes]
 ) -> None:
     hashes = leaf_hashes(entries)
     for size, root in ((proof.start, proof.start_root), (proof.end, proof.end_root)):

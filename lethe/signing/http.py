@@ -101,9 +101,8 @@ def sign_request(
     Idempotency-Key is covered too, so that an intermediary cannot turn the request into a
     repetition of another.
 
-    Raises:
-        SignatureError: verify_request would refuse the result, whatever the key.
-        KeyFormatError: The key is of a kind that cannot sign requests.
+    Raises SignatureError: verify_head would refuse the result, whatever the key;
+    KeyFormatError: the key is of a kind that cannot sign requests.
     """
     assert now.tzinfo is not None
     algorithm = ALGORITHMS[algorithm_of(key)]
@@ -156,30 +155,6 @@ def sign_request(
     }
 
 
-def verify_request(
-    method: str,
-    target_uri: str,
-    headers: Mapping[str, str],
-    body: bytes,
-    resolve: Resolve,
-    *,
-    now: datetime,
-) -> SignedBy:
-    """Verify the signature of a request and return its signer.
-
-    target_uri is the absolute URL as the client saw it: behind a proxy it must be rebuilt.
-    headers.items() should yield repeated fields separately, as Starlette's does. resolve
-    returns the key of a keyid, or None if unknown; its exceptions are not caught.
-
-    No headers can cause an exception other than SignatureError. Raises SignatureError: one of
-    its subclasses, in the order of the steps in the code.
-    """
-    signed = verify_head(method, target_uri, headers, resolve, now=now, has_body=bool(body))
-    # Last: until the signature is verified, anybody may have written the digest.
-    check_body(headers, body)
-    return signed
-
-
 def verify_head(
     method: str,
     target_uri: str,
@@ -189,11 +164,17 @@ def verify_head(
     now: datetime,
     has_body: bool,
 ) -> SignedBy:
-    """Verify a request as `verify_request` does, but without its body, which may come later.
+    """Verify the signature of a request, whose body may come later, and return its signer.
 
-    has_body says whether one is announced: its type and digest must then be covered. The
-    request is authentic only once `check_body` has accepted the body. Raises
-    SignatureError: as `verify_request`, without DigestMismatchError.
+    target_uri is the absolute URL as the client saw it: behind a proxy it must be rebuilt.
+    headers.items() should yield repeated fields separately, as Starlette's does. resolve
+    returns the key of a keyid, or None if unknown; its exceptions are not caught. has_body says
+    whether a body is announced: its type and digest must then be covered. The request is
+    authentic only once `check_body` has accepted the body: until the signature is verified,
+    anybody may have written the digest.
+
+    No headers can cause an exception other than SignatureError. Raises SignatureError: one of
+    its subclasses except DigestMismatchError, in the order of the steps in the code.
     """
     assert now.tzinfo is not None
     lines = field_lines(headers)
@@ -248,9 +229,8 @@ class ArrivingBody:
 def check_body(headers: Mapping[str, str], body: bytes) -> None:
     """Accept `body` if it matches the digest that a verified head covers.
 
-    Raises:
-        SignatureIncompleteError: There is a body and no Content-Digest.
-        DigestMismatchError: Content-Digest is malformed or does not match the body.
+    Raises SignatureIncompleteError: there is a body and no Content-Digest; DigestMismatchError:
+    content-Digest is malformed or does not match the body.
     """
     lines = field_lines(headers)
     if "content-digest" in lines:

@@ -1,10 +1,14 @@
-"""The two kinds of key that sign requests, in PEM; other kinds are refused by name."""
+"""The two kinds of key that sign requests, in PEM; other kinds are refused by name.
+
+Signatures over bytes are in the encoding of RFC 9421 and of WebCrypto: 64 bytes.
+"""
 
 from hashlib import sha256
 from typing import Literal, Protocol
 
-from cryptography.exceptions import InternalError, UnsupportedAlgorithm
+from cryptography.exceptions import InternalError, InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import (
+    ECDSA,
     SECP256R1,
     EllipticCurvePrivateKey,
     EllipticCurvePublicKey,
@@ -15,6 +19,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PrivateKey,
     Ed25519PublicKey,
 )
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -24,7 +30,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from lethe.signing.errors import KeyFormatError
+from lethe.signing.errors import KeyFormatError, SignatureInvalidError
 
 Algorithm = Literal["ed25519", "ecdsa-p256-sha256"]  # names of RFC 9421 section 6.2.2
 PrivateKey = Ed25519PrivateKey | EllipticCurvePrivateKey
@@ -130,3 +136,24 @@ def fingerprint(key: PrivateKey | PublicKey) -> str:
     """
     spki = public_of(key).public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return sha256(spki).hexdigest()[:16]
+
+
+SIZE = 64  # bytes, for both algorithms
+
+
+def check_raw(key: PublicKey, signature: bytes, data: bytes) -> None:
+    """Check a signature by `key` over `data`: Ed25519, or ECDSA P-256 with SHA-256 (r || s).
+
+    Raises SignatureInvalidError if it does not verify.
+    """
+    refused = SignatureInvalidError("the key did not sign this: sign it again")
+    if len(signature) != SIZE:
+        raise refused
+    try:
+        if isinstance(key, EllipticCurvePublicKey):
+            r, s = (int.from_bytes(part) for part in (signature[:32], signature[32:]))
+            key.verify(encode_dss_signature(r, s), data, ECDSA(SHA256()))
+        else:
+            key.verify(signature, data)
+    except InvalidSignature:
+        raise refused from None

@@ -16,20 +16,9 @@ from lethe.words.texts import LANGUAGES, texts
 
 # In the order of the single file: each imports only modules before it.
 MODULES = (
-    "bytes.mjs",
-    "shape.mjs",
-    "mldsa44.mjs",
-    "signatures.mjs",
-    "log.mjs",
-    "certificate.mjs",
-    "removal.mjs",
-    "policy.mjs",
-    "trust.mjs",
-    "verify.mjs",
-    "pdf.mjs",
-    "texts.mjs",
-    "page.mjs",
-)
+    "bytes.mjs", "shape.mjs", "mldsa44.mjs", "signatures.mjs", "log.mjs", "certificate.mjs",
+    "removal.mjs", "policy.mjs", "trust.mjs", "verify.mjs", "pdf.mjs", "texts.mjs", "page.mjs",
+)  # fmt: skip
 STYLE = "page.css"
 _POLICY = (
     "default-src 'none'; script-src {script}; style-src {style}; base-uri 'none'; "

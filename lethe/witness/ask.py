@@ -98,8 +98,7 @@ class Asker:
             if self._size > checkpoint.size:
                 size, self._size = self._size, 0
                 raise ContradictingError(
-                    f"it cosigned {size} entries, and this log has {checkpoint.size}",
-                    size=size,
+                    f"it cosigned {size} entries, and this log has {checkpoint.size}", size=size
                 )
             proof = prove(self._size, checkpoint.size) if self._size else ()
             request = AddCheckpoint(self._size, tuple(proof), note)

@@ -27,9 +27,7 @@ MOST_EVIDENCE = 16  # requests kept per log: one is proof enough
 class StateError(LetheError):
     """The witness's state is missing, damaged or in use by another process."""
 
-    slug = "witness-state"
-    title = "The witness may not sign"
-    status = 503
+    slug, title, status = "witness-state", "The witness may not sign", 503
 
 
 @dataclass(frozen=True, slots=True)

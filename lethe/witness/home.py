@@ -59,9 +59,8 @@ def create(directory: Path, name: str, logs: Sequence[NoteVerifier]) -> tuple[Co
 def load(directory: Path) -> Witness:
     """Open a witness for `serve`, exclusively until it is closed.
 
-    Raises:
-        HomeError: A key or the list of logs is missing or malformed.
-        StateError: Its state is missing, or another process uses it.
+    Raises HomeError: a key or the list of logs is missing or malformed; StateError: its state
+    is missing, or another process uses it.
     """
     cosigners = [_cosigner(directory, stem) for stem in KEYS]
     return Witness(cosigners, LogList(directory).keys, Heads(directory))

@@ -25,9 +25,7 @@ log = logging.getLogger(__name__)
 class HomeError(LetheError):
     """A directory that is not a witness's, or already is one."""
 
-    slug = "witness-directory"
-    title = "Not a witness's directory"
-    status = 409
+    slug, title, status = "witness-directory", "Not a witness's directory", 409
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +81,8 @@ def follow(directory: Path, lead: Callable[[NoteVerifier | None], LogKeys]) -> F
     as it lists them for None. Only the last key of the log in the file may change anything: an
     older key, which may be revoked soon, is not enough. Other logs' lines stay.
 
-    Raises:
-        HomeError: The file is missing or malformed, has no key of this log, or none would stay.
-        LetheError: What `lead` raises.
+    Raises HomeError: the file is missing or malformed, has no key of this log, or none would
+    stay; LetheError: what `lead` raises.
     """
     path = directory / LOGS
     origin = lead(None).name

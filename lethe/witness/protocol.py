@@ -20,9 +20,7 @@ MAX_BODY = 512 * 1024  # bytes; a note with a hundred ML-DSA-44 lines has 330,00
 class RequestError(LetheError):
     """A body that is not that of `add-checkpoint`."""
 
-    slug = "bad-add-checkpoint"
-    title = "Not an add-checkpoint request"
-    status = 400
+    slug, title, status = "bad-add-checkpoint", "Not an add-checkpoint request", 400
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,7 @@ log = logging.getLogger(__name__)
 class WitnessError(LetheError):
     """A checkpoint that is not cosigned; `status` is the HTTP status of the answer."""
 
-    slug = "not-cosigned"
-    title = "The checkpoint is not cosigned"
+    slug, title = "not-cosigned", "The checkpoint is not cosigned"
 
 
 class UnknownLogError(WitnessError):

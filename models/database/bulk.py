@@ -125,9 +125,8 @@ def run(connection: Connection, *statements: Statement) -> Rows:
 
     PostgreSQL gets them in one message, so an error is that of the first failing statement.
 
-    Raises:
-        DBAPIError: As from SQLAlchemy.
-        RuntimeError: A statement returned the wrong number of rows.
+    Raises DBAPIError: as from SQLAlchemy; RuntimeError: a statement returned the wrong number
+    of rows.
     """
     with _driver(connection) as driver:
         if connection.dialect.name == "sqlite":

@@ -21,12 +21,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, create_engine, event, inspect
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import (
-    DBAPIError,
-    DisconnectionError,
-    InterfaceError,
-    OperationalError,
-)
+from sqlalchemy.exc import DBAPIError, DisconnectionError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm.util import identity_key
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -88,10 +83,7 @@ def make_engine(url: str, stall_s: int | None = None) -> Engine:
             if "connect_timeout" not in parsed.query:
                 known["connect_timeout"] = CONNECT_S
             engine = create_engine(
-                parsed,
-                isolation_level="READ COMMITTED",
-                connect_args=known,
-                **pool,
+                parsed, isolation_level="READ COMMITTED", connect_args=known, **pool
             )
             engine.update_execution_options(**{STALL: stall_s})
             event.listen(engine, "begin", _begin_on_postgresql)

@@ -51,7 +51,7 @@ def test_the_problems_of_the_user_guide_are_raised_with_that_status() -> None:
 
 @pytest.mark.parametrize("table", sorted(METADATA.tables))
 def test_every_table_is_in_the_architecture(table: str) -> None:
-    assert models.__all__
+    assert models.Model.metadata is METADATA  # imported, it registers every table
     assert f"`{table}`" in read("docs/architecture.md")
 
 

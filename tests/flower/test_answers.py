@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lethe_flower.answers import answer
+from lethe_flower.answers import answer, load_rows
 from lethe_flower.members import parse_member
-from lethe_flower.rows import load_rows
 from tests.flower.nodes import FIRST, write
 from tests.workers.training.fedavg.small import CLIENTS, CONFIG, NETWORK
 from workers.errors import DatasetError, RefusedError

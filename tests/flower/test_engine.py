@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from lethe_flower.answers import THREADS, work
-from lethe_flower.engine import FlowerEngine
 from lethe_flower.exchange import Reply
+from lethe_flower.run import FlowerEngine
 from tests.flower.nodes import FIRST, Nodes, Trouble, write
 from tests.workers.training.fedavg.small import CLIENTS, CONFIG, NETWORK, ROWS
 from workers.errors import RefusedError

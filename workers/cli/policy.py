@@ -72,7 +72,7 @@ def default(rows: int, requests: int, method: str, references: int | None) -> No
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def check(file: Path) -> None:
     """Check that FILE is a policy; print its digest and requirements."""
-    from app.service.ladder import spelled
+    from app.service.methods import spelled
     from workers.cli.errors import shown
     from workers.cli.policy_file import load
     from workers.judge.inference.sizes import minimum_pairs

@@ -26,11 +26,7 @@ from app.service.context import Services
 from app.service.signatures import KnownKey, Role, check_role, current_key
 from app.uploads.spool import Spool
 from lethe.errors import LetheError
-from lethe.signing.errors import (
-    KeyUnknownError,
-    SignatureInvalidError,
-    SignatureReplayedError,
-)
+from lethe.signing.errors import KeyUnknownError, SignatureInvalidError, SignatureReplayedError
 from lethe.signing.http import ArrivingBody, SignedBy, check_body, verify_head
 from lethe.signing.keys import Algorithm, PublicKey
 from models import BearerToken
@@ -314,7 +310,12 @@ def _idempotency_key(request: Request) -> str | None:
         return None
     key = sent[0]
     empty = not key.strip('"')  # the value may be a structured-field string, quotes and all
-    if len(sent) > 1 or empty or len(key) > MAX_IDEMPOTENCY_KEY or not _printable(key):
+    if (
+        len(sent) > 1
+        or empty
+        or len(key) > MAX_IDEMPOTENCY_KEY
+        or not (key.isascii() and key.isprintable())
+    ):
         raise IdempotencyKeyError(
             f"send one Idempotency-Key of 1 to {MAX_IDEMPOTENCY_KEY} printable ASCII characters"
         )
@@ -325,10 +326,6 @@ def _scoped(key: str | None, covered: frozenset[str]) -> str | None:
     # An intermediary may have added a key that the signature does not cover. It is honoured,
     # but never equals one that the signer chose: no printable key begins with this mark.
     return key if key is None or "idempotency-key" in covered else f"{UNCOVERED}{key}"
-
-
-def _printable(text: str) -> bool:
-    return text.isascii() and text.isprintable()
 
 
 def target_uri(request: Request, public_url: str) -> str:

@@ -105,11 +105,7 @@ async def read_rows(
 
 
 async def read_form(
-    request: Request,
-    *,
-    required: Sequence[str],
-    optional: Sequence[str] = (),
-    field_bytes: int,
+    request: Request, *, required: Sequence[str], optional: Sequence[str] = (), field_bytes: int
 ) -> dict[str, bytes]:
     """Return the named parts of a multipart/form-data body; others are ignored.
 

@@ -69,7 +69,7 @@ OTHER_FORMS: dict[str, tuple[str, ...]] = {
         "text/csv; charset=utf-8",
         "text/html; charset=utf-8",
         "application/pdf",
-    ),
+    )
 }
 _SIGNED: tuple[Problem, ...] = (
     p.IdempotencyKeyError,
@@ -245,12 +245,7 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     "listAudits": (),
     "getAudit": _UNKNOWN,
     "stopAudit": (p.NotFoundError, p.ConflictError),
-    "getPeriodReport": (
-        p.BadCursorError,
-        p.BusyError,
-        p.PeriodChangedError,
-        PdfMissingError,
-    ),
+    "getPeriodReport": (p.BadCursorError, p.BusyError, p.PeriodChangedError, PdfMissingError),
     "getReport": (p.NotFoundError, p.NoReportError, p.AuditMissingError, NotStoredError),
     "getStatistics": (
         p.NotFoundError,

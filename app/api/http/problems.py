@@ -81,11 +81,7 @@ def invalid(errors: Sequence[Any]) -> JSONResponse:
     far as the schema knows it: the name of an unknown field is also the sender's text.
     """
     places = [
-        {
-            "place": ".".join(_place(error)),
-            "problem": _known_message(error),
-        }
-        for error in errors
+        {"place": ".".join(_place(error)), "problem": _known_message(error)} for error in errors
     ]
     return problem(
         422,

@@ -1,6 +1,5 @@
 """Sign in with a bearer token, sign out, choose the language; the files of all pages."""
 
-from importlib.resources import files
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -8,12 +7,12 @@ from fastapi.responses import RedirectResponse
 
 from app.api.http.attempts import minutes
 from app.api.http.deps import ServicesDep, get_services
+from app.api.http.pages import static_file
 from app.console import session as sessions
 from app.console.forms import Posted
 from app.console.render import LANGUAGE_COOKIE, redirect, render
 from app.console.route import own_page, router
-from app.console.session import SignedIn
-from app.console.sign_in.attempts import counted
+from app.console.session import SignedIn, counted
 from app.counters import REFUSED
 from app.problems import AttemptsError, NotFoundError, UnauthorizedError
 from app.service.access import keys
@@ -69,11 +68,7 @@ def sign_in(request: Request, services: ServicesDep, form: Posted) -> Response:
 
 
 def _ask(
-    request: Request,
-    following: str,
-    status: int = 200,
-    error: str | None = None,
-    wait: int = 0,
+    request: Request, following: str, status: int = 200, error: str | None = None, wait: int = 0
 ) -> Response:
     oidc = bool(get_services(request).settings.oidc_issuer)
     said = {"following": following, "error": error, "wait": wait, "oidc": oidc}
@@ -107,6 +102,4 @@ def static(name: str) -> Response:
     """
     if name not in STATIC:
         raise NotFoundError("the console has no such file")
-    data = (files("app.console") / "static" / name).read_bytes()
-    headers = {"cache-control": "no-cache"}
-    return Response(data, media_type=STATIC[name], headers=headers)
+    return static_file("app.console", name, STATIC[name])

@@ -17,8 +17,8 @@ from app.api.http.deps import ServicesDep
 from app.console import session as sessions
 from app.console.render import render
 from app.console.route import own_page, router
+from app.console.session import counted
 from app.console.sign_in import provider
-from app.console.sign_in.attempts import counted
 from app.console.sign_in.provider import ASK_AGAIN
 from app.problems import ForbiddenError, SignInError
 from app.reconcile.approval import FROM_OIDC
@@ -45,9 +45,8 @@ def start(
 ) -> Response:
     """Send somebody to the provider.
 
-    Raises:
-        OidcMissingError: It is not configured or not installed.
-        SignInError: The provider does not answer.
+    Raises OidcMissingError: it is not configured or not installed; SignInError: the provider
+    does not answer.
     """
     known = provider.metadata(services.settings)
     said = {

@@ -55,9 +55,8 @@ def client(settings: Settings, callback: str) -> "OAuth2Client":
 def metadata(settings: Settings) -> dict[str, Any]:
     """Return the issuer's metadata.
 
-    Raises:
-        OidcMissingError: None is configured, or Authlib is not installed.
-        SignInError: It does not answer, or names another issuer.
+    Raises OidcMissingError: none is configured, or Authlib is not installed; SignInError: it
+    does not answer, or names another issuer.
     """
     issuer = settings.oidc_issuer
     if not issuer:

@@ -2,7 +2,7 @@
 
 Each kind of callback has a form, which builds headers and body when a delivery is sent. The
 form of requests is here; the protocols above this room have their own
-(`app.protocols.callbacks`).
+(`app.protocols.cases`).
 """
 
 from collections.abc import Callable, Mapping

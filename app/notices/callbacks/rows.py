@@ -14,7 +14,7 @@ from app.ledger.entry_macs import EntryKey
 from app.notices import events
 from app.notices.writing import put, write
 from app.problems import NotFoundError
-from app.service.callbacks import check_limit
+from app.service.access.quota import check_limit
 from app.service.context import Services
 from app.service.paging import format_cursor, parse_cursor
 from lethe.errors import LetheError

@@ -34,9 +34,8 @@ class Envelope:
 def open_envelope(text: bytes, key: Ed25519PublicKey) -> Envelope:
     """Return the message of an envelope that `key` signed.
 
-    Raises:
-        DrpError: Not base64, or the signed text is no JSON object or has a name twice.
-        DrpAgentError: Signed by another key, or not at all.
+    Raises DrpError: not base64, or the signed text is no JSON object or has a name twice;
+    DrpAgentError: signed by another key, or not at all.
     """
     try:
         data = b64decode(text.strip(), validate=True)
@@ -58,9 +57,8 @@ def open_envelope(text: bytes, key: Ed25519PublicKey) -> Envelope:
 def check_claims(said: Mapping[str, Any], agent: str, business: str, now: datetime) -> datetime:
     """Return a message's expiry, if it is this agent's, for this business and in time.
 
-    Raises:
-        DrpAgentError: From another agent, or for another business.
-        DrpError: Not issued yet, expired, or for longer than LONGEST.
+    Raises DrpAgentError: from another agent, or for another business; DrpError: not issued yet,
+    expired, or for longer than LONGEST.
     """
     if said.get("agent-id") != agent:
         raise DrpAgentError("agent-id is not the agent of the token or address")

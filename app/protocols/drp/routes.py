@@ -18,8 +18,15 @@ from app.api.http import problems
 from app.api.http.deps import ServicesDep, count_call
 from app.counters import REFUSED
 from app.problems import CallbackTargetError, DrpAgentError, DrpError, NotFoundError
-from app.protocols.callbacks import check_urls, follow
-from app.protocols.cases import AgentRequest, open_all, show_all, ticket_of_all, withdraw_all
+from app.protocols.cases import (
+    AgentRequest,
+    check_urls,
+    follow,
+    open_all,
+    show_all,
+    ticket_of_all,
+    withdraw_all,
+)
 from app.protocols.drp import agents
 from app.protocols.drp.envelope import (
     check_claims,

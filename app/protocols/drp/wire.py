@@ -38,20 +38,13 @@ class Exercise(Wire):
 
     version: Literal["0.9.3", "0.9.4", "1.0"] = Field(alias="drp.version")
     exercise: Literal[
-        "sale:opt-out",
-        "sale:opt_out",
-        "sale:opt-in",
-        "sale:opt_in",
-        "deletion",
-        "access",
-        "access:categories",
-        "access:specific",
-    ]
+        "sale:opt-out", "sale:opt_out", "sale:opt-in", "sale:opt_in", "deletion", "access",
+        "access:categories", "access:specific",
+    ]  # fmt: skip
     regime: Annotated[str, StringConstraints(max_length=64)] | None = None
     agent_request_id: (
         Annotated[
-            str,
-            StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$"),
+            str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")
         ]
         | None
     ) = Field(default=None, alias="agent-request-id")

@@ -10,18 +10,26 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from app.api.http.deps import ServicesDep, bearer
 from app.problems import CallbackTargetError, NotFoundError, OpenDsrError
-from app.protocols.callbacks import check_urls, follow
-from app.protocols.cases import AgentRequest, open_all, show_all, withdraw_all
+from app.protocols.cases import (
+    AgentRequest,
+    check_urls,
+    follow,
+    open_all,
+    show_all,
+    withdraw_all,
+)
 from app.protocols.opendsr.answers import DsrRoute, signed
 from app.protocols.opendsr.processor import Processor
-from app.protocols.opendsr.status import due_of, status_of, times_of
 from app.protocols.opendsr.wire import (
     ERASURE,
     FORMS,
     PROTOCOL,
     UUID4,
     NewDsrRequest,
+    due_of,
     people_of,
+    status_of,
+    times_of,
 )
 from app.schemas.base import format_time
 from app.schemas.people import CaseView

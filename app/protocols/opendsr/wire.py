@@ -1,18 +1,20 @@
-"""OpenDSR's request, with identities in the form of 2.0 or of 3.0.
+"""OpenDSR's request, with identities in the form of 2.0 or of 3.0, and its status.
 
 2.0: a list of {identity_type, identity_value, identity_format}. 3.0: an object of
 {value, encoding} by identity type. Raw values are hashed here, and not kept.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AwareDatetime, Field, StringConstraints
 
 from app.problems import OpenDsrError
-from app.schemas.base import Wire
-from app.schemas.people import PersonIdentity
+from app.protocols.cases import is_left_at_source, is_waiting, outcomes
+from app.schemas.base import Wire, format_time
+from app.schemas.people import CaseView, PersonIdentity
 from app.schemas.requests import Regulation
 from lethe.identity import IdentityError, digests, parse_digest
 
@@ -94,3 +96,32 @@ def _digests(kind: str, value: str, form: Form) -> dict[str, str]:
     if form == "raw":
         return {name: digest.hex() for name, digest in digests(kind, value).items()}
     return {form: parse_digest(form, value).hex()}
+
+
+FINAL = ("completed", "cancelled")
+
+
+def status_of(views: Sequence[CaseView]) -> str:
+    """Return a request's status (section 8).
+
+    Refused is cancelled, as are rows that only their source can delete: no other term fits.
+    """
+    found = outcomes(views)
+    if found & {"in progress", "failed"}:  # an operator still has to decide on failed requests
+        return "pending" if is_waiting(views) and "failed" not in found else "in_progress"
+    if found & {"refused", "withdrawn"} or is_left_at_source(views):
+        return "cancelled"
+    return "completed"
+
+
+def due_of(views: Sequence[CaseView]) -> datetime:
+    """Return the latest deadline of the cases."""
+    return max(view.due_at for view in views)
+
+
+def times_of(views: Sequence[CaseView]) -> dict[str, str]:
+    """Return when a request was received, and when it is expected to be completed."""
+    return {
+        "expected_completion_time": format_time(due_of(views)),
+        "received_time": format_time(min(view.received_at for view in views)),
+    }

@@ -1,13 +1,16 @@
-"""fsck of keys and tokens: this installation wrote each row and its revocation.
+"""fsck of keys, tokens and callbacks: this installation wrote each row and its revocation.
 
 A finding names the table, never the row: a keyid may identify its holder.
 """
 
 from sqlmodel import Session, col, select
 
+from app.ledger.callback_rows import is_authentic
 from app.ledger.key_rows import KeyRows, T, known_rows, loaded
+from app.ledger.sequencer import Ledger
 from app.reconcile.findings import FsckReport
-from models import BearerToken, RequesterKey, Webhook
+from lethe.errors import LetheError
+from models import BearerToken, Callback, RequesterKey, Webhook
 from models.database.sealed import UnsealedError
 
 FOREIGN = "has a row that is not as this installation wrote it"
@@ -60,4 +63,24 @@ def _check(
     ):
         report.add(check, f"{table.__tablename__} {UNLISTED}")
     if row is not None:
+        session.expunge(row)
+
+
+def check_callbacks(session: Session, ledger: Ledger, report: FsckReport) -> None:
+    """Compare the id of each row with its content; does nothing without entries.key."""
+    if (key := ledger.entry_key) is None:
+        return
+    names = session.exec(select(Callback.id, Callback.ref).order_by(col(Callback.id))).all()
+    for name in names:
+        try:
+            row = session.get(Callback, tuple(name))
+        except UnsealedError:
+            return
+        except (LetheError, ValueError):  # sealed for another place, or an invalid time
+            report.add("callback", f"callbacks {FOREIGN}: delete it")
+            continue
+        if row is None:  # deleted meanwhile
+            continue
+        if not is_authentic(key, row):
+            report.add("callback", f"callbacks {FOREIGN}: delete it")
         session.expunge(row)

@@ -11,7 +11,7 @@ from sqlalchemy import func
 from sqlmodel import Session, col, select
 
 from app import retained_pages
-from app.ledger.pinned import measured_digest, stored_digest
+from app.ledger.pinned import digests_of, stored_digest
 from app.reconcile.deleted import REGISTERED, VERSION, check_deletion
 from app.reconcile.findings import FsckReport
 from app.reconcile.held_out import check_held_out
@@ -20,15 +20,7 @@ from lethe.certificates.errors import RemovalError
 from lethe.certificates.retained import record_commitment
 from lethe.certificates.retained_tree import Part, folded_root, joined
 from lethe.log.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
-from models import (
-    Artifact,
-    ErasureRequest,
-    LogEntry,
-    Model,
-    ModelVersion,
-    Record,
-    RetainedPage,
-)
+from models import Artifact, ErasureRequest, LogEntry, Model, ModelVersion, Record, RetainedPage
 
 FETCH = 1000  # rows in memory at once
 QUARANTINED, RELEASED = "model.quarantined", "model.released"
@@ -133,12 +125,7 @@ def _check_versions(session: Session, model: Model, report: FsckReport) -> None:
         if row is None:
             report.add("version", "the log has a version that the database lacks", index)
             continue
-        columns = {
-            "head": row.head_digest,
-            "statistics": row.statistics_digest,
-            "retained": bytes(row.retained_root).hex(),
-            "held-out": measured_digest(row),
-        }
+        columns = digests_of(row)
         logged_digests = {name: leaf.digests.get(name) for name in columns}
         if row.log_index != index or columns != logged_digests:
             report.add("version", "the tables and the log disagree on a version", index)

@@ -11,12 +11,7 @@ from app.ledger.journal import opening
 from app.ledger.key_rows import known_rows, loaded
 from app.reconcile.findings import FsckReport
 from app.reconcile.judgement import Event
-from app.reconcile.registrations import (
-    CONFIRMED,
-    REGISTERED,
-    binding_digest,
-    binding_of,
-)
+from app.reconcile.registrations import CONFIRMED, REGISTERED, binding_digest, binding_of
 from lethe.errors import LetheError
 from lethe.log.entries import KEY_EVENT, check_commitment, parse_leaf
 from lethe.signing.keys import fingerprint, load_public_key

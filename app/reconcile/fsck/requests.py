@@ -261,8 +261,7 @@ def _judgement_problem(
     query = (
         select(RequestEvent)
         .where(
-            RequestEvent.request_id == request.id,
-            col(RequestEvent.log_index) < row.log_index,
+            RequestEvent.request_id == request.id, col(RequestEvent.log_index) < row.log_index
         )
         .order_by(col(RequestEvent.log_index))
     )

@@ -1,4 +1,4 @@
-"""fsck of the end of retention: exactly the logged items are listed and destroyed.
+"""fsck of retention: exactly the logged items are listed and destroyed, or held.
 
 Anyone with write access to the database could empty a request and claim that its retention
 ended. So the lists are sealed, and each entry has the digest of its list.
@@ -10,8 +10,18 @@ from collections.abc import Iterable, Mapping
 from sqlmodel import Session, col, select
 
 from app.reconcile.findings import FsckReport
+from app.reconcile.holds import compare
 from app.reconcile.retention import ended_refs, items_digest, listed, stored_entries
-from models import Artifact, Case, ErasureRequest, RetentionRemoval, Verification
+from lethe.log.entries import HOLD_EVENT, EntryError, Leaf, parse_leaf
+from models import (
+    Artifact,
+    Case,
+    ErasureRequest,
+    LegalHold,
+    LogEntry,
+    RetentionRemoval,
+    Verification,
+)
 from models.database.session import chunks
 
 CHECK = "retention"
@@ -83,3 +93,18 @@ def _kept(session: Session, rows: Iterable[RetentionRemoval]) -> Iterable[bool]:
         place = col(ErasureRequest.ref) if kind in ("scope", "evidence") else col(Case.ref)
         for chunk in chunks(refs.get(kind, [])):
             yield session.exec(query.where(place.in_(chunk)).limit(1)).first() is not None
+
+
+def check_holds(session: Session, report: FsckReport) -> None:
+    """Compare the table with the stored entries, which `check_tree` has verified."""
+    query = select(LogEntry.index, LogEntry.leaf).where(LogEntry.kind == HOLD_EVENT)
+    logged: dict[str, list[tuple[int, Leaf]]] = {}
+    for index, data in session.exec(query.order_by(col(LogEntry.index))):
+        try:
+            leaf = parse_leaf(data)
+        except EntryError:  # reported by `check_tree`
+            continue
+        logged.setdefault(str(leaf.ref), []).append((index, leaf))
+    rows = {row.id: row for row in session.exec(select(LegalHold))}
+    for index, problem in compare(rows, logged)[1]:
+        report.add("hold", problem, index)

@@ -16,10 +16,8 @@ from app.ledger.sequencer import Ledger
 from app.reconcile.audit_rows import check_audits
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck.approvals import check_approvals
-from app.reconcile.fsck.callbacks import check_callbacks
-from app.reconcile.fsck.holds import check_holds
 from app.reconcile.fsck.intake import check_intake
-from app.reconcile.fsck.keys import check_keys
+from app.reconcile.fsck.keys import check_callbacks, check_keys
 from app.reconcile.fsck.models import check_models
 from app.reconcile.fsck.registrations import check_registrations
 from app.reconcile.fsck.requests import (
@@ -29,10 +27,9 @@ from app.reconcile.fsck.requests import (
     check_openings,
     check_requests,
 )
-from app.reconcile.fsck.retention import check_retention
+from app.reconcile.fsck.retention import check_holds, check_retention
 from app.reconcile.fsck.state import Verified
-from app.reconcile.fsck.tree import check_guard, check_tree
-from app.reconcile.fsck.witnesses import check_witnesses
+from app.reconcile.fsck.tree import check_guard, check_tree, check_witnesses
 from app.vault.errors import SealError
 from lethe.certificates.issuers import IssuerKeys
 from lethe.log.checkpoint import Checkpoint

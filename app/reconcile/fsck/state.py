@@ -24,8 +24,7 @@ LABEL = "lethe-fsck-state-1"
 class StateError(LetheError):
     """The state file is not one that fsck wrote for this log."""
 
-    slug = "fsck-state"
-    title = "The state file is refused"
+    slug, title = "fsck-state", "The state file is refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +48,8 @@ class Verified:
 def read_state(path: Path, key: EntryKey) -> Verified | None:
     """Return the stored state, None if there is no file.
 
-    Raises:
-        StateError: The file was changed, is damaged, or belongs to another log.
-        OSError: The file cannot be read.
+    Raises StateError: the file was changed, is damaged, or belongs to another log; OSError: the
+    file cannot be read.
     """
     try:
         data = path.read_bytes()

@@ -1,4 +1,4 @@
-"""fsck of the log itself: entries, nodes, signed checkpoints, and the guard."""
+"""fsck of the log itself: entries, nodes, checkpoints, the guard, and what witnesses hold."""
 
 from collections.abc import Iterator
 
@@ -7,15 +7,18 @@ from sqlalchemy import select as columns
 from sqlmodel import Session, col, select
 
 from app.ledger.sequencer import Ledger
-from app.ledger.storage import latest_checkpoint, read_size
+from app.ledger.storage import LogDamagedError, latest_checkpoint, read_size
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck.state import Verified
+from app.witnesses.rows import Rows
+from app.witnesses.standing import CONTRADICTED, contradictions
 from lethe.errors import LetheError
 from lethe.log.checkpoint import Checkpoint
 from lethe.log.entries import EntryError, parse_leaf
+from lethe.log.note import split_note
 from lethe.log.peaks import Peaks
 from lethe.log.tree import leaf_hash
-from models import LogCheckpoint, LogEntry, LogNode
+from models import LogCheckpoint, LogEntry, LogNode, WitnessedCheckpoint
 
 PAGE = 1000  # rows in memory at once
 
@@ -189,3 +192,30 @@ def _check_strays(session: Session, report: FsckReport) -> None:
     negative = columns(func.count()).where(col(LogEntry.index) < 0)
     if session.connection().execute(negative).scalar_one():
         report.add("entry", "there are entries of negative index")
+
+
+def check_witnesses(session: Session, ledger: Ledger, report: FsckReport) -> None:
+    """Check witnesses' last checkpoints, and the MACs and checkpoints of stored rows."""
+    try:
+        for witness in contradictions(session, ledger):
+            report.add("witness", f"{witness} {CONTRADICTED}")
+    except LogDamagedError as error:
+        report.add("witness", f"not compared with what witnesses hold: {error.detail}")
+    if ledger.entry_key is None:
+        return
+    rows = Rows(ledger)
+    query = select(WitnessedCheckpoint).order_by(col(WitnessedCheckpoint.size))
+    for row in session.exec(query.execution_options(yield_per=100)):
+        if not rows.is_authentic(row):
+            report.add("witnessed", f"the row of size {row.size} was not written here")
+            continue
+        published = session.get(LogCheckpoint, row.size)
+        if published is None or not _is_same(row.note, published.note):
+            report.add("witnessed", f"the checkpoint of size {row.size} is not the log's")
+
+
+def _is_same(note: str, published: str) -> bool:
+    try:
+        return split_note(note)[0] == split_note(published)[0]
+    except LetheError:
+        return False

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from app.schemas.base import Wire
+from app.schemas.families.scripts import check_names
 from app.schemas.models import FamilyManifest, Name
 from lethe.catalogue import ForestMethod
 
@@ -53,8 +54,7 @@ class NewForest(FamilyManifest):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if len(self.classes) == 1 or len(set(self.classes)) != len(self.classes):
-            raise ValueError("classes: name at least two, each once, or none for numbers")
+        check_names(self.classes)
         for place, own in enumerate(self.edges):
             if any(high <= low for low, high in pairwise(own)):
                 raise ValueError(f"edges: those of feature {place} must ascend")
@@ -67,8 +67,6 @@ class NewForest(FamilyManifest):
         options = self.forest.model_dump()
         group = options["group"] or max(1, round(len(self.edges) ** 0.5))
         config: dict[str, Any] = {
-            "family": self.family,
-            "data": "rows",
             "columns": len(self.edges),
             # Exactly, whatever reads them.
             "edges": [[edge.hex() for edge in own] for own in self.edges],
@@ -77,9 +75,4 @@ class NewForest(FamilyManifest):
         }
         if self.bins != "declared":
             config["bins"] = self.bins
-        return {
-            "config": config,
-            "classes": self.classes,
-            "method": self.method,
-            "extractor": {},
-        }
+        return self.of_rows(**config)

@@ -246,8 +246,6 @@ class NewNetwork(FamilyManifest):
     def pinned(self) -> dict[str, Any]:
         """Return the pinned configuration, whose digest is logged at registration."""
         config: dict[str, Any] = {
-            "family": self.family,
-            "data": "rows",
             "network": self.network.model_dump(),
             "input_shape": self.input_shape,
             "training": self.training.model_dump(),
@@ -257,12 +255,7 @@ class NewNetwork(FamilyManifest):
         }
         if self.canary is not None:  # absent otherwise, to keep digests
             config["canary"] = self.canary.model_dump(mode="json")
-        return {
-            "config": config,
-            "classes": self.classes,
-            "method": self.method,
-            "extractor": {},
-        }
+        return self.of_rows(**config)
 
 
 def _check_canary(

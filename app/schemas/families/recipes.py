@@ -112,14 +112,4 @@ class NewRecipe(TableManifest):
 
     def pinned(self) -> dict[str, Any]:
         """Return the pinned configuration, whose digest is logged at registration."""
-        return {
-            "config": {
-                "family": self.family,
-                "data": "rows",
-                **self.pinned_columns(),
-                "recipe": self.recipe.spelled(),
-            },
-            "classes": self.classes,
-            "method": self.method,
-            "extractor": {},
-        }
+        return self.of_rows(**self.pinned_columns(), recipe=self.recipe.spelled())

@@ -1,6 +1,5 @@
 """Scripts on the wire: an operator's training program and everything that determines it."""
 
-import hashlib
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
@@ -87,24 +86,5 @@ class NewScript(TableManifest):
 
     def pinned(self) -> dict[str, Any]:
         """Return the pinned configuration with the program's text; its digest is logged."""
-        config = {
-            "family": self.family,
-            "data": "rows",
-            **self.pinned_columns(),
-            "classes": len(self.classes),
-            "script": self.script.pinned(),
-        }
-        return {
-            "config": config,
-            "classes": self.classes,
-            "method": self.method,
-            "extractor": {},
-        }
-
-
-def digests(script: dict[str, Any]) -> dict[str, str]:
-    """Return the hex SHA-256 of each file of a registered program, by name."""
-    return {
-        name: hashlib.sha256(text.encode()).hexdigest()
-        for name, text in sorted(script["files"].items())
-    }
+        number, script = len(self.classes), self.script.pinned()
+        return self.of_rows(**self.pinned_columns(), classes=number, script=script)

@@ -71,22 +71,12 @@ class NewShards(TableManifest):
 
     def pinned(self) -> dict[str, Any]:
         """Return the pinned configuration, whose digest is logged at registration."""
-        config: dict[str, Any] = {
-            "family": self.family,
-            "data": "rows",
-            **self.pinned_columns(),
-            "shards": self.shards.model_dump(),
-        }
+        config = {**self.pinned_columns(), "shards": self.shards.model_dump()}
         if self.recipe is not None:
             config["recipe"] = self.recipe.spelled()
         if self.script is not None:
             config |= {"classes": len(self.classes), "script": self.script.pinned()}
-        return {
-            "config": config,
-            "classes": self.classes,
-            "method": self.method,
-            "extractor": {},
-        }
+        return self.of_rows(**config)
 
 
 def _has_probabilities(recipe: RecipeDocument) -> bool:

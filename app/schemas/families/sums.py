@@ -85,20 +85,12 @@ class NewSums(FamilyManifest):
         """Return the pinned configuration, whose digest is logged at registration."""
         options = self.sums.model_dump()
         exact = {name: options[name].hex() for name in ("alpha", "var_smoothing")}
-        config = {
-            "family": self.family,
-            "data": "rows",
-            "columns": self.columns,
-            "missing": False,
-            "weighted": self.weighted,
-            "sums": {**options, **exact},
-        }
-        return {
-            "config": config,
-            "classes": self.classes,
-            "method": self.method,
-            "extractor": {},
-        }
+        return self.of_rows(
+            columns=self.columns,
+            missing=False,
+            weighted=self.weighted,
+            sums={**options, **exact},
+        )
 
 
 def bounds(config: Mapping[str, Any]) -> tuple[float, float, float]:

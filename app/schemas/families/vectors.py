@@ -78,15 +78,4 @@ class NewVectors(FamilyManifest):
 
     def pinned(self) -> dict[str, Any]:
         """Return the pinned configuration, whose digest is logged at registration."""
-        config = {
-            "family": self.family,
-            "data": "rows",
-            "columns": self.columns,
-            "vectors": self.vectors.model_dump(),
-        }
-        return {
-            "config": config,
-            "classes": self.classes,
-            "method": self.method,
-            "extractor": {},
-        }
+        return self.of_rows(columns=self.columns, vectors=self.vectors.model_dump())

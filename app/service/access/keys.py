@@ -33,12 +33,7 @@ from app.schemas.base import Page
 from app.schemas.keys import KeyView, NewKey
 from app.service.context import Services
 from lethe.signing.errors import KeyFormatError
-from lethe.signing.keys import (
-    algorithm_of,
-    fingerprint,
-    load_public_key,
-    public_pem,
-)
+from lethe.signing.keys import algorithm_of, fingerprint, load_public_key, public_pem
 from models import BearerToken, RequesterKey
 
 TAKEN = "this keyid is taken, by another key or a revoked one"
@@ -55,9 +50,8 @@ def register(services: Services, wanted: NewKey, by: str) -> tuple[KeyView, bool
 
     by: the name of the operator's token.
 
-    Raises:
-        KeyFormatError: Not a public key in PEM, or of another algorithm than claimed.
-        ConflictError: The keyid belongs to another key or other rights, or was revoked.
+    Raises KeyFormatError: not a public key in PEM, or of another algorithm than claimed;
+    ConflictError: the keyid belongs to another key or other rights, or was revoked.
     """
     key = load_public_key(wanted.public_key.encode())
     if algorithm_of(key) != wanted.algorithm:
@@ -210,9 +204,8 @@ def is_known_token(session: Session, header: str) -> bool:
 def authorise(session: Session, header: str | None, scopes: tuple[str, ...]) -> BearerToken:
     """Return the token of an Authorization header if its scope is among `scopes`.
 
-    Raises:
-        UnauthorizedError: No token, or one that is unknown or revoked.
-        ForbiddenError: The token's scope does not cover the call.
+    Raises UnauthorizedError: no token, or one that is unknown or revoked; ForbiddenError: the
+    token's scope does not cover the call.
     """
     if not _bearer(header or ""):
         raise UnauthorizedError(

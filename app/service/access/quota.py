@@ -1,16 +1,19 @@
-"""How many erasure requests one key may have open, so that no key fills the queue of others.
+"""How many open requests and callbacks one key may have, so that none crowds out the others.
 
-Counted in the transaction that stores a request, under the log's lock, so concurrent requests,
-at one process or several, count each other. Requests of cases have no key and do not count.
+Requests are counted in the transaction that stores one, under the log's lock, so concurrent
+ones, at one process or several, count each other. Requests of cases have no key and do not
+count. All callbacks of one owner are sent one after the other: their limit bounds how many
+notices wait, and the owner's lane how many are being sent.
 """
 
 from collections.abc import Sequence
 
 from sqlalchemy import Dialect
-from sqlmodel import Session
+from sqlmodel import Session, col, func, select
 
-from app.problems import QuotaError
-from models import ErasureRequest
+from app.problems import CallbackLimitError, QuotaError
+from app.service.context import Services
+from models import Callback, ErasureRequest
 from models.database import bulk
 from models.erasure_request import OPEN
 
@@ -45,3 +48,28 @@ _COUNT = (
     f"WHERE r.keyid = given.keyid AND {OPEN} LIMIT %d) AS counted) "
     "FROM {rows}"
 )
+
+
+def check_limit(
+    services: Services, session: Session, kind: str, owner: str, new: int = 0
+) -> None:
+    """Check that an owner may have one more callback; new: those that are not stored yet.
+
+    Raises CallbackLimitError if it has LETHE_CALLBACKS_EACH of open requests already.
+    """
+    most = services.settings.callbacks_each
+    if most == 0:
+        raise CallbackLimitError("this service sends no callbacks: ask for the status instead")
+    if living(session, kind, owner) + new >= most:
+        raise CallbackLimitError(
+            f"a key or agent may have callbacks for {most} open requests: send the request "
+            "without one, or wait until earlier requests have ended"
+        )
+
+
+def living(session: Session, kind: str, owner: str) -> int:
+    """Return how many callbacks an owner has whose addresses are stored."""
+    query = select(func.count(func.distinct(col(Callback.id)))).where(
+        Callback.kind == kind, Callback.owner == owner
+    )
+    return session.exec(query).one()

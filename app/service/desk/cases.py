@@ -47,9 +47,8 @@ CONTACT, CLOSED_CASE = "case.contact", "case.closed"
 def show(services: Services, ref: str) -> CaseView:
     """Return a case with its parts and timeline.
 
-    Raises:
-        NotFoundError: There is none.
-        PeopleChangedError: Its parts are not those that the log commits to.
+    Raises NotFoundError: there is none; PeopleChangedError: its parts are not those that the
+    log commits to.
     """
     with services.reading() as session:
         case, parts = load(services, session, ref)
@@ -142,7 +141,9 @@ def _timeline(session: Session, case: Case, part: Part) -> list[TimelineItem]:
     query = select(RequestEvent).where(RequestEvent.request_id == part.request)
     events = session.exec(query).all()
     notes = request.notes or {}
-    registered = stored_registrations(session, keys_named(_as_logged(events)))
+    registered = stored_registrations(
+        session, keys_named([Event(one.log_index, one.event, one.payload) for one in events])
+    )
     return items + [
         TimelineItem(
             at=one.at,
@@ -164,10 +165,6 @@ def case_of(services: Services, ref: str) -> str:
         return session.exec(query).first() or ref
 
 
-def _as_logged(events: Sequence[RequestEvent]) -> list[Event]:
-    return [Event(one.log_index, one.event, one.payload) for one in events]
-
-
 def _also_submitted(
     event: RequestEvent, registered: Mapping[str, KeyRegistration]
 ) -> dict[str, str]:
@@ -184,9 +181,8 @@ def _also_submitted(
 def open_contact(services: Services, ref: str, operator: str) -> ContactView:
     """Return a case's contact address; who opened it is logged first.
 
-    Raises:
-        NotFoundError: There is no such case, or its contact was destroyed or never given.
-        PeopleChangedError: It is not the contact, or not the case, that was logged.
+    Raises NotFoundError: there is no such case, or its contact was destroyed or never given;
+    PeopleChangedError: it is not the contact, or not the case, that was logged.
     """
 
     def effect(tx: Transaction) -> ContactView:

@@ -1,7 +1,9 @@
 """What operators decide on requests and cases: approve, refuse, extend, withdraw and more.
 
 Each is an entry of the log, which names the operator's token and is shown to the person. A ref
-names a case, and then all requests that were submitted with it, or a single request.
+names a case, and then all requests that were submitted with it, or a single request. Each
+raises NotFoundError if there is no such case, request or id, and PeopleChangedError if the log
+has it otherwise than the database.
 """
 
 import hmac
@@ -89,12 +91,10 @@ def approve(services: Services, ref: str, operator: str) -> None:
     """Approve the execution of requests that wait for review.
 
     Raises:
-        NotFoundError: No case and no request has this ref.
         ForbiddenError: The operator submitted it, registered the key that signed it, or issued
             the code that it was submitted with.
         KeyUnloggedError: The log does not say who registered the key that signed it.
         ConflictError: Nothing of it waits for review.
-        PeopleChangedError: The log has it otherwise than the database.
     """
 
     def act(tx: Transaction, found: _Open) -> None:
@@ -126,10 +126,7 @@ def approve(services: Services, ref: str, operator: str) -> None:
 def refuse(services: Services, ref: str, operator: str, reason: str) -> None:
     """Refuse requests that are not executed yet; the entry carries the notice of remedies.
 
-    Raises:
-        NotFoundError: No case and no request has this ref.
-        ConflictError: It is not held, or the regulation knows no such reason.
-        PeopleChangedError: The log has it otherwise than the database.
+    Raises ConflictError: it is not held, or the regulation knows no such reason.
     """
 
     def act(tx: Transaction, found: _Open) -> None:
@@ -144,11 +141,8 @@ def refuse(services: Services, ref: str, operator: str, reason: str) -> None:
 def extend(services: Services, ref: str, operator: str, reason: str) -> None:
     """Extend the deadline, once, by what the regulation allows.
 
-    Raises:
-        NotFoundError: No case and no request has this ref.
-        ConflictError: It has ended, was extended before, is overdue, or the regulation knows
-            no such reason.
-        PeopleChangedError: The log has it otherwise than the database.
+    Raises ConflictError: it has ended, was extended before, is overdue, or the regulation knows
+    no such reason.
     """
 
     def act(tx: Transaction, found: _Open) -> None:
@@ -179,10 +173,7 @@ def extend(services: Services, ref: str, operator: str, reason: str) -> None:
 def pause(services: Services, ref: str, operator: str, reason: str) -> None:
     """Stop the clock while the person is asked for something; only under the GDPR.
 
-    Raises:
-        NotFoundError: No case and no request has this ref.
-        ConflictError: It is not held, or the regulation knows no pause or no such reason.
-        PeopleChangedError: The log has it otherwise than the database.
+    Raises ConflictError: it is not held, or the regulation knows no pause or no such reason.
     """
 
     def act(tx: Transaction, found: _Open) -> None:
@@ -197,10 +188,7 @@ def pause(services: Services, ref: str, operator: str, reason: str) -> None:
 def resume(services: Services, ref: str, operator: str) -> None:
     """Restart the clock: the deadline moves by the pause. The request waits for review.
 
-    Raises:
-        NotFoundError: No case and no request has this ref.
-        ConflictError: It is not paused.
-        PeopleChangedError: The log has it otherwise than the database.
+    Raises ConflictError: it is not paused.
     """
 
     def act(tx: Transaction, found: _Open) -> None:
@@ -219,10 +207,7 @@ def resume(services: Services, ref: str, operator: str) -> None:
 def note(services: Services, ref: str, operator: str, text: str) -> None:
     """Keep a note with an open request; the log has a keyed digest of it.
 
-    Raises:
-        NotFoundError: No case and no request has this ref.
-        ConflictError: It has ended.
-        PeopleChangedError: The log has it otherwise than the database.
+    Raises ConflictError: it has ended.
     """
 
     def act(tx: Transaction, found: _Open) -> None:
@@ -237,11 +222,8 @@ def note(services: Services, ref: str, operator: str, text: str) -> None:
 def assign(services: Services, ref: str, operator: str, to: str) -> None:
     """Assign an open request to an operator or officer, or to the caller.
 
-    Raises:
-        NotFoundError: No case and no request has this ref, or no operator's or officer's token
-            has the name `to`.
-        ConflictError: It has ended.
-        PeopleChangedError: The log has it otherwise than the database.
+    Raises NotFoundError: also if no operator's or officer's token has the name `to`;
+    ConflictError: it has ended.
     """
 
     def act(tx: Transaction, found: _Open) -> None:
@@ -272,11 +254,8 @@ def _deciding(session: Session) -> set[str]:
 def withdraw(services: Services, request_id: str, operator: str) -> RequestView:
     """Withdraw a request that this operator submitted for a person, before it is executed.
 
-    Raises:
-        NotFoundError: No request has this id.
-        ForbiddenError: By the log, somebody else submitted it, or a key signed it.
-        NotWithdrawableError: A worker has begun, or the request is closed otherwise.
-        PeopleChangedError: The log has it otherwise than the database.
+    Raises ForbiddenError: by the log, somebody else submitted it, or a key signed it;
+    NotWithdrawableError: a worker has begun, or the request is closed otherwise.
     """
 
     def effect(tx: Transaction) -> Job | None:
@@ -291,11 +270,9 @@ def withdraw_all(services: Services, ref: str, operator: str) -> None:
     """Withdraw the requests that this operator submitted with a case and no worker has begun.
 
     Raises:
-        NotFoundError: No case and no request has this ref.
         ForbiddenError: By the log, somebody else submitted one, or a key signed one.
         NotWithdrawableError: A worker has begun all open ones.
         ConflictError: Nothing of it is open.
-        PeopleChangedError: The log has it otherwise than the database.
     """
 
     def effect(tx: Transaction) -> list[tuple[str, str]]:
@@ -386,9 +363,8 @@ def _act(
 def requests_of(services: Services, session: Session, ref: str) -> list[ErasureRequest]:
     """Return the request of a ref or id, or those that were submitted with the case of a ref.
 
-    Raises:
-        NotFoundError: There is none.
-        PeopleChangedError: The parts of the case are not those that the log commits to.
+    Raises NotFoundError: there is none; PeopleChangedError: the parts of the case are not those
+    that the log commits to.
     """
     named = or_(ErasureRequest.ref == ref, ErasureRequest.id == ref)
     if (request := session.exec(select(ErasureRequest).where(named)).first()) is not None:

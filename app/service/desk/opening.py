@@ -49,9 +49,8 @@ from models.database.session import chunks
 def find(services: Services, wanted: PersonQuery) -> FoundPage:
     """Look a person up in some models or in all.
 
-    Raises:
-        PeopleChangedError: The identities of a model are not those of the log.
-        UnknownModelError: There is no such model.
+    Raises PeopleChangedError: the identities of a model are not those of the log;
+    UnknownModelError: there is no such model.
     """
     found = _find(services, wanted.person.identity(), wanted.models)
     return FoundPage(
@@ -175,14 +174,7 @@ def _open_part(
     if request_id is not None:
         request_ref = session.get_one(ErasureRequest, request_id).ref
     part = Part(
-        model.ref,
-        kind,
-        records,
-        request_id,
-        request_ref,
-        removed,
-        removal_index,
-        tx.next_index,
+        model.ref, kind, records, request_id, request_ref, removed, removal_index, tx.next_index
     )
     said = {
         "contact": contact_digest(case.key, case.contact),

@@ -37,11 +37,7 @@ from app.service.scope import named_places
 from app.vault.master import RootSecret
 from app.vault.people import MODULUS, PeopleKey, StoredRow, Sums
 from lethe.identity import Identity
-from models import (
-    Model,
-    Person,
-    Record,
-)
+from models import Model, Person, Record
 from models.database import bulk
 from models.database.sealed import SealedName
 from models.database.session import chunks

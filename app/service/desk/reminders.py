@@ -64,8 +64,7 @@ def _due(session: Session, now: datetime) -> list[tuple[ErasureRequest, int]]:
                 col(ErasureRequest.state).in_([one for one in OPEN if one != PAUSED]),
                 col(ErasureRequest.due_at) < now + timedelta(days=most),
                 or_(
-                    col(ErasureRequest.reminded).is_(None),
-                    col(ErasureRequest.reminded) >= most,
+                    col(ErasureRequest.reminded).is_(None), col(ErasureRequest.reminded) >= most
                 ),
             )
             .limit(AT_ONCE)

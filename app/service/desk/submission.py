@@ -52,11 +52,9 @@ def claimant(
 ) -> str | None:
     """Return the open request that erases all of these records, None if none is claimed.
 
-    Raises:
-        PeopleChangedError: The model does not hold a record that has identities, or the log
-            has the request with another scope.
-        ConflictError: Some are being erased by other requests, and not all by one, or the
-            request is not open any more.
+    Raises PeopleChangedError: the model does not hold a record that has identities, or the log
+    has the request with another scope; ConflictError: some are being erased by other requests,
+    and not all by one, or the request is not open any more.
     """
     claims: dict[str, str | None] = {}
     for chunk in chunks(list(records)):

@@ -2,7 +2,7 @@
 
 The row has the address sealed, and a MAC over the address, the code, the browser's session and
 the expiry. So access to the database is not enough to learn a code, to put another address
-under a known code, or to extend one; tries are also counted in memory (`app.intake.limits`).
+under a known code, or to extend one; tries are also counted in memory (`app.intake.route`).
 """
 
 import hmac
@@ -97,9 +97,8 @@ def waiting(services: Services, ref: str) -> tuple[Asked, datetime]:
 def answer(services: Services, ref: str, session: str, code: str) -> Answered:
     """Return a challenge that this code answers; each call is a try.
 
-    Raises:
-        IntakeExpiredError: It has expired, was tried too often, or is of another browser.
-        IntakeCodeError: The code is wrong.
+    Raises IntakeExpiredError: it has expired, was tried too often, or is of another browser;
+    IntakeCodeError: the code is wrong.
     """
 
     def effect(tx: Transaction) -> Answered | int | None:

@@ -95,9 +95,8 @@ def scores(services: Services, digest: str) -> bytes:
 
     They cover many people's rows, so holding the id of one request gives no access.
 
-    Raises:
-        NotFoundError: No judgement has scores of this digest.
-        ShreddedError: Its retention has ended.
+    Raises NotFoundError: no judgement has scores of this digest; ShreddedError: its retention
+    has ended.
     """
     with services.reading() as session:
         query = select(Artifact.id).where(Artifact.digest == digest, Artifact.kind == "scores")

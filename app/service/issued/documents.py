@@ -21,9 +21,8 @@ def html(services: Services, request_id: str, language: Language) -> bytes:
 def pdf(services: Services, request_id: str, language: Language) -> bytes:
     """Return a certificate as PDF/A-3b.
 
-    Raises:
-        NotFoundError, NotIssuedError, CertificateChangedError: As for the page.
-        PdfMissingError: The service is installed without the PDF renderer.
+    Raises NotFoundError, NotIssuedError, CertificateChangedError: as for the page;
+    PdfMissingError: the service is installed without the PDF renderer.
     """
     return certificate_pdf(_sheet(services, request_id), texts(language))
 

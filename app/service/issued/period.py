@@ -31,9 +31,8 @@ CHUNK = 10_000  # entries read at once
 def report(services: Services, first: date, last: date) -> bytes:
     """Return the report (RFC 8785 JSON) of the days from `first` to `last`, both included.
 
-    Raises:
-        BadCursorError: The last day is before the first.
-        PeriodChangedError: The database does not match the log.
+    Raises BadCursorError: the last day is before the first; PeriodChangedError: the database
+    does not match the log.
     """
     if last < first:
         raise BadCursorError("`to` is before `from`")
@@ -99,12 +98,7 @@ def _methods(statements: Iterable[Statement]) -> list[Mapping[str, Any]]:
         certificates[key] += 1
         records[key] += one.predicate.scope.records
     return [
-        {
-            "method": key[0],
-            "guarantee": key[1],
-            "certificates": number,
-            "records": records[key],
-        }
+        {"method": key[0], "guarantee": key[1], "certificates": number, "records": records[key]}
         for key, number in sorted(certificates.items())
     ]
 

@@ -19,13 +19,7 @@ from app.service.paging import parse_number
 from app.witnesses.rows import Rows
 from lethe.log.proofs import consistency_proof, inclusion_proof
 from lethe.log.ranges import RangeProof, prove_range, range_members
-from lethe.log.tiles import (
-    TILE_HEIGHT,
-    TILE_WIDTH,
-    encode_bundle,
-    parse_tile_path,
-    tile_width,
-)
+from lethe.log.tiles import TILE_HEIGHT, TILE_WIDTH, encode_bundle, parse_tile_path, tile_width
 from lethe.log.tree import leaf_hash, tree_root
 from models import LogCheckpoint, LogEntry
 
@@ -81,9 +75,8 @@ def tile(services: Services, path: str) -> bytes:
     Any width up to the published one is served: a client may hold an older checkpoint, and the
     narrower tile is still correct for this tree.
 
-    Raises:
-        TileError: The path is no tile path.
-        NotFoundError: The published tree does not reach that far.
+    Raises TileError: the path is no tile path; NotFoundError: the published tree does not reach
+    that far.
     """
     ref = parse_tile_path(path)
     with services.reading() as session:

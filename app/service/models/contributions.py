@@ -17,9 +17,7 @@ from app.problems import (
     NotFoundError,
 )
 from app.reconcile.deleted import require_present
-from app.schemas.models import (
-    ContributionView,
-)
+from app.schemas.models import ContributionView
 from app.service.context import Services
 
 # The Gram matrix of a single row reveals the row, up to its sign.
@@ -38,13 +36,7 @@ from app.vault.model_key import (
 from lethe.errors import LetheError
 from lethe.signing.errors import KeyNotEntitledError
 from lethe.signing.http import SignedBy
-from models import (
-    Contribution,
-    Job,
-    Model,
-    Record,
-    RequesterKey,
-)
+from models import Contribution, Job, Model, Record, RequesterKey
 from models.database.session import chunks
 
 SINGLE = (
@@ -202,11 +194,7 @@ def _first_answer(
 
 
 def queue(
-    services: Services,
-    tx: Transaction,
-    model: Model,
-    new: NewContribution,
-    log_index: int,
+    services: Services, tx: Transaction, model: Model, new: NewContribution, log_index: int
 ) -> tuple[Contribution, Job]:
     """Give an upload its row and queue the job that learns it.
 
@@ -260,9 +248,7 @@ def _refuse_known(
 def contribution(session: Session, ref: str, contribution_id: str) -> ContributionView:
     """Return one contribution's state.
 
-    Raises:
-        UnknownModelError: No such model.
-        NotFoundError: No such contribution to it.
+    Raises UnknownModelError: no such model; NotFoundError: no such contribution to it.
     """
     model = find(session, ref)
     row = session.get(Contribution, contribution_id)

@@ -1,10 +1,9 @@
 """Deleting a model and all its data, in one transaction with one log entry."""
 
-from sqlalchemy import ColumnElement
-from sqlmodel import Session, SQLModel, col, select
+from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
-from app.ledger.pinned import stored_digest
+from app.ledger.pinned import digests_of, stored_digest
 from app.ledger.transaction import Transaction
 from app.problems import ModelInUseError
 from app.reconcile.deleted import EVENT
@@ -83,11 +82,8 @@ def _last(session: Session, model: Model) -> dict[str, str]:
     row = session.exec(query).first()
     if row is None:
         return {}
-    return {
-        "head": row.head_digest,
-        "statistics": row.statistics_digest,
-        "retained": bytes(row.retained_root).hex(),
-    }
+    found = digests_of(row)
+    return {name: str(found[name]) for name in ("head", "statistics", "retained")}
 
 
 def _require_unused(services: Services, session: Session, model: Model) -> None:
@@ -134,14 +130,11 @@ def _require_unused(services: Services, session: Session, model: Model) -> None:
             "the model is learning rows: wait until it is ready (`lethe model show`)",
         ),
     ):
-        if _any(session, table, col(table.model_id) == model.id, unfinished):
+        own = select(table).where(col(table.model_id) == model.id, unfinished).limit(1)
+        if session.exec(own).first() is not None:
             raise ModelInUseError(message)
     if shared(session, model):
         raise ModelInUseError(
             "a row of something else names a file of the model, which would be destroyed too: "
             "run `lethe log fsck`, find out who writes to the database"
         )
-
-
-def _any(session: Session, table: type[SQLModel], *conditions: ColumnElement[bool]) -> bool:
-    return session.exec(select(table).where(*conditions).limit(1)).first() is not None

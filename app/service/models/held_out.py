@@ -137,9 +137,8 @@ def stored(services: Services, session: Session, model: Model) -> HeldOutRows | 
 
     They are `destroyed` if their key is: a restore repeats the destructions since the backup.
 
-    Raises:
-        HeldOutChangedError: They are not stored as they were logged.
-        LetheError: The log or the file cannot be read.
+    Raises HeldOutChangedError: they are not stored as they were logged; LetheError: the log or
+    the file cannot be read.
     """
     digest = logged_digest(services.ledger, model.ref)
     if digest is None:
@@ -198,8 +197,6 @@ def remove(
 
 def _live(session: Session, digest: str) -> list[str]:
     query = select(Artifact.id).where(
-        Artifact.kind == KIND,
-        Artifact.digest == digest,
-        col(Artifact.wrapped_key).is_not(None),
+        Artifact.kind == KIND, Artifact.digest == digest, col(Artifact.wrapped_key).is_not(None)
     )
     return list(session.exec(query))

@@ -9,7 +9,7 @@ from app.ledger.transaction import Transaction
 from app.problems import ConflictError
 from app.schemas.models import ModelView
 from app.service.context import Services
-from app.service.ladder import last_attempt
+from app.service.methods import last_attempt
 from app.service.models import registry
 from app.service.queue import MEND
 from models import ErasureRequest, Job, Model
@@ -22,10 +22,8 @@ def mend(services: Services, ref: str) -> ModelView:
     by the log, and returns the model to service. Otherwise the model stays quarantined, and its
     `failure` says why.
 
-    Raises:
-        UnknownModelError: There is none.
-        ConflictError: It is not quarantined, never had a version, keeps no rows here, or waits
-            for a decision on a request.
+    Raises UnknownModelError: there is none; ConflictError: it is not quarantined, never had a
+    version, keeps no rows here, or waits for a decision on a request.
     """
 
     def effect(tx: Transaction) -> tuple[ModelView, str]:

@@ -7,11 +7,7 @@ from typing import Literal
 from sqlmodel import Session, col, select
 
 from app.keys.issuer import signing_issuer
-from app.problems import (
-    ModelDeletedError,
-    NotFoundError,
-    UnknownModelError,
-)
+from app.problems import ModelDeletedError, NotFoundError, UnknownModelError
 from app.reconcile.deleted import GONE, require_present
 from app.reconcile.logged_versions import logged_leaf, versions_of
 from app.schemas.base import Page
@@ -32,13 +28,7 @@ from app.vault.request_ref import request_ref
 from app.vault.wipe import DELETED
 from lethe.certificates.model_signature import sign_model
 from lethe.signing.http import SignedBy
-from models import (
-    Certificate,
-    ErasureRequest,
-    Model,
-    ModelVersion,
-    Verification,
-)
+from models import Certificate, ErasureRequest, Model, ModelVersion, Verification
 
 
 def find(session: Session, ref: str) -> Model:
@@ -54,9 +44,7 @@ def present(session: Session, ref: str) -> Model:
 
     To check the log, use `app.reconcile.deleted.require_present`.
 
-    Raises:
-        UnknownModelError: There is none.
-        ModelDeletedError: It was deleted.
+    Raises UnknownModelError: there is none; ModelDeletedError: it was deleted.
     """
     model = find(session, ref)
     if model.state == DELETED:
@@ -197,9 +185,7 @@ def _is_withdrawn(services: Services, model: Model, number: int) -> bool:
 def manifest(services: Services, signed: SignedBy, ref: str) -> ManifestView:
     """Return the parameters that a client needs to send rows or statistics.
 
-    Raises:
-        KeyNotEntitledError: The key is no client's.
-        UnknownModelError: No such model.
+    Raises KeyNotEntitledError: the key is no client's; UnknownModelError: no such model.
     """
     with services.reading() as session:
         current_key(session, signed, "client")

@@ -13,13 +13,13 @@ from app.nudges import MessageRefusedError, rebuild
 from app.protocols.opendsr.wire import NewDsrRequest
 from app.protocols.opendsr.wire import people_of as people_of_opendsr
 from app.schemas.audits import NewAudit
-from app.schemas.holds import NewHold
 from app.schemas.keys import KeyConfirmation
 from app.schemas.people import (
     Assignment,
     CaseNote,
     HeldOutRemoval,
     NewCase,
+    NewHold,
     PersonImport,
     PersonQuery,
     QueueQuery,

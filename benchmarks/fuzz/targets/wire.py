@@ -13,11 +13,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from pydantic import BaseModel, ValidationError
 
+from app.api.http.pages import parse_form
 from app.api.models import _read as read_manifest_of_model
 from app.backup.archive import MANIFEST, read_manifest
 from app.backup.errors import BackupError
 from app.backup.pieces import read_followed
-from app.intake.forms import _parse as parse_intake_form
+from app.intake.forms import MOST_FIELDS, IntakeFormError
 from app.notices.guard import parse_target
 from app.protocols.drp.envelope import open_envelope
 from app.protocols.drp.wire import Exercise, people_of
@@ -74,6 +75,10 @@ def _signed_lines() -> Sequence[bytes]:
 def _lines(data: bytes) -> dict[str, list[str]]:
     inputs, _, signature = data.decode("latin-1").partition("\n")
     return {"signature-input": [inputs], "signature": [signature]}
+
+
+def _intake_form(data: bytes) -> object:
+    return parse_form(data, MOST_FIELDS, IntakeFormError, "malformed", "twice")
 
 
 def _both(data: bytes) -> object:
@@ -280,7 +285,7 @@ TARGETS = (
         lambda: [b"https://x.example:8443/a?b=c"],
         (LetheError, UTF8),
     ),
-    Target("intake-form", parse_intake_form, lambda: [b"a=1&b=%C3%A9&c=+x"], (LetheError,)),
+    Target("intake-form", _intake_form, lambda: [b"a=1&b=%C3%A9&c=+x"], (LetheError,)),
     Target(
         "case-code",
         text(lambda code: read_case_code(MASTER, code)),

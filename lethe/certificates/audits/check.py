@@ -42,8 +42,7 @@ MAX_STATISTICS = 1 << 20  # bytes: three numbers of at most 24 bytes for each pa
 class ReportError(CertificateError):
     """A report whose parts are inconsistent."""
 
-    slug = "audit-report-invalid"
-    title = "The audit report is invalid"
+    slug, title = "audit-report-invalid", "The audit report is invalid"
 
 
 @dataclass(frozen=True, slots=True)

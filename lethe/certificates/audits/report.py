@@ -93,9 +93,8 @@ def build_report(statistics: str, predicate: AuditPredicate) -> bytes:
 def parse_report(payload: bytes) -> AuditStatement:
     """Parse a payload; nothing is verified yet.
 
-    Raises:
-        NotCanonicalError: The bytes are not RFC 8785 canonical JSON.
-        ShapeError: A member is missing, unknown or misspelled.
+    Raises NotCanonicalError: the bytes are not RFC 8785 canonical JSON; ShapeError: a member is
+    missing, unknown or misspelled.
     """
     return shape.decode(AuditStatement, payload)
 

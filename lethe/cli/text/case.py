@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lethe.cli.options import count, plain
+from lethe.cli.options import count, plain, print_rows
 from lethe.cli.text.waiting import Waiting
 from lethe.identity import KINDS
 
@@ -81,8 +81,7 @@ def print_case(found: Mapping[str, Any], as_json: bool) -> None:
         text = f"{item['at']}  {item['model']}: {item['event']}, log entry {item['log_index']}"
         rows.append(("", text))
         rows.extend(("", f"    {name}: {value}") for name, value in item["detail"].items())
-    for label, text in rows:
-        click.echo(plain(f"{label:12} {text}"))
+    print_rows(*rows)
 
 
 def _left(found: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from lethe.catalogue import BOUNDS, check_of
 from lethe.certificates.attack_curve import summary
 from lethe.certificates.escalation import AttemptPart, read_escalation
 from lethe.certificates.statement import CheckPart, Predicate, Statement
-from lethe.cli.options import count
+from lethe.cli.options import count, plain
 from lethe.words.certificate import in_words, not_run, untested
 from lethe.words.texts import texts
 
@@ -98,11 +98,6 @@ def _comparison_lines(predicate: Predicate) -> list[tuple[str, str]]:
         if name.startswith(COST)
     ]
     return lines + ([("cost", ", ".join(cost))] if cost else [])
-
-
-def plain(text: str) -> str:
-    """Replace characters that a terminal would interpret: a file may fake its own verdict."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 LEGEND = "What each check means: lethe certificate catalogue"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import click
 
-from lethe.cli.options import plain, print_json
+from lethe.cli.options import plain, print_json, print_rows
 from lethe.cli.text.waiting import Waiting
 from lethe.client import Client, Preview, ProblemError, Receipt, RequestStatus
 from lethe.client.errors import AnswerError, UnreachableError
@@ -22,8 +22,11 @@ def print_preview(preview: Preview, as_json: bool) -> None:
         click.echo(f"warning: {plain(warning)}", err=True)
 
 
-def print_receipt(receipt: Receipt, *, verified: bool) -> None:
+def print_receipt(receipt: Receipt, as_json: bool, *, verified: bool) -> None:
     """Print a receipt, and whether its proof of inclusion was verified."""
+    if as_json:
+        print_json(receipt.document)
+        return
     proof = receipt.receipt
     proven = "inclusion verified" if verified else "not verified: give --log-key"
     print_rows(
@@ -35,8 +38,11 @@ def print_receipt(receipt: Receipt, *, verified: bool) -> None:
     )
 
 
-def print_status(shown: RequestStatus) -> None:
+def print_status(shown: RequestStatus, as_json: bool) -> None:
     """Print a request's status and history."""
+    if as_json:
+        print_json(shown.document)
+        return
     reason = shown.document.get("reason")  # of a refusal or failure
     print_rows(
         ("request", shown.id),
@@ -61,12 +67,6 @@ def _attempt(attempt: object) -> list[tuple[str, str]]:
     ahead = [str(name) for name in attempt.get("ahead", [])]
     then = f", then {', then '.join(ahead)}" if ahead else ""
     return [("attempt", f"{attempt['number']}: {attempt.get('method')}{then}")]
-
-
-def print_rows(*rows: tuple[str, str]) -> None:
-    """Print each row's label and text."""
-    for label, text in rows:
-        click.echo(f"{label:12} {plain(text)}")
 
 
 def format_time(at: datetime) -> str:

@@ -65,9 +65,7 @@ def seal_trees(config: ForestConfig, store: RowStore, trees: Sequence[Tree]) -> 
     return container.pack({"kind": KIND, **config.header()}, arrays)
 
 
-def open_trees(
-    data: bytes,
-) -> tuple[ForestConfig, list[str], Codes, Int64s, list[Tree]]:
+def open_trees(data: bytes) -> tuple[ForestConfig, list[str], Codes, Int64s, list[Tree]]:
     """Return configuration, ids, codes, targets and trees of a sealed state.
 
     Raises EstimatorInputError: the bytes are not such a file.

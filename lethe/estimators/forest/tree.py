@@ -469,13 +469,7 @@ def build(
 
 @njit(cache=True)
 def _rebuild(
-    tree: Tree,
-    shape: Shape,
-    codes: Codes,
-    targets: Int64s,
-    at: int,
-    come: Rows,
-    path: int,
+    tree: Tree, shape: Shape, codes: Codes, targets: Int64s, at: int, come: Rows, path: int
 ) -> Tree:
     """Rebuild the subtree of a node from its rows and those added to it."""
     rows = np.empty(tree.node[at, ROWS], np.int32)

@@ -65,9 +65,7 @@ def test_a_client_that_fails_too_often_waits(
     """Also with a right token: whoever guesses must not learn that they guessed it."""
     now = [0.0]
     desk.installation.caller.http.app.state.sign_ins = Limits(lambda: now[0])  # type: ignore[attr-defined]
-    monkeypatch.setattr(
-        "app.console.sign_in.attempts.FAILED", Bound("failed sign-ins", 2, 900.0)
-    )
+    monkeypatch.setattr("app.console.session.FAILED", Bound("failed sign-ins", 2, 900.0))
     token = make_token(desk.installation.services, "officer")
     nobody, counted = desk.browser(None), REFUSED.read().get("too-many-attempts", 0)
 
@@ -88,9 +86,7 @@ def test_a_client_that_fails_too_often_waits(
 
 
 def test_who_signs_in_is_not_counted(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "app.console.sign_in.attempts.FAILED", Bound("failed sign-ins", 1, 900.0)
-    )
+    monkeypatch.setattr("app.console.session.FAILED", Bound("failed sign-ins", 1, 900.0))
     for _ in range(3):
         desk.browser()
 

@@ -148,7 +148,7 @@ WRONG: dict[str, dict[str, Any]] = {
 def test_a_wrong_answer_signs_nobody_in(
     joined: Joined, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.console.sign_in.attempts.FAILED", Bound("failed sign-ins", 1000))
+    monkeypatch.setattr("app.console.session.FAILED", Bound("failed sign-ins", 1000))
     made = vars(joined.provider).copy()
     for name, changes in WRONG.items():
         vars(joined.provider).update(made | changes)
@@ -279,9 +279,7 @@ def test_strangers_who_start_sign_ins_make_no_rows(joined: Joined) -> None:
 def test_sign_ins_that_fail_at_the_provider_are_limited(
     joined: Joined, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "app.console.sign_in.attempts.FAILED", Bound("failed sign-ins", 2, 900.0)
-    )
+    monkeypatch.setattr("app.console.session.FAILED", Bound("failed sign-ins", 2, 900.0))
     browser = joined.browser()
     for _ in range(2):
         good = joined.answered(browser)

@@ -10,17 +10,7 @@ from typing import Any
 import pytest
 from sqlmodel import Session, select
 
-from app.console import (
-    audits,
-    cases,
-    certificates,
-    health,
-    log,
-    models,
-    opening,
-    queue,
-    reports,
-)
+from app.console import cases, certificates, opening, overview, queue
 from app.console.render import words
 from app.console.sign_in import entrance
 from app.service.health import PARTS
@@ -202,7 +192,7 @@ def test_a_model_has_its_versions_and_their_certificates(done: Desk) -> None:
 def test_the_log_is_walked_to_its_beginning(
     done: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.console.log.PAGE", 4)
+    monkeypatch.setattr("app.console.overview.PAGE", 4)
     auditor, address = done.browser("auditor"), "/console/log"
     seen: set[str] = set()
     while address:
@@ -235,7 +225,7 @@ def test_an_entry_carries_what_its_check_needs(done: Desk) -> None:
 def test_a_page_of_the_log_carries_the_proof_of_its_range(
     done: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.console.log.PAGE", 3)
+    monkeypatch.setattr("app.console.overview.PAGE", 3)
     auditor = done.browser("auditor")
     text = auditor.http.get("/console/log?first=3").text
     page = done.installation.caller.http.get("/v1/log/entries?after=2&limit=3").json()
@@ -291,7 +281,7 @@ def test_the_report_of_a_period_is_the_services_own(done: Desk) -> None:
     ],
 )
 def test_the_last_month_is_offered(today: date, first: date, last: date) -> None:
-    assert reports.last_month(today) == (first, last)
+    assert overview.last_month(today) == (first, last)
 
 
 def test_each_page_is_read_in_each_language(done: Desk) -> None:
@@ -365,18 +355,7 @@ def test_nobody_reads_a_page_without_signing_in(installation: Installation) -> N
 
 
 def all_routes() -> list[Any]:
-    parts = (
-        entrance,
-        opening,
-        queue,
-        cases,
-        certificates,
-        models,
-        log,
-        audits,
-        reports,
-        health,
-    )
+    parts = (entrance, opening, queue, cases, certificates, overview)
     return [route for part in parts for route in part.routes.routes]
 
 

@@ -18,7 +18,7 @@ from app.ledger.log_files import (
     LOG_VKEY,
     NEXT_KEY,
     NEXT_VKEY,
-    PREVIOUS,
+    RoleFiles,
     load_signer,
     read_log_keys,
 )
@@ -37,8 +37,8 @@ from lethe.cli.log import log as log_commands
 from lethe.files import write_durably
 from lethe.log.checkpoint import Checkpoint, sign_checkpoint
 from lethe.log.entries import parse_leaf
-from lethe.log.fetch import Fetch, MissingFileError
-from lethe.log.follow import LogError, mirror_log, verify_log
+from lethe.log.fetch import Fetch, LogError, MissingFileError
+from lethe.log.follow import mirror_log, verify_log
 from lethe.log.key_changes import LOG
 from lethe.log.note import NoteError, NoteVerifier, split_note
 from lethe.signing.keys import generate_key, private_pem
@@ -351,7 +351,7 @@ def test_an_interrupted_revocation_goes_on(
     append(ledger, entry(99))
     assert signers(ledger) == ids(new)
     left = {path.name for path in settings.keys_dir.iterdir()}
-    assert {LOG_KEY, LOG_VKEY, PREVIOUS} <= left
+    assert {LOG_KEY, LOG_VKEY, RoleFiles(LOG).previous} <= left
     assert not left & {NEXT_KEY, NEXT_VKEY}
     with pytest.raises(ConflictError, match="signs alone"):
         revoke_log(settings, ledger, "superseded")
@@ -377,7 +377,7 @@ def test_damaged_key_files_are_named(ready: Installation) -> None:
     with pytest.raises(KeyMissingError, match="is not the key of"):
         load_ledger(settings, ready.services.engine)
     (settings.keys_dir / NEXT_KEY).write_text(pem)
-    (settings.keys_dir / PREVIOUS).write_text("no key\n")
+    (settings.keys_dir / RoleFiles(LOG).previous).write_text("no key\n")
     with pytest.raises(KeyMissingError, match="holds no key"):
         load_ledger(settings, ready.services.engine)
 

@@ -9,9 +9,10 @@ from click.testing import CliRunner
 
 from app.cli.service_key import service_key as key_commands
 from app.keys import rotate_log as rotation
+from app.keys.alone import Rotated
 from app.keys.fsck import fsck_keys
 from app.keys.log import NoSecondKeyError, logged_keys
-from app.keys.rotate_log import LogRotated, revoke_log, rotate_log
+from app.keys.rotate_log import revoke_log, rotate_log
 from app.ledger.log_files import (
     ML_DSA_KEY,
     RoleFiles,
@@ -32,6 +33,7 @@ from lethe.errors import LetheError
 from lethe.log.checkpoint import sign_checkpoint
 from lethe.log.follow import verify_log
 from lethe.log.key_changes import ML_DSA
+from lethe.log.log_keys import LogKey
 from lethe.log.note import NoteError, NoteVerifier, parse_vkey
 from tests.app.cli.test_backup import point_at
 from tests.app.keys.test_issuer import certified
@@ -81,11 +83,11 @@ def accepted(folder: Path, bundle: bytes, root: bytes, key: NoteVerifier) -> boo
     return done.exit_code == 0
 
 
-def rotate(settings: Settings, ledger: Ledger) -> LogRotated:
+def rotate(settings: Settings, ledger: Ledger) -> Rotated[LogKey]:
     return rotate_log(settings, ledger, role=ML_DSA)
 
 
-def revoke(settings: Settings, ledger: Ledger) -> LogRotated:
+def revoke(settings: Settings, ledger: Ledger) -> Rotated[LogKey]:
     return revoke_log(settings, ledger, "superseded", role=ML_DSA)
 
 

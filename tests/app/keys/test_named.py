@@ -11,7 +11,6 @@ from app.ledger.log_files import (
     LOG_KEY,
     NEXT_KEY,
     NEXT_VKEY,
-    PREVIOUS,
     RoleFiles,
     load_cosigner,
     load_signer,
@@ -20,7 +19,7 @@ from app.ledger.log_files import (
 from app.ledger.startup import create_ml_dsa, load_ledger
 from app.problems import ConflictError
 from app.reconcile.findings import FsckReport
-from lethe.log.key_changes import ML_DSA
+from lethe.log.key_changes import LOG, ML_DSA
 from lethe.signing.keys import generate_key, private_pem
 from tests.app.keys.test_log_key import ids, signers
 from tests.app.ledger.samples import append, entry
@@ -36,7 +35,7 @@ def test_nothing_is_signed_by_a_key_that_no_entry_names_though_other_files_vouch
     name = NEXT_KEY if place == "beside" else LOG_KEY
     (keys / name).write_text(private_pem(generate_key("ed25519")))
     planted = load_signer(settings, name).verifier
-    vouching = (NEXT_VKEY, planted) if place == "beside" else (PREVIOUS, old)
+    vouching = (NEXT_VKEY, planted) if place == "beside" else (RoleFiles(LOG).previous, old)
     (keys / vouching[0]).write_text(f"{vouching[1].vkey}\n")
     with suppress(KeyMissingError):
         append(ledger, entry(0))
@@ -69,7 +68,7 @@ def test_the_end_of_an_overlap_puts_no_other_key_in_its_place(ready: Installatio
         revoke_log(settings, ledger, "superseded", role=ML_DSA)
     rotate_log(settings, ledger, role=ML_DSA)
     revoke_log(settings, ledger, "superseded", role=ML_DSA)
-    restored = make_ml_dsa(settings, files.key, replace=True).verifier
+    restored = make_ml_dsa(settings, files.key).verifier
     for put in (False, True):
         if put:
             make_ml_dsa(settings, files.next_key)

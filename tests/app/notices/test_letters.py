@@ -13,6 +13,7 @@ from sqlmodel import Session, select
 from app.notices import alarms, deliver, letters, mailings
 from app.notices.sender import Sender
 from app.reconcile.model_events import model_events
+from lethe.words.texts import LANGUAGES
 from models import Case, Certificate, ErasureRequest, RequestEvent
 from tests.app.notices.callbacks.conftest import callbacks
 from tests.app.notices.conftest import ALLOWED, add, rows, turn
@@ -265,7 +266,7 @@ def test_no_digest_of_nothing_and_none_for_who_left(
     assert {row.answer for row in rows(installation)} == {"nothing to say"}
 
 
-@pytest.mark.parametrize("language", letters.LANGUAGES)
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_alarms_come_at_once_and_once_a_day(
     installation: Installation, inbox: Inbox, monkeypatch: pytest.MonkeyPatch, language: str
 ) -> None:
@@ -295,7 +296,7 @@ def places(template: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(template) if name}
 
 
-@pytest.mark.parametrize("language", letters.LANGUAGES)
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_every_language_says_the_same(language: str) -> None:
     english, other = letters.words("en"), letters.words(language)
     assert {name: set(section) for name, section in english.items()} == {

@@ -13,7 +13,7 @@ from app.problems import ConflictError
 from app.purge import retention
 from app.reconcile.fsck.run import fsck
 from app.reconcile.holds import HoldsChangedError
-from app.schemas.holds import NewHold
+from app.schemas.people import NewHold
 from app.service import holds
 from models import ErasureRequest, LegalHold, LogEntry
 from tests.installation import Installation, make_token

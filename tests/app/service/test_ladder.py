@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from app.service.ladder import attempt_view, last_attempt, spelled
+from app.service.methods import attempt_view, last_attempt, spelled
 from models import ErasureRequest, Job, Model, RequestEvent
 from models.database.types import utcnow
 

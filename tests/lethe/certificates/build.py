@@ -22,7 +22,7 @@ from lethe.certificates.bundle import build_bundle, hashedrekord_leaf
 from lethe.certificates.dsse import sign_envelope
 from lethe.certificates.evidence import Report, build_evidence, evidence_part
 from lethe.certificates.retained import Removal, prove_removal, record_commitment
-from lethe.certificates.retained_tree import RetainedTree, bare
+from lethe.certificates.retained_tree import RetainedTree
 from lethe.certificates.shape import read
 from lethe.certificates.statement import (
     CheckPart,
@@ -46,6 +46,7 @@ from lethe.log.peaks import Peaks
 from lethe.log.proofs import inclusion_proof
 from lethe.log.tree import leaf_hash, tree_root
 from lethe.signing.keys import public_pem
+from tests.lethe.certificates.leaves import bare
 
 KEYID = "issuer-2026"
 REQUEST_REF = "0b5bbbd2-1d3c-4c3b-8b63-9a4c8f3f8a01"

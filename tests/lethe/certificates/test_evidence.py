@@ -17,10 +17,11 @@ from lethe.certificates.evidence import (
     parse_evidence,
 )
 from lethe.certificates.retained import prove_removal
-from lethe.certificates.retained_tree import RetainedTree, bare
+from lethe.certificates.retained_tree import RetainedTree
 from lethe.certificates.shape import write
 from lethe.certificates.statement import CheckPart, RetainedSet
 from tests.lethe.certificates.build import commitments, contents, salts
+from tests.lethe.certificates.leaves import bare
 
 EVIDENCE, PREDICATE = contents()
 

@@ -12,24 +12,40 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lethe.certificates import shape
 from lethe.certificates.errors import RemovalError, ShapeError
 from lethe.certificates.retained import (
+    Removal,
     RemovedRecord,
-    check_removal,
+    check_sets,
     prove_removal,
     record_commitment,
 )
-from lethe.certificates.retained_tree import RetainedTree, bare, retained_root
+from lethe.certificates.retained_tree import RetainedTree, retained_root
 from lethe.certificates.shape import read, write
 from lethe.certificates.statement import SetState
 from lethe.log.spelling import format_base64, parse_base64
 from tests.lethe.certificates.build import commitments, salts
+from tests.lethe.certificates.leaves import bare
 from tests.lethe.certificates.tree_oracle import bare_root
 from tests.lethe.log.oracle import mth
 from tests.lethe.log.vectors import ROOT, read_cases
 
 VECTORS = ROOT / "tests" / "vectors" / "retained-set" / "removals"
 Section = dict[str, Any]
+
+
+def check_removal(
+    section: Any,
+    before_root: bytes,
+    before_count: int,
+    after_root: bytes,
+    after_count: int,
+    records: int,
+    records_root: bytes,
+) -> None:
+    before, after = SetState(before_root, before_count), SetState(after_root, after_count)
+    check_sets(shape.read(Removal, section), before, after, records, records_root)
 
 
 def check(section: Section, **changes: Any) -> None:

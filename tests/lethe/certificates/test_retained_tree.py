@@ -16,12 +16,12 @@ from lethe.certificates.retained_tree import (
     Path,
     PathStep,
     RetainedTree,
-    bare,
     folded_root,
     follow,
     retained_root,
 )
 from tests.fuzz import fuzz
+from tests.lethe.certificates.leaves import bare
 from tests.lethe.certificates.tree_oracle import oracle_root, step_by_step
 from tests.lethe.log.vectors import ROOT, read_cases
 

@@ -28,9 +28,8 @@ from lethe.log.entries import EntryError, parse_leaf, service_key_leaf
 from lethe.log.fetch import MAX_TRUST_ROOT
 from lethe.log.key_changes import ANNOUNCED, LOG, REVOKED, ROTATED, KeyChange
 from lethe.log.key_history import KeyHistoryError, replay
-from lethe.log.log_keys import LogKey, LogKeys, spki_of_log
+from lethe.log.log_keys import LogKey, LogKeys, spki_of_log, trust_text
 from lethe.log.note import COSIGNATURE, NoteError, NoteSigner, NoteVerifier, sign_note
-from lethe.log.trust_text import trust_text
 from tests.lethe.certificates.build import KEYID, Certified, Office, issuer_key, log_signer
 from tests.schemas import validator
 

@@ -14,7 +14,7 @@ from lethe.certificates.trust_root import TrustRootError
 from lethe.cli.report import report
 from lethe.client import Client
 from lethe.log.entries import event_leaf
-from lethe.log.tiles import TILE_WIDTH, encode_bundle, entries_path, tile_path
+from lethe.log.tiles import TILE_WIDTH, TileRef, encode_bundle, entries_path
 from lethe.log.tree import leaf_hashes
 from tests.lethe.certificates.build import LocalLog, log_signer
 from tests.lethe.certificates.test_trust_root import NEXT, Rotated
@@ -72,7 +72,7 @@ def mirror_of(log: LocalLog, directory: Path) -> Path:
     assert size < TILE_WIDTH
     for name, data in {
         "checkpoint": log.checkpoint().encode(),
-        tile_path(0, 0, size): b"".join(leaf_hashes(log.leaves)),
+        TileRef(0, 0, size).path: b"".join(leaf_hashes(log.leaves)),
         entries_path(0, size): encode_bundle(log.leaves),
     }.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)

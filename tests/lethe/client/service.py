@@ -29,9 +29,10 @@ from lethe.log.entries import event_leaf
 from lethe.log.note import NoteSigner
 from lethe.log.proofs import inclusion_proof
 from lethe.signing.errors import SignatureReplayedError
-from lethe.signing.http import SignedBy, verify_request
+from lethe.signing.http import SignedBy
 from lethe.signing.keys import Algorithm, PublicKey, algorithm_of, load_public_key
 from tests.lethe.log import oracle
+from tests.lethe.signing.whole import verify_request
 
 BASE = "http://ledger.test"
 TOKEN = "an-operator's-token"

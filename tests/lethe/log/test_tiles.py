@@ -16,7 +16,6 @@ from lethe.log.tiles import (
     parse_tile_path,
     split_tile,
     tile_level,
-    tile_path,
     tile_width,
 )
 from tests.lethe.log import oracle
@@ -61,7 +60,7 @@ def test_an_address_reads_back(ref: TileRef) -> None:
     if ref.level is None:
         assert ref.path == entries_path(ref.index, ref.width)
     else:
-        assert ref.path == tile_path(ref.level, ref.index, ref.width)
+        assert ref.path == TileRef(ref.level, ref.index, ref.width).path
 
 
 @given(st.text(alphabet="tile/0123x.pns-", max_size=30))
@@ -80,7 +79,7 @@ def test_a_file_has_one_address(text: str) -> None:
 )
 def test_what_is_no_tile_has_no_address(level: int, index: int, width: int) -> None:
     with pytest.raises(TileError):
-        tile_path(level, index, width)
+        TileRef(level, index, width)
 
 
 @given(st.integers(0, 3), st.integers(0, 300), st.integers(0, 2**30))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lethe.catalogue import REFUSALS
-from lethe.protocols.drop_status import SOURCE, status_of_case, status_of_found
+from lethe.protocols.drop_lists import SOURCE, status_of_case, status_of_found
 
 
 def found(records: int = 0, held_out: int = 0, erased: int = 0) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from lethe.signing.errors import (
     SignatureIncompleteError,
     SignatureInvalidError,
 )
-from lethe.signing.http import check_body, verify_head, verify_request
+from lethe.signing.http import check_body, verify_head
 from tests.lethe.signing.signer import (
     BODY,
     ED25519,
@@ -23,6 +23,7 @@ from tests.lethe.signing.signer import (
     sign,
 )
 from tests.lethe.signing.test_http import resolver
+from tests.lethe.signing.whole import verify_request
 
 TIME = datetime.fromtimestamp(NOW, UTC)
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from lethe.errors import LetheError
 from lethe.signing.errors import KeyFormatError, KeyNotEntitledError, SignatureError
-from lethe.signing.http import new_nonce, sign_request, verify_request
+from lethe.signing.http import new_nonce, sign_request
 from lethe.signing.keys import Algorithm, PublicKey, algorithm_of, public_of
 from tests.fuzz import fuzz
 from tests.lethe.signing.signer import (
@@ -34,6 +34,7 @@ from tests.lethe.signing.signer import (
     sign,
     signature_base,
 )
+from tests.lethe.signing.whole import verify_request
 
 TIME = datetime.fromtimestamp(NOW, UTC)
 JSON = {"Content-Type": "application/json"}

@@ -11,7 +11,7 @@ from lethe.signing import http
 from lethe.signing.digest import check_content_digest, format_content_digest
 from lethe.signing.errors import DigestMismatchError, SignatureError
 from lethe.signing.fields import field_lines, parse_fields
-from lethe.signing.http import SignedBy, sign_request, verify_request
+from lethe.signing.http import SignedBy, sign_request
 from lethe.signing.plain import parse_plain
 from tests.fuzz import fuzz
 from tests.lethe.signing.signer import (
@@ -28,6 +28,7 @@ from tests.lethe.signing.signer import (
 )
 from tests.lethe.signing.test_http import NOISE, damaged, resolver
 from tests.lethe.signing.test_vectors import FILES, load, verify
+from tests.lethe.signing.whole import verify_request
 
 TIME = datetime.fromtimestamp(NOW, UTC)
 KEYS = pytest.mark.parametrize("key", [ED25519, P256], ids=["ed25519", "ecdsa-p256"])

@@ -18,7 +18,7 @@ from http_message_signatures import (
 from http_message_signatures.algorithms import ED25519
 
 from lethe.signing.errors import SignatureIncompleteError
-from lethe.signing.http import verify_request
+from tests.lethe.signing.whole import verify_request
 
 # RFC 9421 appendix B.1.4 (key), B.2 (request) and B.2.6 (signature).
 KEY = Ed25519PrivateKey.from_private_bytes(

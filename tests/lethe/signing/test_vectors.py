@@ -10,10 +10,11 @@ import pytest
 from starlette.datastructures import Headers
 
 from lethe.signing.errors import SignatureError
-from lethe.signing.http import SignedBy, verify_request
+from lethe.signing.http import SignedBy
 from lethe.signing.keys import Algorithm, PublicKey, algorithm_of, load_public_key
 from tests.lethe.signing.case_tools import CASES, Case
 from tests.lethe.signing.vectors import VECTORS, as_vector
+from tests.lethe.signing.whole import verify_request
 
 FILES = sorted(VECTORS.glob("*.json"))
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from lethe.certificates.retained import check_removal
 from lethe.log.spelling import format_base64
 from tests.lethe.certificates import test_retained, test_retained_tree
 from tests.lethe.certificates.test_retained import *  # noqa: F403
+from tests.lethe.certificates.test_retained import check_removal
 from tests.lethe.log.vectors import read_cases
 from tests.lethe.web.second import ask, both, needs_node
 

@@ -16,7 +16,7 @@ from app.settings import Settings
 from lethe.certificates import shape
 from lethe.certificates.escalation import AttemptPart, read_escalation
 from lethe.certificates.retained import Removal, prove_removal, record_commitment
-from lethe.certificates.retained_tree import RetainedTree, bare
+from lethe.certificates.retained_tree import RetainedTree
 from lethe.signing.keys import PrivateKey
 from models import (
     Artifact,
@@ -28,6 +28,7 @@ from models import (
 )
 from tests.app.ledger.samples import tamper
 from tests.installation import Installation, install
+from tests.lethe.certificates.leaves import bare
 from tests.workers.jobs import networks
 from tests.workers.jobs.tampered import TAMPERED, a_later_head, job_of
 from tests.workers.jobs.test_decisions import decide, history, state

@@ -7,8 +7,7 @@ import numpy as np
 from sqlmodel import Session, col, select
 
 from app.ledger.key_rows import believed
-from app.rounds.opening import CHANGED, is_as_opened
-from app.rounds.steps import members, message_id
+from app.rounds.steps import CHANGED, is_as_opened, members, message_id
 from app.schemas.requests import Scope
 from app.schemas.rounds import STEPS
 from app.service.desk.people import RecordIdentity

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from sqlmodel import Session, col, or_, select
 
-from app.service.ladder import last_attempt, spelled
+from app.service.methods import last_attempt, spelled
 from app.service.queue import DEADLINE_MARGIN
 from models import ErasureRequest, Job, Record
 from models.database.clock import clock

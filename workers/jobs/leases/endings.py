@@ -9,7 +9,7 @@ from app.ledger.transaction import Transaction
 from app.service import review
 from app.service.context import Services
 from app.service.decisions import AWAITING
-from app.service.ladder import last_attempt
+from app.service.methods import last_attempt
 from app.service.queue import MEND, PARKED
 from app.service.releases import close_releases
 from app.service.requests import close

@@ -24,7 +24,7 @@ from app.ledger.receipt import UnpublishedError
 from app.ledger.transaction import Transaction
 from app.service.context import Services
 from app.service.decisions import AWAITING
-from app.service.ladder import last_attempt
+from app.service.methods import last_attempt
 from app.service.queue import GOES_ON, MEND, head_of_queue, is_held_back
 from app.steps import reached
 from app.traces import TraceSpan

@@ -10,7 +10,7 @@ from lethe.certificates.escalation import AttemptPart, write_escalation
 from lethe.certificates.evidence import Report as EvidenceReport
 from lethe.certificates.evidence import build_evidence, evidence_part, scores_part
 from lethe.certificates.retained import Removal, prove_removal
-from lethe.certificates.retained_tree import RetainedTree, bare, retained_root
+from lethe.certificates.retained_tree import RetainedTree, retained_root
 from lethe.certificates.shape import read
 from lethe.certificates.statement import (
     CheckPart,
@@ -27,6 +27,7 @@ from lethe.certificates.statement import (
     build_statement,
 )
 from tests.lethe.certificates.build import Office, commitments, contents, salts
+from tests.lethe.certificates.leaves import bare
 from tests.workers.judge.empirical_claims import World, committed, simulated
 from workers.judge.base import Report, RetainedSetClaim, UpdateClaim
 from workers.judge.exact_retrained import VERIFIER as RETRAINED

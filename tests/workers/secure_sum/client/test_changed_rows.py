@@ -9,7 +9,7 @@ from sqlalchemy import text
 from sqlmodel import Session, select
 
 from app.rounds import operator
-from app.rounds.opening import CHANGED
+from app.rounds.steps import CHANGED
 from lethe.client.errors import ProblemError
 from models import Model, ModelVersion, Round
 from tests.installation import Installation

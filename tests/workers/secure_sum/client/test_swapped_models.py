@@ -9,7 +9,7 @@ from sqlalchemy import text
 from sqlmodel import Session, select
 
 from app import steps
-from app.rounds.opening import CHANGED
+from app.rounds.steps import CHANGED
 from models import ModelVersion
 from tests.exchanged import exchange_columns
 from tests.installation import Installation
