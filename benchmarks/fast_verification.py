@@ -26,8 +26,12 @@ from workers.judge.ridge.head_bound import check_head
 from workers.judge.ridge.posterior import check_posterior
 from workers.judge.ridge.statistics import check_statistics
 from workers.methods.ridge.ridge_system import solve_float
-from workers.methods.ridge.statistics.encoding import statistics_digest
-from workers.methods.ridge.statistics.gram import RidgeStatistics, accumulate, subtract
+from workers.methods.ridge.statistics.gram import (
+    RidgeStatistics,
+    accumulate,
+    statistics_digest,
+    subtract,
+)
 
 
 def measure(problem: Problem, size: Size) -> tuple[list[Line], dict[str, float]]:

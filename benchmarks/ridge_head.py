@@ -25,8 +25,12 @@ from workers.judge.ridge.statistics import check_statistics
 from workers.methods.ridge.canonical_head import canonical_head
 from workers.methods.ridge.ridge_exact import METHOD
 from workers.methods.ridge.ridge_system import solve_float
-from workers.methods.ridge.statistics.encoding import statistics_digest
-from workers.methods.ridge.statistics.gram import RidgeStatistics, accumulate, subtract
+from workers.methods.ridge.statistics.gram import (
+    RidgeStatistics,
+    accumulate,
+    statistics_digest,
+    subtract,
+)
 
 SHORT_CALLS = 5
 FULL, QUICK = Size(50_000, 768, 100, 7), Size(5_000, 256, 20, 5)

@@ -28,7 +28,7 @@ from workers.judge.ridge.leaves import LeafSort
 from workers.judge.ridge.row_digests import leaves_of
 from workers.judge.ridge.verdict import EXACT as VERIFIER
 from workers.methods.ridge.ridge_exact import METHOD
-from workers.methods.ridge.statistics.encoding import statistics_digest
+from workers.methods.ridge.statistics.gram import statistics_digest
 
 FULL = (Size(20_000, 96, 10, 15), Size(20_000, 256, 10, 15), Size(20_000, 768, 10, 9))
 QUICK = (Size(4_000, 96, 10, 3), Size(4_000, 384, 10, 3))

@@ -40,7 +40,7 @@ from workers.judge.policy.document import format_policy
 from workers.judge.policy.document import parse_policy as parse_judging
 from workers.judge.policy.policy import PolicyError, default
 from workers.judge.scores.file import decode_scores, encode_scores
-from workers.methods.ridge.statistics.encoding import decode_statistics, encode_statistics
+from workers.methods.ridge.statistics.gram import decode_statistics, encode_statistics
 from workers.secure_sum.local import parse_rows as parse_local
 from workers.silos import score_task, scores
 from workers.silos.message import decode_message, encode_message

@@ -11,12 +11,12 @@ from workers.jobs.update import Encoded
 from workers.judge.ridge.claim import ClaimedStatistics
 from workers.methods.ridge import registry, ridge_sketched
 from workers.methods.ridge.base import Method, RidgeConfig, RidgeState
-from workers.methods.ridge.statistics.encoding import (
+from workers.methods.ridge.statistics.gram import (
+    RidgeStatistics,
     decode_statistics,
     encode_statistics,
     statistics_digest,
 )
-from workers.methods.ridge.statistics.gram import RidgeStatistics
 
 
 def ridge_config(model: Model) -> RidgeConfig:

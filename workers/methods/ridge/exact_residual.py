@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from workers.arrays import IntMatrix, Matrix
 from workers.methods.ridge.base import RidgeConfig
-from workers.methods.ridge.statistics.products import integer_product
+from workers.methods.ridge.statistics.gram import integer_product
 
 Places = NDArray[np.int32]  # (p, d, m), balanced
 

@@ -103,7 +103,7 @@ def rank_update(
 
 
 def product(left: Matrix, right: Matrix) -> Matrix:
-    """Return left (m, k) @ right (k, n) by SciPy's BLAS (`statistics.products` says why).
+    """Return left (m, k) @ right (k, n) by SciPy's BLAS (`statistics.gram` says why).
 
     The bits depend on the arguments alone and not on their memory layout, so that a state
     read from a file continues like the one written.

@@ -18,7 +18,7 @@ from workers.errors import InfeasibleRemovalError, PenaltyError, RefusedError
 from workers.methods.ridge import registry
 from workers.methods.ridge.base import RidgeConfig, RidgeState
 from workers.methods.ridge.ridge_exact import METHOD
-from workers.methods.ridge.statistics.encoding import statistics_digest
+from workers.methods.ridge.statistics.gram import statistics_digest
 
 ROOT = Path(__file__).parents[4]
 

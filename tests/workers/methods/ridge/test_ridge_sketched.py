@@ -27,8 +27,7 @@ from workers.methods.ridge.ridge_sketched import RidgeSketched, configured
 from workers.methods.ridge.sketches.kinds import known
 from workers.methods.ridge.sketches.message import compress
 from workers.methods.ridge.sketches.sketch import expand
-from workers.methods.ridge.statistics.encoding import statistics_digest
-from workers.methods.ridge.statistics.gram import RidgeStatistics
+from workers.methods.ridge.statistics.gram import RidgeStatistics, statistics_digest
 from workers.methods.ridge.statistics.message import Batch, Message, summarise
 
 EXACT = ridge_exact.METHOD

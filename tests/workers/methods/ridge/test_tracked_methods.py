@@ -21,7 +21,7 @@ from workers.methods.ridge import (
 )
 from workers.methods.ridge.base import Method, Outcome, RidgeConfig, RidgeState
 from workers.methods.ridge.proven_head import prove_head
-from workers.methods.ridge.statistics.encoding import statistics_digest
+from workers.methods.ridge.statistics.gram import statistics_digest
 from workers.methods.ridge.upkeep import Tracked
 
 EXACT = ridge_exact.METHOD

@@ -1,4 +1,4 @@
-"""Float64 products on SciPy's BLAS (`statistics.products` says why)."""
+"""Float64 products on SciPy's BLAS (`statistics.gram` says why)."""
 
 import numpy as np
 from scipy.linalg.blas import dgemm

@@ -19,9 +19,8 @@ import torch
 from workers.arrays import Codes, IntMatrix, Labels, Matrix, Rows
 from workers.methods.ridge.statistics import backend
 from workers.methods.ridge.statistics.backend import BackendError, Sums
-from workers.methods.ridge.statistics.blocks import check_rows
 from workers.methods.ridge.statistics.gram import FLOAT_LIMIT, check_bounds
-from workers.methods.ridge.statistics.quantiser import largest_code
+from workers.methods.ridge.statistics.quantiser import check_rows, largest_code
 
 log = logging.getLogger(__name__)
 
