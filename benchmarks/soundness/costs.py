@@ -24,8 +24,7 @@ from workers.judge.ridge.claim import (
     RemovalClaim,
     RidgeClaim,
 )
-from workers.judge.ridge.leaves import LeafSort
-from workers.judge.ridge.row_digests import leaves_of
+from workers.judge.ridge.reading import LeafSort, leaves_of
 from workers.judge.ridge.verdict import EXACT as VERIFIER
 from workers.methods.ridge.ridge_exact import METHOD
 from workers.methods.ridge.statistics.gram import statistics_digest

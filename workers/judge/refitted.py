@@ -20,8 +20,15 @@ from numpy.typing import NDArray
 from lethe.catalogue import CHECKS, VERIFIERS
 from workers.judge.base import Judgement, PurgeClaim, Report, RetainedSetClaim
 from workers.judge.bytes_probe import PROBE, ProbeClaim, check_probe
-from workers.judge.checks import guarded, judged, report_of
-from workers.judge.digests import SHA256, check_digests, check_model_file, check_pairs
+from workers.judge.checks import (
+    SHA256,
+    check_digests,
+    check_model_file,
+    check_pairs,
+    guarded,
+    judged,
+    report_of,
+)
 from workers.judge.retention import check_retention
 from workers.judge.sharded import UNTOUCHED, ShardsClaim, check_untouched
 

@@ -22,7 +22,7 @@ from workers.families.ridge.blocks import RowBlock
 from workers.jobs import execute, publish, repair
 from workers.jobs.draft import ShreddedArtifact
 from workers.jobs.model import versions
-from workers.methods.ridge import registry
+from workers.methods.ridge import base
 from workers.methods.ridge.base import Outcome, RidgeConfig, RidgeState
 from workers.methods.ridge.ridge_exact import METHOD
 
@@ -41,7 +41,7 @@ class Cheat:
 
 def forgets(patch: Patch, forget: Callable[[RidgeConfig, RidgeState, Rows], Outcome]) -> None:
     cheat = Cheat(forget)
-    patch.setattr(registry, "get", lambda _: cheat)
+    patch.setattr(base, "get", lambda _: cheat)
 
 
 def one_record_left_in(patch: Patch) -> None:

@@ -19,8 +19,8 @@ from workers.artifacts import decode_head
 from workers.families.ridge import rows as ridge_rows
 from workers.families.ridge import state as ridge_state
 from workers.families.ridge.rows import RowStream
-from workers.judge.ridge.row_digests import leaves_of
-from workers.methods.ridge import registry
+from workers.judge.ridge.reading import leaves_of
+from workers.methods.ridge import base
 
 CLASSES = {
     "ridge-exact": "exact",
@@ -31,7 +31,7 @@ CLASSES = {
 
 
 def test_all_that_name_the_methods_agree() -> None:
-    assert sorted(RIDGE) == list(registry.known()) == sorted(CLASSES)
+    assert sorted(RIDGE) == list(base.method_names()) == sorted(CLASSES)
     schema: Any = NewModel.model_json_schema()
     assert schema["properties"]["method"]["enum"] == list(RIDGE)
 

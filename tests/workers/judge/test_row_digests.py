@@ -23,9 +23,9 @@ from workers.judge.ridge.claim import (
     ExactClaim,
     RemovedLeaf,
 )
-from workers.judge.ridge.leaves import LeafSort
+from workers.judge.ridge.reading import CHUNK, LeafSort, leaves_of
 from workers.judge.ridge.room import Judging
-from workers.judge.ridge.row_digests import CHUNK, check_contents, leaves_of
+from workers.judge.ridge.row_digests import check_contents
 
 D = 4
 ANNA, BERT = ("north", "anna"), ("south", "bert")

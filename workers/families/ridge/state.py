@@ -9,7 +9,7 @@ from models import Job, Model, ModelVersion
 from workers.artifacts import decode_state, encode_head, encode_state
 from workers.jobs.update import Encoded
 from workers.judge.ridge.claim import ClaimedStatistics
-from workers.methods.ridge import registry, ridge_sketched
+from workers.methods.ridge import base, ridge_sketched
 from workers.methods.ridge.base import Method, RidgeConfig, RidgeState
 from workers.methods.ridge.statistics.gram import (
     RidgeStatistics,
@@ -37,7 +37,7 @@ def method_of(model: Model, method_id: str) -> Method:
     Raises RefusedError if there is no method of that name.
     """
     if method_id != ridge_sketched.METHOD.id:
-        return registry.get(method_id)
+        return base.method_named(method_id)
     options = model.config["sketch"]
     chosen = {"kind": options["kind"], "seed": options["seed"], "tolerance": budget(model)}
     return ridge_sketched.configured(

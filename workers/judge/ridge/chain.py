@@ -23,7 +23,7 @@ from workers.judge.base import Judgement
 from workers.judge.checks import ODD_INPUT, guarded, judged
 from workers.judge.merkle import Digests, Subtree, Tree, root_of, table
 from workers.judge.ridge.claim import ChainClaim, LinkClaim
-from workers.judge.ridge.leaves import LeafSort, Leaves
+from workers.judge.ridge.reading import LeafSort, Leaves
 
 SPEC = CHECKS["retained-set"]
 

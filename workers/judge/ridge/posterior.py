@@ -31,8 +31,7 @@ from workers.judge.base import Judgement
 from workers.judge.checks import judged
 from workers.judge.ridge.claim import ClaimedStatistics, RidgeClaim
 from workers.judge.ridge.freivalds import malformed
-from workers.judge.ridge.head import decimal_above
-from workers.judge.ridge.head_bound import proven_bound
+from workers.judge.ridge.head import decimal_above, proven_bound
 from workers.judge.ridge.room import FURTHER, Judging
 from workers.judge.ridge.statistics import (
     Recomputed,

@@ -11,27 +11,18 @@ Contributions are not judged one by one. So the root of every version since the 
 refit is recomputed, each from the rows learned until then.
 """
 
-from collections.abc import Sequence
-from hashlib import sha256
-from struct import Struct
-
 import numpy as np
-from numpy.typing import NDArray
 
 from lethe.catalogue import CHECKS
 from workers.judge.base import Judgement
-from workers.judge.checks import guarded, judged
-from workers.judge.digests import check_digests
-from workers.judge.merkle import Digests, root_of, table
+from workers.judge.checks import check_digests, guarded, judged
+from workers.judge.merkle import root_of
 from workers.judge.ridge.chain import Sets
-from workers.judge.ridge.claim import BlockClaim, ContentsClaim
-from workers.judge.ridge.leaves import Leaves
+from workers.judge.ridge.claim import ContentsClaim
 from workers.judge.ridge.room import FURTHER, Judging
 
 BEFORE, AFTER = CHECKS["rows-before"], CHECKS["rows-after"]
 UNPUBLISHED = "a version was published without the root of its retained set"
-PAD = Struct("64s")
-CHUNK = 512  # rows hashed at a time: less than a megabyte, which stays in cache
 
 
 @FURTHER.check("rows-before")
@@ -44,55 +35,6 @@ def check_contents(judging: Judging) -> list[Judgement]:
         guarded(BEFORE, lambda: check_before(claim, judging.sets())),
         guarded(AFTER, lambda: check_after(claim, judging.sets())),
     ]
-
-
-def leaves_of(block: BlockClaim) -> Leaves:
-    """Return the leaves of stored rows. Raises ValueError for a row with missing parts."""
-    count = len(block.rows)
-    if {block.salts.shape, block.id_salts.shape} != {(count, 32)}:
-        raise ValueError("a row without a salt")
-    if block.learned.shape != (count,) or len(block.records) != count:
-        raise ValueError("a row without a record or a version")
-    records = [record.encode() for record in block.records]
-    return Leaves(_commitments(block.id_salts, records), _digests(block), block.learned)
-
-
-def _commitments(salts: NDArray[np.uint8], records: Sequence[bytes]) -> Digests:
-    """Return HMAC-SHA256(salt, record) for each record (RFC 2104), vectorised for speed."""
-    found = []
-    for first in range(0, len(records), CHUNK):
-        key = np.zeros((len(salts[first : first + CHUNK]), 64), np.uint8)
-        key[:, :32] = salts[first : first + CHUNK]
-        inner, outer = ((key ^ pad).tobytes() for pad in (0x36, 0x5C))
-        found += [
-            sha256(two + sha256(one + record).digest()).digest()
-            for (one,), (two,), record in zip(
-                PAD.iter_unpack(inner),
-                PAD.iter_unpack(outer),
-                records[first : first + CHUNK],
-                strict=True,
-            )
-        ]
-    return table(found)
-
-
-def _digests(block: BlockClaim) -> Digests:
-    """Return the digest of each row of a block; its leaf binds it to the commitment."""
-    start = sha256(b"lethe/row/v2\0" + _hash(block.client) + _hash(block.subject))
-    rows, found = block.rows, []
-    for first in range(0, len(rows), CHUNK):
-        part = slice(first, first + CHUNK)
-        fields = (
-            block.salts[part],
-            rows.labels[part].astype("<i8").view(np.uint8).reshape(-1, 8),
-            rows.codes[part].astype("<i2", order="C").view(np.uint8),
-        )
-        # In one buffer: a copy of each row would cost as much as its hash.
-        for content in np.concatenate(fields, axis=1):
-            row = start.copy()
-            row.update(content)
-            found.append(row.digest())
-    return table(found)
 
 
 def check_before(claim: ContentsClaim, sets: Sets) -> Judgement:
@@ -118,7 +60,3 @@ def check_after(claim: ContentsClaim, sets: Sets) -> Judgement:
     if claim.after is None:
         return judged(AFTER, UNPUBLISHED, passed=False, undecided=True)
     return check_digests(AFTER, claim.after, root_of(sets.after).hex())
-
-
-def _hash(text: str) -> bytes:
-    return sha256(text.encode()).digest()

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from lethe.catalogue import CHECKS, VERIFIERS
 from workers.errors import RefusedError
 from workers.judge.base import Judgement, Report
-from workers.judge.checks import guarded, judged, report_of
-from workers.judge.digests import check_model_file, check_pairs
+from workers.judge.checks import check_model_file, check_pairs, guarded, judged, report_of
 from workers.judge.inference.alpha_spending import spent
 from workers.judge.inference.intervals import spell
 from workers.judge.policy.document import digest

@@ -14,6 +14,7 @@ import numpy as np
 
 from lethe.catalogue import RIDGE
 from workers.arrays import Head, Matrix, Rows
+from workers.discovery import import_room
 from workers.errors import PenaltyError, RefusedError
 from workers.methods.ridge.statistics.gram import (
     RidgeStatistics,
@@ -234,3 +235,18 @@ def _check(statistics: RidgeStatistics, message: Message, bits: int) -> None:
     check_plausible(message, bits=bits)
     if message.residual > 0:
         raise RefusedError("a sketch is not exact: use the method ridge-sketched")
+
+
+def method_named(method_id: str) -> Method:
+    """Return the method of that name. Raises RefusedError naming the known ones."""
+    names = method_names()
+    if method_id not in METHODS:
+        # The requested name is untrusted and not echoed.
+        raise RefusedError(f"unknown method: choose one of {', '.join(names)}")
+    return METHODS[method_id]
+
+
+def method_names() -> tuple[str, ...]:
+    """Return the names of all methods, sorted."""
+    import_room("workers.methods.ridge")  # each file binds its method
+    return tuple(sorted(METHODS))

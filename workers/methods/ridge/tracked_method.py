@@ -26,13 +26,15 @@ from workers.methods.ridge.base import (
     gather,
     subtract_batch,
 )
-from workers.methods.ridge.batch_factor import message_moment, message_roots, rank_of
 from workers.methods.ridge.statistics.gram import RidgeStatistics
 from workers.methods.ridge.statistics.message import Batch, Message
 from workers.methods.ridge.tracked_inverse import (
     empty_inverse,
+    message_moment,
+    message_roots,
     penalty_exponent,
     product,
+    rank_of,
     rank_update,
 )
 from workers.methods.ridge.upkeep import DEFAULT, Tracked, Upkeep

@@ -15,7 +15,7 @@ from tests.workers.methods.ridge import oracle
 from workers.arrays import Rows
 from workers.artifacts import encode_head
 from workers.errors import InfeasibleRemovalError, PenaltyError, RefusedError
-from workers.methods.ridge import registry
+from workers.methods.ridge import base
 from workers.methods.ridge.base import RidgeConfig, RidgeState
 from workers.methods.ridge.ridge_exact import METHOD
 from workers.methods.ridge.statistics.gram import statistics_digest
@@ -198,7 +198,7 @@ def test_a_penalty_that_works_now_but_not_after_a_deletion_is_refused_when_learn
 
 
 def test_the_registry_knows_it_by_name() -> None:
-    assert registry.get("ridge-exact") is METHOD
-    assert "ridge-exact" in registry.known()
+    assert base.method_named("ridge-exact") is METHOD
+    assert "ridge-exact" in base.method_names()
     with pytest.raises(RefusedError, match="ridge-exact"):
-        registry.get("magic")
+        base.method_named("magic")

@@ -13,16 +13,10 @@ from tests.workers.methods.ridge import oracle
 from workers.arrays import Head, Matrix, Rows
 from workers.artifacts import decode_state, encode_state
 from workers.errors import InfeasibleRemovalError, PenaltyError, RefusedError
-from workers.methods.ridge import (
-    acu,
-    registry,
-    ridge_exact,
-    ridge_woodbury,
-)
+from workers.methods.ridge import acu, base, ridge_exact, ridge_woodbury
 from workers.methods.ridge.base import Method, Outcome, RidgeConfig, RidgeState
-from workers.methods.ridge.proven_head import prove_head
 from workers.methods.ridge.statistics.gram import statistics_digest
-from workers.methods.ridge.upkeep import Tracked
+from workers.methods.ridge.upkeep import Tracked, prove_head
 
 EXACT = ridge_exact.METHOD
 METHODS: list[Method] = [ridge_woodbury.METHOD, acu.METHOD]
@@ -334,9 +328,9 @@ def test_an_outcome_of_variant_a_has_no_notes() -> None:
 
 
 def test_the_registry_knows_them_all() -> None:
-    assert registry.known() == ("acu", "ridge-exact", "ridge-sketched", "ridge-woodbury")
-    assert registry.get("acu") is acu.METHOD
-    assert registry.get("ridge-woodbury") is ridge_woodbury.METHOD
+    assert base.method_names() == ("acu", "ridge-exact", "ridge-sketched", "ridge-woodbury")
+    assert base.method_named("acu") is acu.METHOD
+    assert base.method_named("ridge-woodbury") is ridge_woodbury.METHOD
 
 
 @both
