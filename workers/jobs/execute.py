@@ -28,16 +28,14 @@ from workers.jobs.leases import (
     checkpoints,
     endings,
 )
-from workers.jobs.leases.lease import JobContext, Turn, advance, load_job
+from workers.jobs.leases.checkpoints import clean
+from workers.jobs.leases.lease import PACE, JobContext, Turn, advance, load_job
 from workers.jobs.leases.leased import leased, pass_on
-from workers.jobs.leases.pace import PACE
 from workers.jobs.model import held_out, versions
-from workers.jobs.model.chain import BatchMember, Chain
+from workers.jobs.model.chain import BatchMember, Chain, open_tree
 from workers.jobs.model.logged import OtherModelError, OtherRequestError, as_registered
-from workers.jobs.model.retained_set import open_tree
 from workers.jobs.releases import AnswerError, dropped_subjects
-from workers.jobs.seconds import timed, with_seconds
-from workers.jobs.sweep import clean
+from workers.jobs.update import timed, with_seconds
 from workers.method_audits import numbers as audit_numbers
 
 EXECUTED = "the log has this request as executed already, the database as not begun"

@@ -32,11 +32,10 @@ from workers.jobs.leases import (
     checkpoints,
     endings,
 )
-from workers.jobs.leases.lease import JobContext, Turn, advance, load_job
+from workers.jobs.leases.lease import PACE, JobContext, Turn, advance, load_job
 from workers.jobs.leases.leased import leased, pass_on
-from workers.jobs.leases.pace import PACE
 from workers.jobs.model import held_out, versions
-from workers.jobs.seconds import timed
+from workers.jobs.update import timed
 from workers.provenance import code_digest
 
 

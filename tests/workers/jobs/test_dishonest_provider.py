@@ -18,7 +18,7 @@ from lethe.certificates.statement import parse_statement
 from models import Artifact, Certificate, Job, Model, Verification
 from tests.installation import Installation
 from workers.arrays import Rows
-from workers.families.ridge.blocks import RowBlock
+from workers.families.ridge.stored import RowBlock
 from workers.jobs import execute, publish, repair
 from workers.jobs.draft import ShreddedArtifact
 from workers.jobs.model import versions

@@ -11,8 +11,7 @@ from app.service.context import Services
 from lethe.certificates.statement import Guarantee
 from workers.families.base import Family, OwnJob
 from workers.families.masked import end, judge, rounds
-from workers.families.ridge.family import RidgeFamily
-from workers.families.ridge.wording import UNSEEN, guarantee
+from workers.families.ridge.family import UNSEEN, RidgeFamily, guarantee
 from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Judges
 from workers.jobs.draft import Draft

@@ -14,8 +14,8 @@ from app.service.context import Services
 from models import Release
 from workers.arrays import Rows
 from workers.errors import InfeasibleRemovalError, RefusedError
-from workers.families.ridge.blocks import MessageBlock, RidgeBlock, RowBlock
 from workers.families.ridge.preflight import IndefiniteError, check_definite
+from workers.families.ridge.stored import MessageBlock, RidgeBlock, RowBlock
 from workers.jobs.model.chain import BatchMember, owned_by_subject
 from workers.jobs.releases import AnswerError
 from workers.methods.ridge.base import RidgeConfig

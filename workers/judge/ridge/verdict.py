@@ -18,10 +18,9 @@ from workers.judge.checks import ODD_INPUT, guarded, guarded_all, judged, report
 from workers.judge.merkle import table
 from workers.judge.retention import PURGE, RETAINED_SET, check_purge
 from workers.judge.ridge import freivalds, head, masked, resummed, statistics
-from workers.judge.ridge.chain import Sets, check_links, sets_of
+from workers.judge.ridge.chain import FURTHER, Judging, Sets, check_links, sets_of
 from workers.judge.ridge.claim import ExactClaim, RidgeClaim
 from workers.judge.ridge.reading import LeafSort, Leaves, Reading, Vouched
-from workers.judge.ridge.room import FURTHER, Judging
 from workers.judge.ridge.statistics import Recomputed, UnusableRowsError
 
 
