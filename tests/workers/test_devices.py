@@ -116,7 +116,7 @@ def test_the_settings_and_the_command_offer_the_same_devices() -> None:
 
 def test_the_processor_alone_never_imports_torch() -> None:
     script = (
-        "import sys; from workers import devices; from workers.methods.ridge import registry;"
+        "import sys; from workers import devices; from workers.methods.ridge.base import method_names; method_names();"
         "devices._has_driver = lambda: False;"
         "devices.choose('cpu'); devices.choose('auto'); sys.exit('torch' in sys.modules)"
     )

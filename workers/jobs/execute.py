@@ -150,11 +150,12 @@ def _execute(job: JobContext, members: list[BatchMember]) -> None:
     with services.reading() as session:
         before = versions.current(session, model)
         assert before is not None
-    update, seconds = timed(lambda: family.of(model).forget(job, before, members))
+    kind = family.of(model)
+    update, seconds = timed(lambda: kind.forget(job, before, members))
     update = replace(update, result=with_seconds(update.result, seconds))
     with services.reading() as session:
         leaving = {record for member in members for record in member.salts}
-        audited = audit_numbers.of_records(session, model, leaving)
+        audits = audit_numbers.of_records(session, model, leaving) if kind.audited else []
         dropped = versions.commitments_of(session, lease.model_id, update.dropped)
         changes = len(leaving) + len(dropped)
         tree = open_tree(services.ledger, session, model, before, changes)
@@ -172,7 +173,8 @@ def _execute(job: JobContext, members: list[BatchMember]) -> None:
         advance(
             tx, lease, "verify", draft_id=published.drafts[0], before_id=published.before_id
         )
-        audit_numbers.destroy(tx.session, audited)
+        if audits:
+            audit_numbers.destroy(tx.session, audits)
 
     services.ledger.transact(effect)
     for job_id, stage in nudges:
