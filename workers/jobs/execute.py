@@ -24,10 +24,7 @@ from models import ErasureRequest
 from workers.errors import RefusedError
 from workers.families import base as family
 from workers.jobs import batch, learn, publish, releases, repair
-from workers.jobs.leases import (
-    checkpoints,
-    endings,
-)
+from workers.jobs.leases import checkpoints, endings
 from workers.jobs.leases.checkpoints import clean
 from workers.jobs.leases.lease import PACE, JobContext, Turn, advance, load_job
 from workers.jobs.leases.leased import leased, pass_on

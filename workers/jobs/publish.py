@@ -20,15 +20,7 @@ from app.service.scope import write_tombstones
 from app.steps import reached
 from app.vault.model_key import open_tombstone_key, record_tag
 from lethe.certificates.escalation import AttemptPart
-from models import (
-    Artifact,
-    ErasureRequest,
-    FeatureBlock,
-    Job,
-    Model,
-    ModelVersion,
-    Subject,
-)
+from models import Artifact, ErasureRequest, FeatureBlock, Job, Model, ModelVersion, Subject
 from models.database.session import read_by_id
 from workers.errors import RefusedError
 from workers.families import base as family

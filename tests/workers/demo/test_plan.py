@@ -2,8 +2,7 @@
 
 import pytest
 
-from workers.demo.plan import plan_requests
-from workers.demo.service import DemoError
+from workers.demo.service import DemoError, plan_requests
 
 RECORDS = [f"r{number}" for number in range(60)]
 CLIENTS = [f"c{number % 5}" for number in range(60)]

@@ -6,12 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from workers.cli.models.recipe import (
-    check_manifest,
-    read_rows,
-    refuse_others,
-    send,
-)
+from workers.cli.models.recipe import check_manifest, read_rows, refuse_others, send
 
 if TYPE_CHECKING:
     import numpy as np

@@ -35,7 +35,7 @@ from workers.jobs.update import UpdateResult
 from workers.judge.policy.policy import LadderStep
 from workers.judge.samples.empirical import VERIFIER
 from workers.methods.network.base import Side, UnlearningCase, UnlearningRequest
-from workers.methods.network.memory import named_out_of_memory
+from workers.methods.network.recovery import named_out_of_memory
 from workers.silos.answer import THREADS
 from workers.training.fedavg.base import cost_notes
 from workers.training.fedavg.in_process import InProcess

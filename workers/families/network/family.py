@@ -11,7 +11,7 @@ from lethe import canonical
 from lethe.certificates.statement import Guarantee
 from lethe.errors import LetheError
 from models import Model, ModelVersion
-from workers import install
+from workers import libraries
 from workers.families.base import AuditedMethod, Family
 from workers.families.network import logged, wording
 from workers.families.network.data.blocks import decode_block, join
@@ -52,7 +52,7 @@ class NetworkFamily(Family):
         """Raise NoTorchError if torch is not installed."""
         if find_spec("torch") is None:
             raise NoTorchError(
-                f"this model's workers need torch: {install.with_extra('torch')}"
+                f"this model's workers need torch: {libraries.with_extra('torch')}"
             )
 
     def read(self, model: Model, upload: BinaryIO) -> ParsedUpload:

@@ -24,7 +24,7 @@ from workers.methods.network.base import Hooks, Side, TargetError, Tick
 from workers.methods.network.hf_kcu.products import NobodyAnsweredError
 from workers.methods.network.retrain import Retrain, retraining
 from workers.silos.answer import THREADS
-from workers.silos.choose import engine_for
+from workers.silos.engine import engine_for
 from workers.training.fedavg.base import ClientData, cost_notes
 from workers.training.fedavg.determinism import environment
 from workers.training.fedavg.device import choose, facts_of

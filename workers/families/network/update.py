@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 
 from lethe.catalogue import UNTESTED
 from models import ErasureRequest, Model, ModelVersion
-from workers.families.network import (
-    attempt,
-)
+from workers.families.network import attempt
 from workers.families.network.certified import GIVES_WAY, carry_out, check_rows, load_terms
 from workers.families.network.config import NetworkConfig, network_config
 from workers.families.network.data import before as network_before
@@ -45,7 +43,7 @@ from workers.jobs.model.logged import require_rows
 from workers.jobs.update import ParsedUpload, Update, UpdateResult, split
 from workers.methods.network.base import UnlearningCase
 from workers.methods.network.endings import WITHOUT_A_MODEL
-from workers.methods.network.memory import named_out_of_memory
+from workers.methods.network.recovery import named_out_of_memory
 from workers.training.fedavg.base import cost_notes
 from workers.training.networks.files import decode_weights, digest_of
 

@@ -11,7 +11,7 @@ from lethe import canonical
 from lethe.certificates.statement import Guarantee
 from lethe.errors import LetheError
 from models import Model, ModelVersion
-from workers import install
+from workers import libraries
 from workers.families.base import Family
 from workers.families.recipe import update
 from workers.families.recipe.case import prepare_recipe
@@ -58,7 +58,7 @@ class RecipeFamily(Family):
         """Raise NoLibraryError if scikit-learn is not installed."""
         if find_spec("sklearn") is None:
             raise NoLibraryError(
-                f"this model's workers need scikit-learn: {install.with_extra('recipes')}"
+                f"this model's workers need scikit-learn: {libraries.with_extra('recipes')}"
             )
 
     def read(self, model: Model, upload: BinaryIO) -> ParsedUpload:

@@ -16,7 +16,7 @@ from sqlmodel import Session
 from lethe.certificates.statement import Guarantee
 from lethe.errors import LetheError
 from models import Model, ModelVersion
-from workers import install
+from workers import libraries
 from workers.errors import RefusedError
 from workers.families.recipe.case import ModelRows, OwnFit, prepare
 from workers.families.recipe.family import RecipeFamily
@@ -121,7 +121,7 @@ class UpdatedFamily(RecipeFamily, Generic[State]):
         """Raise NoNumbaError if the library of the fit is not installed."""
         if find_spec("numba") is None or find_spec("sklearn") is None:
             raise NoNumbaError(
-                f"this model's workers need numba: {install.with_extra('estimators')}"
+                f"this model's workers need numba: {libraries.with_extra('estimators')}"
             )
 
     def learn(

@@ -17,16 +17,9 @@ from workers.families.base import Family
 from workers.families.ridge import stored
 from workers.families.ridge.case import prepare
 from workers.families.ridge.export import FORMATS, export
-from workers.families.ridge.preflight import check_definite
-from workers.families.ridge.removal import answers, remove
+from workers.families.ridge.removal import answers, check_definite, remove
 from workers.families.ridge.rows import RowDigest, owners, row_digests, stored_digests
-from workers.families.ridge.stored import (
-    RidgeBlock,
-    RowBlock,
-    batch_of,
-    decode_block,
-    join,
-)
+from workers.families.ridge.stored import RidgeBlock, RowBlock, batch_of, decode_block, join
 from workers.families.ridge.uploads import ParsedRidgeUpload, parse_upload
 from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Judges

@@ -13,7 +13,7 @@ from lethe import canonical
 from lethe.certificates.statement import Guarantee
 from lethe.errors import LetheError
 from models import Model, ModelVersion
-from workers import install
+from workers import libraries
 from workers.errors import RefusedError
 from workers.families.base import Family
 from workers.families.recipe.case import (
@@ -75,14 +75,13 @@ class ScriptFamily(RecipeFamily):
     formats = ("onnx",)
 
     def __init__(self) -> None:
-        """Set the fit to a run of the program."""
         self.fitting = Fitting(_run, _first, _result)
 
     def check_here(self) -> None:
         """Raise NoArrowError if pyarrow is not installed."""
         if find_spec("pyarrow") is None:
             raise NoArrowError(
-                f"this model's workers need pyarrow: {install.with_extra('tables')}"
+                f"this model's workers need pyarrow: {libraries.with_extra('tables')}"
             )
 
     def forget(

@@ -12,7 +12,7 @@ from lethe.catalogue import GuaranteeClass
 from lethe.certificates.statement import Guarantee
 from lethe.errors import LetheError
 from models import Model, ModelVersion
-from workers import install
+from workers import libraries
 from workers.errors import RefusedError
 from workers.families.base import Family, Retrieval
 from workers.families.recipe.family import RecipeFamily
@@ -62,7 +62,7 @@ class VectorsFamily(RecipeFamily):
         """Raise NoFaissError if FAISS is not installed."""
         if find_spec("faiss") is None:
             raise NoFaissError(
-                f"this model's workers need faiss-cpu: {install.with_extra('vectors')}"
+                f"this model's workers need faiss-cpu: {libraries.with_extra('vectors')}"
             )
 
     def forget(

@@ -35,7 +35,6 @@ class RetainedSetError(OtherModelError):
     """The stored retained set is not that of the version: no version can be built on it."""
 
     def __init__(self) -> None:
-        """Set the reason that people read."""
         super().__init__(STORED)
 
 

@@ -99,7 +99,6 @@ class Answering:
     """
 
     def __init__(self, challenge: Challenge, bits: int) -> None:
-        """Start without rows."""
         self.challenge, self._bits = challenge, bits
         self._limbs = np.hstack(list(_limbs(challenge.features)))
         self._group: list[Rows] = []

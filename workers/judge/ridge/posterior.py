@@ -33,12 +33,7 @@ from workers.judge.ridge.chain import FURTHER, Judging
 from workers.judge.ridge.claim import ClaimedStatistics, RidgeClaim
 from workers.judge.ridge.freivalds import malformed
 from workers.judge.ridge.head import decimal_above, proven_bound
-from workers.judge.ridge.statistics import (
-    Recomputed,
-    UnusableRowsError,
-    digest_of,
-    recompute,
-)
+from workers.judge.ridge.statistics import Recomputed, UnusableRowsError, digest_of, recompute
 
 SPEC = CHECKS["posterior"]
 LARGEST = 2**62  # the difference of two such integers fits int64

@@ -76,7 +76,6 @@ class LeafSort:
     """Leaves that are added in any order and returned in that of their commitments."""
 
     def __init__(self, *leaves: Leaves) -> None:
-        """Start without leaves."""
         self._rows: Rows = np.empty(0, ROW)
         self._count = 0
         for some in leaves:

@@ -28,11 +28,18 @@ from workers.judge.attacks.roc import (
     tpr_at_fpr,
 )
 from workers.judge.inference.intervals import Interval, clopper_pearson, spell
+from workers.judge.inference.levels import around_chance
 from workers.judge.inference.sizes import minimum_unseen
-from workers.judge.inference.tost import around_chance
 from workers.judge.policy.policy import Policy
-from workers.judge.samples.decide import REPORT_LEVEL, Measurement, unmeasured
-from workers.judge.samples.room import CONTROLS, TESTS, Scored, Tested
+from workers.judge.samples.decide import (
+    CONTROLS,
+    REPORT_LEVEL,
+    TESTS,
+    Measurement,
+    Scored,
+    Tested,
+    unmeasured,
+)
 
 TAILS = (0.01, 0.001)  # false positive rates that papers report
 

@@ -3,8 +3,7 @@
 from workers.methods.network.guard import NoSafeStepError
 from workers.methods.network.hf_kcu.conjugate_gradients import BreakdownError
 from workers.methods.network.hf_kcu.direction import CurvatureError
-from workers.methods.network.memory import OutOfMemoryError
-from workers.methods.network.recovery import LastingDamageError
+from workers.methods.network.recovery import LastingDamageError, OutOfMemoryError
 from workers.training.fedavg.errors import DivergedError
 
 WITHOUT_A_MODEL = (

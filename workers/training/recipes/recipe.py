@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import Any
 
 from lethe.catalogue import CLASSIFIERS, REGRESSORS, TRANSFORMERS
-from workers import install
 from workers.errors import RefusedError
+from workers.libraries import with_extra
 
 # Parameters that no recipe may set, with the reason in the refusal.
 FIXED: Mapping[str, str] = {
@@ -219,7 +219,7 @@ def _class(step: RecipeStep) -> Any:
         return getattr(import_module(module), name)
     except ModuleNotFoundError:
         raise RefusedError(
-            f"{step.library} is not installed here: {install.with_extra('recipes')}"
+            f"{step.library} is not installed here: {with_extra('recipes')}"
         ) from None
 
 

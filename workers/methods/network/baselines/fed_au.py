@@ -34,11 +34,7 @@ from workers.methods.network.baselines.layers import classifier
 from workers.methods.network.baselines.random_label import other_labels
 from workers.methods.network.recovery import Recovery, Step, step_and_recover
 from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask, check_data
-from workers.training.fedavg.client.flops import (
-    CountedOperations,
-    one_row,
-    without_values,
-)
+from workers.training.fedavg.client.flops import CountedOperations, one_row, without_values
 from workers.training.fedavg.client.local import batches
 from workers.training.fedavg.client.losses import loss_of
 from workers.training.fedavg.client.steps import Steps
