@@ -33,7 +33,8 @@ from workers.demo import certified
 from workers.demo.directory import SERVICE_LOG, check_directory, make_directory, write_private
 from workers.demo.kept import keep_certificate, say_where
 from workers.demo.network_measure import accuracies, retrained_digest
-from workers.demo.service import DemoError, LocalService, Wish, stopped_on_failure
+from workers.demo.plan import Wish
+from workers.demo.service import DemoError, LocalService, stopped_on_failure
 from workers.demo.table import TableRow, print_table, verify_all
 from workers.registration.network import (
     NetworkOptions,

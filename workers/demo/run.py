@@ -30,13 +30,8 @@ from workers.demo.directory import (
 from workers.demo.kept import certificate_file, keep_answer, keep_certificate, say_where
 from workers.demo.masked import HOLDERS, DataHolders, gathered
 from workers.demo.measure import accuracy, compare
-from workers.demo.service import (
-    DemoError,
-    LocalService,
-    Wish,
-    plan_requests,
-    stopped_on_failure,
-)
+from workers.demo.plan import Wish, plan_requests
+from workers.demo.service import DemoError, LocalService, stopped_on_failure
 from workers.demo.table import TableRow, print_table, verify_all
 from workers.registration.ridge import RidgeRegistration, prepare
 from workers.secure_sum.client.service import RoundClient

@@ -16,8 +16,9 @@ from workers.data.federation import Federation, hold_out, record_ids
 from workers.data.npz import load_npz
 from workers.demo import program
 from workers.demo.directory import check_directory
+from workers.demo.plan import Wish
 from workers.demo.run import MODEL, Demonstrated, demonstrate
-from workers.demo.service import DemoError, Wish
+from workers.demo.service import DemoError
 from workers.demo.table import TableRow
 from workers.registration import forest, script, shards, vectors
 from workers.registration.recipe import (

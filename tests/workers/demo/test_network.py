@@ -11,7 +11,8 @@ from lethe.client import Client
 from lethe.client.answers import HistoryEvent, Progress, RequestStatus
 from workers.demo import network
 from workers.demo.network import erase, escalation, wait_until_trained
-from workers.demo.service import DemoError, Wish
+from workers.demo.plan import Wish
+from workers.demo.service import DemoError
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 

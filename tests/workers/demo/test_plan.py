@@ -2,7 +2,8 @@
 
 import pytest
 
-from workers.demo.service import DemoError, plan_requests
+from workers.demo.plan import plan_requests
+from workers.demo.service import DemoError
 
 RECORDS = [f"r{number}" for number in range(60)]
 CLIENTS = [f"c{number % 5}" for number in range(60)]
