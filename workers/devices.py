@@ -60,9 +60,9 @@ def open_device(kind: Literal["cpu", "cuda"]) -> Backend:
     try:
         import torch
 
-        from workers.methods.ridge.statistics.device_self_test import check_device
         from workers.methods.ridge.statistics.torch_backend import (
             TorchBackend,
+            check_device,
             forbid_reduced_precision,
         )
 

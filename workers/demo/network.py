@@ -26,7 +26,7 @@ from lethe.log.fetch import fetch_from
 from lethe.log.follow import mirror_log
 from lethe.log.note import parse_log_vkey
 from lethe.signing.keys import generate_key, private_pem
-from workers.data.digit_images import load_digit_images
+from workers.data.digits import load_digit_images
 from workers.data.image_npz import load_image_npz
 from workers.data.images import LabelledImages
 from workers.demo import certified

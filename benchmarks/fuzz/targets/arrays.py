@@ -46,7 +46,7 @@ from workers.silos import score_task, scores
 from workers.silos.message import decode_message, encode_message
 from workers.training.fedavg.errors import MessageError
 from workers.training.fedavg.messages import decode_task, decode_update, encode_update
-from workers.training.networks.files import decode_weights
+from workers.training.networks.weights import decode_weights
 from workers.training.programs import outputs
 from workers.training.programs.program import parse_lock
 from workers.training.shards.container import ShardManifest

@@ -28,7 +28,7 @@ from workers.judge.ridge.statistics import recompute
 from workers.methods.ridge import ridge_sketched
 from workers.methods.ridge.base import RidgeConfig, RidgeState
 from workers.methods.ridge.ridge_sketched import RidgeSketched
-from workers.methods.ridge.sketches.message import compress
+from workers.methods.ridge.sketches.kinds import compress
 from workers.methods.ridge.statistics.message import summarise
 
 BUDGET = 0.4

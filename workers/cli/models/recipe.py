@@ -135,11 +135,11 @@ def check_rows(recipe: "Recipe", rows: "RecipeRows") -> None:
     """
     from importlib.util import find_spec
 
-    from workers.training.recipes import accepts
+    from workers.training.recipes import recipe
 
     if all(find_spec(step.library) is not None for step in recipe.steps):
         weighted = rows.weights is not None
-        accepts.check_rows(recipe, rows.features, rows.names, weighted=weighted)
+        recipe.check_rows(recipe, rows.features, rows.names, weighted=weighted)
 
 
 def check_categories(document: Mapping[str, Any]) -> None:

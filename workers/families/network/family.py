@@ -180,7 +180,7 @@ class NetworkFamily(Family):
         from workers.families.network.data.rows import tensors_of
         from workers.families.network.training import device_of
         from workers.training.fedavg.evaluate import logits_of
-        from workers.training.networks.files import decode_weights
+        from workers.training.networks.weights import decode_weights
 
         network, weights = decode_weights(file)
         logits = logits_of(network, weights, tensors_of(features), device_of(services))

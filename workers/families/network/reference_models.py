@@ -33,7 +33,7 @@ from workers.judge.samples.samples import halves
 from workers.judge.scores.committed_rows import CommittedRows
 from workers.judge.scores.order import nameless
 from workers.training.fedavg.base import ClientData
-from workers.training.networks.files import decode_weights
+from workers.training.networks.weights import decode_weights
 from workers.training.replay.models import (
     ScoredRows,
     answers,

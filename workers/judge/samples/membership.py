@@ -15,7 +15,6 @@ from lethe.certificates.attack_curve import AttackCurve
 from lethe.certificates.attack_curve import spelled as spelled_curve
 from workers.errors import RefusedError
 from workers.judge.attacks.attack import Scores, Setting
-from workers.judge.attacks.curve import curve, reach
 from workers.judge.attacks.registry import ATTACKS
 from workers.judge.attacks.roc import (
     advantage,
@@ -24,7 +23,9 @@ from workers.judge.attacks.roc import (
     best_advantage,
     best_advantage_interval,
     caught,
+    curve,
     delong,
+    reach,
     tpr_at_fpr,
 )
 from workers.judge.inference.intervals import Interval, clopper_pearson, spell

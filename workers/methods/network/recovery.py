@@ -23,8 +23,7 @@ from workers.training.fedavg.device import facts_of
 from workers.training.fedavg.rounds import train
 from workers.training.fedavg.seeds import derive
 from workers.training.fedavg.server import ServerState
-from workers.training.networks.files import digest_of, encode_weights
-from workers.training.networks.weights import Weights
+from workers.training.networks.weights import Weights, digest_of, encode_weights
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,7 @@ from workers.errors import ArtifactError, InfeasibleRemovalError, PenaltyError, 
 from workers.methods.ridge import base, ridge_exact, ridge_sketched, ridge_woodbury
 from workers.methods.ridge.base import Outcome, RidgeConfig, RidgeState
 from workers.methods.ridge.ridge_sketched import RidgeSketched, configured
-from workers.methods.ridge.sketches.kinds import known
-from workers.methods.ridge.sketches.message import compress
+from workers.methods.ridge.sketches.kinds import compress, known
 from workers.methods.ridge.sketches.sketch import expand
 from workers.methods.ridge.statistics.gram import RidgeStatistics, statistics_digest
 from workers.methods.ridge.statistics.message import Batch, Message, summarise

@@ -7,9 +7,11 @@ a valid one.
 
 import hashlib
 from collections.abc import Callable, Sequence
-from math import ldexp, sqrt
+from dataclasses import replace
+from math import inf, ldexp, nextafter, sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import eigh, svd
 from scipy.linalg.blas import dgemm, dsymm
 
@@ -17,6 +19,8 @@ from workers.arrays import Codes, IntMatrix, Matrix
 from workers.blas_threads import threads_for
 from workers.errors import ExactnessError, RefusedError
 from workers.methods.ridge.sketches.sketch import LARGEST, Sketch, expand, to_integers
+from workers.methods.ridge.statistics.gram import RidgeStatistics
+from workers.methods.ridge.statistics.message import Message
 
 # An entry of the message fits int32. Rounding to it is below 2^-30 of ΔG's largest entry,
 # times the root of the rank, which the residual includes.
@@ -268,3 +272,41 @@ def random_directions(rows: int, columns: int, seed: int) -> Matrix:
     drawn = np.frombuffer(stream.digest(2 * rows * columns), dtype="<u2").astype(np.float64)
     directions: Matrix = ((2 * drawn + 1) / 2.0**16 - 1).reshape(rows, columns)
     return directions
+
+
+# A sketch in place of the Gram matrix of a message, from the client to the server.
+#
+# The client sends factor, shift, moment, counts and the residual it measured; both sides expand
+# the factor to the same integers. The residual is only attested by the client: the server never
+# sees what was neglected, so the residual stays in every bound for good.
+def compress(
+    message: Message,
+    rank: int,
+    kind: str = "eigen",
+    *,
+    codes: Codes | None = None,
+    seed: int = 0,
+) -> tuple[Sketch, Message]:
+    """Return the sketch of a message, and the message a server reconstructs from it.
+
+    The residual is relative to the rows, so it includes the residual of `message`. Neither
+    result has a factor R, which would reveal the whole Gram matrix. Raises as
+    `sketches.kinds.sketch`.
+    """
+    small = sketch(message.statistics.gram, rank, kind, codes=codes, seed=seed)
+    expanded = from_sketch(small, message.statistics.moment, message.counts)
+    if message.residual == 0:
+        return small, expanded
+    both = nextafter(expanded.residual + message.residual, inf)
+    return replace(small, residual=both), replace(expanded, residual=both)
+
+
+def from_sketch(small: Sketch, moment: IntMatrix, counts: NDArray[np.int64]) -> Message:
+    """Return the message with the integers that the sketch stands for as its Gram matrix.
+
+    The residual is copied, in codes squared. `check_message` decides whether rows can have
+    it. Raises as `expand`.
+    """
+    gram = expand(small.factor, small.shift)
+    statistics = RidgeStatistics(gram, moment, int(counts.sum()))
+    return Message(statistics, counts, None, small.residual)
