@@ -135,11 +135,11 @@ def check_rows(recipe: "Recipe", rows: "RecipeRows") -> None:
     """
     from importlib.util import find_spec
 
-    from workers.training.recipes import recipe
+    from workers.training.recipes import recipe as recipes
 
     if all(find_spec(step.library) is not None for step in recipe.steps):
         weighted = rows.weights is not None
-        recipe.check_rows(recipe, rows.features, rows.names, weighted=weighted)
+        recipes.check_rows(recipe, rows.features, rows.names, weighted=weighted)
 
 
 def check_categories(document: Mapping[str, Any]) -> None:

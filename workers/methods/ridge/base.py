@@ -119,15 +119,11 @@ def check_shape(config: RidgeConfig, state: RidgeState, *, attested_too: bool = 
 
 @dataclass(frozen=True, slots=True)
 class UpdateWork:
-    """What an update cost: wall-clock seconds, rows touched, floating-point operations.
-
-    gradient_passes counts passes over a training set; a closed form takes none.
-    """
+    """What an update cost: wall-clock seconds, rows touched, floating-point operations."""
 
     seconds: float
     rows: int
     flops: int
-    gradient_passes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
