@@ -10,8 +10,8 @@ from lethe.cli.options import each_as_json, print_json, print_table, service_url
 from workers.cli import service
 from workers.cli.data_options import DATA, table_options
 from workers.cli.features import extractor_options
-from workers.cli.models.delete import delete, mend
 from workers.cli.models.download import download, push
+from workers.cli.models.lifecycle import delete, mend
 from workers.cli.models.network import register_network
 from workers.cli.models.show import schema, show
 from workers.cli.models.sums import sums_options

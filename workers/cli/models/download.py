@@ -1,4 +1,4 @@
-"""`lethe model download`: a version's file, its signature, or the model in another format."""
+"""`lethe model download` and `lethe model push`: versions, for programs without Lethe."""
 
 import hashlib
 import json

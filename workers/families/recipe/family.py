@@ -53,6 +53,7 @@ class RecipeFamily(Family):
     formats: tuple[str, ...] = ("onnx", "skops")
     judges_together = True
     fitting = update.FITTING
+    method = update.METHOD  # of a refit
 
     def check_here(self) -> None:
         """Raise NoLibraryError if scikit-learn is not installed."""
@@ -96,7 +97,9 @@ class RecipeFamily(Family):
         self, job: JobContext, session: Session, case: ExecutedJob, report: Report
     ) -> NextAttempt | None:
         """Return one more fit, for example on another machine; None if that was the refit."""
-        return None if job.lease.attempt > 1 else NextAttempt(2, update.METHOD)
+        if job.lease.attempt > 1:
+            return None
+        return NextAttempt(2, self.method, compared=self.compares(update.CLAIM))
 
     def compares(self, claim: str) -> bool:
         """A fit is repeated, not compared with the model before."""

@@ -1,4 +1,4 @@
-"""`lethe model delete`: a model with its rows, keys, files and identities."""
+"""`lethe model delete` and `lethe model mend`: its end, and its return to service."""
 
 import click
 
