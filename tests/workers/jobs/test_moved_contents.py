@@ -213,9 +213,15 @@ def test_a_contribution_launders_nothing(ready: Installation, monkeypatch: Patch
     """The provider builds on the rows as they are now, ignoring the logged root."""
     contents_swapped(ready)
     forged = forge(ready)
+    honest = chain.folded_root
+
+    def folded(leaves: Any) -> Any:
+        """The stored set is a list; the new records are not."""
+        return (ANY, len(leaves)) if isinstance(leaves, list) else honest(leaves)
+
     with monkeypatch.context() as patch:
         patch.setattr(chain, "check_set", lambda *_: None)
-        patch.setattr(chain, "folded_root", lambda known: (ANY, len(known)))
+        patch.setattr(chain, "folded_root", folded)
         with Session(ready.services.engine) as session:
             version = session.exec(select(ModelVersion)).one()
             kept, version.retained_root = bytes(version.retained_root), ANY
