@@ -41,7 +41,7 @@ class Cheat:
 
 def forgets(patch: Patch, forget: Callable[[RidgeConfig, RidgeState, Rows], Outcome]) -> None:
     cheat = Cheat(forget)
-    patch.setattr(base, "get", lambda _: cheat)
+    patch.setattr(base, "method_named", lambda _: cheat)
 
 
 def one_record_left_in(patch: Patch) -> None:
