@@ -22,12 +22,16 @@ from workers.arrays import Matrix, Rows
 from workers.judge.base import Judgement
 from workers.judge.ridge.claim import ClaimedStatistics, RidgeClaim
 from workers.judge.ridge.freivalds import check_claimed
-from workers.judge.ridge.head_bound import check_head
+from workers.judge.ridge.head import check_bound
 from workers.judge.ridge.posterior import check_posterior
 from workers.judge.ridge.statistics import check_statistics
 from workers.methods.ridge.ridge_system import solve_float
-from workers.methods.ridge.statistics.encoding import statistics_digest
-from workers.methods.ridge.statistics.gram import RidgeStatistics, accumulate, subtract
+from workers.methods.ridge.statistics.gram import (
+    RidgeStatistics,
+    accumulate,
+    statistics_digest,
+    subtract,
+)
 
 
 def measure(problem: Problem, size: Size) -> tuple[list[Line], dict[str, float]]:
@@ -59,7 +63,7 @@ def measure(problem: Problem, size: Size) -> tuple[list[Line], dict[str, float]]
     def verify() -> tuple[Judgement, Judgement]:
         # As a verifier must: with a seed nobody could know.
         first, verified = check_claimed(replace(claim, seed=os.urandom(32)), rest)
-        return first, check_head(claim, verified)
+        return first, check_bound(claim, verified)
 
     _, recomputed = check_statistics(claim, rest)
 
@@ -67,7 +71,7 @@ def measure(problem: Problem, size: Size) -> tuple[list[Line], dict[str, float]]
         "scikit-learn refit": problem.refit_without_first,
         "full recompute": lambda: check_statistics(claim, rest),
         "Freivalds": lambda: check_claimed(claim, rest),
-        "bound on the head": lambda: check_head(claim, recomputed),
+        "bound on the head": lambda: check_bound(claim, recomputed),
         "Freivalds + bound": verify,
         "verified deletion": lambda: (delete(), verify()),
         "posterior": lambda: check_posterior(claim, rest, recomputed),

@@ -20,8 +20,12 @@ from benchmarks.common import Line, Size, seconds, tell
 from workers.arrays import Rows
 from workers.devices import open_device
 from workers.methods.ridge.statistics.backend import Backend, BackendError, using
-from workers.methods.ridge.statistics.encoding import statistics_digest
-from workers.methods.ridge.statistics.gram import RidgeStatistics, accumulate, subtract
+from workers.methods.ridge.statistics.gram import (
+    RidgeStatistics,
+    accumulate,
+    statistics_digest,
+    subtract,
+)
 from workers.methods.ridge.statistics.quantiser import largest_code
 
 FULL = Size(50_000, 768, 100, 7)

@@ -19,7 +19,7 @@ import click
 import torch
 
 from benchmarks.common import timed
-from workers.data.digit_images import load_digit_images
+from workers.data.digits import load_digit_images
 from workers.data.images import LabelledImages
 from workers.demo.forgetting import Federated, federate
 from workers.devices import open_device
@@ -35,8 +35,7 @@ from workers.training.fedavg.device import check, choose
 from workers.training.fedavg.evaluate import evaluate
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import sizes, train
-from workers.training.networks.files import digest_of, encode_weights
-from workers.training.networks.weights import Weights
+from workers.training.networks.weights import Weights, digest_of, encode_weights
 
 METHODS = ("retrain", "hf-kcu", "puf-special")
 POINTS = 0.05  # of accuracy, between a device's model and the processor's: 18 of 360 images

@@ -23,11 +23,11 @@ from workers.judge.attacks.attack import References, Setting
 from workers.judge.attacks.outputs import Outputs, log_odds
 from workers.judge.attacks.registry import ATTACKS, NEED_REFERENCES
 from workers.judge.attacks.roc import delong
-from workers.judge.samples.halves import halves
+from workers.judge.samples.samples import halves
 from workers.training.fedavg.base import ClientData
 from workers.training.fedavg.config import LocalConfig, TrainingConfig
-from workers.training.networks.files import decode_weights, encode_weights
 from workers.training.networks.registry import network
+from workers.training.networks.weights import decode_weights, encode_weights
 from workers.training.replay.models import ScoredRows, answers, reference_clients, train_file
 
 FEATURES, CLIENTS = 300, 2

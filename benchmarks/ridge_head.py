@@ -20,13 +20,17 @@ from benchmarks.common import Line, Problem, Size, make_problem, peak, seconds, 
 from workers.arrays import Rows
 from workers.artifacts import encode_head
 from workers.judge.ridge.claim import RidgeClaim
-from workers.judge.ridge.head import check_head
+from workers.judge.ridge.head import check_rounded
 from workers.judge.ridge.statistics import check_statistics
 from workers.methods.ridge.canonical_head import canonical_head
 from workers.methods.ridge.ridge_exact import METHOD
 from workers.methods.ridge.ridge_system import solve_float
-from workers.methods.ridge.statistics.encoding import statistics_digest
-from workers.methods.ridge.statistics.gram import RidgeStatistics, accumulate, subtract
+from workers.methods.ridge.statistics.gram import (
+    RidgeStatistics,
+    accumulate,
+    statistics_digest,
+    subtract,
+)
 
 SHORT_CALLS = 5
 FULL, QUICK = Size(50_000, 768, 100, 7), Size(5_000, 256, 20, 5)
@@ -73,8 +77,8 @@ def measure(problem: Problem, size: Size) -> tuple[list[Line], dict[str, float]]
     )
     judged, recomputed = check_statistics(claim, [rest])
     medians["verifier, statistics"] = seconds(lambda: check_statistics(claim, [rest]))
-    medians["verifier, head"] = seconds(lambda: check_head(claim, recomputed))
-    if not (judged.check.passed and check_head(claim, recomputed).check.passed):
+    medians["verifier, head"] = seconds(lambda: check_rounded(claim, recomputed))
+    if not (judged.check.passed and check_rounded(claim, recomputed).check.passed):
         raise click.ClickException("the verifier rejects the unlearned head")
     files = [
         sha256(encode_head(state.head, config)).hexdigest()

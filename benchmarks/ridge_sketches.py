@@ -22,7 +22,6 @@ from workers.data.extractors.random_relu import RandomRelu
 from workers.data.npz import load_npz
 from workers.errors import PenaltyError
 from workers.methods.ridge.base import RidgeConfig
-from workers.methods.ridge.proven_head import prove_head
 from workers.methods.ridge.ridge_sketched import TOLERANCE
 from workers.methods.ridge.ridge_system import solve_float
 from workers.methods.ridge.sketch_bounds import (
@@ -37,7 +36,7 @@ from workers.methods.ridge.sketches.sketch import expand
 from workers.methods.ridge.statistics.gram import RidgeStatistics, accumulate
 from workers.methods.ridge.statistics.message import subtract_statistics
 from workers.methods.ridge.statistics.quantiser import calibrate
-from workers.methods.ridge.upkeep import restart
+from workers.methods.ridge.upkeep import prove_head, restart
 
 RANKS = (8, 16, 32, 64, 128)
 

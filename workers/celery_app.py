@@ -12,13 +12,7 @@ from app.service.context import Services
 from app.settings import Settings
 from workers import runtime
 from workers.families import base as family
-from workers.jobs import (
-    certify,
-    execute,
-    routing,
-    sweep,
-    verify,
-)
+from workers.jobs import certify, execute, routing, sweep, verify
 from workers.jobs.leases.lease import Turn
 
 log = logging.getLogger(__name__)

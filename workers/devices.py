@@ -10,7 +10,7 @@ import os
 from importlib.util import find_spec
 from typing import Literal
 
-from workers import install
+from workers import libraries
 from workers.methods.ridge.statistics import backend
 from workers.methods.ridge.statistics.backend import Backend, BackendError
 
@@ -55,14 +55,14 @@ def open_device(kind: Literal["cpu", "cuda"]) -> Backend:
     Raises DeviceError, naming the cause, if the device is missing or computes wrongly.
     """
     if find_spec("torch") is None:
-        raise BackendError(f"torch is not installed, run {install.with_extra('torch')}")
+        raise BackendError(f"torch is not installed, run {libraries.with_extra('torch')}")
     os.environ.update(backend.NO_EMULATION)
     try:
         import torch
 
-        from workers.methods.ridge.statistics.device_self_test import check_device
         from workers.methods.ridge.statistics.torch_backend import (
             TorchBackend,
+            check_device,
             forbid_reduced_precision,
         )
 

@@ -23,7 +23,7 @@ from workers.training.recipes.files import decode
 from workers.training.recipes.fit import FitRows
 from workers.training.recipes.process import Limits, RecipeFitter
 from workers.training.recipes.recipe import Recipe
-from workers.training.shards.assignment import shard_of
+from workers.training.shards.container import shard_of
 from workers.training.shards.predict import ShardedModel
 
 Numbers = NDArray[Any]

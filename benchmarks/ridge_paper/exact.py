@@ -12,8 +12,12 @@ from workers.artifacts import encode_head
 from workers.methods.ridge.base import RidgeConfig, RidgeState
 from workers.methods.ridge.canonical_head import canonical_head
 from workers.methods.ridge.ridge_exact import METHOD
-from workers.methods.ridge.statistics.encoding import encode_statistics
-from workers.methods.ridge.statistics.gram import RidgeStatistics, accumulate, merge
+from workers.methods.ridge.statistics.gram import (
+    RidgeStatistics,
+    accumulate,
+    encode_statistics,
+    merge,
+)
 
 BLOCK = 997  # rows; unlike any block size of the service
 

@@ -13,9 +13,9 @@ from benchmarks.soundness.empirical import Facts
 from benchmarks.soundness.ridge_problem import without
 from workers.arrays import Rows
 from workers.blas_threads import threads_for
-from workers.families.ridge import state as ridge_state
-from workers.families.ridge.blocks import RowBlock
+from workers.families.ridge import stored
 from workers.families.ridge.rows import row_digests
+from workers.families.ridge.stored import RowBlock
 from workers.judge.ridge.chain import sets_of
 from workers.judge.ridge.claim import (
     ClaimedStatistics,
@@ -24,11 +24,10 @@ from workers.judge.ridge.claim import (
     RemovalClaim,
     RidgeClaim,
 )
-from workers.judge.ridge.leaves import LeafSort
-from workers.judge.ridge.row_digests import leaves_of
+from workers.judge.ridge.reading import LeafSort, leaves_of
 from workers.judge.ridge.verdict import EXACT as VERIFIER
 from workers.methods.ridge.ridge_exact import METHOD
-from workers.methods.ridge.statistics.encoding import statistics_digest
+from workers.methods.ridge.statistics.gram import statistics_digest
 
 FULL = (Size(20_000, 96, 10, 15), Size(20_000, 256, 10, 15), Size(20_000, 768, 10, 9))
 QUICK = (Size(4_000, 96, 10, 3), Size(4_000, 384, 10, 3))
@@ -134,18 +133,18 @@ def _contenders(problem: Problem, size: Size) -> dict[str, Callable[[], object]]
     def publish() -> None:
         """Refit, and compute all that the log says of a version made by a refit."""
         made = METHOD.refit(config, [rest]).state
-        salts = stored.salts, stored.id_salts
-        block = RowBlock(list(stored.records), rest, *salts, stored.learned)
-        digests = row_digests(block, (stored.client, stored.subject))
-        ridge_state.encode(made, config)
+        salts = kept.salts, kept.id_salts
+        block = RowBlock(list(kept.records), rest, *salts, kept.learned)
+        digests = row_digests(block, (kept.client, kept.subject))
+        stored.encode(made, config)
         RetainedSet.of(sorted(zip(commitments, digests, strict=True)))
 
-    [stored] = told.blocks
-    commitments = [*map(bytes, leaves_of(stored).commitments)]
+    [kept] = told.blocks
+    commitments = [*map(bytes, leaves_of(kept).commitments)]
     return {
         "full verdict": lambda: verdict("full"),
         "Freivalds verdict": lambda: verdict("freivalds"),
-        "digests of rows": lambda: sets_of(told.chain, LeafSort(leaves_of(stored))),
+        "digests of rows": lambda: sets_of(told.chain, LeafSort(leaves_of(kept))),
         "published refit": publish,
         "exact refit": lambda: METHOD.refit(config, [rest]),
         "scikit-learn refit": problem.refit_without_first,

@@ -11,8 +11,8 @@ from benchmarks.soundness.rates import VERDICTS, Tally
 from lethe.certificates.retained import record_commitment
 from lethe.certificates.retained_tree import retained_root
 from workers.arrays import Rows
-from workers.families.ridge.blocks import SALT, RowBlock
 from workers.families.ridge.rows import row_digests
+from workers.families.ridge.stored import SALT, RowBlock
 from workers.judge.base import Probe, PurgeClaim, Report, RetainedSetClaim
 from workers.judge.merkle import EMPTY, merkle_root
 from workers.judge.ridge.claim import (

@@ -15,7 +15,7 @@ from workers.judge.ridge.claim import (
 )
 from workers.methods.ridge.base import RidgeConfig, RidgeState
 from workers.methods.ridge.ridge_exact import METHOD
-from workers.methods.ridge.statistics.encoding import statistics_digest
+from workers.methods.ridge.statistics.gram import statistics_digest
 
 BITS = 16
 LARGEST = 2 ** (BITS - 1) - 1

@@ -12,9 +12,8 @@ from workers.training.fedavg.base import ClientData
 from workers.training.fedavg.config import LocalConfig, TrainingConfig
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import sizes, train
-from workers.training.networks.files import digest_of, encode_weights
 from workers.training.networks.registry import Network, network
-from workers.training.networks.weights import Weights
+from workers.training.networks.weights import Weights, digest_of, encode_weights
 from workers.training.replay.retraining import reexecute, start_digest
 
 ROWS, FEATURES, CLASSES, CLIENTS = 48, 6, 3, 2

@@ -39,8 +39,7 @@ from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import sizes, train
 from workers.training.fedavg.seeds import derive
 from workers.training.fedavg.server import ServerState
-from workers.training.networks.files import decode_weights, encode_weights
-from workers.training.networks.weights import Weights, size_of
+from workers.training.networks.weights import Weights, decode_weights, encode_weights, size_of
 
 HISTORY = ("fed-eraser", "pga")  # of the FedAvg training; the others have their own
 KEPT = ("step.used", "step.evaluations", "recovery.rounds", "hf-kcu.form", "cg.residual")

@@ -8,7 +8,7 @@ import click
 import numpy as np
 
 from benchmarks.data.idx import load_idx
-from workers.data.digit_images import load_digit_images
+from workers.data.digits import load_digit_images
 from workers.data.image_npz import load_image_npz
 from workers.data.images import LabelledImages
 from workers.errors import DatasetError

@@ -17,8 +17,7 @@ from workers.methods.network.registry import make
 from workers.training.fedavg.base import Answers, Clients, RoundTask
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import sizes, train
-from workers.training.networks.files import decode_weights, encode_weights
-from workers.training.networks.weights import Weights
+from workers.training.networks.weights import Weights, decode_weights, encode_weights
 
 NAMES = ("north", "east", "south")
 GONE = "south"

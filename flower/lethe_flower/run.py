@@ -25,9 +25,8 @@ from workers.training.fedavg.config import to_json
 from workers.training.fedavg.errors import MessageError
 from workers.training.fedavg.messages import decode_update, encode_task
 from workers.training.fedavg.rounds import train
-from workers.training.networks.files import decode_weights, digest_of, encode_weights
 from workers.training.networks.registry import Network
-from workers.training.networks.weights import Weights
+from workers.training.networks.weights import Weights, decode_weights, digest_of, encode_weights
 
 MODEL, NOTES, CHECKPOINT = "model.safetensors", "notes.json", "checkpoint"
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from benchmarks import gpu_steps, gpu_training
 from benchmarks.gpu_training import main, measure, problems
-from workers.data.digit_images import load_digit_images
+from workers.data.digits import load_digit_images
 from workers.training.fedavg.client.flops import training_flops
 from workers.training.networks.registry import network
 from workers.training.networks.weights import Weights

@@ -22,9 +22,8 @@ from workers.methods.network.validation import by_clients
 from workers.training.fedavg.errors import CheckpointError, RoundFailedError
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import sizes, train
-from workers.training.networks.files import decode_weights, digest_of, encode_weights
 from workers.training.networks.registry import network
-from workers.training.networks.weights import Weights
+from workers.training.networks.weights import Weights, decode_weights, digest_of, encode_weights
 
 TRAINING = replace(CONFIG, rounds=3)
 JOB = Job(NETWORK, TRAINING, clients=3, wait=0)

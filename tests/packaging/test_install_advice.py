@@ -6,7 +6,7 @@ import pytest
 
 from lethe import install
 from tests.docs.markdown import PAGES, REPOSITORY
-from workers import install as of_workers
+from workers import libraries as of_workers
 
 ROOMS = ("app", "benchmarks", "docker", "flower", "migrations", "models", "scripts", "workers")
 SOURCES = [

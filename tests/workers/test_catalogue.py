@@ -23,12 +23,12 @@ from workers.judge.checks import CheckRoom
 from workers.judge.recheck.refitted import REPEATED
 from workers.judge.samples.distances import DISTANCES
 from workers.methods.network import registry as network
-from workers.methods.ridge import registry as ridge
+from workers.methods.ridge import base as ridge
 
 
 def test_methods_are_those_that_are_implemented() -> None:
     assert set(network.METHODS) == set(NETWORK)
-    assert set(ridge.known()) == set(RIDGE)
+    assert set(ridge.method_names()) == set(RIDGE)
     assert (update.METHOD,) == RECIPE
 
 

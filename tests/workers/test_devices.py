@@ -14,10 +14,7 @@ import torch
 from app.settings import Settings
 from workers import devices, provenance
 from workers.cli.worker import DEVICES
-from workers.methods.ridge.statistics import (
-    backend,
-    device_self_test,
-)
+from workers.methods.ridge.statistics import backend, torch_backend
 from workers.methods.ridge.statistics.backend import BackendError
 
 
@@ -74,7 +71,7 @@ def test_a_device_that_fails_its_self_test_is_not_used(
     def fail(device: object) -> None:
         raise error
 
-    monkeypatch.setattr(device_self_test, "check_device", fail)
+    monkeypatch.setattr(torch_backend, "check_device", fail)
     assert devices.choose("torch-cpu") is None
     assert backend.current() is None
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
@@ -116,7 +113,7 @@ def test_the_settings_and_the_command_offer_the_same_devices() -> None:
 
 def test_the_processor_alone_never_imports_torch() -> None:
     script = (
-        "import sys; from workers import devices; from workers.methods.ridge import registry;"
+        "import sys; from workers import devices; from workers.methods.ridge.base import method_names; method_names();"
         "devices._has_driver = lambda: False;"
         "devices.choose('cpu'); devices.choose('auto'); sys.exit('torch' in sys.modules)"
     )

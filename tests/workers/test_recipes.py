@@ -37,7 +37,7 @@ class Planted(Natural):
 import numpy as np
 from lethe.catalogue import CHECKS
 from workers.judge.checks import judged
-from workers.judge.ridge.room import FURTHER
+from workers.judge.ridge.chain import FURTHER
 
 @FURTHER.check("planted-rank")
 def check_rank(judging):

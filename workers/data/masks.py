@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers import install
+from workers import libraries
 from workers.data.images import SegmentedImages
 from workers.errors import DatasetError
 
@@ -28,7 +28,7 @@ def load_masks(
     channels (grey 1, colour 3). Raises DatasetError for anything else, and without Pillow.
     """
     if find_spec("PIL") is None:
-        raise DatasetError(f"reading PNG needs Pillow: {install.with_extra('vision')}")
+        raise DatasetError(f"reading PNG needs Pillow: {libraries.with_extra('vision')}")
     if values is not None and (len(values) != classes or len(set(values)) != classes):
         raise DatasetError("values: must be one distinct grey value for each class")
     root = folder / "images"

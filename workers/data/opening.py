@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workers import install
+from workers import libraries
 from workers.data.extractors.described import Described
 from workers.data.federation import ONE_CLIENT, Federation, counted, share_name
 from workers.data.npz import load_npz, names_held_out, unused
@@ -177,7 +177,7 @@ def taken(rows: "LabelledTable", unused: tuple[str, ...]) -> Taken:
 def check_installed() -> None:
     """Raise DatasetError if pyarrow is missing."""
     if find_spec("pyarrow") is None:
-        raise DatasetError(f"reading a table needs pyarrow: {install.with_extra('tables')}")
+        raise DatasetError(f"reading a table needs pyarrow: {libraries.with_extra('tables')}")
 
 
 def _open_npz(path: Path, roles: "Roles | None") -> OpenedData:

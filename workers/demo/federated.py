@@ -11,17 +11,9 @@ from pathlib import Path
 
 import click
 
-from workers.data.digit_images import load_digit_images
+from workers.data.digits import load_digit_images
 from workers.data.image_npz import load_image_npz
-from workers.demo.forgetting import (
-    ALPHA,
-    CLIENTS,
-    Measured,
-    federate,
-    learn,
-    measure,
-    unlearn,
-)
+from workers.demo.forgetting import ALPHA, CLIENTS, Measured, federate, learn, measure, unlearn
 from workers.methods.network.base import Hooks, Tick
 from workers.methods.network.registry import make
 from workers.training.fedavg.base import Work

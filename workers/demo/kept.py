@@ -4,7 +4,11 @@ They are named after the id inside the certificate. The request's own id would i
 too, but it gives access to the request (ADR 0003), and certificates are shown to others.
 """
 
+import os
+import sys
 from pathlib import Path
+
+import click
 
 from lethe.certificates.bundle import parse_bundle
 from lethe.certificates.case_summary import check_summary
@@ -45,3 +49,24 @@ def keep_answer(out: Path, answer: bytes, certificate_id: str) -> None:
     certificate = certificate_file(out, certificate_id).read_bytes()
     check_summary(answer, read_issuer(out / "keys" / "issuer.pem"), [certificate])
     answer_file(out).write_bytes(answer)
+
+
+def say_where(out: Path, base_url: str, serving: int | None) -> None:
+    """Print the folders, a command to look at a certificate, and how to stop the service.
+
+    serving: The process of the service at `base_url`, None if it was stopped.
+    """
+    click.echo(f"\n{out}/certificates  certificates      {out}/evidence  their evidence")
+    click.echo(f"{out}/models        before, after     {out}/keys      verification keys")
+    click.echo(f"{out}/log           the log's mirror, servable over plain HTTP\n")
+    first = next(iter(sorted((out / "certificates").iterdir())))
+    click.echo(f"Look at one:  {_lethe()} certificate show {first}")
+    if serving is not None:
+        click.echo(f"Still serving {base_url} (process {serving});")
+        click.echo(f"stop it with: kill {serving}")
+
+
+def _lethe() -> str:
+    # As it can be typed here: `make demo` leaves the command in the virtual environment.
+    command = Path(sys.executable).with_name("lethe")
+    return os.path.relpath(command) if command.exists() else "lethe"

@@ -26,18 +26,12 @@ from lethe.log.fetch import fetch_from
 from lethe.log.follow import mirror_log
 from lethe.log.note import parse_log_vkey
 from lethe.signing.keys import generate_key, private_pem
-from workers.data.digit_images import load_digit_images
+from workers.data.digits import load_digit_images
 from workers.data.image_npz import load_image_npz
 from workers.data.images import LabelledImages
 from workers.demo import certified
-from workers.demo.directory import (
-    SERVICE_LOG,
-    check_directory,
-    make_directory,
-    write_private,
-)
-from workers.demo.kept import keep_certificate
-from workers.demo.left import say_where
+from workers.demo.directory import SERVICE_LOG, check_directory, make_directory, write_private
+from workers.demo.kept import keep_certificate, say_where
 from workers.demo.network_measure import accuracies, retrained_digest
 from workers.demo.plan import Wish
 from workers.demo.service import DemoError, LocalService, stopped_on_failure

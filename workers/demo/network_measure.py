@@ -17,8 +17,8 @@ from workers.training.fedavg.evaluate import evaluate
 from workers.training.fedavg.held_out import is_held_out
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import sizes, train
-from workers.training.networks.files import decode_weights, encode_weights
 from workers.training.networks.registry import Network, network
+from workers.training.networks.weights import decode_weights, encode_weights
 
 
 @dataclass(frozen=True, slots=True)

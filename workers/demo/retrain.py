@@ -13,7 +13,7 @@ import numpy as np
 
 from workers.arrays import Rows
 from workers.artifacts import decode_head, encode_head
-from workers.methods.ridge import registry
+from workers.methods.ridge import base
 
 BLOCK = 97  # rows; different from any block size of the service
 
@@ -26,7 +26,7 @@ def main(path: str) -> None:
         labels = arrays["labels"].astype(np.int64)
     edges = [*range(0, len(labels), BLOCK), len(labels)]
     blocks = [Rows(codes[a:b], labels[a:b]) for a, b in pairwise(edges)]
-    state = registry.get("ridge-exact").refit(config, blocks).state
+    state = base.method_named("ridge-exact").refit(config, blocks).state
     left = given.astype(np.float64)
     for part in state.witness:  # their sum is the solution, to far below float64's step
         left = left - part

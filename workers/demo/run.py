@@ -27,8 +27,7 @@ from workers.demo.directory import (
     make_directory,
     write_private,
 )
-from workers.demo.kept import certificate_file, keep_answer, keep_certificate
-from workers.demo.left import say_where
+from workers.demo.kept import certificate_file, keep_answer, keep_certificate, say_where
 from workers.demo.masked import HOLDERS, DataHolders, gathered
 from workers.demo.measure import accuracy, compare
 from workers.demo.plan import Wish, plan_requests

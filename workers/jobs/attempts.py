@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlmodel import Session, select
 
-from app.reconcile.escalation import CONTRADICTED, METHOD, NOT_JUDGED, logged_escalation
+from app.reconcile.escalation import CONTRADICTED, NOT_JUDGED, logged_escalation
 from app.reconcile.judgement import opened
 from app.reconcile.model_events import request_events
 from app.service.context import Services
@@ -24,9 +24,8 @@ from lethe.certificates.escalation import (
 from lethe.certificates.evidence import parse_evidence
 from lethe.errors import LetheError
 from models import Artifact, ErasureRequest, Job
-from workers.jobs.draft import DRAFT, Draft
+from workers.jobs.draft import Draft
 from workers.jobs.logged_judgement import UNREADABLE, NotJudgedError
-from workers.jobs.update import UpdateResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +55,6 @@ def escalated(
         "method": method,
     }
     return {**payload, "skipped": list(skipped)} if skipped else payload
-
-
-def executed(result: UpdateResult, draft: str) -> dict[str, Any]:
-    """Return the payload of request.executed: which version, and by which method.
-
-    draft: hex SHA-256 of the draft, so that no other request's draft can replace it.
-    """
-    digests = {"head": result.encoded.head_digest, "statistics": result.encoded.statistics}
-    return {**digests, METHOD: result.name, DRAFT: draft}
 
 
 def escalation_parameters(

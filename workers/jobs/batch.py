@@ -22,8 +22,7 @@ from models import ErasureRequest, Job, Record
 from models.database.session import read_by_id
 from workers.errors import RefusedError
 from workers.families import base as family
-from workers.jobs.leases.lease import JobContext, held_job
-from workers.jobs.leases.pace import PACE
+from workers.jobs.leases.lease import PACE, JobContext, held_job
 from workers.jobs.model.chain import BatchMember, owned_by_subject
 from workers.jobs.model.logged import OTHER_SCOPE, OtherRequestError
 from workers.jobs.releases import ask, dropped_subjects, park

@@ -37,13 +37,11 @@ from workers.errors import RefusedError
 from workers.families import base as family
 from workers.jobs.draft import Draft
 from workers.jobs.leases import endings
-from workers.jobs.leases.checkpoints import release_before
-from workers.jobs.leases.lease import JobContext, Turn, advance, load_job, queued_behind
+from workers.jobs.leases.checkpoints import clean, release_before
+from workers.jobs.leases.lease import PACE, JobContext, Turn, advance, load_job, queued_behind
 from workers.jobs.leases.leased import leased, pass_on
-from workers.jobs.leases.pace import PACE
 from workers.jobs.logged_judgement import Passed, passed_all
 from workers.jobs.model import held_out
-from workers.jobs.sweep import clean
 from workers.method_audits.citation import citation
 
 

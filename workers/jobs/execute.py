@@ -23,20 +23,15 @@ from models import ErasureRequest
 from workers.errors import RefusedError
 from workers.families import base as family
 from workers.jobs import batch, learn, publish, releases, repair
-from workers.jobs.leases import (
-    checkpoints,
-    endings,
-)
-from workers.jobs.leases.lease import JobContext, Turn, advance, load_job
+from workers.jobs.leases import checkpoints, endings
+from workers.jobs.leases.checkpoints import clean
+from workers.jobs.leases.lease import PACE, JobContext, Turn, advance, load_job
 from workers.jobs.leases.leased import leased, pass_on
-from workers.jobs.leases.pace import PACE
 from workers.jobs.model import held_out, versions
-from workers.jobs.model.chain import BatchMember, Chain
+from workers.jobs.model.chain import BatchMember, Chain, open_tree
 from workers.jobs.model.logged import OtherModelError, OtherRequestError, as_registered
-from workers.jobs.model.retained_set import open_tree
 from workers.jobs.releases import AnswerError, dropped_subjects
-from workers.jobs.seconds import timed, with_seconds
-from workers.jobs.sweep import clean
+from workers.jobs.update import timed, with_seconds
 from workers.method_audits import numbers as audit_numbers
 
 EXECUTED = "the log has this request as executed already, the database as not begun"
@@ -151,11 +146,12 @@ def _execute(job: JobContext, members: list[BatchMember]) -> None:
     with services.reading() as session:
         before = versions.current(session, model)
         assert before is not None
-    update, seconds = timed(lambda: family.of(model).forget(job, before, members))
+    kind = family.of(model)
+    update, seconds = timed(lambda: kind.forget(job, before, members))
     update = replace(update, result=with_seconds(update.result, seconds))
     with services.reading() as session:
         leaving = {record for member in members for record in member.salts}
-        audited = audit_numbers.of_records(session, model, leaving)
+        audits = audit_numbers.of_records(session, model, leaving) if kind.audited else []
         dropped = versions.commitments_of(session, lease.model_id, update.dropped)
         changes = len(leaving) + len(dropped)
         tree = open_tree(services.ledger, session, model, before, changes)
@@ -173,7 +169,8 @@ def _execute(job: JobContext, members: list[BatchMember]) -> None:
         advance(
             tx, lease, "verify", draft_id=published.drafts[0], before_id=published.before_id
         )
-        audit_numbers.destroy(tx.session, audited)
+        if audits:
+            audit_numbers.destroy(tx.session, audits)
 
     services.ledger.transact(effect)
     for job_id, stage in nudges:

@@ -1,7 +1,7 @@
 """Learn an upload: update the model, seal the rows by owner, shred the upload."""
 
-from collections.abc import Iterable
-from typing import BinaryIO
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO
 
 from sqlmodel import Session, col, select
 
@@ -9,24 +9,24 @@ from app.ledger.journal import record_model_event
 from app.ledger.transaction import Transaction
 from app.service.context import Services
 from app.service.desk import people
+from app.service.desk.people import RecordIdentity
 from app.service.models import held_out as rows
 from app.service.scope import has_tombstone, may_return
 from app.steps import reached
 from app.vault.model_key import ADD_BACK, open_tombstone_key, record_tag, tags_digest
+from lethe import identity
 from models import Contribution, Model, Record, Tombstone
 from models.database.session import chunks
-from models.person import HELD_OUT
+from models.person import HELD_OUT, LEARNED
 from workers.errors import RefusedError
 from workers.families import base as family
 from workers.jobs import publish
 from workers.jobs.leases import checkpoints
 from workers.jobs.leases.lease import JobContext, advance
 from workers.jobs.model import held_out, versions
-from workers.jobs.model.chain import Chain
+from workers.jobs.model.chain import Chain, grown
 from workers.jobs.model.held_out import VersionFigure
-from workers.jobs.model.retained_set import grown
-from workers.jobs.model.uploads import ReceivedUpload, open_received
-from workers.jobs.people import identities
+from workers.jobs.model.logged import ReceivedUpload, open_received
 from workers.jobs.update import FreshRecords, Owner, StoredBlock, Update
 
 # A tombstone that only the erasure journal restored, after a restore of the database, does not
@@ -203,3 +203,27 @@ def _lift(session: Session, model_id: int, tags: list[bytes]) -> list[bytes]:
             session.delete(stone)
     session.flush()
     return lifted
+
+
+def identities(file: BinaryIO) -> Iterator[RecordIdentity]:
+    """Yield each identity in an upload packed by `app.uploads`; held-out rows may have some."""
+    file.seek(0)
+    import numpy as np  # keeps numpy out of a worker's start
+
+    with np.load(file, allow_pickle=False) as arrays:
+        for prefix, state in (("", LEARNED), (identity.HELD_OUT, HELD_OUT)):
+            columns = [
+                name for name in arrays.files if name.startswith(prefix + identity.COLUMN)
+            ]
+            records: list[str] = arrays[f"{prefix}records"].tolist() if columns else []
+            for name in columns:
+                kind, rows = name.removeprefix(prefix + identity.COLUMN), arrays[name]
+                yield from _of_column(kind, state, records, rows)
+
+
+def _of_column(
+    kind: str, state: str, records: list[str], rows: Any
+) -> Iterator[RecordIdentity]:
+    for record, row in zip(records, rows, strict=True):
+        if found := identity.unpack(row.tobytes()):
+            yield RecordIdentity(record, state, kind, found)

@@ -7,9 +7,11 @@ the one transaction that publishes the version without the records.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from app.ledger.journal import record_request_event
 from app.ledger.transaction import Transaction
+from app.reconcile.escalation import METHOD
 from app.retained_pages import RetainedSet
 from app.service.context import Services
 from app.service.desk import people
@@ -18,29 +20,20 @@ from app.service.scope import write_tombstones
 from app.steps import reached
 from app.vault.model_key import open_tombstone_key, record_tag
 from lethe.certificates.escalation import AttemptPart
-from models import (
-    Artifact,
-    ErasureRequest,
-    FeatureBlock,
-    Job,
-    Model,
-    ModelVersion,
-    Subject,
-)
+from models import Artifact, ErasureRequest, FeatureBlock, Job, Model, ModelVersion, Subject
 from models.database.session import read_by_id
 from workers.errors import RefusedError
 from workers.families import base as family
 from workers.jobs import draft
-from workers.jobs.attempts import escalated, escalation_parameters, executed
-from workers.jobs.draft import Draft, RewrittenBlock, ShreddedArtifact
+from workers.jobs.attempts import escalated, escalation_parameters
+from workers.jobs.draft import DRAFT, Draft, RewrittenBlock, ShreddedArtifact
 from workers.jobs.leases import checkpoints
 from workers.jobs.leases.lease import JobContext, LeaseLostError, follow
 from workers.jobs.model import held_out, versions
 from workers.jobs.model.chain import BatchMember, Chain
 from workers.jobs.model.held_out import VersionFigure
 from workers.jobs.model.logged import EXCHANGED, OtherModelError, as_registered
-from workers.jobs.seconds import earlier_seconds
-from workers.jobs.update import StoredBlock, Update, UpdateResult
+from workers.jobs.update import StoredBlock, Update, UpdateResult, earlier_seconds
 from workers.provenance import code_digest, environment
 
 NOT_MEASURED = VersionFigure()  # for a model without held-out rows
@@ -301,3 +294,12 @@ def _rewrite(
     rows = 0 if rest is None else len(rest.records)
     services.features.rewrite(tx.session, subject, payload, rows)
     return old
+
+
+def executed(result: UpdateResult, draft: str) -> dict[str, Any]:
+    """Return the payload of request.executed: which version, and by which method.
+
+    draft: hex SHA-256 of the draft, so that no other request's draft can replace it.
+    """
+    digests = {"head": result.encoded.head_digest, "statistics": result.encoded.statistics}
+    return {**digests, METHOD: result.name, DRAFT: draft}

@@ -19,15 +19,14 @@ from lethe.certificates.escalation import AttemptPart, spelled
 from models import ErasureRequest, Job, Verification
 from workers.families import base as family
 from workers.jobs import draft, publish
-from workers.jobs.attempts import NextAttempt, attempts_since, escalated, executed
+from workers.jobs.attempts import NextAttempt, attempts_since, escalated
 from workers.jobs.draft import Draft
 from workers.jobs.leases import checkpoints
 from workers.jobs.leases.endings import give_up_within
 from workers.jobs.leases.lease import JobContext, advance, queued_behind
 from workers.jobs.model import held_out
 from workers.jobs.publish import Refuted
-from workers.jobs.seconds import timed, with_seconds
-from workers.jobs.update import UpdateResult
+from workers.jobs.update import UpdateResult, timed, with_seconds
 
 
 def run(job: JobContext) -> None:
@@ -72,7 +71,7 @@ def run(job: JobContext) -> None:
             request = session.get_one(ErasureRequest, one.row.request_id)
             together = None if request.id == lease.request_id else skipped
             _record_attempt(tx, request, result, lease.attempt, together)
-            payload = executed(result, stored.digest)
+            payload = publish.executed(result, stored.digest)
             record_request_event(tx, request, "request.executed", payload)
         reached("execute.written")
         session.flush()

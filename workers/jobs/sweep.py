@@ -83,16 +83,6 @@ def _forget_nonces(tx: Transaction) -> None:
 SCRUB_FOR = timedelta(minutes=10)
 
 
-def clean(services: Services) -> None:
-    """Unlink shredded files and rewrite the pages where destroyed keys may still be readable.
-
-    A crash before this, or a reader that keeps old pages alive, leaves traces of the key:
-    `clean_again`, called by the sweep, removes them.
-    """
-    services.artifacts.unlink_shredded(services.engine)
-    scrub(services.engine)
-
-
 def clean_again(services: Services, orphan_age: timedelta) -> None:
     """Repeat what `clean` may have missed: orphans of crashes, and recent shredding."""
     services.artifacts.unlink_shredded(services.engine)

@@ -2,16 +2,19 @@
 
 import hashlib
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from lethe.certificates.cost import EARLIER, METHOD
 from lethe.certificates.retained import SALT_SIZE, record_commitment
 from lethe.certificates.retained_tree import Leaf
 
 if TYPE_CHECKING:  # keeps numpy out of a worker's start
     import numpy as np
     from numpy.typing import NDArray
+
 
 LEAVES = 5000  # held as Python objects at a time
 
@@ -166,3 +169,24 @@ class Update:
     rows_gone: tuple[str, ...] = ()
     rows_learned: tuple[int, ...] = ()
     round_id: str | None = None
+
+
+T = TypeVar("T")
+
+
+def timed(work: Callable[[], T]) -> tuple[T, str]:
+    """Return the result of a call, and its seconds as certificates write them."""
+    began = perf_counter()
+    found = work()
+    return found, f"{perf_counter() - began:.3f}"
+
+
+def with_seconds(result: UpdateResult, seconds: str) -> UpdateResult:
+    """Return a result that states its seconds, unless its method already stated them."""
+    return replace(result, parameters={METHOD: seconds, **result.parameters})
+
+
+def earlier_seconds(parameters: Mapping[str, str]) -> dict[str, str]:
+    """Return the parameter for the seconds of all attempts so far, given their parameters."""
+    known = [float(parameters[name]) for name in (EARLIER, METHOD) if name in parameters]
+    return {EARLIER: f"{sum(known):.3f}"} if known else {}

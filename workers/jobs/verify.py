@@ -28,15 +28,11 @@ from workers.jobs import repair
 from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Verdict, load, load_others
 from workers.jobs.draft import OtherDraftError
-from workers.jobs.leases import (
-    checkpoints,
-    endings,
-)
-from workers.jobs.leases.lease import JobContext, Turn, advance, load_job
+from workers.jobs.leases import checkpoints, endings
+from workers.jobs.leases.lease import PACE, JobContext, Turn, advance, load_job
 from workers.jobs.leases.leased import leased, pass_on
-from workers.jobs.leases.pace import PACE
 from workers.jobs.model import held_out, versions
-from workers.jobs.seconds import timed
+from workers.jobs.update import timed
 from workers.provenance import code_digest
 
 

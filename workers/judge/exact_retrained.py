@@ -13,8 +13,15 @@ from dataclasses import dataclass
 
 from lethe.catalogue import CHECKS, VERIFIERS
 from workers.judge.base import Judgement, PurgeClaim, Report, RetainedSetClaim
-from workers.judge.checks import guarded, judged, report_of
-from workers.judge.digests import SHA256, check_digests, check_model_file, check_pairs
+from workers.judge.checks import (
+    SHA256,
+    check_digests,
+    check_model_file,
+    check_pairs,
+    guarded,
+    judged,
+    report_of,
+)
 from workers.judge.retention import check_retention
 
 DATA, START, RERUN = CHECKS["data"], CHECKS["start"], CHECKS["re-execution"]

@@ -10,7 +10,8 @@ For shards, those that held the rows are refitted, and combined with the others.
 a program differ, 6 is `rerun-difference`: the distance between the tensors of both.
 """
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +21,55 @@ from numpy.typing import NDArray
 from lethe.catalogue import CHECKS, VERIFIERS
 from workers.judge.base import Judgement, PurgeClaim, Report, RetainedSetClaim
 from workers.judge.bytes_probe import PROBE, ProbeClaim, check_probe
-from workers.judge.checks import guarded, judged, report_of
-from workers.judge.digests import SHA256, check_digests, check_model_file, check_pairs
+from workers.judge.checks import (
+    SHA256,
+    check_digests,
+    check_model_file,
+    check_pairs,
+    guarded,
+    judged,
+    report_of,
+)
 from workers.judge.retention import check_retention
-from workers.judge.sharded import UNTOUCHED, ShardsClaim, check_untouched
+
+# The check `untouched-shards`: all shards but the named ones are as they were.
+#
+# The named ones are refitted from the stored rows elsewhere, as any model is. The others are
+# not refitted: their files, and the digests of the rows that they were fitted on, must be those
+# of the version before, which the log has. They were judged when they were fitted for an
+# erasure, or learned without a judgement, as the first version of every model is.
+UNTOUCHED = CHECKS["untouched-shards"]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardsClaim:
+    """The shards of a version and of the one before: each (file, rows), hex SHA-256.
+
+    named: those that the certificate names as refitted, as they were before. files: of the
+    version before as claimed, to be confirmed by the log's digest of its manifest
+    (`rows-before`); of the judged one recomputed. rows: recomputed for both.
+    """
+
+    named: Sequence[int]
+    before: Sequence[tuple[str, str]]
+    after: Sequence[tuple[str, str]]
+
+
+def check_untouched(claim: ShardsClaim) -> Judgement:
+    """Judge that only the named shards differ from those of the version before."""
+    count, named = len(claim.before), list(claim.named)
+    if len(claim.after) != count or named != sorted(set(named) & set(range(count))):
+        return judged(UNTOUCHED, "the named shards are none of the model's", passed=False)
+    others = sorted(set(range(count)) - set(named))
+    changed = [place for place in others if claim.before[place] != claim.after[place]]
+    if changed:
+        words = f"shard {changed[0]} differs, and is not named"
+        return judged(UNTOUCHED, words, passed=False)
+    entries = "".join(f"{place} {' '.join(claim.after[place])}\n" for place in others)
+    digest = hashlib.sha256(entries.encode()).hexdigest()
+    words = f"{len(others)} of {count}, sha256 {digest}"
+    return judged(UNTOUCHED, words, passed=True)
+
 
 DATA, AGAIN = CHECKS["data"], CHECKS["re-execution"]
 DIFFERENCE = CHECKS["rerun-difference"]

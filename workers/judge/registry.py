@@ -1,7 +1,8 @@
 """Verifiers by the guarantee class they judge."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from lethe.catalogue import CHECKS
 from workers.errors import RefusedError
@@ -28,92 +29,51 @@ Claim = (
     | RerunClaim
     | RetrainedClaim
 )
-_Claim = TypeVar(
-    "_Claim",
-    ExactClaim,
-    EmpiricalClaim,
-    LogisticClaim,
-    NoisyClaim,
-    RefittedClaim,
-    RerunClaim,
-    RetrainedClaim,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimVerifier(Generic[_Claim]):
-    """A verifier and the kind of claim of its class."""
-
-    kind: type[_Claim]
-    verifier: Verifier[_Claim]
-
-    @property
-    def id(self) -> str:
-        """Its name in certificates."""
-        return self.verifier.id
-
-    @property
-    def version(self) -> str:
-        """Changes whenever the same claim may get another verdict."""
-        return self.verifier.version
-
-    def verify(self, claim: Claim) -> Report:
-        """Return the verdict; a claim of another class has failed. Never raises."""
-        if isinstance(claim, self.kind):
-            return self.verifier.verify(claim)
-        value = f"a claim of another guarantee class than {self.id}"
-        return report_of([judged(CHECKS["claim"], value, passed=False)])
 
 
 @dataclass(frozen=True, slots=True)
 class ByKind:
-    """Verifiers of one class for several kinds of model, chosen by the kind of claim.
+    """The verifiers of one guarantee class, by the kind of claim that each judges.
 
-    They share a version: a change of either is one of the class.
+    They share a name and a version: a change of one is one of the class.
     """
 
-    members: tuple[ClaimVerifier[Any], ...]
+    members: Mapping[type, Verifier[Any]]
 
     @property
     def id(self) -> str:
         """Its name in certificates."""
-        return self.members[0].id
+        return next(iter(self.members.values())).id
 
     @property
     def version(self) -> str:
         """Changes whenever the same claim may get another verdict."""
-        return self.members[0].version
+        return next(iter(self.members.values())).version
 
     def verify(self, claim: Claim) -> Report:
         """Return the verdict; a claim of another class has failed. Never raises."""
-        fitting = [one for one in self.members if isinstance(claim, one.kind)]
-        return (fitting or self.members)[0].verify(claim)
+        for kind, verifier in self.members.items():
+            if isinstance(claim, kind):
+                return verifier.verify(claim)
+        value = f"a claim of another guarantee class than {self.id}"
+        return report_of([judged(CHECKS["claim"], value, passed=False)])
 
 
-_VERIFIERS: dict[str, Verifier[Claim]] = {
-    ridge.CERTIFIED.id: ByKind(
-        (
-            ClaimVerifier(ExactClaim, ridge.CERTIFIED),
-            ClaimVerifier(LogisticClaim, certified_logistic.VERIFIER),
-            ClaimVerifier(NoisyClaim, certified_noisy.VERIFIER),
-        )
+_CLASSES = (
+    ByKind(
+        {
+            ExactClaim: ridge.CERTIFIED,
+            LogisticClaim: certified_logistic.VERIFIER,
+            NoisyClaim: certified_noisy.VERIFIER,
+        }
     ),
-    empirical.VERIFIER.id: ClaimVerifier(EmpiricalClaim, empirical.VERIFIER),
-    ridge.EXACT.id: ByKind(
-        (
-            ClaimVerifier(ExactClaim, ridge.EXACT),
-            ClaimVerifier(RefittedClaim, refitted.EXACT),
-        )
-    ),
-    exact_retrained.VERIFIER.id: ByKind(
-        (
-            ClaimVerifier(RetrainedClaim, exact_retrained.VERIFIER),
-            ClaimVerifier(RefittedClaim, refitted.VERIFIER),
-        )
-    ),
-    refitted.RERUN.id: ClaimVerifier(RerunClaim, refitted.RERUN),
-    ridge.NUMERICALLY_EXACT.id: ClaimVerifier(ExactClaim, ridge.NUMERICALLY_EXACT),
-}
+    ByKind({EmpiricalClaim: empirical.VERIFIER}),
+    ByKind({ExactClaim: ridge.EXACT, RefittedClaim: refitted.EXACT}),
+    ByKind({RetrainedClaim: exact_retrained.VERIFIER, RefittedClaim: refitted.VERIFIER}),
+    ByKind({RerunClaim: refitted.RERUN}),
+    ByKind({ExactClaim: ridge.NUMERICALLY_EXACT}),
+)
+_VERIFIERS: dict[str, Verifier[Claim]] = {one.id: one for one in _CLASSES}
 
 
 def get(guarantee: str) -> Verifier[Claim]:

@@ -11,7 +11,6 @@ from sqlalchemy import update
 from sqlmodel import Session, col, select
 
 from models import Audit, AuditPair, Model, Record
-from workers.families import base as family
 from workers.method_audits.ranks import were_targets
 from workers.training.fedavg.held_out import is_held_out
 
@@ -24,9 +23,7 @@ AGAIN = {
 
 
 def of_records(session: Session, model: Model, leaving: Collection[str]) -> list[str]:
-    """Return the audits of a model whose targets may have been among these stored records."""
-    if not family.of(model).audited:
-        return []
+    """Return the audits whose targets may have been among these records, still stored."""
     audits = session.exec(select(Audit).where(Audit.model_id == model.id)).all()
     if not audits:
         return []
@@ -48,8 +45,6 @@ def of_records(session: Session, model: Model, leaving: Collection[str]) -> list
 
 def destroy(session: Session, audits: Collection[str]) -> None:
     """Destroy the numbers of these audits; a pair computed now cannot be recorded."""
-    if not audits:
-        return
     session.flush()  # unflushed changes would be lost on expiry
     for audit_id in audits:
         running = session.get_one(Audit, audit_id).state == "running"

@@ -14,8 +14,8 @@ from workers.errors import RefusedError
 from workers.judge.attacks.outputs import Outputs, log_odds
 from workers.method_audits.draw import Drawn, Plan, StoredRows, draw
 from workers.methods.network.base import UnlearningMethod
-from workers.methods.network.endings import WITHOUT_A_MODEL
 from workers.methods.network.local_case import local_case
+from workers.methods.network.registry import WITHOUT_A_MODEL
 from workers.methods.network.validation import held_out
 from workers.training.fedavg.base import ClientData
 from workers.training.fedavg.config import TrainingConfig

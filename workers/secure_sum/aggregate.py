@@ -15,7 +15,6 @@ from workers.secure_sum.errors import (
     TooFewSurvivorsError,
 )
 from workers.secure_sum.keys import commit_self_seed, mask_key, public_bytes
-from workers.secure_sum.masking import add_mask, pair_key, pair_sign, self_key
 from workers.secure_sum.messages import (
     Advertisement,
     Confirmation,
@@ -32,7 +31,7 @@ from workers.secure_sum.messages import (
 from workers.secure_sum.plan import RoundPlan
 from workers.secure_sum.shares import combine
 from workers.secure_sum.signing import Roster
-from workers.secure_sum.vector import Vector
+from workers.secure_sum.vector import Vector, add_mask, pair_key, pair_sign, self_key
 
 
 @dataclass(frozen=True, slots=True)

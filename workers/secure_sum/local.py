@@ -18,7 +18,7 @@ from workers.data.extractors.described import Described
 from workers.data.extractors.identity import Identity
 from workers.data.opening import Progress, is_table, open_data
 from workers.errors import ExactnessError, RefusedError
-from workers.methods.ridge.sketches.message import compress
+from workers.methods.ridge.sketches.kinds import compress
 from workers.methods.ridge.statistics.message import Message, summarise, with_factor
 from workers.methods.ridge.statistics.quantiser import Quantiser
 from workers.secure_sum.wire import Envelope, Form, pack_message

@@ -28,7 +28,6 @@ from workers.secure_sum.keys import (
     mask_key,
     public_bytes,
 )
-from workers.secure_sum.masking import add_mask, pair_key, pair_sign, self_key
 from workers.secure_sum.messages import (
     Advertisement,
     Confirmation,
@@ -41,7 +40,7 @@ from workers.secure_sum.messages import (
 from workers.secure_sum.plan import RoundPlan
 from workers.secure_sum.shares import open_shares, seal_shares, split
 from workers.secure_sum.signing import Roster, SigningKey
-from workers.secure_sum.vector import Vector
+from workers.secure_sum.vector import Vector, add_mask, pair_key, pair_sign, self_key
 
 Kind = TypeVar("Kind", Advertisement, Statement, Confirmation)
 

@@ -14,11 +14,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-from workers.secure_sum.errors import (
-    MaskMismatchError,
-    TooFewSurvivorsError,
-    WrongLengthError,
-)
+from workers.secure_sum.errors import MaskMismatchError, TooFewSurvivorsError, WrongLengthError
 from workers.secure_sum.keys import SEED_BYTES, agree, derive
 from workers.secure_sum.plan import RoundPlan
 from workers.secure_sum.spelling import spell

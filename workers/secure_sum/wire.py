@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from workers.arrays import IntMatrix
 from workers.errors import RefusedError
-from workers.methods.ridge.sketches.message import from_sketch
+from workers.methods.ridge.sketches.kinds import from_sketch
 from workers.methods.ridge.sketches.sketch import Sketch
 from workers.methods.ridge.statistics.gram import RidgeStatistics
 from workers.methods.ridge.statistics.message import Message, from_factor

@@ -17,15 +17,23 @@ from app.service.access import silo_keys
 from app.service.context import Services
 from lethe.errors import LetheError
 from models import Model, SiloTask
+from workers import devices
 from workers.silos import keys, table
 from workers.silos.answer import DEVICE, THREADS
-from workers.silos.collect import UNSIGNED, SilentError, opened, trusted_keys
+from workers.silos.collect import UNSIGNED, SilentError, Waiting, opened, over, trusted_keys
 from workers.silos.message import Positions, encode_message
-from workers.silos.waiting import Waiting, over
-from workers.training.fedavg.base import Answers, ClientUpdate, Fault, RoundTask
+from workers.training.fedavg.base import (
+    Answers,
+    ClientData,
+    ClientUpdate,
+    Engine,
+    Fault,
+    RoundTask,
+)
 from workers.training.fedavg.determinism import deterministic
 from workers.training.fedavg.device import facts
 from workers.training.fedavg.errors import MessageError
+from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.messages import decode_update, encode_task
 
 DIGEST = 32  # bytes of the task's SHA-256, before the update
@@ -160,3 +168,22 @@ class SiloEngine:
                 except (LetheError, MessageError) as error:
                     faults.append(Fault(client, "unreadable", type(error).__name__))
         return updates, up
+
+
+def engine_for(
+    services: Services,
+    job_id: str,
+    model_id: int,
+    clients: Mapping[str, ClientData],
+    selection: Mapping[str, Positions],
+) -> Engine:
+    """Return the engine for a job's rounds; on CPUs both give the same bits.
+
+    In this process it uses the device chosen by `devices`, like the verifier's repetition.
+
+    `clients` are one side's rows in memory, `selection` the same as positions among each
+    client's training rows (None: all). Only one of the two is used.
+    """
+    if services.settings.silos == 0:
+        return InProcess(clients, devices.for_training(), THREADS)
+    return SiloEngine(services, job_id, model_id, selection)

@@ -40,13 +40,13 @@ from workers.judge.policy.document import format_policy
 from workers.judge.policy.document import parse_policy as parse_judging
 from workers.judge.policy.policy import PolicyError, default
 from workers.judge.scores.file import decode_scores, encode_scores
-from workers.methods.ridge.statistics.encoding import decode_statistics, encode_statistics
+from workers.methods.ridge.statistics.gram import decode_statistics, encode_statistics
 from workers.secure_sum.local import parse_rows as parse_local
 from workers.silos import score_task, scores
 from workers.silos.message import decode_message, encode_message
 from workers.training.fedavg.errors import MessageError
 from workers.training.fedavg.messages import decode_task, decode_update, encode_update
-from workers.training.networks.files import decode_weights
+from workers.training.networks.weights import decode_weights
 from workers.training.programs import outputs
 from workers.training.programs.program import parse_lock
 from workers.training.shards.container import ShardManifest

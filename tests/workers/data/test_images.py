@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from workers.data.digit_images import load_digit_images
-from workers.data.digits import load_digits
+from workers.data.digits import load_digit_images, load_digits
 from workers.data.image_npz import load_image_npz
 from workers.data.images import LabelledImages
 from workers.data.owners import Ownership

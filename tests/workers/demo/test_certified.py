@@ -13,9 +13,8 @@ from workers.demo.network import DIGITS
 from workers.demo.network_measure import accuracies
 from workers.registration.network import NetworkRegistration, prepare_network
 from workers.training.fedavg.client.data import image_data
-from workers.training.networks.files import encode_weights
 from workers.training.networks.registry import network
-from workers.training.networks.weights import initial_weights
+from workers.training.networks.weights import encode_weights, initial_weights
 
 
 @pytest.fixture(scope="module")

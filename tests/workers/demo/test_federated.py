@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from workers.cli.demo import NETWORK
 from workers.cli.demo_federated import demo_federated
-from workers.data.digit_images import load_digit_images
+from workers.data.digits import load_digit_images
 from workers.demo import federated as demonstration
 from workers.demo.federated import Teller, table
 from workers.demo.forgetting import CLIENTS, Measured, federate, learn, measure, unlearn

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.demo.left import say_where
+from workers.demo.kept import say_where
 
 
 @pytest.fixture

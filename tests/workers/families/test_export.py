@@ -21,9 +21,8 @@ from workers.families import base
 from workers.families.network import export as network_export
 from workers.families.ridge import export as ridge_export
 from workers.methods.ridge.base import RidgeConfig
-from workers.training.networks.files import encode_weights
 from workers.training.networks.registry import known, network
-from workers.training.networks.weights import with_weights
+from workers.training.networks.weights import encode_weights, with_weights
 
 FEATURES = 7
 # Small ones: the tests cover the operators of each architecture.

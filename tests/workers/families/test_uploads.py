@@ -12,8 +12,8 @@ from lethe.certificates.retained_tree import retained_root
 from workers.arrays import Rows
 from workers.errors import RefusedError
 from workers.families.ridge import uploads
-from workers.families.ridge.blocks import RowBlock
 from workers.families.ridge.rows import row_digests
+from workers.families.ridge.stored import RowBlock
 from workers.families.ridge.uploads import ParsedRidgeUpload, parse_upload
 from workers.jobs.update import FreshRecords, as_digests, split
 from workers.methods.ridge.base import RidgeConfig

@@ -14,7 +14,7 @@ from app.service.context import Services
 from models import Model
 from tests.installation import Installation
 from workers.jobs import execute, publish
-from workers.jobs.model import retained_set
+from workers.jobs.model import chain
 
 Config = dict[str, Any]
 Change = Callable[[Services], None]
@@ -62,7 +62,7 @@ def uncompared(patch: pytest.MonkeyPatch) -> None:
 
     for module in (execute, publish):
         patch.setattr(module, "as_registered", row)
-    patch.setattr(retained_set, "check_logged", lambda *_: None)
+    patch.setattr(chain, "check_logged", lambda *_: None)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from app.ledger.sequencer import Ledger
 from app.settings import Settings
 from lethe.signing.keys import PrivateKey
 from tests.installation import Installation, install
-from workers.families.ridge import blocks
+from workers.families.ridge import stored
 from workers.jobs import update
 from workers.jobs.leases import checkpoints
 
@@ -23,7 +23,7 @@ def chance(monkeypatch: pytest.MonkeyPatch) -> None:
     varies.
     """
     drawn = np.random.default_rng(5).bytes
-    for room in (update, blocks):
+    for room in (update, stored):
         monkeypatch.setattr(room, "secrets", SimpleNamespace(token_bytes=drawn))
     monkeypatch.setattr(checkpoints, "os", SimpleNamespace(urandom=drawn))
 

@@ -23,8 +23,8 @@ from workers.training.fedavg.config import LocalConfig, TrainingConfig
 from workers.training.fedavg.held_out import is_held_out
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import sizes, train
-from workers.training.networks.files import decode_weights, encode_weights
 from workers.training.networks.registry import network
+from workers.training.networks.weights import decode_weights, encode_weights
 
 
 def register(

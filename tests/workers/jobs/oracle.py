@@ -11,7 +11,7 @@ from workers.arrays import Rows
 from workers.artifacts import encode_head
 from workers.methods.ridge.base import RidgeConfig
 from workers.methods.ridge.ridge_exact import METHOD
-from workers.methods.ridge.statistics.encoding import statistics_digest
+from workers.methods.ridge.statistics.gram import statistics_digest
 from workers.methods.ridge.statistics.quantiser import Quantiser
 
 

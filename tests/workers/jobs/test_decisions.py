@@ -94,7 +94,7 @@ def test_a_retry_after_the_damage_was_mended_is_certified(
 def mend(ready: Installation, session: Session) -> None:
     """Remove rows without records from each block, as a restore would."""
     from models import Record, Subject
-    from workers.families.ridge.blocks import RowBlock, decode_block, encode_block
+    from workers.families.ridge.stored import RowBlock, decode_block, encode_block
 
     known = set(session.exec(select(Record.record)))
     for subject in session.exec(select(Subject)).all():

@@ -18,11 +18,11 @@ from lethe.certificates.statement import parse_statement
 from models import Artifact, Certificate, Job, Model, Verification
 from tests.installation import Installation
 from workers.arrays import Rows
-from workers.families.ridge.blocks import RowBlock
+from workers.families.ridge.stored import RowBlock
 from workers.jobs import execute, publish, repair
 from workers.jobs.draft import ShreddedArtifact
 from workers.jobs.model import versions
-from workers.methods.ridge import registry
+from workers.methods.ridge import base
 from workers.methods.ridge.base import Outcome, RidgeConfig, RidgeState
 from workers.methods.ridge.ridge_exact import METHOD
 
@@ -41,7 +41,7 @@ class Cheat:
 
 def forgets(patch: Patch, forget: Callable[[RidgeConfig, RidgeState, Rows], Outcome]) -> None:
     cheat = Cheat(forget)
-    patch.setattr(registry, "get", lambda _: cheat)
+    patch.setattr(base, "method_named", lambda _: cheat)
 
 
 def one_record_left_in(patch: Patch) -> None:

@@ -17,7 +17,7 @@ from tests.small import MODEL
 from tests.workers.jobs import networks
 from tests.workers.jobs import test_recipe_family as tables
 from tests.workers.jobs.test_decisions import decide, spoil, state
-from workers.families.ridge import update as ridge_update
+from workers.families.ridge.family import RidgeFamily
 from workers.jobs.execute import LOST, UNVOUCHED
 from workers.jobs.model.logged import CHANGED
 
@@ -151,16 +151,16 @@ def test_a_lost_record_is_not_passed_over(broken: Installation) -> None:
 def test_a_record_that_goes_during_the_fit_is_noticed(
     broken: Installation, monkeypatch: Patch
 ) -> None:
-    honest = ridge_update.refit
+    honest = RidgeFamily.refit
 
-    def slow(job: Any) -> Any:
-        result = honest(job)
+    def slow(family: Any, job: Any) -> Any:
+        result = honest(family, job)
         with Session(broken.services.engine) as session:
             session.connection().execute(delete(Record).where(col(Record.record) == "r9"))
             session.commit()
         return result
 
-    monkeypatch.setattr(ridge_update, "refit", slow)
+    monkeypatch.setattr(RidgeFamily, "refit", slow)
     assert mended(broken)["failure"] == f"not mended: {LOST}"
 
 
@@ -214,7 +214,7 @@ def test_a_worker_that_dies_leaves_it_to_the_next(
         raise AbsentError("of nobody")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ridge_update, "refit", absent)
+        patch.setattr(RidgeFamily, "refit", absent)
         assert mended(broken)["state"] == "quarantined"
     broken.recover()
     assert shown(broken)["state"] == "ready"
@@ -227,7 +227,7 @@ def test_an_error_of_the_fit_itself_ends_the_job_and_says_so(
     def divide(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(ridge_update, "refit", divide)
+    monkeypatch.setattr(RidgeFamily, "refit", divide)
     assert mended(broken)["state"] == "quarantined"
     for _ in range(broken.settings.max_tries):
         broken.recover()

@@ -32,11 +32,11 @@ from workers.families.network import (
     training as network_training,
 )
 from workers.families.network.case import Common
-from workers.families.network.state import TrainingState
+from workers.families.network.config import TrainingState
 from workers.judge.certified.logistic_noise import NoiseClaim
 from workers.judge.checks import ODD_INPUT
 from workers.methods.certified.release import noisy
-from workers.training.networks.files import decode_weights, encode_weights
+from workers.training.networks.weights import decode_weights, encode_weights
 
 Patch = pytest.MonkeyPatch
 ONE = {**logistic.NOISE, "releases": 1}

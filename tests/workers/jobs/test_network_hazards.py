@@ -42,8 +42,7 @@ from workers.jobs.model import versions
 from workers.methods.network.base import Hooks, Unlearned, UnlearningCase
 from workers.methods.network.retrain import retraining
 from workers.training.fedavg.base import Work
-from workers.training.networks.files import decode_weights, encode_weights
-from workers.training.networks.weights import initial_weights
+from workers.training.networks.weights import decode_weights, encode_weights, initial_weights
 
 Patch = pytest.MonkeyPatch
 GONE = ("r0", "r4")  # of c0, at least one of them trained on

@@ -23,9 +23,8 @@ from workers.families.network.noisy import SilosError, load_keyed
 from workers.methods.certified import noisy_finetuning
 from workers.methods.certified.noisy_finetuning import sigma_for
 from workers.training.fedavg import noisy
-from workers.training.networks.files import encode_weights
 from workers.training.networks.registry import network
-from workers.training.networks.weights import initial_weights
+from workers.training.networks.weights import encode_weights, initial_weights
 
 NOISY = "noisy-finetuning"
 SHAPE = {**small_network.SHAPE, "hidden": 5}

@@ -12,9 +12,8 @@ from app.settings import Settings
 from models import Job, ModelVersion
 from tests.installation import Installation, install
 from workers.jobs import batch
-from workers.jobs.leases import pace
-from workers.jobs.leases.lease import Lease
-from workers.jobs.leases.pace import LEAST, STAGE_S, Pace
+from workers.jobs.leases import lease
+from workers.jobs.leases.lease import LEAST, STAGE_S, Lease, Pace
 
 LEASE = Lease("job", 1, "execute", 1, "erase", 7, "request", None, 1, None)
 
@@ -63,7 +62,7 @@ def batches(installation: Installation, count: int) -> list[int]:
 def test_a_backlog_is_worked_off_in_groups_of_that_size(
     ready: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pace, "LEAST", 3)
+    monkeypatch.setattr(lease, "LEAST", 3)
     monkeypatch.setattr(batch, "PACE", Pace())
     assert batches(ready, 8) == [3, 3, 2]
 
@@ -71,7 +70,7 @@ def test_a_backlog_is_worked_off_in_groups_of_that_size(
 def test_as_many_go_together_as_wait_for_one_another(
     settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pace, "LEAST", 1)
+    monkeypatch.setattr(lease, "LEAST", 1)
     monkeypatch.setattr(batch, "PACE", Pace())
     with install(settings.model_copy(update={"batch_min_requests": 4})) as made:
         made.ready()

@@ -14,15 +14,15 @@ from models import Certificate, Contribution, Model, ModelVersion, Record, Retai
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack, rows
 from tests.workers.jobs.test_decisions import decide
-from workers.jobs.model import retained_set
-from workers.jobs.model.retained_set import STORED
+from workers.jobs.model import chain
+from workers.jobs.model.chain import STORED
 
 
 @pytest.fixture(autouse=True)
 def small_pages(ready: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     """Divide sets of forty like larger ones of 40,000, and read only what changes."""
     monkeypatch.setattr(retained_pages, "CAP", 3)
-    monkeypatch.setattr(retained_set, "SHARE", 0)
+    monkeypatch.setattr(chain, "SHARE", 0)
     with Session(ready.services.engine) as session:  # pages may have been written before
         model = session.exec(select(Model)).one()
         assert model.id is not None
@@ -92,7 +92,7 @@ def test_any_history_leaves_the_pages_of_the_set(ready: Installation) -> None:
 def test_what_is_read_at_once_and_in_parts_comes_to_the_same(
     ready: Installation, monkeypatch: pytest.MonkeyPatch, share: int
 ) -> None:
-    monkeypatch.setattr(retained_set, "SHARE", share)
+    monkeypatch.setattr(chain, "SHARE", share)
     assert erase(ready, "r1", "r6")[0] == "certified"
     contribute(ready, 1, 7)
     assert erase(ready, "r2")[0] == "certified"

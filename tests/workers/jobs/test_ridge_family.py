@@ -17,10 +17,10 @@ from tests.installation import Installation
 from tests.small import MODEL, ROWS, Caller, pack, rows
 from workers.artifacts import decode_head
 from workers.families.ridge import rows as ridge_rows
-from workers.families.ridge import state as ridge_state
+from workers.families.ridge import stored
 from workers.families.ridge.rows import RowStream
-from workers.judge.ridge.row_digests import leaves_of
-from workers.methods.ridge import registry
+from workers.judge.ridge.reading import leaves_of
+from workers.methods.ridge import base
 
 CLASSES = {
     "ridge-exact": "exact",
@@ -31,7 +31,7 @@ CLASSES = {
 
 
 def test_all_that_name_the_methods_agree() -> None:
-    assert sorted(RIDGE) == list(registry.known()) == sorted(CLASSES)
+    assert sorted(RIDGE) == list(base.method_names()) == sorted(CLASSES)
     schema: Any = NewModel.model_json_schema()
     assert schema["properties"]["method"]["enum"] == list(RIDGE)
 
@@ -126,14 +126,14 @@ def test_statistics_before_that_are_others_are_noticed(
 ) -> None:
     """The provider shows the verifier statistics that never included the person."""
     installation.ready()
-    honest = ridge_state.encode_before
+    honest = stored.encode_before
 
     def encode(statistics: Any, config: Any) -> Any:
         gram = statistics.gram.copy()
         gram[0, 0] += 2
         return honest(replace(statistics, gram=gram), config)
 
-    monkeypatch.setattr(ridge_state, "encode_before", encode)
+    monkeypatch.setattr(stored, "encode_before", encode)
     accepted = installation.caller.erase_records("r0")
     installation.drain()
     shown = installation.caller.http.get(f"/v1/requests/{accepted.json()['id']}").json()
@@ -159,11 +159,11 @@ def test_the_verifier_reads_all_rows_each_time_anew(
         model = session.exec(select(Model)).one()
         known = {one.record: bytes(one.commitment) for one in session.exec(select(Record))}
     assert model.id is not None
-    stored = RowStream(ready.services, model.id)
+    stream = RowStream(ready.services, model.id)
     for _ in range(2):
-        blocks = list(stored)
+        blocks = list(stream)
         leaves = [bytes(one) for block in blocks for one in leaves_of(block).commitments]
         names = [record for block in blocks for record in block.records]
         assert dict(zip(names, leaves, strict=True)) == known
-        assert stored.read == ROWS
+        assert stream.read == ROWS
     assert fetched == [{1: 1, 9: 1, 4096: 100}[at_once]] * 2

@@ -20,7 +20,7 @@ from workers.judge.scores.file import decode_scores
 from workers.training.fedavg.base import ClientData
 from workers.training.fedavg.held_out import is_held_out
 from workers.training.networks.registry import network
-from workers.training.replay.scores import scorer
+from workers.training.replay.models import scorer
 
 METHOD, CLIENT = "puf-special", "c1"
 

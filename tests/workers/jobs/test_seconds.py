@@ -10,7 +10,7 @@ from lethe.certificates.bundle import parse_bundle
 from lethe.certificates.evidence import parse_evidence
 from lethe.certificates.statement import Predicate, parse_statement
 from tests.installation import Installation
-from workers.jobs import seconds
+from workers.jobs import update
 from workers.jobs.update import Encoded, UpdateResult
 
 
@@ -37,7 +37,7 @@ def refute_first(monkeypatch: pytest.MonkeyPatch) -> None:
     failing = [True]
 
     def judging(work: Any) -> Any:
-        verdicts, spent = seconds.timed(work)
+        verdicts, spent = update.timed(work)
         if failing:
             failing.clear()
             one = verdicts[0]
@@ -64,9 +64,9 @@ def test_what_was_refuted_is_counted_apart(
 
 def test_a_methods_own_seconds_stay_and_earlier_ones_add_up() -> None:
     made = UpdateResult(Encoded(b"", b"", ""), "m", "1", "exact", {"cost.seconds": "5.1"})
-    assert seconds.with_seconds(made, "9.000").parameters == {"cost.seconds": "5.1"}
-    bare = seconds.with_seconds(replace(made, parameters={}), "9.000")
+    assert update.with_seconds(made, "9.000").parameters == {"cost.seconds": "5.1"}
+    bare = update.with_seconds(replace(made, parameters={}), "9.000")
     assert bare.parameters == {"cost.seconds": "9.000"}
     both = {"cost.seconds": "5.1", "escalation.seconds": "2.25", "batch": "1"}
-    assert seconds.earlier_seconds(both) == {"escalation.seconds": "7.350"}
-    assert seconds.earlier_seconds({"batch": "1"}) == {}
+    assert update.earlier_seconds(both) == {"escalation.seconds": "7.350"}
+    assert update.earlier_seconds({"batch": "1"}) == {}

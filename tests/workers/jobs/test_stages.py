@@ -26,8 +26,8 @@ from tests.installation import Installation
 from tests.small import CLIENTS, MODEL, ROWS, Caller, pack, rows
 from workers import provenance
 from workers.errors import RefusedError
-from workers.families.ridge.blocks import RowBlock, decode_block, encode_block
 from workers.families.ridge.family import FAMILY
+from workers.families.ridge.stored import RowBlock, decode_block, encode_block
 from workers.jobs import (
     certify,
     execute,

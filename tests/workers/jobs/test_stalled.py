@@ -19,7 +19,7 @@ from tests.workers.jobs.test_decisions import decide, history
 from workers.families.network import case as network_case
 from workers.families.ridge import case as ridge_case
 from workers.families.ridge import family as ridge_family
-from workers.families.ridge import update as ridge_update
+from workers.families.ridge.family import RidgeFamily
 
 Patch = pytest.MonkeyPatch
 NEEDS = "request.needs-decision"
@@ -74,7 +74,7 @@ def test_a_wait_is_told_only_when_it_is_soon_due_and_ends_by_itself(
     patient: Installation, monkeypatch: Patch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(ridge_update, "forget", absent)
+        patch.setattr(RidgeFamily, "forget", absent)
         first = str(patient.caller.erase_records("r1", "r6").json()["id"])
         patient.drain()
         soon_due(patient, days=11)
@@ -107,7 +107,7 @@ def test_what_was_not_begun_is_tried_again_or_given_up_without_harm(
     patient: Installation, monkeypatch: Patch, decision: str
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(ridge_update, "forget", absent)
+        patch.setattr(RidgeFamily, "forget", absent)
         request = waiting(patient, "r1", "r6")
     assert decide(patient, request, decision) == 200
     patient.drain()
@@ -160,7 +160,7 @@ def test_a_wait_that_ended_is_forgotten_before_anybody_judges(
     patient: Installation, monkeypatch: Patch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(ridge_update, "forget", absent)
+        patch.setattr(RidgeFamily, "forget", absent)
         request = waiting(patient, "r1", "r6")
     told: list[Any] = []
     prepare = ridge_case.prepare
@@ -201,7 +201,7 @@ def test_who_waits_behind_a_wait_may_still_withdraw(
     patient: Installation, monkeypatch: Patch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(ridge_update, "forget", absent)
+        patch.setattr(RidgeFamily, "forget", absent)
         waiting(patient, "r1")
         behind = waiting(patient, "r2")
         assert shown(patient, behind)["state"] == "needs-decision"

@@ -24,8 +24,13 @@ from tests.workers.jobs import networks
 from tests.workers.jobs.changed_rows import changing
 from workers.families import base as family
 from workers.jobs import learn
-from workers.jobs.model.logged import EXCHANGED
-from workers.jobs.model.uploads import NO_UPLOAD, OTHER_UPLOAD, OtherUploadError, open_received
+from workers.jobs.model.logged import (
+    EXCHANGED,
+    NO_UPLOAD,
+    OTHER_UPLOAD,
+    OtherUploadError,
+    open_received,
+)
 
 OTHER = "other"
 TERMS = ("ref", "config", "classes", "method", "extractor")

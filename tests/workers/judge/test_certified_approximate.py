@@ -23,12 +23,12 @@ from workers.arrays import Matrix, Rows
 from workers.judge import registry
 from workers.judge.base import Report
 from workers.judge.ridge.claim import ClaimedStatistics, ExactClaim, RidgeClaim
-from workers.judge.ridge.head_certified import check_head, root_above, square_of_norm
+from workers.judge.ridge.head import check_certified, root_above, square_of_norm
 from workers.judge.ridge.statistics import recompute
 from workers.methods.ridge import ridge_sketched
 from workers.methods.ridge.base import RidgeConfig, RidgeState
 from workers.methods.ridge.ridge_sketched import RidgeSketched
-from workers.methods.ridge.sketches.message import compress
+from workers.methods.ridge.sketches.kinds import compress
 from workers.methods.ridge.statistics.message import summarise
 
 BUDGET = 0.4
@@ -212,7 +212,7 @@ def test_what_is_attested_widens_the_bound() -> None:
     weights = oracle.solve(rows, replace(TRUE.config, penalty=ridge.penalty))
     head = np.asarray(ridge.head, dtype=np.float64)
     assert oracle.squared_distance(head[None], weights) <= Fraction(ridge.bound) ** 2
-    by_rows = check_head(replace(ridge, attested=0.0), recompute([rows], D, C, 16))
+    by_rows = check_certified(replace(ridge, attested=0.0), recompute([rows], D, C, 16))
     assert by_rows.check.passed
     # What the rows prove is far beyond the ledger's own bound.
     assert float(by_rows.check.value) > 100 * without_attested(ridge)
@@ -223,12 +223,12 @@ def test_a_claim_that_leaves_out_what_is_attested_fails() -> None:
     gram = sum((m.gram for m in of.messages or []), np.zeros((D, D), dtype=np.int64))
     moment = sum((m.moment for m in of.messages or []), np.zeros((D, C), dtype=np.int64))
     ledger = replace(recompute([TRUE.rows], D, C, 16), gram=gram, moment=moment)
-    assert check_head(ridge, ledger).check.passed
+    assert check_certified(ridge, ledger).check.passed
     alone = without_attested(ridge)
-    judged = check_head(replace(ridge, bound=alone), ledger)
+    judged = check_certified(replace(ridge, bound=alone), ledger)
     assert not judged.check.passed
     assert "below the proven" in judged.check.value
-    assert check_head(replace(ridge, bound=alone, attested=0.0), ledger).check.passed
+    assert check_certified(replace(ridge, bound=alone, attested=0.0), ledger).check.passed
 
 
 def without_attested(ridge: RidgeClaim) -> float:

@@ -17,7 +17,7 @@ from workers.judge.base import Judgement
 from workers.judge.merkle import Tree, table
 from workers.judge.ridge.chain import check_links, sets_of
 from workers.judge.ridge.claim import ChainClaim, LinkClaim, RemovedLeaf
-from workers.judge.ridge.leaves import LeafSort, Leaves
+from workers.judge.ridge.reading import LeafSort, Leaves
 
 
 def salt(row: int) -> bytes:

@@ -30,8 +30,7 @@ from workers.judge.base import Probe, Report
 from workers.judge.ridge.claim import BlockClaim, ExactClaim
 from workers.methods.ridge.base import RidgeState
 from workers.methods.ridge.ridge_exact import METHOD
-from workers.methods.ridge.statistics.encoding import statistics_digest
-from workers.methods.ridge.statistics.gram import RidgeStatistics
+from workers.methods.ridge.statistics.gram import RidgeStatistics, statistics_digest
 
 VERIFIER = registry.get("exact")
 TRUE = erasure()

@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from workers.judge.samples.halves import halves
+from workers.judge.samples.samples import halves
 
 SEED = bytes(range(32))
 ROWS = [hashlib.sha256(str(row).encode()).digest() for row in range(400)]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.workers.judge.claims import ridge_claim
 from tests.workers.methods.ridge import oracle
 from workers.arrays import Rows
-from workers.judge.ridge.head import Proven, check_head, judge_entries, prove
+from workers.judge.ridge.head import Proven, check_rounded, judge_entries, prove
 from workers.judge.ridge.statistics import recompute
 from workers.methods.ridge.base import RidgeConfig
 from workers.methods.ridge.ridge_exact import METHOD
@@ -34,7 +34,7 @@ def test_the_bound_holds_and_is_not_loose(seed: int, d: int, c: int, penalty: fl
     truth = oracle.solve(rows, config)
     assert oracle.squared_distance(state.witness, truth) <= proven.norm() ** 2
     assert proven.norm() <= Fraction(state.bound)
-    assert check_head(ridge_claim(state, config), recomputed).check.passed
+    assert check_rounded(ridge_claim(state, config), recomputed).check.passed
     # With an honest witness of one float64 term the bound must grow, and still hold.
     rough = np.array([[[float(weight) for weight in row] for row in truth]])
     claim = ridge_claim(state, config)
@@ -51,7 +51,7 @@ def test_steps_far_apart(exponents: tuple[int, int]) -> None:
     config = RidgeConfig(2, 2, exponents, 16, 0.3)
     state = METHOD.refit(config, [rows]).state
     recomputed = recompute([rows], 2, 2, 16)
-    assert check_head(ridge_claim(state, config), recomputed).check.passed
+    assert check_rounded(ridge_claim(state, config), recomputed).check.passed
 
 
 def test_a_tie_is_settled_for_the_even_neighbour_only() -> None:
@@ -61,11 +61,11 @@ def test_a_tie_is_settled_for_the_even_neighbour_only() -> None:
     state = METHOD.refit(config, [rows]).state
     recomputed = recompute([rows], 2, 1, 16)
     claim = ridge_claim(state, config)
-    assert check_head(claim, recomputed).check.passed
+    assert check_rounded(claim, recomputed).check.passed
     head = state.head.copy()
     head[0, 0] = np.nextafter(head[0, 0], np.float32(1))  # the odd neighbour, equally near
     fields = {name: getattr(claim, name) for name in claim.__slots__}
-    judged = check_head(type(claim)(**{**fields, "head": head}), recomputed)
+    judged = check_rounded(type(claim)(**{**fields, "head": head}), recomputed)
     assert not judged.check.passed
     assert not judged.undecided
 

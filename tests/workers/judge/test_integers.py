@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fuzz import fuzz
-from workers.judge.ridge.integers import exact_product, to_integers
+from workers.judge.ridge.residual import exact_product, to_integers
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from workers.judge.merkle import Tree, root_of, table
-from workers.judge.ridge import leaves as sorting
-from workers.judge.ridge.leaves import LeafSort, Leaves
+from workers.judge.ridge import reading as sorting
+from workers.judge.ridge.reading import LeafSort, Leaves
 
 
 def leaf(number: int) -> bytes:

@@ -15,8 +15,7 @@ from workers.arrays import Rows
 from workers.judge.checks import ODD_INPUT
 from workers.judge.ridge.claim import ClaimedStatistics, MaskedClaim, RidgeClaim
 from workers.judge.ridge.masked import SPEC, check_masked, resum
-from workers.methods.ridge.statistics.encoding import statistics_digest
-from workers.methods.ridge.statistics.gram import RidgeStatistics
+from workers.methods.ridge.statistics.gram import RidgeStatistics, statistics_digest
 from workers.methods.ridge.statistics.message import summarise
 from workers.secure_sum.messages import (
     Confirmation,

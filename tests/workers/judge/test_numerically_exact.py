@@ -22,8 +22,7 @@ from workers.judge import registry
 from workers.judge.base import Report
 from workers.judge.ridge.claim import ClaimedStatistics, ExactClaim, Mode
 from workers.methods.ridge.ridge_exact import METHOD
-from workers.methods.ridge.statistics.encoding import statistics_digest
-from workers.methods.ridge.statistics.gram import RidgeStatistics
+from workers.methods.ridge.statistics.gram import RidgeStatistics, statistics_digest
 
 TRUE = erasure()
 SEED = bytes(range(32))

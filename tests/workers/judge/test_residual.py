@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tests.workers.methods.ridge import oracle
 from workers.arrays import Matrix, Rows
 from workers.judge.ridge.claim import RidgeClaim
-from workers.judge.ridge.head import prove_sum
-from workers.judge.ridge.head_bound import check_head, proven_bound
+from workers.judge.ridge.head import check_bound, prove_sum, proven_bound
 from workers.judge.ridge.residual import _Sum, residual_norm
 from workers.judge.ridge.statistics import Recomputed, recompute
 from workers.methods.ridge.base import RidgeConfig
@@ -120,10 +119,10 @@ def test_a_head_of_zeros_is_exact_only_without_a_moment() -> None:
     config = RidgeConfig(2, 1, (0, 0), 16, 0.5)
     head = np.zeros((2, 1))
     empty = recompute([], 2, 1, 16)
-    assert check_head(claim_of(config, head), empty).check.passed
+    assert check_bound(claim_of(config, head), empty).check.passed
     rows = oracle.random_rows(np.random.default_rng(0), 5, 2, 1)
     some = recompute([rows], 2, 1, 16)
-    assert not check_head(claim_of(config, head), some).check.passed
+    assert not check_bound(claim_of(config, head), some).check.passed
 
 
 def test_what_compensation_loses_is_within_the_bound() -> None:

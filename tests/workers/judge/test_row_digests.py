@@ -13,9 +13,9 @@ import pytest
 from tests.lethe.certificates.tree_oracle import oracle_root
 from workers.arrays import Rows
 from workers.families.ridge import rows as ridge_rows
-from workers.families.ridge.blocks import RowBlock
+from workers.families.ridge.stored import RowBlock
 from workers.judge.base import Judgement
-from workers.judge.ridge.chain import Sets, sets_of
+from workers.judge.ridge.chain import Judging, Sets, check_contents, sets_of
 from workers.judge.ridge.claim import (
     BlockClaim,
     ChainClaim,
@@ -23,9 +23,7 @@ from workers.judge.ridge.claim import (
     ExactClaim,
     RemovedLeaf,
 )
-from workers.judge.ridge.leaves import LeafSort
-from workers.judge.ridge.room import Judging
-from workers.judge.ridge.row_digests import CHUNK, check_contents, leaves_of
+from workers.judge.ridge.reading import CHUNK, LeafSort, leaves_of
 
 D = 4
 ANNA, BERT = ("north", "anna"), ("south", "bert")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from workers.judge.sharded import ShardsClaim, check_untouched
+from workers.judge.refitted import ShardsClaim, check_untouched
 
 BEFORE = [(f"{place}" * 64, "a" * 64) for place in range(4)]
 AFTER = [*BEFORE[:2], ("f" * 64, "b" * 64), BEFORE[3]]

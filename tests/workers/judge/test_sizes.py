@@ -6,6 +6,7 @@ from scipy import stats
 
 from workers.errors import RefusedError
 from workers.judge.attacks.roc import auc_interval, delong
+from workers.judge.inference.levels import around_chance, tost, within
 from workers.judge.inference.sizes import (
     accuracy_power,
     auc_power,
@@ -14,7 +15,6 @@ from workers.judge.inference.sizes import (
     minimum_pairs,
     minimum_unseen,
 )
-from workers.judge.inference.tost import around_chance, tost, within
 
 
 @pytest.mark.parametrize(("guesses", "tau", "level"), [(276, 0.1, 0.05), (91, 0.2, 0.01)])

@@ -10,8 +10,8 @@ from workers.errors import RefusedError
 from workers.judge.algorithm_audit import Finding, judge
 from workers.method_audits.pair import Pair, run_pair
 from workers.methods.network.base import Hooks, Unlearned, UnlearningCase, UnlearningMethod
-from workers.methods.network.endings import WITHOUT_A_MODEL
 from workers.methods.network.guard import NoSafeStepError
+from workers.methods.network.registry import WITHOUT_A_MODEL
 from workers.methods.network.retrain import Retrain
 from workers.training.networks.registry import network
 

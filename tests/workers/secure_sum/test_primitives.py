@@ -22,11 +22,10 @@ from workers.secure_sum.errors import (
     WrongLengthError,
 )
 from workers.secure_sum.keys import Secrets, derive
-from workers.secure_sum.masking import CHUNK, add_mask
 from workers.secure_sum.plan import RoundPlan, least_threshold, parse_plan
 from workers.secure_sum.shares import combine, split
 from workers.secure_sum.signing import check, parse_roster, sign
-from workers.secure_sum.vector import Sums, from_vector, to_vector
+from workers.secure_sum.vector import CHUNK, Sums, add_mask, from_vector, to_vector
 
 
 def field_product(a: int, b: int) -> int:

@@ -97,7 +97,7 @@ def test_the_pairwise_masks_alone_do_not_open_an_input_that_came_too_late() -> N
     _, message = open_message(plan, late, play.roster)
     assert isinstance(message, MaskedInput)
     # The server may now take off every pairwise mask of the late input; the self mask stays.
-    from workers.secure_sum.masking import add_mask, pair_key, pair_sign
+    from workers.secure_sum.vector import add_mask, pair_key, pair_sign
 
     member, opened = play.members["member-3"], message.vector.copy()
     for peer, theirs in member._peers.items():

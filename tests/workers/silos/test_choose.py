@@ -10,8 +10,7 @@ from app.settings import Settings
 from tests.workers.training.fedavg.small import CLIENTS
 from workers import devices
 from workers.families.network.training import device_of
-from workers.silos.choose import engine_for
-from workers.silos.engine import SiloEngine
+from workers.silos.engine import SiloEngine, engine_for
 from workers.training.fedavg import device
 from workers.training.fedavg.in_process import InProcess
 

@@ -1,8 +1,8 @@
 """The times in the guide to silos match the code."""
 
 from tests.docs.markdown import read
+from workers.silos.collect import SEND_AGAIN
 from workers.silos.table import LONGEST_ROUND
-from workers.silos.waiting import SEND_AGAIN
 
 
 def test_the_times_of_the_guide() -> None:

@@ -13,8 +13,7 @@ from models import SiloTask
 from tests.workers.silos.conftest import JOB, ROUND_TIMEOUT, Silos
 from tests.workers.training.fedavg.small import CLIENTS, CONFIG, LOCAL, NETWORK, ROWS
 from workers.silos import answer, keys, table
-from workers.silos.choose import engine_for
-from workers.silos.engine import silo_of
+from workers.silos.engine import engine_for, silo_of
 from workers.silos.message import Positions, decode_message
 from workers.training.fedavg.base import Answers, ClientUpdate, Fault, RoundTask
 from workers.training.fedavg.device import facts_of

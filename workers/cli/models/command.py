@@ -4,12 +4,10 @@ import click
 
 from lethe.cli.options import each_as_json, print_json, print_table, service_url
 from workers.cli import service
-from workers.cli.models.delete import delete
-from workers.cli.models.download import download
+from workers.cli.models.download import download, push
 from workers.cli.models.forest import forest
-from workers.cli.models.mend import mend
+from workers.cli.models.lifecycle import delete, mend
 from workers.cli.models.network import network
-from workers.cli.models.push import push
 from workers.cli.models.recipe import recipe
 from workers.cli.models.ridge import ridge
 from workers.cli.models.script import script

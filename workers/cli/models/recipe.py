@@ -139,11 +139,11 @@ def _check_rows(recipe: "Recipe", rows: "RecipeRows") -> None:
 
     Raises RefusedError, naming the first column with missing values if it accepts none.
     """
-    from workers.training.recipes import accepts
+    from workers.training.recipes import recipe as recipes
 
     if _is_installed(recipe):
         weighted = rows.weights is not None
-        accepts.check_rows(recipe, rows.features, rows.names, weighted=weighted)
+        recipes.check_rows(recipe, rows.features, rows.names, weighted=weighted)
 
 
 def _is_installed(recipe: "Recipe") -> bool:

@@ -11,14 +11,7 @@ from numpy.typing import NDArray
 
 from lethe.identity import MAX_LENGTH, WIDTH, IdentityError, digests, pack
 from workers.arrays import Labels
-from workers.data.tables.kinds import (
-    Kind,
-    first_text,
-    is_narrow,
-    kind_of,
-    parsed,
-    spelled_kind,
-)
+from workers.data.tables.kinds import Kind, first_text, is_narrow, kind_of, parsed, spelled_kind
 from workers.data.tables.names import check_names, unknown_column
 from workers.data.tables.values import (
     are_whole,

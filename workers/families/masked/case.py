@@ -19,7 +19,7 @@ from models.database.session import chunks
 from models.person import LEARNED
 from workers.errors import RefusedError
 from workers.families.masked.transcript import SealedTranscript
-from workers.families.ridge.state import digest_of, load_state, ridge_config
+from workers.families.ridge.stored import digest_of, load_state, ridge_config
 from workers.jobs.leases.lease import JobContext
 from workers.jobs.model import versions
 from workers.jobs.model.chain import BatchMember

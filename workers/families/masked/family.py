@@ -3,21 +3,25 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from sqlmodel import Session
+from sqlmodel import Session, select
 
 from app.ledger.transaction import Transaction
 from app.rounds.steps import fail_round
 from app.service.context import Services
 from lethe.certificates.statement import Guarantee
+from models import Record, Round
 from workers.families.base import Family, OwnJob
-from workers.families.masked import end, judge, rounds
-from workers.families.ridge.family import RidgeFamily
-from workers.families.ridge.wording import UNSEEN, guarantee
+from workers.families.masked import end, rounds
+from workers.families.masked.transcript import decode_transcript
+from workers.families.ridge import case as ridge_case
+from workers.families.ridge.case import Summed
+from workers.families.ridge.family import UNSEEN, RidgeFamily, guarantee
 from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Judges
 from workers.jobs.draft import Draft
 from workers.jobs.leases.lease import JobContext
 from workers.judge.base import Report
+from workers.judge.ridge.claim import ClaimedStatistics, MaskedClaim
 
 # What a certificate says about the verifier's view of a masked round.
 SEEN = (
@@ -49,7 +53,7 @@ class MaskedFamily(RidgeFamily):
     ) -> Judges:
         """Load a round's results for a head; the returned function sums it again."""
         (case,) = cases
-        return judge.prepare(job, session, case, seed)
+        return prepare(job, session, case, seed)
 
     def guarantee(self, plan: Draft) -> Guarantee:
         """Return the guarantee for a round's sum and the head. Raises ValueError."""
@@ -70,3 +74,36 @@ class MaskedFamily(RidgeFamily):
 
 
 FAMILY: Family = MaskedFamily()
+
+
+def prepare(job: JobContext, session: Session, case: ExecutedJob, seed: bytes) -> Judges:
+    """Load a round's results for a head; the returned function judges it as any ridge head.
+
+    Versions whose table rows differ from the log are refuted at once.
+    """
+
+    def load_sum() -> Summed:
+        ids = session.exec(select(Record.record).where(Record.model_id == case.model.id))
+        return Summed(_claim_of(job.services, session, case.plan), list(ids))
+
+    return ridge_case.prepare(job, session, [case], seed, load_sum)
+
+
+def _claim_of(services: Services, session: Session, plan: Draft) -> MaskedClaim:
+    """Return the claim that the verifier sums again."""
+    row = session.get_one(Round, plan.round_id)
+    assert row.transcript_id is not None
+    found = decode_transcript(services.artifacts.get(session, row.transcript_id))
+    before = found.before
+    return MaskedClaim(
+        plan=found.plan,
+        roster=found.roster,
+        messages=found.messages,
+        before=(
+            None
+            if before is None
+            else ClaimedStatistics(before.gram, before.moment, before.rows)
+        ),
+        before_digest=plan.statistics_before,
+        erased=[str(item["record"]) for item in plan.removal["records"]],
+    )

@@ -30,15 +30,14 @@ from workers.families.masked.case import (
     unmask_case,
 )
 from workers.families.masked.transcript import encode_transcript
-from workers.families.ridge import state as ridge_state
+from workers.families.ridge import stored
 from workers.jobs import publish
 from workers.jobs.draft import ShreddedArtifact
 from workers.jobs.leases.lease import JobContext, advance
 from workers.jobs.model import held_out, versions
-from workers.jobs.model.chain import Chain
-from workers.jobs.model.retained_set import open_tree
+from workers.jobs.model.chain import Chain, open_tree
 from workers.jobs.update import FreshRecords, Update, UpdateResult, as_digests
-from workers.methods.ridge import registry
+from workers.methods.ridge import base
 from workers.methods.ridge.base import Outcome
 
 
@@ -59,7 +58,7 @@ def run(job: JobContext) -> None:
     if sum(len(member.salts) for member in released) != len(found.releases):
         raise RefusedError("records are released that no waiting request is about")
     whole = apply_sum(case, found)
-    outcome = registry.get(case.method).refit(case.config, [whole])
+    outcome = base.method_named(case.method).refit(case.config, [whole])
     drawn = secrets.token_bytes(SALT_SIZE * len(found.adds))
     fresh = FreshRecords.salted(list(found.adds), as_digests(drawn))
     changes = len(fresh) + len(found.releases)
@@ -131,14 +130,14 @@ def _shred_counts(
 
 
 def _made(case: RoundCase, found: RoundSum, outcome: Outcome) -> UpdateResult:
-    method = registry.get(case.method)
+    method = base.method_named(case.method)
     return UpdateResult(
-        encoded=ridge_state.encode(outcome.state, case.config),
+        encoded=stored.encode(outcome.state, case.config),
         method=method.id,
         method_version=method.version,
         claim=outcome.claim,
         parameters={
-            **ridge_state.parameters(case.config),
+            **stored.parameters(case.config),
             **outcome.notes,
             **_cast(case, found),
         },

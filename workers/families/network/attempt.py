@@ -11,13 +11,17 @@ from sqlmodel import select
 from models import Job
 from models.database.clock import clock
 from workers.errors import RefusedError
-from workers.families.network.config import NetworkConfig, network_config, policy_of
+from workers.families.network.config import (
+    NetworkConfig,
+    TrainingState,
+    network_config,
+    policy_of,
+)
 from workers.families.network.data import before as network_before
 from workers.families.network.data.before import Before
 from workers.families.network.data.rows import Holdings, assemble, holdings, row_digests, salts
 from workers.families.network.data.sides import divide, validation
 from workers.families.network.ladder import LATE, first_due, is_late, label
-from workers.families.network.state import TrainingState
 from workers.families.network.training import (
     RETRAIN,
     data_of,
@@ -35,12 +39,12 @@ from workers.jobs.update import UpdateResult
 from workers.judge.policy.policy import LadderStep
 from workers.judge.samples.empirical import VERIFIER
 from workers.methods.network.base import Side, UnlearningCase, UnlearningRequest
-from workers.methods.network.memory import named_out_of_memory
+from workers.methods.network.recovery import named_out_of_memory
 from workers.silos.answer import THREADS
 from workers.training.fedavg.base import cost_notes
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import sizes
-from workers.training.networks.files import decode_weights, digest_of
+from workers.training.networks.weights import decode_weights, digest_of
 
 
 def run(job: JobContext) -> UpdateResult:

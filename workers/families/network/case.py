@@ -18,7 +18,12 @@ from models import Job
 from workers.errors import ModelError, RefusedError
 from workers.families.network import empirical, logged, noisy, progress
 from workers.families.network.certified import bounds_of, registered_terms
-from workers.families.network.config import NetworkConfig, network_config
+from workers.families.network.config import (
+    NetworkConfig,
+    TrainingState,
+    decode_state,
+    network_config,
+)
 from workers.families.network.data.rows import (
     Holdings,
     assemble,
@@ -28,7 +33,6 @@ from workers.families.network.data.rows import (
     salts,
 )
 from workers.families.network.data.sides import divide
-from workers.families.network.state import TrainingState, decode_state
 from workers.families.network.training import device_of, here
 from workers.jobs.case import (
     ExecutedJob,
@@ -58,9 +62,14 @@ from workers.silos.answer import THREADS
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.noisy import finetune
 from workers.training.fedavg.rounds import sizes
-from workers.training.networks.files import decode_weights, digest_of, encode_weights
 from workers.training.networks.registry import Network
-from workers.training.networks.weights import Weights, count
+from workers.training.networks.weights import (
+    Weights,
+    count,
+    decode_weights,
+    digest_of,
+    encode_weights,
+)
 from workers.training.replay.retraining import most_missing, reexecute, start_digest
 
 

@@ -1,12 +1,13 @@
 """A deep model's registration, parsed for the training and the methods."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from lethe import canonical
 from models import Model
-from workers.errors import RefusedError
+from workers.errors import ArtifactError, RefusedError
 from workers.judge.policy.document import from_document
 from workers.judge.policy.policy import Policy
 from workers.methods.network import registry
@@ -98,3 +99,41 @@ def policy_of(model: Model) -> Policy:
     Raises RefusedError if it is not a policy; the message names the field.
     """
     return from_document(model.config["policy"])
+
+
+KIND = "network-state/1"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingState:
+    """A training by its start, its rows and the dropped answers.
+
+    start and data are hex SHA-256. missing: (round, client) of every answer that was requested
+    and dropped; the names make this file personal data. exact: whether it was trained from the
+    initial weights, so that repeating it gives the same bits.
+    """
+
+    start: str
+    data: str
+    rounds: int
+    missing: tuple[tuple[int, str], ...] = ()
+    exact: bool = True
+
+
+def encode_state(state: TrainingState) -> bytes:
+    """Return a state's canonical encoding."""
+    return canonical.encode({"kind": KIND, **asdict(state)})
+
+
+def decode_state(data: bytes) -> TrainingState:
+    """Return the state of `encode_state`. Raises ArtifactError for any other bytes."""
+    try:
+        fields = canonical.decode(data)
+        missing = tuple((int(round), str(client)) for round, client in fields.pop("missing"))
+        if fields.pop("kind") == KIND:
+            state = TrainingState(missing=missing, **fields)
+            if encode_state(state) == data:
+                return state
+    except (canonical.NotCanonicalError, AttributeError, KeyError, TypeError, ValueError):
+        pass  # reported below
+    raise ArtifactError("these bytes are not a network's state: fetch it again")

@@ -12,12 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlmodel import Session, select
 
 from app.service.access import silo_keys
 from lethe.certificates import shape
 from lethe.certificates.retained import Removal, record_commitment
 from models import Job
+from workers.arrays import Labels, Matrix
 from workers.errors import RefusedError
 from workers.families.network.config import NetworkConfig, network_config, policy_of
 from workers.families.network.data.rows import rows_digest, salts
@@ -25,7 +28,6 @@ from workers.families.network.logged import judged_before
 from workers.families.network.reference_models import with_trained
 from workers.families.network.scores.answer import score
 from workers.families.network.scores.canary import canary_claim
-from workers.families.network.scores.groups import part_of
 from workers.families.network.scores.sorting import Sorting
 from workers.jobs.case import (
     ExecutedJob,
@@ -45,7 +47,7 @@ from workers.judge.silos import SilosClaim
 from workers.silos.collect import SiloAnswers, collect
 from workers.silos.score_task import ScoreTask, limit_of
 from workers.silos.scores import SCORED, ClientScores
-from workers.training.replay.scores import scorer
+from workers.training.replay.models import scorer
 
 ID = VERIFIER.id
 
@@ -209,3 +211,51 @@ def _records(
     known |= {record_commitment(salt, record): record for record, salt in salted.items()}
     stored = [commitment for one in clients for commitment in one.commitments]
     return [known.get(commitment, commitment.hex()) for commitment in stored]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Rows of all clients: labels (n,), logits (n, classes) of both models, clients (n,).
+
+    A client is identified by a digest over its rows' salted digests: equal for equal clients,
+    and not a name. rows: n salted digests, one for each score.
+    """
+
+    labels: Labels
+    before: Matrix
+    after: Matrix
+    clients: NDArray[np.str_]
+    rows: Sequence[bytes]
+
+    def joined(self, other: "Part") -> "Part":
+        """Return these rows, then others."""
+        return Part(
+            np.concatenate([self.labels, other.labels]),
+            np.concatenate([self.before, other.before]),
+            np.concatenate([self.after, other.after]),
+            np.concatenate([self.clients, other.clients]),
+            [*self.rows, *other.rows],
+        )
+
+
+def part_of(clients: Sequence[ClientScores], group: str, task: ScoreTask, classes: int) -> Part:
+    """Return all clients' scored rows of a group of SCORED, as in any silo's task."""
+    labels: list[Labels] = [np.zeros(0, dtype=np.int64)]
+    before, after = [np.zeros((0, classes))], [np.zeros((0, classes))]
+    names: list[str] = []
+    scored: list[bytes] = []
+    for one in clients:
+        rows = one.rows_of(group)
+        labels.append(one.labels[rows])
+        before.append(one.before[rows])
+        after.append(one.after[rows])
+        names += [rows_digest(one.digests())] * len(labels[-1])
+        if len(one.labels):  # otherwise the network is no classifier, and nothing was scored
+            scored += one.asked(group, task)
+    return Part(
+        np.concatenate(labels),
+        np.concatenate(before),
+        np.concatenate(after),
+        np.array(names, dtype=np.str_),
+        scored,
+    )

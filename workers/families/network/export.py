@@ -10,8 +10,7 @@ import torch
 from torch.export import Dim, ExportedProgram
 
 from workers.libraries import require
-from workers.training.networks.files import decode_weights
-from workers.training.networks.weights import with_weights
+from workers.training.networks.weights import decode_weights, with_weights
 
 
 def to_onnx(program: ExportedProgram) -> bytes:

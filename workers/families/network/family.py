@@ -11,7 +11,7 @@ from lethe import canonical
 from lethe.certificates.statement import Guarantee
 from lethe.errors import LetheError
 from models import Model, ModelVersion
-from workers import install
+from workers import libraries
 from workers.families.base import AuditedMethod, Family
 from workers.families.network import logged, wording
 from workers.families.network.data.blocks import decode_block, join
@@ -52,7 +52,7 @@ class NetworkFamily(Family):
         """Raise NoTorchError if torch is not installed."""
         if find_spec("torch") is None:
             raise NoTorchError(
-                f"this model's workers need torch: {install.with_extra('torch')}"
+                f"this model's workers need torch: {libraries.with_extra('torch')}"
             )
 
     def read(self, model: Model, upload: BinaryIO) -> ParsedUpload:
@@ -180,7 +180,7 @@ class NetworkFamily(Family):
         from workers.families.network.data.rows import tensors_of
         from workers.families.network.training import device_of
         from workers.training.fedavg.evaluate import logits_of
-        from workers.training.networks.files import decode_weights
+        from workers.training.networks.weights import decode_weights
 
         network, weights = decode_weights(file)
         logits = logits_of(network, weights, tensors_of(features), device_of(services))

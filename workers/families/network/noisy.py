@@ -13,7 +13,7 @@ from workers.families.network import logged
 from workers.families.network.config import NetworkConfig
 from workers.methods.certified.noisy_finetuning import NoisyFinetuning
 from workers.methods.network.base import Hooks, Unlearned, UnlearningCase
-from workers.training.networks.files import encode_weights
+from workers.training.networks.weights import encode_weights
 
 
 class NotRegisteredError(RefusedError):

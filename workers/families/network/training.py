@@ -12,10 +12,14 @@ from lethe.errors import LetheError
 from workers import devices
 from workers.errors import RefusedError
 from workers.families.network import progress
-from workers.families.network.config import NetworkConfig
+from workers.families.network.config import (
+    NetworkConfig,
+    TrainingState,
+    decode_state,
+    encode_state,
+)
 from workers.families.network.data.rows import Holdings, row_digests, rows_digest
 from workers.families.network.data.sides import ForgetRetainSplit, Places, divide
-from workers.families.network.state import TrainingState, decode_state, encode_state
 from workers.jobs.leases import checkpoints
 from workers.jobs.leases.lease import JobContext
 from workers.jobs.model.logged import OTHER_ROWS, OtherModelError
@@ -24,15 +28,19 @@ from workers.methods.network.base import Hooks, Side, TargetError, Tick
 from workers.methods.network.hf_kcu.products import NobodyAnsweredError
 from workers.methods.network.retrain import Retrain, retraining
 from workers.silos.answer import THREADS
-from workers.silos.choose import engine_for
+from workers.silos.engine import engine_for
 from workers.training.fedavg.base import ClientData, cost_notes
 from workers.training.fedavg.determinism import environment
 from workers.training.fedavg.device import choose, facts_of
 from workers.training.fedavg.errors import CheckpointError, RoundFailedError
 from workers.training.fedavg.rounds import Trained, sizes
 from workers.training.fedavg.server import initial_state
-from workers.training.networks.files import digest_of, encode_weights
-from workers.training.networks.weights import Weights, initial_weights
+from workers.training.networks.weights import (
+    Weights,
+    digest_of,
+    encode_weights,
+    initial_weights,
+)
 from workers.training.replay.retraining import most_missing, reexecute
 
 RETRAIN = Retrain()

@@ -9,11 +9,9 @@ from numpy.typing import NDArray
 
 from lethe.catalogue import UNTESTED
 from models import ErasureRequest, Model, ModelVersion
-from workers.families.network import (
-    attempt,
-)
+from workers.families.network import attempt
 from workers.families.network.certified import GIVES_WAY, carry_out, check_rows, load_terms
-from workers.families.network.config import NetworkConfig, network_config
+from workers.families.network.config import NetworkConfig, TrainingState, network_config
 from workers.families.network.data import before as network_before
 from workers.families.network.data.blocks import InputBlock
 from workers.families.network.data.rows import (
@@ -25,7 +23,6 @@ from workers.families.network.data.rows import (
     salts,
 )
 from workers.families.network.data.sides import divide, validation
-from workers.families.network.state import TrainingState
 from workers.families.network.training import (
     RETRAIN,
     data_of,
@@ -44,10 +41,10 @@ from workers.jobs.model.chain import BatchMember, owned_by_subject
 from workers.jobs.model.logged import require_rows
 from workers.jobs.update import ParsedUpload, Update, UpdateResult, split
 from workers.methods.network.base import UnlearningCase
-from workers.methods.network.endings import WITHOUT_A_MODEL
-from workers.methods.network.memory import named_out_of_memory
+from workers.methods.network.recovery import named_out_of_memory
+from workers.methods.network.registry import WITHOUT_A_MODEL
 from workers.training.fedavg.base import cost_notes
-from workers.training.networks.files import decode_weights, digest_of
+from workers.training.networks.weights import decode_weights, digest_of
 
 
 def read(model: Model, upload: BinaryIO) -> ParsedUpload:

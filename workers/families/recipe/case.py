@@ -30,8 +30,7 @@ from workers.jobs.leases.lease import JobContext
 from workers.jobs.model.logged import check_logged, registered
 from workers.judge.base import Verifier
 from workers.judge.checks import ODD_INPUT, judged, report_of
-from workers.judge.refitted import VERIFIER, RefittedClaim
-from workers.judge.sharded import ShardsClaim
+from workers.judge.refitted import VERIFIER, RefittedClaim, ShardsClaim
 from workers.training.recipes import process
 from workers.training.recipes.fit import FitRows
 

@@ -11,7 +11,7 @@ from lethe import canonical
 from lethe.certificates.statement import Guarantee
 from lethe.errors import LetheError
 from models import Model, ModelVersion
-from workers import install
+from workers import libraries
 from workers.families.base import Family
 from workers.families.recipe import update
 from workers.families.recipe.case import prepare_recipe
@@ -53,12 +53,13 @@ class RecipeFamily(Family):
     formats: tuple[str, ...] = ("onnx", "skops")
     judges_together = True
     fitting = update.FITTING
+    method = update.METHOD  # of a refit
 
     def check_here(self) -> None:
         """Raise NoLibraryError if scikit-learn is not installed."""
         if find_spec("sklearn") is None:
             raise NoLibraryError(
-                f"this model's workers need scikit-learn: {install.with_extra('recipes')}"
+                f"this model's workers need scikit-learn: {libraries.with_extra('recipes')}"
             )
 
     def read(self, model: Model, upload: BinaryIO) -> ParsedUpload:
@@ -96,7 +97,9 @@ class RecipeFamily(Family):
         self, job: JobContext, session: Session, case: ExecutedJob, report: Report
     ) -> NextAttempt | None:
         """Return one more fit, for example on another machine; None if that was the refit."""
-        return None if job.lease.attempt > 1 else NextAttempt(2, update.METHOD)
+        if job.lease.attempt > 1:
+            return None
+        return NextAttempt(2, self.method, compared=self.compares(update.CLAIM))
 
     def compares(self, claim: str) -> bool:
         """A fit is repeated, not compared with the model before."""

@@ -16,7 +16,7 @@ from sqlmodel import Session
 from lethe.certificates.statement import Guarantee
 from lethe.errors import LetheError
 from models import Model, ModelVersion
-from workers import install
+from workers import libraries
 from workers.errors import RefusedError
 from workers.families.recipe.case import ModelRows, OwnFit, prepare
 from workers.families.recipe.family import RecipeFamily
@@ -28,14 +28,12 @@ from workers.families.recipe.rows import (
     salts_of,
     stored,
 )
-from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Judges
 from workers.jobs.draft import Draft
 from workers.jobs.leases.lease import JobContext
 from workers.jobs.model.chain import BatchMember
 from workers.jobs.model.logged import require_rows
 from workers.jobs.update import Encoded, ParsedUpload, Update, UpdateResult, split
-from workers.judge.base import Report
 from workers.judge.refitted import EXACT
 from workers.training.recipes.fit import FitRows
 
@@ -121,7 +119,7 @@ class UpdatedFamily(RecipeFamily, Generic[State]):
         """Raise NoNumbaError if the library of the fit is not installed."""
         if find_spec("numba") is None or find_spec("sklearn") is None:
             raise NoNumbaError(
-                f"this model's workers need numba: {install.with_extra('estimators')}"
+                f"this model's workers need numba: {libraries.with_extra('estimators')}"
             )
 
     def learn(
@@ -171,12 +169,6 @@ class UpdatedFamily(RecipeFamily, Generic[State]):
         return self._result(
             job.model, self.fitted(job.model, blocks), all_digests(blocks, salts)
         )
-
-    def next_attempt(
-        self, job: JobContext, session: Session, case: ExecutedJob, report: Report
-    ) -> NextAttempt | None:
-        """Return the refit, None if that was it."""
-        return None if job.lease.attempt > 1 else NextAttempt(2, self.method)
 
     def prepare(
         self, job: JobContext, session: Session, cases: Sequence[ExecutedJob], seed: bytes

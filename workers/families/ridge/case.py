@@ -12,21 +12,16 @@ from app.service.context import Services
 from lethe.catalogue import CHECKS
 from models import Job, Model
 from workers.artifacts import decode_head
-from workers.families.ridge.blocks import MessageBlock, decode_block
-from workers.families.ridge.rows import (
-    RowStream,
-    chain_claim,
-    contents_claim,
-    link_claim,
+from workers.families.ridge.rows import RowStream, chain_claim, contents_claim, link_claim
+from workers.families.ridge.stored import (
+    MessageBlock,
+    budget,
+    decode_block,
+    load_before,
+    load_state,
+    ridge_config,
 )
-from workers.families.ridge.state import budget, load_before, load_state, ridge_config
-from workers.jobs.case import (
-    ExecutedJob,
-    Judges,
-    Verdict,
-    purge_claims,
-    retained_commitments,
-)
+from workers.jobs.case import ExecutedJob, Judges, Verdict, purge_claims, retained_commitments
 from workers.jobs.leases.lease import JobContext
 from workers.jobs.model.logged import NotLoggedError, check_logged
 from workers.judge import registry

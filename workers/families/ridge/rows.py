@@ -27,7 +27,7 @@ from lethe.certificates.retained import Removal
 from lethe.certificates.retained_tree import EMPTY_ROOT
 from models import FeatureBlock, Model, ModelVersion, Subject
 from models.database.session import chunks
-from workers.families.ridge.blocks import RowBlock, decode_block
+from workers.families.ridge.stored import RowBlock, decode_block
 from workers.jobs.case import ExecutedJob
 from workers.jobs.draft import read_leaves
 from workers.jobs.model.logged import logged_leaf

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from workers.arrays import Codes, Rows
 from workers.errors import RefusedError
-from workers.families.ridge.blocks import MessageBlock, RowBlock
-from workers.families.ridge.preflight import check_definite
+from workers.families.ridge.removal import check_definite
+from workers.families.ridge.stored import MessageBlock, RowBlock
 from workers.jobs.update import Owner, ParsedUpload
 from workers.methods.ridge.base import RidgeConfig
 from workers.methods.ridge.statistics.message import Batch, check_message

@@ -13,7 +13,7 @@ from lethe import canonical
 from lethe.certificates.statement import Guarantee
 from lethe.errors import LetheError
 from models import Model, ModelVersion
-from workers import install
+from workers import libraries
 from workers.errors import RefusedError
 from workers.families.base import Family
 from workers.families.recipe.case import (
@@ -26,13 +26,11 @@ from workers.families.recipe.case import (
 from workers.families.recipe.family import RecipeFamily
 from workers.families.recipe.rows import digest_of_rows
 from workers.families.recipe.update import Fitting, NotFittedError, limits
-from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Judges
 from workers.jobs.draft import Draft, sha256_hex
 from workers.jobs.leases.lease import JobContext
 from workers.jobs.model.chain import BatchMember
 from workers.jobs.update import Encoded, Update, UpdateResult
-from workers.judge.base import Report
 from workers.judge.refitted import RERUN, VERIFIER, RefittedClaim, RerunClaim
 from workers.training.programs import outputs, run
 from workers.training.programs.program import OtherEnvironmentError, Program
@@ -73,16 +71,16 @@ class ScriptFamily(RecipeFamily):
     rooms: tuple[str, ...] = ("families/script", "training/programs", "training/isolation")
     judge_rooms: tuple[str, ...] = ("judge", "training/programs", "training/isolation")
     formats = ("onnx",)
+    method = METHOD
 
     def __init__(self) -> None:
-        """Set the fit to a run of the program."""
         self.fitting = Fitting(_run, _first, _result)
 
     def check_here(self) -> None:
         """Raise NoArrowError if pyarrow is not installed."""
         if find_spec("pyarrow") is None:
             raise NoArrowError(
-                f"this model's workers need pyarrow: {install.with_extra('tables')}"
+                f"this model's workers need pyarrow: {libraries.with_extra('tables')}"
             )
 
     def forget(
@@ -97,12 +95,6 @@ class ScriptFamily(RecipeFamily):
         moved = _difference(job.model, file, found.result.encoded.head)
         parameters = {**found.result.parameters, "difference.before": moved}
         return replace(found, result=replace(found.result, parameters=parameters))
-
-    def next_attempt(
-        self, job: JobContext, session: Session, case: ExecutedJob, report: Report
-    ) -> NextAttempt | None:
-        """Return one more run, for example on another machine; None if that was it."""
-        return None if job.lease.attempt > 1 else NextAttempt(2, METHOD)
 
     def prepare(
         self, job: JobContext, session: Session, cases: Sequence[ExecutedJob], seed: bytes

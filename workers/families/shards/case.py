@@ -20,8 +20,7 @@ from workers.families.shards.rows import owned, shard_key, sharded, subject_name
 from workers.families.shards.update import fitter_of
 from workers.jobs.case import ExecutedJob, Judges
 from workers.jobs.leases.lease import JobContext
-from workers.judge.refitted import VERIFIER
-from workers.judge.sharded import ShardsClaim
+from workers.judge.refitted import VERIFIER, ShardsClaim
 from workers.training.programs.program import OtherEnvironmentError
 from workers.training.shards import container
 from workers.training.shards.container import ShardEntry, ShardManifest, manifest_of

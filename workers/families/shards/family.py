@@ -15,13 +15,11 @@ from workers.families.recipe.family import RecipeFamily
 from workers.families.recipe.update import limits
 from workers.families.shards import update
 from workers.families.shards.case import prepare_shards
-from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Judges
 from workers.jobs.draft import Draft, sha256_hex
 from workers.jobs.leases.lease import JobContext
 from workers.jobs.model.chain import BatchMember
 from workers.jobs.update import ParsedUpload, Update, UpdateResult
-from workers.judge.base import Report
 from workers.training.programs import run
 from workers.training.recipes import process
 from workers.training.recipes.process import Limits
@@ -50,6 +48,7 @@ class ShardsFamily(RecipeFamily):
     """Each shard learns and forgets by a fit on all its current rows."""
 
     formats: tuple[str, ...] = ("onnx", "skops")
+    method = update.METHOD
     rooms: tuple[str, ...] = (
         "families/shards",
         "training/isolation",
@@ -86,14 +85,6 @@ class ShardsFamily(RecipeFamily):
         """Refit every shard on its retained rows. Raises NotFittedError."""
         self.check_here()
         return update.refit(job)
-
-    def next_attempt(
-        self, job: JobContext, session: Session, case: ExecutedJob, report: Report
-    ) -> NextAttempt | None:
-        """Return a fit of every shard, for example on another machine; None if that was it."""
-        if job.lease.attempt > 1:
-            return None
-        return NextAttempt(2, update.METHOD, compared=True)
 
     def compares(self, claim: str) -> bool:
         """The shards before the erasure are compared with every attempt."""

@@ -14,7 +14,7 @@ from models import Model, Subject
 from workers.errors import RefusedError
 from workers.families.recipe.rows import TableBlock, all_digests, digest_of_rows, table
 from workers.training.recipes.fit import FitRows
-from workers.training.shards.assignment import shard_of
+from workers.training.shards.container import shard_of
 
 # Tags of erased records are HMACs of their ids under the same key. This is not UTF-8, so it
 # equals no id.

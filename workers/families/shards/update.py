@@ -21,8 +21,7 @@ from workers.jobs.update import Encoded, ParsedUpload, Update, UpdateResult, spl
 from workers.training.programs.fitter import ProgramFitter
 from workers.training.recipes.process import RecipeFitter
 from workers.training.shards import container
-from workers.training.shards.container import ShardManifest, manifest_of
-from workers.training.shards.fitter import Fitter
+from workers.training.shards.container import Fitter, ShardManifest, manifest_of
 
 METHOD, VERSION, CLAIM = "refit-shards", "1", "exact-retrained"
 OTHER = (

@@ -12,18 +12,16 @@ from lethe.catalogue import GuaranteeClass
 from lethe.certificates.statement import Guarantee
 from lethe.errors import LetheError
 from models import Model, ModelVersion
-from workers import install
+from workers import libraries
 from workers.errors import RefusedError
 from workers.families.base import Family, Retrieval
 from workers.families.recipe.family import RecipeFamily
 from workers.families.vectors import update
-from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Judges
 from workers.jobs.draft import Draft, sha256_hex
 from workers.jobs.leases.lease import JobContext
 from workers.jobs.model.chain import BatchMember
 from workers.jobs.update import Update
-from workers.judge.base import Report
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,12 +55,13 @@ class VectorsFamily(RecipeFamily):
     judge_rooms: tuple[str, ...] = ("judge", *rooms)
     formats: tuple[str, ...] = (FAISS,)
     fitting = update.FITTING
+    method = update.METHOD
 
     def check_here(self) -> None:
         """Raise NoFaissError if FAISS is not installed."""
         if find_spec("faiss") is None:
             raise NoFaissError(
-                f"this model's workers need faiss-cpu: {install.with_extra('vectors')}"
+                f"this model's workers need faiss-cpu: {libraries.with_extra('vectors')}"
             )
 
     def forget(
@@ -71,12 +70,6 @@ class VectorsFamily(RecipeFamily):
         """Drop the members' records. Raises RefusedError."""
         self.check_here()
         return update.forget(job, before, members)
-
-    def next_attempt(
-        self, job: JobContext, session: Session, case: ExecutedJob, report: Report
-    ) -> NextAttempt | None:
-        """Return the rebuild, None if that was it."""
-        return None if job.lease.attempt > 1 else NextAttempt(2, update.METHOD, compared=True)
 
     def compares(self, claim: str) -> bool:
         """The erased rows stay sealed for the probe of every attempt."""

@@ -15,6 +15,7 @@ from sqlmodel import Session, col, select
 from app.ledger.transaction import Transaction
 from app.service.context import Services
 from app.steps import reached
+from app.vault.scrub import scrub
 from models import Job
 from workers.jobs.leases.lease import JobContext, held_job
 
@@ -107,3 +108,13 @@ def drop_before(services: Services, session: Session, job_id: str) -> None:
         job.before_id = None
     session.flush()
     services.artifacts.shred(session, before_id)
+
+
+def clean(services: Services) -> None:
+    """Unlink shredded files and rewrite the pages where destroyed keys may still be readable.
+
+    A crash before this, or a reader that keeps old pages alive, leaves traces of the key:
+    `clean_again`, called by the sweep, removes them.
+    """
+    services.artifacts.unlink_shredded(services.engine)
+    scrub(services.engine)

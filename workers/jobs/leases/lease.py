@@ -17,14 +17,17 @@ from sqlmodel import Session, col, select
 
 from app.ledger.transaction import Transaction
 from app.service.context import Services
-from models import Job, Model
-from workers.jobs.leases import stalled
+from app.service.decisions import AWAITING
+from app.service.queue import PARKED
+from models import ErasureRequest, Job, Model
 
 # These stages follow execution without another message, while they are quick.
 FOLLOWING = ("verify", "certify")
 
 # The progress of a stage that has just begun.
 NO_PROGRESS = {"phase": None, "phase_done": None, "phase_total": None}
+# The state in which a request resumes, by the stage of its job.
+RESUMED = {"verify": "verifying", "certify": "verifying", "execute": "escalated"}
 
 
 class LeaseLostError(Exception):
@@ -192,4 +195,52 @@ def _move(
     if result.rowcount != len(moved):
         raise LeaseLostError(moved[0][0])
     tx.session.expire_all()
-    stalled.end(tx.session, [job_id for job_id, _ in moved], str(values["stage"]))
+    _resume(tx.session, [job_id for job_id, _ in moved], str(values["stage"]))
+
+
+# Batch size: the requests of one model that a stage can process in STAGE_S.
+#
+# A worker runs one stage at a time. Work for other models waits until it ends, so a backlog of
+# one model must not occupy a worker for longer.
+STAGE_S = 0.75
+LEAST = 64  # minimum batch: each update judges all rows of its model once more
+
+
+class Pace:
+    """Seconds per request of this process's latest stages, by model and stage."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[int, dict[str, float]] = {}
+
+    def note(self, lease: Lease, requests: int) -> None:
+        """Record that the lease's stage, which ends now, processed so many requests.
+
+        Small batches are ignored: their time is mostly fixed cost.
+        """
+        if requests >= LEAST:
+            each = (monotonic() - lease.begun) / requests
+            self._seconds.setdefault(lease.model_id, {})[lease.stage] = each
+
+    def most(self, model_id: int) -> int:
+        """Return the maximum batch size of a model, at least LEAST."""
+        stages = self._seconds.get(model_id)
+        return LEAST if not stages else max(LEAST, int(STAGE_S / max(stages.values())))
+
+
+PACE = Pace()
+
+
+def _resume(session: Session, job_ids: Sequence[str], stage: str) -> None:
+    """Clear the reason for waiting of jobs that moved to another stage: none is stalled now."""
+    if stage == PARKED:
+        return
+    query = (
+        select(ErasureRequest)
+        .join(Job, col(Job.request_id) == col(ErasureRequest.id))
+        .where(col(Job.id).in_(job_ids), col(ErasureRequest.reason).is_not(None))
+    )
+    for request in session.exec(query):
+        request.reason = None
+        if request.state == AWAITING:
+            request.state = RESUMED[stage]
+    session.flush()  # otherwise a later expiry of the session loses it

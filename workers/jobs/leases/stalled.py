@@ -4,7 +4,6 @@ They are retried all the same. If the machine, the silo or the disk comes back b
 decision, the request resumes at its stage, and nothing is lost.
 """
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from sqlmodel import Session, col, or_, select
@@ -12,13 +11,10 @@ from sqlmodel import Session, col, or_, select
 from app.ledger.journal import record_request_event
 from app.ledger.transaction import Transaction
 from app.service.decisions import AWAITING
-from app.service.queue import PARKED
 from models import ErasureRequest, Job
 
 # An operator learns of a silent client or a stalled job while there is still time to decide.
 ESCALATION_MARGIN = timedelta(days=10)
-# The state in which a request resumes, by the stage of its job.
-RESUMED = {"verify": "verifying", "certify": "verifying", "execute": "escalated"}
 
 
 def escalate(tx: Transaction, stuck: Job, why: str, *, at_once: bool = False) -> int:
@@ -40,22 +36,6 @@ def escalate(tx: Transaction, stuck: Job, why: str, *, at_once: bool = False) ->
 def is_due(session: Session, stuck: Job, now: datetime) -> bool:
     """Return whether a stuck job or one behind it is to be escalated."""
     return bool(_due(session, stuck, now, at_once=False))
-
-
-def end(session: Session, job_ids: Sequence[str], stage: str) -> None:
-    """Clear the reason for waiting of jobs that moved to another stage."""
-    if stage == PARKED:
-        return
-    query = (
-        select(ErasureRequest)
-        .join(Job, col(Job.request_id) == col(ErasureRequest.id))
-        .where(col(Job.id).in_(job_ids), col(ErasureRequest.reason).is_not(None))
-    )
-    for request in session.exec(query):
-        request.reason = None
-        if request.state == AWAITING:
-            request.state = RESUMED[stage]
-    session.flush()  # otherwise a later expiry of the session loses it
 
 
 def _due(

@@ -4,6 +4,7 @@ A person with write access to the database can change the tables, but not the lo
 """
 
 from dataclasses import dataclass
+from typing import BinaryIO
 
 from sqlmodel import Session
 
@@ -13,8 +14,12 @@ from app.problems import UnloggedVersionError
 from app.reconcile import logged_versions
 from app.reconcile.logged_versions import VERSION, versions_of
 from app.reconcile.model_events import model_events
+from app.reconcile.received import received_upload
+from app.service.context import Services
+from app.vault.errors import NotStoredError, ShreddedError
+from app.vault.model_key import ADD_BACK
 from lethe.log.entries import Leaf
-from models import Model, ModelVersion
+from models import Contribution, Model, ModelVersion
 from workers.errors import RefusedError
 from workers.jobs.model import versions
 
@@ -136,3 +141,57 @@ def check_logged(ledger: Ledger, model: Model, *versions: ModelVersion) -> None:
     """
     for version in versions:
         logged_leaf(ledger, model, version)
+
+
+# The upload of a waiting contribution, opened once it matches what the log received.
+#
+# A person with write access to the database can point a contribution at another upload, or its
+# model at another reference. So the file opened here is compared, and that same open file is
+# learned: no row is read in between.
+OTHER_UPLOAD = (
+    "nothing was learned: the stored upload is not the one that the log has as received for "
+    "this contribution to this model, so rows of the tables models, contributions or artifacts "
+    "were changed: find out by whom, then send the rows again"
+)
+NO_UPLOAD = "nothing was learned: the stored upload is destroyed or lost; send the rows again"
+
+
+class OtherUploadError(RefusedError):
+    """The stored upload of a contribution is not what the log received."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedUpload:
+    """An upload as it was received. file: the caller closes it. artifact: its id.
+
+    add_back: whether it was signed to bring erased records back.
+    """
+
+    file: BinaryIO
+    artifact: str
+    add_back: bool
+
+
+def open_received(
+    services: Services, session: Session, model: Model, contribution: Contribution
+) -> ReceivedUpload:
+    """Open a contribution's upload. The session is not needed afterwards.
+
+    model: its row, as it was compared with the log.
+
+    Raises:
+        OtherUploadError: The upload, or the model, is not that of the contribution.
+        SealError: The file is missing or was altered.
+    """
+    artifact = contribution.upload_id
+    try:
+        file = services.artifacts.opened(session, artifact)
+    except (NotStoredError, ShreddedError):
+        raise OtherUploadError(NO_UPLOAD) from None
+    entry = received_upload(
+        services.ledger, services.root_secret, model, contribution, file.digest
+    )
+    if entry is None:
+        file.close()
+        raise OtherUploadError(OTHER_UPLOAD)
+    return ReceivedUpload(file, artifact, ADD_BACK in entry.digests)

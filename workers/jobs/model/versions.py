@@ -12,13 +12,7 @@ from app.ledger.pinned import digest_of
 from app.ledger.transaction import Transaction
 from app.retained_pages import RetainedSet
 from app.service.context import Services
-from models import (
-    Artifact,
-    Model,
-    ModelVersion,
-    Record,
-    Subject,
-)
+from models import Artifact, Model, ModelVersion, Record, Subject
 from models.database import bulk
 from models.database.session import chunks, read_by_id
 from workers.jobs.draft import ShreddedArtifact

@@ -1,12 +1,6 @@
 """Attacks by the names that policies use."""
 
-from workers.judge.attacks import (
-    lira,
-    rmia,
-    shokri,
-    song,
-    yeom,
-)
+from workers.judge.attacks import lira, rmia, shokri, song, yeom
 from workers.judge.attacks.attack import Attack
 
 ATTACKS: dict[str, Attack] = {

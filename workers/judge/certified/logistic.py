@@ -27,8 +27,14 @@ from workers.judge.certified.logistic_noise import (
     check_budget,
     check_noise,
 )
-from workers.judge.checks import guarded, judged, report_of
-from workers.judge.digests import check_digests, check_model_file, check_pairs
+from workers.judge.checks import (
+    check_digests,
+    check_model_file,
+    check_pairs,
+    guarded,
+    judged,
+    report_of,
+)
 from workers.judge.retention import check_retention
 
 DATA, BOUND = CHECKS["data"], CHECKS["gradient-bound"]

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from lethe.catalogue import CHECKS
 from workers.arrays import Matrix
 from workers.judge.base import Judgement
-from workers.judge.checks import judged
-from workers.judge.digests import SHA256
+from workers.judge.checks import SHA256, judged
 
 NOISE, BUDGET = CHECKS["noise"], CHECKS["budget"]
 KEY_LABEL = b"lethe certified noise key 1\x00"

@@ -18,8 +18,15 @@ from math import exp, isfinite, log, log1p
 from lethe.catalogue import CHECKS, VERIFIERS
 from workers.judge.base import Judgement, PurgeClaim, Report, RetainedSetClaim
 from workers.judge.certified.logistic_noise import BUDGET, KEY_LABEL, NOISE
-from workers.judge.checks import guarded, judged, report_of
-from workers.judge.digests import SHA256, check_digests, check_model_file, check_pairs
+from workers.judge.checks import (
+    SHA256,
+    check_digests,
+    check_model_file,
+    check_pairs,
+    guarded,
+    judged,
+    report_of,
+)
 from workers.judge.retention import check_retention
 
 DATA, RERUN = CHECKS["data"], CHECKS["re-execution"]

@@ -17,7 +17,7 @@ from math import isfinite
 from lethe.catalogue import DISTANCES
 from workers.errors import RefusedError
 from workers.judge.attacks.registry import ATTACKS, NEED_REFERENCES
-from workers.judge.inference.alpha_spending import spent
+from workers.judge.inference.levels import spent
 from workers.judge.inference.sizes import minimum_pairs, minimum_unseen
 
 VERSION = 2
@@ -69,7 +69,6 @@ class PolicyError(RefusedError):
     """A policy is malformed. The message names the field and the remedy."""
 
     def __init__(self, name: str, remedy: str) -> None:
-        """Name the field and the remedy."""
         super().__init__(f"policy: {name}: {remedy}")
         self.field = name
 

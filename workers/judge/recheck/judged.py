@@ -14,7 +14,7 @@ from lethe.certificates.escalation import spelled as attempt_line
 from lethe.certificates.statement import CheckPart, Predicate
 from workers.errors import ArtifactError, ModelError
 from workers.judge.base import Report
-from workers.judge.digests import MODEL_FILE
+from workers.judge.checks import MODEL_FILE
 from workers.judge.recheck.files import POLICY, RecheckFiles
 from workers.judge.recheck.lines import ATTEMPT, UNTOLD, Line, compare, skipped
 from workers.judge.samples.empirical import VERIFIER

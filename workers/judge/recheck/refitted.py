@@ -15,7 +15,7 @@ from lethe.certificates.evidence import Evidence
 from lethe.certificates.statement import CheckPart, Predicate
 from workers.judge.recheck.files import PINNED, RecheckFiles
 from workers.judge.recheck.lines import Line, compare, skipped
-from workers.judge.sharded import ShardsClaim, check_untouched
+from workers.judge.refitted import ShardsClaim, check_untouched
 
 ODD = (
     ArithmeticError,

@@ -35,7 +35,7 @@ from workers.judge.base import Judgement
 from workers.judge.checks import judged
 from workers.judge.ridge.claim import ClaimedStatistics, RidgeClaim
 from workers.judge.ridge.head import decimal_above
-from workers.judge.ridge.integers import exact_product
+from workers.judge.ridge.residual import exact_product
 from workers.judge.ridge.statistics import (
     Recomputed,
     UnusableRowsError,
@@ -99,7 +99,6 @@ class Answering:
     """
 
     def __init__(self, challenge: Challenge, bits: int) -> None:
-        """Start without rows."""
         self.challenge, self._bits = challenge, bits
         self._limbs = np.hstack(list(_limbs(challenge.features)))
         self._group: list[Rows] = []

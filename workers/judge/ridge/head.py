@@ -1,4 +1,6 @@
-"""Check 2: the published head is the correctly rounded ridge solution of the retained rows.
+"""Check 2: the head by the statistics that check 1 verified, in one way for each guarantee.
+
+Of `exact`: the published head is the correctly rounded ridge solution of the retained rows.
 
 No system is solved. The witness W, a sum of float64 matrices, is inserted into the normal
 equations of the recomputed statistics; the residual R = (XᵀX + λI)W - XᵀY is computed in
@@ -23,10 +25,10 @@ from workers.arrays import Head, Matrix
 from workers.judge.base import Judgement
 from workers.judge.checks import judged
 from workers.judge.ridge.claim import RidgeClaim
-from workers.judge.ridge.integers import Integers, exact_product, to_integers
+from workers.judge.ridge.residual import Integers, exact_product, residual_norm, to_integers
 from workers.judge.ridge.statistics import Recomputed
 
-SPEC = CHECKS["head-correctly-rounded"]
+ROUNDED = CHECKS["head-correctly-rounded"]
 GRID = -320  # rounding boundaries, 2^-90 and 2^-256 are multiples of 2^GRID
 MAX_TERMS = 64
 
@@ -47,13 +49,13 @@ class Proven:
         return Fraction(_root_above(square)) * Fraction(2) ** self.grid
 
 
-def check_head(claim: RidgeClaim, statistics: Recomputed | None) -> Judgement:
+def check_rounded(claim: RidgeClaim, statistics: Recomputed | None) -> Judgement:
     """Judge the head of `claim` by the statistics recomputed from the retained rows."""
-    problem = _malformed(claim, statistics)
+    problem = _malformed_rounded(claim, statistics)
     if problem is not None or statistics is None:
-        return judged(SPEC, f"{problem}", passed=False)
+        return judged(ROUNDED, f"{problem}", passed=False)
     proven = prove(claim, statistics)
-    head: Head = claim.head.astype(np.float32, copy=False)  # _malformed rejects anything else
+    head: Head = claim.head.astype(np.float32, copy=False)  # nothing else is well-formed
     wrong, undecided = judge_entries(head, proven, statistics.gram.diagonal() == 0)
     bound = decimal_above(proven.norm())
     interval = ("0", bound)
@@ -66,10 +68,10 @@ def check_head(claim: RidgeClaim, statistics: Recomputed | None) -> Judgement:
     elif proven.norm() > Fraction(claim.bound):
         value = f"the claimed bound is below the proven {bound}"
     else:
-        return judged(SPEC, bound, passed=True, interval=interval, threshold=threshold)
+        return judged(ROUNDED, bound, passed=True, interval=interval, threshold=threshold)
     unsure = bool(undecided.any() and not wrong.any())
     return judged(
-        SPEC, value, passed=False, interval=interval, threshold=threshold, undecided=unsure
+        ROUNDED, value, passed=False, interval=interval, threshold=threshold, undecided=unsure
     )
 
 
@@ -178,7 +180,7 @@ def decimal_above(value: Fraction) -> str:
     return str(context.divide(Decimal(value.numerator), Decimal(value.denominator)))
 
 
-def _malformed(claim: RidgeClaim, statistics: Recomputed | None) -> str | None:
+def _malformed_rounded(claim: RidgeClaim, statistics: Recomputed | None) -> str | None:
     """Return what makes the claim impossible to evaluate, or None."""
     shape = (claim.dimension, claim.classes)
     if statistics is None:
@@ -198,3 +200,132 @@ def _malformed(claim: RidgeClaim, statistics: Recomputed | None) -> str | None:
     if claim.attested != 0:
         return "rows that are known by sketches only allow no such claim"
     return None
+
+
+# Check 2 of `numerically-exact`: the published float64 head is proven close to W*.
+#
+# No system is solved and no solver is trusted: for any W,
+#
+#     ‖W - W*‖_F <= ‖(G + λI)W - C‖_F / μ,      μ = λ <= λ_min(G + λI).
+BOUND = CHECKS["head-bound"]
+TINY = Fraction(2) ** -1022  # the least normal float64: for a head of zeros
+
+
+def check_bound(claim: RidgeClaim, statistics: Recomputed | None) -> Judgement:
+    """Judge the head (d, c) float64 of `claim` by verified statistics."""
+    problem = _malformed_bound(claim, statistics)
+    if problem is not None or statistics is None:
+        return judged(BOUND, f"{problem}", passed=False)
+    head = claim.head.astype(np.float64, copy=False)
+    proven = proven_bound(head, claim, statistics)
+    allowed = Fraction(claim.tolerance) * max(_norm_below(head), TINY)
+    threshold = f"at most {float(allowed):.3g} ({claim.tolerance:g} * norm of the head)"
+    value = bound = decimal_above(proven)
+    if proven > Fraction(claim.bound):
+        value = f"the claimed bound is below the proven {bound}"
+    passed = proven <= Fraction(claim.bound) and proven <= allowed
+    return judged(BOUND, value, passed=passed, interval=("0", bound), threshold=threshold)
+
+
+def proven_bound(head: Matrix, claim: RidgeClaim, statistics: Recomputed) -> Fraction:
+    """Return an upper bound of ‖head - W*‖_F for finite head (d, c)."""
+    norm = residual_norm(head, claim, statistics)
+    if norm is not None:
+        return norm / Fraction(claim.penalty)
+    return prove_sum(head[None], claim, statistics).norm()
+
+
+def _norm_below(head: Matrix) -> Fraction:
+    """Return a lower bound of ‖head‖_F, within 2^-50 of it."""
+    largest = float(np.abs(head).max())
+    if largest == 0:
+        return Fraction(0)
+    exponent = int(np.frexp(largest)[1])
+    # Entries truncated to multiples of 2^-60 of the largest: sums of Python integers are exact.
+    whole, place = to_integers(np.trunc(np.ldexp(head, 60 - exponent)))
+    square = sum(x * x for x in whole.ravel().tolist())
+    return Fraction(isqrt(square)) * Fraction(2) ** (place + exponent - 60)
+
+
+def _malformed_bound(claim: RidgeClaim, statistics: Recomputed | None) -> str | None:
+    problem = malformed(claim, statistics)
+    if problem is None and claim.attested != 0:
+        return "rows that are known by sketches only allow no such claim"
+    return problem
+
+
+def malformed(claim: RidgeClaim, statistics: Recomputed | None) -> str | None:
+    """Return what makes a claim of a distance impossible to evaluate, or None."""
+    if statistics is None:
+        return "no statistics to judge it by"
+    if not (0 < claim.penalty < float("inf")):
+        return "the penalty is not a positive number"
+    if claim.head.shape != (claim.dimension, claim.classes) or claim.head.dtype != np.float64:
+        return "the head has another shape or type"
+    if not np.isfinite(claim.head).all():
+        return "the head holds NaN or infinity"
+    if not (0 <= claim.bound < float("inf")):
+        return "the claimed bound is not a number"
+    if not (0 < claim.tolerance < 1):
+        return "the tolerance is not between 0 and 1"
+    return None
+
+
+# The head of a model that follows sketches, by a proven distance to the solution.
+#
+# The objective ‖XW - Y‖² + λ‖W‖² is 2λ-strongly convex, so for any W, however computed,
+#
+#     ‖W - W*‖_F <= ‖∇(W)‖_F / 2λ = ‖(G + λI)W - C‖_F / λ.
+#
+# The gradient is evaluated on the statistics verified by check 1. If these are within
+# `attested` of those of the rows, in the spectral norm and as stated by the clients, the
+# gradient of the rows differs by attested·‖W‖_F at most, and the bound by that over λ. The
+# claimed bound must not be less than the proven one, which must be within the registered
+# budget: the budget cannot be chosen after the fact.
+CERTIFIED = CHECKS["head-certified"]
+
+
+def check_certified(claim: RidgeClaim, statistics: Recomputed | None) -> Judgement:
+    """Judge the head (d, c) float64 of `claim` by verified statistics."""
+    problem = _malformed_certified(claim, statistics)
+    if problem is not None or statistics is None:
+        return judged(CERTIFIED, f"{problem}", passed=False)
+    head = claim.head.astype(np.float64, copy=False)
+    square = square_of_norm(head)
+    proven = proven_bound(head, claim, statistics)
+    proven += Fraction(claim.attested) / Fraction(claim.penalty) * root_above(square)
+    budget = Fraction(claim.tolerance)
+    norm = decimal_above(root_above(square))
+    threshold = f"at most the claimed bound and {claim.tolerance:g} * norm of the head ({norm})"
+    value = bound = decimal_above(proven)
+    kept = proven**2 <= budget**2 * square
+    if proven > Fraction(claim.bound):
+        value = f"the claimed bound is below the proven {bound}"
+    elif not kept:
+        value = f"the proven {bound} exceeds the registered budget"
+    passed = kept and proven <= Fraction(claim.bound)
+    return judged(CERTIFIED, value, passed=passed, interval=("0", bound), threshold=threshold)
+
+
+def square_of_norm(head: Matrix) -> Fraction:
+    """Return ‖head‖_F², exactly."""
+    integers, place = to_integers(head)
+    return Fraction(sum(int(x) ** 2 for x in integers.ravel())) * Fraction(4) ** place
+
+
+def root_above(square: Fraction) -> Fraction:
+    """Return an upper bound of the root of `square` >= 0, within 2^-60 of it."""
+    if square == 0:
+        return Fraction(0)
+    # Scaled by a power of four to at least 128 bits, where a unit is below 2^-63 of the root.
+    bits = square.numerator.bit_length() - square.denominator.bit_length()
+    places = max(0, (130 - bits) // 2)
+    whole = -(-square.numerator * 4**places // square.denominator)
+    return Fraction(isqrt(whole) + 1, 2**places)
+
+
+def _malformed_certified(claim: RidgeClaim, statistics: Recomputed | None) -> str | None:
+    problem = malformed(claim, statistics)
+    if problem is None and not (0 <= claim.attested < float("inf")):
+        return "what is attested of the rows is not a number"
+    return problem

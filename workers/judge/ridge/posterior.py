@@ -29,17 +29,11 @@ from workers.arrays import IntMatrix, Matrix, Rows
 from workers.blas_threads import threads_for
 from workers.judge.base import Judgement
 from workers.judge.checks import judged
+from workers.judge.ridge.chain import FURTHER, Judging
 from workers.judge.ridge.claim import ClaimedStatistics, RidgeClaim
 from workers.judge.ridge.freivalds import malformed
-from workers.judge.ridge.head import decimal_above
-from workers.judge.ridge.head_bound import proven_bound
-from workers.judge.ridge.room import FURTHER, Judging
-from workers.judge.ridge.statistics import (
-    Recomputed,
-    UnusableRowsError,
-    digest_of,
-    recompute,
-)
+from workers.judge.ridge.head import decimal_above, proven_bound
+from workers.judge.ridge.statistics import Recomputed, UnusableRowsError, digest_of, recompute
 
 SPEC = CHECKS["posterior"]
 LARGEST = 2**62  # the difference of two such integers fits int64

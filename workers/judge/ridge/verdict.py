@@ -17,20 +17,10 @@ from workers.judge.base import Judgement, Report
 from workers.judge.checks import ODD_INPUT, guarded, guarded_all, judged, report_of
 from workers.judge.merkle import table
 from workers.judge.retention import PURGE, RETAINED_SET, check_purge
-from workers.judge.ridge import (
-    freivalds,
-    head,
-    head_bound,
-    head_certified,
-    masked,
-    resummed,
-    statistics,
-)
-from workers.judge.ridge.chain import Sets, check_links, sets_of
+from workers.judge.ridge import freivalds, head, masked, resummed, statistics
+from workers.judge.ridge.chain import FURTHER, Judging, Sets, check_links, sets_of
 from workers.judge.ridge.claim import ExactClaim, RidgeClaim
-from workers.judge.ridge.leaves import LeafSort, Leaves
-from workers.judge.ridge.reading import Reading, Vouched
-from workers.judge.ridge.room import FURTHER, Judging
+from workers.judge.ridge.reading import LeafSort, Leaves, Reading, Vouched
 from workers.judge.ridge.statistics import Recomputed, UnusableRowsError
 
 
@@ -159,9 +149,7 @@ def _check_statistics(claim: ExactClaim, reading: Reading) -> Vouched:
     return guarded(spec, run), found[0] if found else None
 
 
-EXACT = RidgeVerifier("exact", head.SPEC, head.check_head)
-NUMERICALLY_EXACT = RidgeVerifier("numerically-exact", head_bound.SPEC, head_bound.check_head)
-CERTIFIED = RidgeVerifier(
-    "certified-approximate", head_certified.SPEC, head_certified.check_head
-)
+EXACT = RidgeVerifier("exact", head.ROUNDED, head.check_rounded)
+NUMERICALLY_EXACT = RidgeVerifier("numerically-exact", head.BOUND, head.check_bound)
+CERTIFIED = RidgeVerifier("certified-approximate", head.CERTIFIED, head.check_certified)
 VERIFIERS_OF_HEADS = {one.id: one for one in (EXACT, NUMERICALLY_EXACT, CERTIFIED)}

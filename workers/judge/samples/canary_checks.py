@@ -11,9 +11,8 @@ from math import inf
 from lethe.catalogue import CHECKS
 from workers.judge.inference.intervals import Flags, Interval, loss_interval
 from workers.judge.samples.canary import CanaryClaim, check_canary, hits, success_interval
-from workers.judge.samples.decide import Measurement, unmeasured
+from workers.judge.samples.decide import CONTROLS, TESTS, Measurement, Tested, unmeasured
 from workers.judge.samples.empirical_claim import EmpiricalClaim
-from workers.judge.samples.room import CONTROLS, TESTS, Tested
 
 SPEC = CHECKS["canary"]
 MISSING = "not measured: no canary"

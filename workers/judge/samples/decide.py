@@ -6,17 +6,19 @@ undecided. Both families spend the same alpha: one bounds the probability of any
 other that of any wrong refutation.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf, isfinite
 
 from lethe.catalogue import CheckSpec
+from workers.judge.attacks.attack import Scores
 from workers.judge.base import Judgement
-from workers.judge.checks import judged
-from workers.judge.inference.holm import last_level, step_down
+from workers.judge.checks import CheckRoom, judged
 from workers.judge.inference.intervals import Interval, spell
-from workers.judge.inference.tost import apart, within
+from workers.judge.inference.levels import apart, last_level, step_down, within
+from workers.judge.samples.empirical_claim import EmpiricalClaim
+from workers.judge.samples.samples import ModelAnswers
 
 REPORT_LEVEL = 0.05  # of intervals that decide nothing
 
@@ -96,3 +98,26 @@ def _within(m: Measurement, level: float) -> bool:
 
 def _apart(m: Measurement, level: float) -> bool:
     return m.margin is not None and apart(m.interval(level), m.margin)
+
+
+Scored = Mapping[str, Scores | str]  # by attack; instead of scores the reason for none
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tested:
+    """A claim with the outputs of both versions, and the scores of each attack on them."""
+
+    claim: EmpiricalClaim
+    before: ModelAnswers
+    after: ModelAnswers
+    scored_before: Scored
+    scored_after: Scored
+
+
+Measure = Callable[[Tested], list[Measurement]]
+# What must be seen before unlearning: otherwise the tests after it show nothing.
+CONTROLS: CheckRoom[Measure] = CheckRoom("workers.judge.samples")
+# What must be seen after unlearning. Tests with a margin share the request's alpha.
+TESTS: CheckRoom[Measure] = CheckRoom("workers.judge.samples")
+# Utility, not forgetting: a wrong pass harms no one's privacy and spends no alpha.
+ACCURACIES: CheckRoom[Measure] = CheckRoom("workers.judge.samples")

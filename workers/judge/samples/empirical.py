@@ -15,20 +15,15 @@ from dataclasses import dataclass
 from lethe.catalogue import CHECKS, VERIFIERS
 from workers.errors import RefusedError
 from workers.judge.base import Judgement, Report
-from workers.judge.checks import guarded, judged, report_of
-from workers.judge.digests import check_model_file, check_pairs
-from workers.judge.inference.alpha_spending import spent
+from workers.judge.checks import check_model_file, check_pairs, guarded, judged, report_of
 from workers.judge.inference.intervals import spell
+from workers.judge.inference.levels import spent
 from workers.judge.policy.document import digest
 from workers.judge.policy.policy import Policy
 from workers.judge.retention import RETAINED_SET, check_retention
-from workers.judge.samples import (
-    membership,
-    samples,
-)
-from workers.judge.samples.decide import control, decide
+from workers.judge.samples import membership, samples
+from workers.judge.samples.decide import ACCURACIES, CONTROLS, TESTS, Tested, control, decide
 from workers.judge.samples.empirical_claim import EmpiricalClaim
-from workers.judge.samples.room import ACCURACIES, CONTROLS, TESTS, Tested
 from workers.judge.silos import are_missing, check_silos, of_some, withheld
 
 POLICY, ATTACKS = CHECKS["policy"], CHECKS["attacks"]

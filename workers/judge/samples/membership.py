@@ -15,7 +15,6 @@ from lethe.certificates.attack_curve import AttackCurve
 from lethe.certificates.attack_curve import spelled as spelled_curve
 from workers.errors import RefusedError
 from workers.judge.attacks.attack import Scores, Setting
-from workers.judge.attacks.curve import curve, reach
 from workers.judge.attacks.registry import ATTACKS
 from workers.judge.attacks.roc import (
     advantage,
@@ -24,15 +23,24 @@ from workers.judge.attacks.roc import (
     best_advantage,
     best_advantage_interval,
     caught,
+    curve,
     delong,
+    reach,
     tpr_at_fpr,
 )
 from workers.judge.inference.intervals import Interval, clopper_pearson, spell
+from workers.judge.inference.levels import around_chance
 from workers.judge.inference.sizes import minimum_unseen
-from workers.judge.inference.tost import around_chance
 from workers.judge.policy.policy import Policy
-from workers.judge.samples.decide import REPORT_LEVEL, Measurement, unmeasured
-from workers.judge.samples.room import CONTROLS, TESTS, Scored, Tested
+from workers.judge.samples.decide import (
+    CONTROLS,
+    REPORT_LEVEL,
+    TESTS,
+    Measurement,
+    Scored,
+    Tested,
+    unmeasured,
+)
 
 TAILS = (0.01, 0.001)  # false positive rates that papers report
 

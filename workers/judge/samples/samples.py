@@ -5,6 +5,7 @@ find something nor to find nothing.
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from lethe.catalogue import CHECKS
 from workers.errors import RefusedError
 from workers.judge.attacks.attack import References, Setting
+from workers.judge.attacks.lira import FlagMatrix
 from workers.judge.attacks.outputs import Outputs, log_odds
 from workers.judge.attacks.song import ENOUGH
 from workers.judge.base import Judgement
@@ -288,3 +290,23 @@ def _references(claim: EmpiricalClaim, matching: Matching) -> References | None:
     rows = np.concatenate([matching.forget, matching.unseen + shift, matching.others + shift])
     odds = [log_odds(Outputs(model[rows], labels[rows])) for model in logits]
     return References(np.array(odds).reshape(len(logits), len(rows)), included[:, rows])
+
+
+# Which reference model is trained on which row: half of the models per row, drawn by the seed.
+#
+# The draw is a function of the verifier's seed, which did not exist when the judged model was
+# published, and of the salted digest of each row. So nobody can choose it, and anyone with the
+# scores file can repeat it. Each row is in exactly half of the models, rounded down: with coin
+# flips some of many rows would be in fewer than the two that LiRA needs.
+LABEL = b"lethe/references/v1\0"
+
+
+def halves(seed: bytes, models: int, rows: Sequence[bytes]) -> FlagMatrix:
+    """Return (models, n) bool: which model is trained on which of n rows, by their digests."""
+    included = np.zeros((models, len(rows)), dtype=np.bool_)
+    prefix = LABEL + len(seed).to_bytes(4, "big") + seed
+    for place, row in enumerate(rows):
+        stream = hashlib.shake_256(prefix + row).digest(8 * models)
+        order = np.argsort(np.frombuffer(stream, "<u8"), kind="stable")
+        included[order[: models // 2], place] = True
+    return included

@@ -10,9 +10,15 @@ from lethe.catalogue import CHECKS, CheckSpec
 from workers.errors import RefusedError
 from workers.judge.attacks.outputs import Outputs, right
 from workers.judge.inference.intervals import Interval, clopper_pearson, loss_interval
-from workers.judge.samples.decide import REPORT_LEVEL, Measurement, unmeasured
+from workers.judge.samples.decide import (
+    ACCURACIES,
+    REPORT_LEVEL,
+    TESTS,
+    Measurement,
+    Tested,
+    unmeasured,
+)
 from workers.judge.samples.distances import DISTANCES, Distance, Side, accuracy_difference
-from workers.judge.samples.room import ACCURACIES, TESTS, Tested
 
 UNREFERENCED = "not measured: no retrained reference model"
 NAMES: dict[Side, str] = {

@@ -21,7 +21,7 @@ from workers.judge.base import Probe, PurgeClaim, RetainedSetClaim, UpdateClaim
 from workers.judge.policy.document import from_document, to_document
 from workers.judge.policy.policy import LEAST_REFERENCES, MOST_REFERENCES
 from workers.judge.samples.empirical_claim import EmpiricalClaim, ReferenceModels, TrainingCost
-from workers.judge.samples.halves import halves
+from workers.judge.samples.samples import halves
 from workers.judge.scores.canary import canary_arrays, read_canary, said_of_canary
 from workers.judge.scores.committed_rows import CommittedRows
 from workers.judge.scores.order import SIDES, nameless

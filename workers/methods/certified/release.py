@@ -14,9 +14,15 @@ from workers.methods.certified.noise import gaussian
 from workers.tensor_file import decode_tensors, encode_tensors
 from workers.training.fedavg.base import Work
 from workers.training.fedavg.errors import CheckpointError
-from workers.training.networks.files import to_arrays, to_tensors
 from workers.training.networks.registry import Network
-from workers.training.networks.weights import Weights, check_weights, from_vector, to_vector
+from workers.training.networks.weights import (
+    Weights,
+    check_weights,
+    from_vector,
+    to_arrays,
+    to_tensors,
+    to_vector,
+)
 
 KIND = "certified-release/1"
 

@@ -7,9 +7,8 @@ from workers.errors import RefusedError
 from workers.tensor_file import decode_tensors, encode_tensors
 from workers.training.fedavg.base import Work
 from workers.training.fedavg.errors import CheckpointError
-from workers.training.networks.files import to_arrays, to_tensors
 from workers.training.networks.registry import Network
-from workers.training.networks.weights import Weights, check_weights
+from workers.training.networks.weights import Weights, check_weights, to_arrays, to_tensors
 
 KIND = "unlearning-progress/1"
 _LENGTH = 8  # bytes, little-endian, of the first of the two files

@@ -6,9 +6,12 @@ Every method that steps and then recovers runs through `step_and_recover`.
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import inf, isfinite
+
+import torch
 
 from workers.errors import RefusedError
 from workers.methods.network.base import Hooks, Tick, Unlearned, UnlearningCase
@@ -20,8 +23,7 @@ from workers.training.fedavg.device import facts_of
 from workers.training.fedavg.rounds import train
 from workers.training.fedavg.seeds import derive
 from workers.training.fedavg.server import ServerState
-from workers.training.networks.files import digest_of, encode_weights
-from workers.training.networks.weights import Weights
+from workers.training.networks.weights import Weights, digest_of, encode_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,3 +228,23 @@ class _Recovering:
         self.progress = replace(self.progress, training=training)
         if self.hooks.save is not None:
             self.hooks.save(self.progress.encode(self.case.network, self.pin))
+
+
+class OutOfMemoryError(RefusedError):
+    """Out of memory. The model to be unlearned is unchanged."""
+
+
+@contextmanager
+def named_out_of_memory() -> Iterator[None]:
+    """Turn torch's out-of-memory errors into OutOfMemoryError."""
+    try:
+        yield
+    except (MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
+        # torch has no error class for the CPU: the message names its allocator.
+        of_cpu = "DefaultCPUAllocator" in str(error)
+        if not of_cpu and not isinstance(error, MemoryError | torch.OutOfMemoryError):
+            raise
+        raise OutOfMemoryError(
+            "the memory did not suffice for the rows or the steps: lower batch_size (or "
+            "samples), or use puf-special or retrain"
+        ) from None

@@ -6,8 +6,11 @@ from typing import Any
 from workers.discovery import import_room
 from workers.errors import RefusedError
 from workers.methods.network.base import MAKERS, Maker, UnlearningMethod
-from workers.methods.network.guard import StepGuard
-from workers.methods.network.recovery import Recovery
+from workers.methods.network.guard import NoSafeStepError, StepGuard
+from workers.methods.network.hf_kcu.conjugate_gradients import BreakdownError
+from workers.methods.network.hf_kcu.direction import CurvatureError
+from workers.methods.network.recovery import LastingDamageError, OutOfMemoryError, Recovery
+from workers.training.fedavg.errors import DivergedError
 
 for _room in (
     "workers.methods.network",
@@ -47,3 +50,13 @@ def make(
         return maker(**given)
     except (TypeError, ValueError):
         raise RefusedError(f"{method_id}: unknown settings, or of another type") from None
+
+
+WITHOUT_A_MODEL = (
+    DivergedError,
+    NoSafeStepError,
+    LastingDamageError,
+    BreakdownError,
+    CurvatureError,
+    OutOfMemoryError,
+)

@@ -23,9 +23,13 @@ from workers.training.fedavg.config import TrainingConfig
 from workers.training.fedavg.device import facts_of
 from workers.training.fedavg.rounds import Trained, train
 from workers.training.fedavg.server import ServerState
-from workers.training.networks.files import digest_of, encode_weights
 from workers.training.networks.registry import Network
-from workers.training.networks.weights import Weights, initial_weights
+from workers.training.networks.weights import (
+    Weights,
+    digest_of,
+    encode_weights,
+    initial_weights,
+)
 
 
 @method("retrain")

@@ -16,10 +16,15 @@ from scipy.linalg.blas import dsymm
 from workers.arrays import Matrix, Rows
 from workers.blas_threads import threads_for
 from workers.methods.ridge.base import RidgeConfig, bind
-from workers.methods.ridge.batch_factor import has_roots, rank_of
-from workers.methods.ridge.statistics.blocks import float_blocks
 from workers.methods.ridge.statistics.message import Batch
-from workers.methods.ridge.tracked_inverse import penalty_exponent, product, rank_update
+from workers.methods.ridge.statistics.quantiser import float_blocks
+from workers.methods.ridge.tracked_inverse import (
+    has_roots,
+    penalty_exponent,
+    product,
+    rank_of,
+    rank_update,
+)
 from workers.methods.ridge.tracked_method import TrackedMethod, update_by_message
 from workers.methods.ridge.upkeep import Tracked
 

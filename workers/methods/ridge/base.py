@@ -1,16 +1,35 @@
-"""The inputs and outputs of every ridge method. A method never judges itself."""
+"""The inputs and outputs of every ridge method, and the statistics of its batches.
 
-from collections.abc import Iterable, Mapping
+A method never judges itself. A batch is rows or messages, in any mixture: both give the same
+integers.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from types import MappingProxyType
 from typing import Literal, Protocol, TypeVar
 
+import numpy as np
+
 from lethe.catalogue import RIDGE
-from workers.arrays import Head, Matrix
+from workers.arrays import Head, Matrix, Rows
+from workers.discovery import import_room
 from workers.errors import PenaltyError, RefusedError
-from workers.methods.ridge.statistics.gram import RidgeStatistics
-from workers.methods.ridge.statistics.message import Batch
+from workers.methods.ridge.statistics.gram import (
+    RidgeStatistics,
+    accumulate,
+    add,
+    merge,
+    subtract,
+)
+from workers.methods.ridge.statistics.message import (
+    Batch,
+    Message,
+    check_plausible,
+    check_rest,
+    subtract_statistics,
+)
 from workers.methods.ridge.statistics.quantiser import Quantiser
 
 Claim = Literal["exact", "numerically-exact", "certified-approximate"]
@@ -100,15 +119,11 @@ def check_shape(config: RidgeConfig, state: RidgeState, *, attested_too: bool = 
 
 @dataclass(frozen=True, slots=True)
 class UpdateWork:
-    """What an update cost: wall-clock seconds, rows touched, floating-point operations.
-
-    gradient_passes counts passes over a training set; a closed form takes none.
-    """
+    """What an update cost: wall-clock seconds, rows touched, floating-point operations."""
 
     seconds: float
     rows: int
     flops: int
-    gradient_passes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,3 +175,74 @@ def bind(name: str, method: _Made) -> _Made:
     assert name not in METHODS, f"two methods are called {name}"
     METHODS[name] = method
     return method
+
+
+def gather(
+    batches: Iterable[Batch], dimension: int, classes: int, *, bits: int
+) -> RidgeStatistics:
+    """Return the statistics of all batches. Raises as `accumulate` and `add_batch`."""
+    nothing = np.zeros((dimension, dimension), dtype=np.int64)
+    summed = RidgeStatistics(nothing, np.zeros((dimension, classes), dtype=np.int64), 0)
+
+    def rows() -> Iterator[Rows]:
+        nonlocal summed
+        for batch in batches:
+            if isinstance(batch, Rows):
+                yield batch
+            else:
+                summed = add_batch(summed, batch, bits=bits)
+
+    # Only with a list can a device that failed half way start again.
+    source = list(rows()) if isinstance(batches, Sequence) else rows()
+    statistics = accumulate(source, dimension, classes, bits=bits)
+    return merge(statistics, summed, bits=bits) if summed.rows else statistics
+
+
+def add_batch(statistics: RidgeStatistics, batch: Batch, *, bits: int) -> RidgeStatistics:
+    """Return the statistics with this batch as well.
+
+    Raises ExactnessError for too many rows, RefusedError for another shape, a message that
+    no rows can have, or a sketch of one.
+    """
+    if isinstance(batch, Rows):
+        return add(statistics, batch, bits=bits)
+    _check(statistics, batch, bits)
+    return merge(statistics, batch.statistics, bits=bits)
+
+
+def subtract_batch(statistics: RidgeStatistics, batch: Batch, *, bits: int) -> RidgeStatistics:
+    """Return the statistics as if this batch had never been added.
+
+    Raises InfeasibleRemovalError if no rows could have them, else as `add_batch`. For a
+    message that takes O(d³), since what is left must be positive semidefinite: otherwise
+    no bound that divides by λ holds.
+    """
+    if isinstance(batch, Rows):
+        return subtract(statistics, batch, bits=bits)
+    _check(statistics, batch, bits)
+    after = subtract_statistics(statistics, batch.statistics)
+    check_rest(after, bits=bits)
+    return after
+
+
+def _check(statistics: RidgeStatistics, message: Message, bits: int) -> None:
+    if message.statistics.moment.shape != statistics.moment.shape:
+        raise RefusedError("this message belongs to another model: summarise for this one")
+    check_plausible(message, bits=bits)
+    if message.residual > 0:
+        raise RefusedError("a sketch is not exact: use the method ridge-sketched")
+
+
+def method_named(method_id: str) -> Method:
+    """Return the method of that name. Raises RefusedError naming the known ones."""
+    names = method_names()
+    if method_id not in METHODS:
+        # The requested name is untrusted and not echoed.
+        raise RefusedError(f"unknown method: choose one of {', '.join(names)}")
+    return METHODS[method_id]
+
+
+def method_names() -> tuple[str, ...]:
+    """Return the names of all methods, sorted."""
+    import_room("workers.methods.ridge")  # each file binds its method
+    return tuple(sorted(METHODS))

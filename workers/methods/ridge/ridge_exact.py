@@ -14,12 +14,14 @@ from workers.methods.ridge.base import (
     RidgeConfig,
     RidgeState,
     UpdateWork,
+    add_batch,
     bind,
     check_shape,
+    gather,
+    subtract_batch,
 )
 from workers.methods.ridge.canonical_head import canonical_head
 from workers.methods.ridge.ridge_system import check_penalty
-from workers.methods.ridge.statistics.batch import add_batch, gather, subtract_batch
 from workers.methods.ridge.statistics.gram import RidgeStatistics
 from workers.methods.ridge.statistics.message import Batch
 

@@ -35,7 +35,6 @@ from workers.methods.ridge.base import (
     bind,
     check_shape,
 )
-from workers.methods.ridge.proven_head import LARGEST, ROOM, ProvenHead, prove_head
 from workers.methods.ridge.sketch_batch import Delta, delta_of, deltas_of, sum_above, without
 from workers.methods.ridge.sketch_bounds import (
     least_eigenvalue,
@@ -54,7 +53,15 @@ from workers.methods.ridge.tracked_inverse import (
     product,
     rank_update,
 )
-from workers.methods.ridge.upkeep import Tracked, Upkeep, restart
+from workers.methods.ridge.upkeep import (
+    LARGEST,
+    ROOM,
+    ProvenHead,
+    Tracked,
+    Upkeep,
+    prove_head,
+    restart,
+)
 
 # Proven ‖W - W*‖_F / ‖W‖_F above which everything is recomputed: the effect of rounding a
 # head's entries to 8 significant bits, as deployed heads often are.

@@ -6,7 +6,10 @@ Cholesky makes the same roundings with and without, but nothing can overflow. Th
 kept in rectangular full packed form (LAPACK working note 199), half the size of G.
 """
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +19,7 @@ from workers.arrays import IntMatrix, Matrix
 from workers.blas_threads import threads_for
 from workers.errors import PenaltyError
 from workers.methods.ridge.base import RidgeConfig
-from workers.methods.ridge.statistics.gram import RidgeStatistics
+from workers.methods.ridge.statistics.gram import RidgeStatistics, integer_product
 
 UNIT = 2.0**-53  # half the spacing of float64 at 1
 
@@ -137,3 +140,158 @@ def _packed(gram: IntMatrix, scales: Exponents, penalty: Matrix) -> Matrix:
         target = rfp[1 - shift :, : d - half]
         np.copyto(target, corner, where=np.tri(d - half, dtype=bool))
     return rfp.ravel()
+
+
+Places = NDArray[np.int32]  # (p, d, m), balanced
+
+
+def base_bits(dimension: int) -> int:
+    """Return the largest base with d·(2^(base-1))² <= 2^53: one product of places is exact.
+
+    24 at most, so that places fit int32 with their carries.
+    """
+    return min(24, (55 - (dimension - 1).bit_length()) // 2)
+
+
+# The residual C - (G + λD²)V of the ridge equations, without any rounding.
+#
+# Numbers are fixed-point: Σ_i places[i]·2^(base·(low + i)) with integer places. G is cut into
+# places of `base` bits and so is V, narrow enough that a float64 matrix product of places sums
+# below 2^53 and is exact on every BLAS; sums over places are int64; carries bring them back to
+# |place| <= 2^(base-1). λ is a float64, hence a 53-bit integer times a power of two, and takes
+# part as such.
+class ExactResidual:
+    """R (d, m) = C - (G + λD²)V for the columns of one block, starting from V = 0.
+
+    gram (d, d) and moment (d, m) are int64 and must come from rows (|G_ij| <= max G_jj).
+    Holds R only: memory is a few int32 (d, m) arrays plus a panel of G.
+    """
+
+    def __init__(self, gram: IntMatrix, moment: IntMatrix, config: RidgeConfig) -> None:
+        d = len(gram)
+        self.base = base_bits(d)
+        self._gram = gram
+        self._penalty = _penalty_places(config, self.base)
+        # One spare bit keeps the last place of G within 2^(base-1) after rounding.
+        gram_bits = int(gram.diagonal().max(initial=0)).bit_length() + 2
+        self._gram_places = max(1, -(-gram_bits // self.base))
+        self._panel = max(16, d // 16)
+        self.low = 0
+        moment_bits = int(np.abs(moment).max(initial=0)).bit_length() + 2
+        start = np.zeros((-(-moment_bits // self.base) + 1, *moment.shape), np.int64)
+        start[0] = moment
+        _carry(start, self.base)
+        self.places: Places = start.astype(np.int32)
+        self._trim()
+
+    def subtract_product(self, step: Matrix, low: int) -> None:
+        """R -= (G + λD²)V for V = step·2^(base·low); step (d, m) holds integers.
+
+        The entries may be any integers that float64 can hold, however large.
+        """
+        d, m = step.shape
+        stacked = _split(step, self.base)
+        count = stacked.shape[1] // m
+        weights = [*range(self._gram_places), *self._penalty]
+        bottom = min(self.low, low + min(weights))
+        # Sums stay below 2^60: this many places above the highest hold their carries.
+        room = -(-(61 - self.base) // self.base)
+        top = max(self.low + len(self.places), low + max(weights) + count + room)
+        result = np.empty((top - bottom, d, m), dtype=np.int32)
+        for i in range(0, d, self._panel):
+            panel = slice(i, i + self._panel)
+            sums = np.zeros((top - bottom, len(self._gram[panel]), m), dtype=np.int64)
+            start = self.low - bottom
+            sums[start : start + len(self.places)] = self.places[:, panel]
+            for weight, limb in enumerate(self._limbs(panel)):
+                product = integer_product(limb, stacked)
+                for k in range(count):
+                    sums[low + weight + k - bottom] -= product[:, k * m : (k + 1) * m]
+            for weight, place in self._penalty.items():
+                if place[panel].any():
+                    for k in range(count):
+                        digit = stacked[panel, k * m : (k + 1) * m].astype(np.int64)
+                        sums[low + weight + k - bottom] -= place[panel, None] * digit
+            _carry(sums, self.base)
+            result[:, panel] = sums
+        self.places, self.low = result, bottom
+        self._trim()
+
+    def approximate(self) -> tuple[Matrix, int]:
+        """Return (r, e) with R = r·2^e: each entry of r (d, m) to within 2^-48 of itself.
+
+        Entries below 2^-900 of the largest may be rounded to zero.
+        """
+        value = np.zeros(self.places.shape[1:])
+        for place in self.places:  # lowest first: balanced places cannot cancel
+            value *= 2.0**-self.base
+            value += place
+        return value, self.base * (self.low + len(self.places) - 1)
+
+    def zero_columns(self) -> NDArray[np.bool_]:
+        """Return (m,): where R is exactly zero, so that V is the exact solution."""
+        return np.logical_not(self.places.any(axis=(0, 1)))
+
+    def _limbs(self, panel: slice) -> Iterator[Matrix]:
+        """Yield the places of some rows of G, lowest first, as float64."""
+        rest = self._gram[panel]
+        half = 1 << (self.base - 1)
+        for _ in range(self._gram_places - 1):
+            carried = rest + half
+            carried >>= self.base
+            limb = carried << self.base
+            np.subtract(rest, limb, out=limb)
+            yield limb.astype(np.float64)
+            rest = carried
+        yield rest.astype(np.float64)
+
+    def _trim(self) -> None:
+        """Drop zero places at both ends, keeping at least one."""
+        used = np.flatnonzero(self.places.any(axis=(1, 2)))
+        first, last = (int(used[0]), int(used[-1])) if len(used) else (0, 0)
+        self.places = self.places[first : last + 1]
+        self.low += first
+
+
+def _split(step: Matrix, base: int) -> Matrix:
+    """Return the balanced places (d, p·m) of integers held in float64, lowest first.
+
+    Exact.
+    """
+    digits = []
+    scale = 2.0**base
+    while np.abs(step).max(initial=0.0) > scale / 2:
+        carried = np.rint(step / scale)
+        digits.append(step - carried * scale)  # a multiple of step's last bit: exact
+        step = carried
+    return np.concatenate([*digits, step], axis=1)
+
+
+def _carry(sums: IntMatrix, base: int) -> None:
+    """Balance the places of `sums` (p, …) in place; its top must have room."""
+    half = 1 << (base - 1)
+    for place, above in itertools.pairwise(sums):
+        carried = (place + half) >> base
+        above += carried
+        carried <<= base
+        place -= carried
+    if np.abs(sums[-1]).max(initial=0) > half:
+        raise AssertionError("the topmost place overflowed")
+
+
+@lru_cache(maxsize=4)  # the blocks of one head share it
+def _penalty_places(config: RidgeConfig, base: int) -> dict[int, IntMatrix]:
+    """λ·2**(-2 e_j) for each j, exactly, as {weight: places (d,)}."""
+    numerator, denominator = config.penalty.as_integer_ratio()
+    trailing = (numerator & -numerator).bit_length() - 1
+    odd, exponent = numerator >> trailing, trailing - denominator.bit_length() + 1
+    places: dict[int, IntMatrix] = {}
+    steps = np.array(config.exponents)
+    for step in np.unique(steps):
+        weight, shift = divmod(exponent - 2 * int(step), base)
+        rest = odd << shift
+        while rest:
+            row = places.setdefault(weight, np.zeros(config.dimension, dtype=np.int64))
+            row[steps == step] = rest & ((1 << base) - 1)
+            rest, weight = rest >> base, weight + 1
+    return places

@@ -13,9 +13,15 @@ import numpy as np
 from workers.arrays import Matrix, Rows
 from workers.blas_threads import threads_for
 from workers.methods.ridge.base import RidgeConfig, bind
-from workers.methods.ridge.batch_factor import factor_batch, has_roots, rank_of
 from workers.methods.ridge.statistics.message import Batch
-from workers.methods.ridge.tracked_inverse import penalty_exponent, product, rank_update
+from workers.methods.ridge.tracked_inverse import (
+    factor_batch,
+    has_roots,
+    penalty_exponent,
+    product,
+    rank_of,
+    rank_update,
+)
 from workers.methods.ridge.tracked_method import TrackedMethod, update_by_message
 from workers.methods.ridge.upkeep import Tracked
 

@@ -17,15 +17,24 @@ from scipy.linalg.blas import dsymm
 
 from workers.blas_threads import threads_for
 from workers.errors import PenaltyError
-from workers.methods.ridge.base import Outcome, RidgeConfig, RidgeState, check_shape
-from workers.methods.ridge.batch_factor import message_moment, message_roots, rank_of
-from workers.methods.ridge.statistics.batch import add_batch, gather, subtract_batch
+from workers.methods.ridge.base import (
+    Outcome,
+    RidgeConfig,
+    RidgeState,
+    add_batch,
+    check_shape,
+    gather,
+    subtract_batch,
+)
 from workers.methods.ridge.statistics.gram import RidgeStatistics
 from workers.methods.ridge.statistics.message import Batch, Message
 from workers.methods.ridge.tracked_inverse import (
     empty_inverse,
+    message_moment,
+    message_roots,
     penalty_exponent,
     product,
+    rank_of,
     rank_update,
 )
 from workers.methods.ridge.upkeep import DEFAULT, Tracked, Upkeep

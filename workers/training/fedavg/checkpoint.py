@@ -19,9 +19,16 @@ from workers.training.fedavg.base import Fault, Work
 from workers.training.fedavg.config import ServerConfig, TrainingConfig, to_json
 from workers.training.fedavg.errors import CheckpointError
 from workers.training.fedavg.server import ServerState, initial_state
-from workers.training.networks.files import digest_of, encode_weights, to_arrays, to_tensors
 from workers.training.networks.registry import Network
-from workers.training.networks.weights import Weights, check_weights, is_finite
+from workers.training.networks.weights import (
+    Weights,
+    check_weights,
+    digest_of,
+    encode_weights,
+    is_finite,
+    to_arrays,
+    to_tensors,
+)
 
 KIND = "fedavg-checkpoint/1"
 

@@ -12,7 +12,6 @@ class RoundFailedError(RefusedError):
     """
 
     def __init__(self, message: str, reasons: Collection[str] = ()) -> None:
-        """Keep the message and the reasons."""
         super().__init__(message)
         self.reasons = frozenset(reasons)
 

@@ -15,15 +15,15 @@ from workers.tensor_file import decode_tensors, encode_tensors
 from workers.training.fedavg.base import ClientUpdate, RoundTask
 from workers.training.fedavg.config import local_from_json, to_json
 from workers.training.fedavg.errors import MessageError
-from workers.training.networks.files import (
+from workers.training.networks.registry import network
+from workers.training.networks.weights import (
+    Weights,
     decode_weights,
     digest_of,
     encode_weights,
     to_arrays,
     to_tensors,
 )
-from workers.training.networks.registry import network
-from workers.training.networks.weights import Weights
 
 TASK, UPDATE = "fedavg-task/2", "fedavg-update/2"
 _MALFORMED = (

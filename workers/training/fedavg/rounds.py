@@ -21,9 +21,13 @@ from workers.training.fedavg.errors import RoundFailedError
 from workers.training.fedavg.screen import screen
 from workers.training.fedavg.seeds import derive, stream
 from workers.training.fedavg.server import ServerState, apply, initial_state, weighted_mean
-from workers.training.networks.files import digest_of, encode_weights
 from workers.training.networks.registry import Network
-from workers.training.networks.weights import Weights, initial_weights
+from workers.training.networks.weights import (
+    Weights,
+    digest_of,
+    encode_weights,
+    initial_weights,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

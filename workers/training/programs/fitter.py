@@ -1,4 +1,4 @@
-"""A program as the fitter of a model's shards (`workers.training.shards.fitter`)."""
+"""A program as the fitter of a model's shards (`workers.training.shards.container`)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -179,7 +179,7 @@ def _agreed(recipe: Recipe, run: Callable[[int], Result]) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class RecipeFitter:
-    """A recipe as the fitter of a model's shards (`workers.training.shards.fitter`)."""
+    """A recipe as the fitter of a model's shards (`workers.training.shards.container`)."""
 
     recipe: Recipe
     limits: Limits

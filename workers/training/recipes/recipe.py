@@ -7,11 +7,15 @@ stored estimator is ever unpickled.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import signature
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lethe.catalogue import CLASSIFIERS, REGRESSORS, TRANSFORMERS
-from workers import install
 from workers.errors import RefusedError
+from workers.libraries import with_extra
 
 # Parameters that no recipe may set, with the reason in the refusal.
 FIXED: Mapping[str, str] = {
@@ -219,7 +223,7 @@ def _class(step: RecipeStep) -> Any:
         return getattr(import_module(module), name)
     except ModuleNotFoundError:
         raise RefusedError(
-            f"{step.library} is not installed here: {install.with_extra('recipes')}"
+            f"{step.library} is not installed here: {with_extra('recipes')}"
         ) from None
 
 
@@ -228,3 +232,47 @@ def libraries(recipe: Recipe) -> Sequence[str]:
     named = {"lightgbm": "lightgbm", "xgboost": "xgboost-cpu"}
     used = {named[one.library] for one in recipe.steps if one.library in named}
     return sorted({"numpy", "scikit-learn", "scipy", *used})
+
+
+# Whether a recipe accepts a table's missing values and weights.
+#
+# Estimators declare it, so an operator learns which column is a problem before any row is sent.
+# The fit itself still decides.
+IMPUTERS = "sklearn.impute."  # after an imputer nothing is missing
+
+
+def check_rows(
+    recipe: Recipe, features: NDArray[np.floating[Any]], names: Sequence[str], *, weighted: bool
+) -> None:
+    """Return if a recipe declares that it accepts these rows (n, d).
+
+    names: the feature names, empty if there are none. Raises RefusedError if it takes no
+    weights, or no missing values, naming the first column that has one; and as `build`.
+    """
+    estimator = build(recipe, 1)
+    steps = [step for _, step in estimator.steps] if len(recipe.steps) > 1 else [estimator]
+    last = recipe.steps[-1].estimator
+    if weighted and "sample_weight" not in signature(steps[-1].fit).parameters:
+        raise RefusedError(f"{last}: takes no sample weights: leave --sample-weight out")
+    missing = np.isnan(features).sum(axis=0)
+    if not missing.any() or (refuses := _refuses_missing(recipe, steps)) is None:
+        return
+    place = int(np.flatnonzero(missing)[0])
+    column = names[place] if names else f"feature {place}"
+    raise RefusedError(
+        f"{column}: {int(missing[place]):,} of {len(features):,} values are missing, and "
+        f"{refuses} takes none: put sklearn.impute.SimpleImputer before it, or leave the "
+        "column or these rows out"
+    )
+
+
+def _refuses_missing(recipe: Recipe, steps: Sequence[Any]) -> str | None:
+    """Return the first step that missing values reach and that does not accept them."""
+    from sklearn.utils import get_tags
+
+    for named, step in zip(recipe.steps, steps, strict=True):
+        if not get_tags(step).input_tags.allow_nan:
+            return named.estimator
+        if named.estimator.startswith(IMPUTERS):
+            return None
+    return None

@@ -4,21 +4,44 @@ Reference models have seen erased or held-out rows, so they exist only while a v
 reached and are never written, not even between two rounds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from workers.training.fedavg.base import ClientData
+from workers.errors import ArtifactError
+from workers.training.fedavg.base import ClientData, check_data
 from workers.training.fedavg.config import TrainingConfig
+from workers.training.fedavg.evaluate import logits_of
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import complete, sizes, train
-from workers.training.networks.files import encode_weights
 from workers.training.networks.registry import Network
-from workers.training.networks.weights import initial_weights
-from workers.training.replay.scores import Scores, scorer
+from workers.training.networks.weights import decode_weights, encode_weights, initial_weights
+
+Scores = NDArray[np.float64]
+Scorer = Callable[[ClientData], Scores]
+
+
+def scorer(file: bytes, network: Network) -> Scorer:
+    """Return a function from rows to a model file's logits (n, classes) float64.
+
+    It raises RefusedError for rows that are not the network's. Raises ArtifactError if the
+    file is not a finite model of this network.
+    """
+    named, weights = decode_weights(file)
+    if named != network:
+        raise ArtifactError("the model file is of another network than registered")
+
+    def scores(data: ClientData) -> Scores:
+        check_data(network, data)
+        logits = logits_of(named, weights, data.inputs, threads=1)
+        found: Scores = logits.double().numpy()
+        return found
+
+    return scores
+
 
 Places = NDArray[np.int64]
 

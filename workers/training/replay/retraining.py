@@ -12,9 +12,8 @@ from workers.training.fedavg.config import TrainingConfig
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import sizes, train
 from workers.training.fedavg.server import ServerState
-from workers.training.networks.files import digest_of, encode_weights
 from workers.training.networks.registry import Network
-from workers.training.networks.weights import initial_weights
+from workers.training.networks.weights import digest_of, encode_weights, initial_weights
 
 
 class WithoutSome:

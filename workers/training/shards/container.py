@@ -6,15 +6,17 @@ of its rows. The log has the manifest's digest with each version.
 """
 
 import hashlib
+import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from lethe import canonical
 from workers.errors import ArtifactError
 from workers.tensor_file import MALFORMED, decode_tensors, encode_tensors
+from workers.training.recipes.fit import FitRows
 
 KIND = "shards/1"
 
@@ -104,3 +106,37 @@ def decode(data: bytes) -> tuple[ShardManifest, list[bytes]]:
     if sorted(arrays) != names or any(one.dtype != np.uint8 for one in arrays.values()):
         raise ArtifactError("this file has other shards than its manifest: fetch it again")
     return manifest, [arrays[name].tobytes() for name in names]
+
+
+MOST_SHARDS = 256
+
+
+def shard_of(key: bytes, name: str, shards: int) -> int:
+    """Return the shard, 0 to shards - 1, of a name: a person's or a record's.
+
+    The remainder of 64 bits of HMAC-SHA256: of at most MOST_SHARDS, none is likelier by more
+    than 2^-56.
+    """
+    digest = hmac.new(key, name.encode(), hashlib.sha256).digest()
+    return int.from_bytes(digest[:8], "big") % shards
+
+
+class Fitter(Protocol):
+    """Makes the model file of a table of rows: a pure function of them.
+
+    It has limits, and raises RefusedError if it declines or exceeds them; the message quotes
+    no row.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name in certificates."""
+
+    def environment(self) -> dict[str, str]:
+        """Return what must agree for equal bytes: versions, processor."""
+
+    def fit(self, tables: Sequence[FitRows]) -> list[bytes]:
+        """Return the model file of each table, also of one without rows."""
+
+    def try_twice(self, tables: Sequence[FitRows]) -> list[bytes]:
+        """Return the files if two runs agree on their bytes."""

@@ -11,14 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.errors import ArtifactError
-from workers.training.vectors.index import (
-    HNSW,
-    IVF,
-    L2,
-    VectorIndex,
-    VectorOptions,
-    Vectors,
-)
+from workers.training.vectors.index import HNSW, IVF, L2, VectorIndex, VectorOptions, Vectors
 
 BLOCK = 1 << 22  # numbers compared with centroids at a time
 

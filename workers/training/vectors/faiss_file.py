@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers import install
+from workers import libraries
 from workers.errors import MissingLibraryError, RefusedError
 from workers.training.vectors.index import L2, Graph, VectorIndex, VectorOptions, Vectors
 
 try:
     import faiss as _faiss
 except ModuleNotFoundError:
-    raise MissingLibraryError(f"FAISS is missing: {install.with_extra('vectors')}") from None
+    raise MissingLibraryError(f"FAISS is missing: {libraries.with_extra('vectors')}") from None
 
 faiss: Any = _faiss  # its type stubs are for another version
 

@@ -8,7 +8,7 @@ from scipy import stats
 from sklearn.metrics import roc_curve
 
 from lethe.certificates.attack_curve import MOST, AttackCurve
-from workers.judge.attacks.curve import curve, reach
+from workers.judge.attacks.roc import curve, reach
 
 rng = np.random.default_rng(11)
 CASES = [

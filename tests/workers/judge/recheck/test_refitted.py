@@ -16,7 +16,7 @@ from tests.workers.judge.recheck.cases import REMOVAL, about, differing, issued,
 from workers.judge.recheck.files import RecheckFiles
 from workers.judge.recheck.lines import Recheck
 from workers.judge.recheck.run import recheck
-from workers.judge.sharded import ShardsClaim, check_untouched
+from workers.judge.refitted import ShardsClaim, check_untouched
 from workers.tensor_file import encode_tensors
 from workers.training.shards import container
 from workers.training.shards.container import ShardManifest, manifest_of

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from workers.methods.network.memory import OutOfMemoryError, named_out_of_memory
+from workers.methods.network.recovery import OutOfMemoryError, named_out_of_memory
 
 
 def test_torch_itself_runs_out_of_memory_by_that_name() -> None:

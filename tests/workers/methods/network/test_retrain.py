@@ -26,8 +26,7 @@ from workers.training.fedavg.config import ServerConfig
 from workers.training.fedavg.errors import CheckpointError
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import sizes, train
-from workers.training.networks.files import digest_of, encode_weights
-from workers.training.networks.weights import initial_weights
+from workers.training.networks.weights import digest_of, encode_weights, initial_weights
 
 RETRAIN = Retrain()
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.workers.methods.ridge.oracle import random_rows
 from workers.methods.ridge.base import RidgeConfig
-from workers.methods.ridge.exact_residual import ExactResidual, base_bits
+from workers.methods.ridge.ridge_system import ExactResidual, base_bits
 from workers.methods.ridge.statistics.gram import accumulate
 
 

@@ -19,7 +19,6 @@ from workers.methods.ridge import (
     ridge_woodbury,
 )
 from workers.methods.ridge.base import Method, RidgeConfig, RidgeState
-from workers.methods.ridge.batch_factor import message_roots
 from workers.methods.ridge.statistics.message import (
     Batch,
     Message,
@@ -27,6 +26,7 @@ from workers.methods.ridge.statistics.message import (
     summarise,
     with_factor,
 )
+from workers.methods.ridge.tracked_inverse import message_roots
 
 EXACT = ridge_exact.METHOD
 TRACKED: list[Method] = [ridge_woodbury.METHOD, acu.METHOD]

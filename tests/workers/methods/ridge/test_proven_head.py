@@ -11,11 +11,15 @@ from tests.workers.methods.ridge import oracle
 from workers.arrays import Matrix
 from workers.errors import RefusedError
 from workers.methods.ridge.base import RidgeConfig
-from workers.methods.ridge.batch_factor import factor_batch
-from workers.methods.ridge.proven_head import prove_head
 from workers.methods.ridge.ridge_system import factorise
 from workers.methods.ridge.statistics.gram import accumulate
-from workers.methods.ridge.tracked_inverse import empty_inverse, invert, penalty_exponent
+from workers.methods.ridge.tracked_inverse import (
+    empty_inverse,
+    factor_batch,
+    invert,
+    penalty_exponent,
+)
+from workers.methods.ridge.upkeep import prove_head
 
 D, C = 4, 3
 

@@ -16,19 +16,12 @@ from tests.workers.methods.ridge.sketches.oracle import decaying_codes, norm_is_
 from workers.arrays import IntMatrix, Rows
 from workers.artifacts import decode_state, encode_state
 from workers.errors import ArtifactError, InfeasibleRemovalError, PenaltyError, RefusedError
-from workers.methods.ridge import (
-    registry,
-    ridge_exact,
-    ridge_sketched,
-    ridge_woodbury,
-)
+from workers.methods.ridge import base, ridge_exact, ridge_sketched, ridge_woodbury
 from workers.methods.ridge.base import Outcome, RidgeConfig, RidgeState
 from workers.methods.ridge.ridge_sketched import RidgeSketched, configured
-from workers.methods.ridge.sketches.kinds import known
-from workers.methods.ridge.sketches.message import compress
+from workers.methods.ridge.sketches.kinds import compress, known
 from workers.methods.ridge.sketches.sketch import expand
-from workers.methods.ridge.statistics.encoding import statistics_digest
-from workers.methods.ridge.statistics.gram import RidgeStatistics
+from workers.methods.ridge.statistics.gram import RidgeStatistics, statistics_digest
 from workers.methods.ridge.statistics.message import Batch, Message, summarise
 
 EXACT = ridge_exact.METHOD
@@ -460,7 +453,7 @@ def test_too_coarse_a_sketch_is_refused_and_changes_nothing() -> None:
     assert encode_state(state) == before
 
 
-@pytest.mark.parametrize("method", [EXACT, ridge_woodbury.METHOD, registry.get("acu")])
+@pytest.mark.parametrize("method", [EXACT, ridge_woodbury.METHOD, base.method_named("acu")])
 def test_no_other_method_claims_exactness_of_such_a_model(method: Any) -> None:
     rows, config, state, _ = sketched_model(10)
     for update in (method.forget, method.learn):
@@ -539,7 +532,7 @@ def test_options_and_the_default_rank() -> None:
         0.25,
         4,
     )
-    assert configured({}) == METHOD == registry.get("ridge-sketched")
+    assert configured({}) == METHOD == base.method_named("ridge-sketched")
     assert [METHOD.rank_for(d) for d in (1, 3, 40, 256, 768)] == [1, 1, 10, 64, 64]
     assert method.rank_for(5) == 5
 

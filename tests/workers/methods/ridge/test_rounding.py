@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.fuzz import fuzz
 from tests.workers.methods.ridge.oracle import round_to_float32
 from workers.errors import RefusedError
-from workers.methods.ridge.rounding import round_exactly, round_weights
+from workers.methods.ridge.canonical_head import round_exactly, round_weights
 
 F32 = st.floats(-(2.0**126), 2.0**126, width=32)
 MIDPOINT = 1 + 2.0**-24  # between 1 and 1 + 2^-23; 1 is even

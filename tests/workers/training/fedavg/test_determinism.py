@@ -16,7 +16,7 @@ from workers.training.fedavg.client.data import data_digest
 from workers.training.fedavg.determinism import deterministic, environment
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import train
-from workers.training.networks.files import encode_weights
+from workers.training.networks.weights import encode_weights
 
 ROOT = Path(__file__).resolve().parents[4]
 

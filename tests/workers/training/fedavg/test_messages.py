@@ -25,9 +25,8 @@ from workers.training.fedavg.messages import (
 )
 from workers.training.fedavg.rounds import make_tasks, train
 from workers.training.fedavg.server import initial_state
-from workers.training.networks.files import encode_weights
 from workers.training.networks.registry import network
-from workers.training.networks.weights import initial_weights, moved
+from workers.training.networks.weights import encode_weights, initial_weights, moved
 
 WEIGHTS = initial_weights(NETWORK, 0)
 FILE = encode_weights(NETWORK.id, NETWORK.parameters, WEIGHTS)

@@ -16,9 +16,8 @@ from workers.training.fedavg.evaluate import evaluate
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import Trained, make_tasks, sample, sizes, train
 from workers.training.fedavg.seeds import derive
-from workers.training.networks.files import encode_weights
 from workers.training.networks.registry import Network, network
-from workers.training.networks.weights import initial_weights, with_weights
+from workers.training.networks.weights import encode_weights, initial_weights, with_weights
 
 
 def digest(trained: Trained, named: Network = NETWORK) -> str:

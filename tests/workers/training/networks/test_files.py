@@ -10,15 +10,18 @@ import torch
 
 from workers.errors import ArtifactError, RefusedError
 from workers.tensor_file import encode_tensors
-from workers.training.networks.files import decode_weights, digest_of, encode_weights, to_arrays
 from workers.training.networks.registry import network
 from workers.training.networks.weights import (
     count,
+    decode_weights,
     difference,
+    digest_of,
+    encode_weights,
     from_vector,
     initial_weights,
     moved,
     norm,
+    to_arrays,
     to_vector,
     weights_of,
     with_weights,

@@ -8,9 +8,8 @@ import pytest
 
 from lethe.catalogue import CLASSIFIERS, REGRESSORS
 from workers.errors import RefusedError
-from workers.training.recipes.accepts import check_rows
 from workers.training.recipes.fit import FitRows, fit
-from workers.training.recipes.recipe import Recipe, RecipeStep
+from workers.training.recipes.recipe import Recipe, RecipeStep, check_rows
 
 WHOLE = np.abs(np.random.default_rng(0).normal(size=(60, 3)))
 HOLES = WHOLE.copy()

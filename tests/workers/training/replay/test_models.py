@@ -12,8 +12,13 @@ from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask
 from workers.training.fedavg.client.respond import respond
 from workers.training.fedavg.errors import RoundFailedError
 from workers.training.networks.registry import network
-from workers.training.replay.models import ScoredRows, answers, reference_clients, train_file
-from workers.training.replay.scores import scorer
+from workers.training.replay.models import (
+    ScoredRows,
+    answers,
+    reference_clients,
+    scorer,
+    train_file,
+)
 
 NETWORK = network("logistic", small_network.SHAPE)
 ROWS = small_network.rows()

@@ -23,7 +23,7 @@ from workers.errors import RefusedError
 from workers.families.network.config import NetworkConfig, network_config
 from workers.families.network.data.blocks import InputBlock, decode_block, decode_inputs
 from workers.jobs.model import versions
-from workers.jobs.model.uploads import open_received
+from workers.jobs.model.logged import open_received
 from workers.jobs.update import Owner
 from workers.training.fedavg.base import ClientData, check_data
 from workers.training.fedavg.client.data import image_data

@@ -31,7 +31,7 @@ from workers.silos.engine import silo_of
 from workers.silos.score_task import ScoreTask
 from workers.silos.scores import ClientScores, SiloScores
 from workers.training.fedavg.base import ClientData
-from workers.training.replay.scores import Scorer, scorer
+from workers.training.replay.models import Scorer, scorer
 
 UNKNOWN = bytes(32)  # the commitment of a row of an unknown record: matches nothing
 

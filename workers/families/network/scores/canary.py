@@ -10,7 +10,7 @@ from workers.silos.canary_scores import ClientCanary
 from workers.silos.scores import ClientScores
 from workers.training.fedavg.base import ClientData
 from workers.training.replay.canary import Canary
-from workers.training.replay.scores import Scorer
+from workers.training.replay.models import Scorer
 
 
 def client_canary(

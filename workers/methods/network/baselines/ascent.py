@@ -8,10 +8,10 @@ from torch import nn
 
 from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask, check_data
 from workers.training.fedavg.client.flops import training_flops
-from workers.training.fedavg.client.local import batches
+from workers.training.fedavg.client.local import in_precision, update_of
 from workers.training.fedavg.client.losses import loss_of
 from workers.training.fedavg.client.steps import Steps
-from workers.training.networks.weights import difference, weights_of, with_weights
+from workers.training.networks.weights import with_weights
 
 After = Callable[[nn.Module], bool]  # sees the weights after each step; True ends the ascent
 
@@ -37,30 +37,9 @@ def ascend(
     rate = config.rate(task.round)
     steps = Steps(module.parameters(), rate, momentum=config.momentum, maximize=True)
     inputs, targets = data.inputs.to(device), data.targets.to(device)
-    total = torch.zeros((), dtype=torch.float64, device=device)
-    seen = taken = 0
-    for at in batches(len(data), config, task.seed, device):
-        mixed = config.precision == "bfloat16"
-        with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=mixed):
-            logits = module(inputs[at])
-        loss = loss_of(config.loss, logits, targets[at])
-        steps.forget_gradients()
-        loss.backward()  # type: ignore[no-untyped-call]
-        if config.clip_norm:
-            nn.utils.clip_grad_norm_(module.parameters(), config.clip_norm)
-        steps.step()
-        total += loss.detach().double() * len(at)
-        seen, taken = seen + len(at), taken + 1
-        if after is not None and after(module):
-            break
-    return ClientUpdate(
-        round=task.round,
-        client=task.client,
-        base=task.base,
-        delta=difference(weights_of(module), task.weights),
-        samples=len(data),
-        steps=taken,
-        loss=float(total) / seen,
-        flops=seen * training_flops(task.network, config.loss),
-        seconds=time.perf_counter() - started,
-    )
+
+    def loss(at: torch.Tensor) -> torch.Tensor:
+        return loss_of(config.loss, in_precision(config, module, inputs[at]), targets[at])
+
+    flops = training_flops(task.network, config.loss)
+    return update_of(task, module, steps, loss, len(data), flops, started, after)

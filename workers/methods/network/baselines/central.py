@@ -27,8 +27,12 @@ from workers.methods.network.base import (
     UnmetNeedError,
     check_needs,
 )
-from workers.methods.network.memory import named_out_of_memory
-from workers.methods.network.recovery import Recovery, Step, step_and_recover
+from workers.methods.network.recovery import (
+    Recovery,
+    Step,
+    named_out_of_memory,
+    step_and_recover,
+)
 from workers.training.fedavg.base import ClientData, Clients, Work, check_data
 from workers.training.fedavg.determinism import deterministic
 from workers.training.fedavg.seeds import derive

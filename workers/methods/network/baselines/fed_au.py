@@ -18,7 +18,6 @@ from functools import lru_cache
 from typing import ClassVar
 
 import torch
-from torch import nn
 
 from workers.errors import RefusedError
 from workers.methods.network.base import (
@@ -34,12 +33,8 @@ from workers.methods.network.baselines.layers import classifier
 from workers.methods.network.baselines.random_label import other_labels
 from workers.methods.network.recovery import Recovery, Step, step_and_recover
 from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask, check_data
-from workers.training.fedavg.client.flops import (
-    CountedOperations,
-    one_row,
-    without_values,
-)
-from workers.training.fedavg.client.local import batches
+from workers.training.fedavg.client.flops import CountedOperations, one_row, without_values
+from workers.training.fedavg.client.local import update_of
 from workers.training.fedavg.client.losses import loss_of
 from workers.training.fedavg.client.steps import Steps
 from workers.training.fedavg.config import LocalConfig, Loss
@@ -47,11 +42,9 @@ from workers.training.fedavg.seeds import derive
 from workers.training.fedavg.server import weighted_mean
 from workers.training.networks.registry import Network
 from workers.training.networks.weights import (
-    difference,
     initial_weights,
     moved,
     size_of,
-    weights_of,
     with_weights,
 )
 
@@ -159,28 +152,12 @@ def train_classifier(
     steps = Steps(free, rate, momentum=config.momentum, decay=config.weight_decay)
     wrong = other_labels(data.targets, task.network.classes, derive(task.seed, "labels"))
     inputs, labels = data.inputs.to(device), wrong.to(device)
-    total = torch.zeros((), dtype=torch.float64, device=device)
-    seen = taken = 0
-    for at in batches(len(data), config, task.seed, device):
-        loss = loss_of(config.loss, module(inputs[at]), labels[at])
-        steps.forget_gradients()
-        loss.backward()  # type: ignore[no-untyped-call]
-        if config.clip_norm:
-            nn.utils.clip_grad_norm_(free, config.clip_norm)
-        steps.step()
-        total += loss.detach().double() * len(at)
-        seen, taken = seen + len(at), taken + 1
-    return ClientUpdate(
-        round=task.round,
-        client=task.client,
-        base=task.base,
-        delta=difference(weights_of(module), task.weights),
-        samples=len(data),
-        steps=taken,
-        loss=float(total) / seen,
-        flops=seen * classifier_flops(task.network, config.loss, names),
-        seconds=time.perf_counter() - started,
-    )
+
+    def loss(at: torch.Tensor) -> torch.Tensor:
+        return loss_of(config.loss, module(inputs[at]), labels[at])
+
+    flops = classifier_flops(task.network, config.loss, names)
+    return update_of(task, module, steps, loss, len(data), flops, started)
 
 
 @lru_cache(maxsize=64)

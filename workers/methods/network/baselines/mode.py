@@ -38,9 +38,14 @@ from workers.training.fedavg.evaluate import BATCH
 from workers.training.fedavg.rounds import collect, make_tasks, run_round, sample
 from workers.training.fedavg.seeds import derive
 from workers.training.fedavg.server import apply, initial_state, weighted_mean
-from workers.training.networks.files import encode_weights
 from workers.training.networks.registry import Network
-from workers.training.networks.weights import Weights, initial_weights, size_of, with_weights
+from workers.training.networks.weights import (
+    Weights,
+    encode_weights,
+    initial_weights,
+    size_of,
+    with_weights,
+)
 
 
 @method("mode")

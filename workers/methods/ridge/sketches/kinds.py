@@ -5,19 +5,22 @@ integers, and a bound on its spectral norm that trusts no solver. A poor sketch 
 a valid one.
 """
 
+import hashlib
 from collections.abc import Callable, Sequence
-from math import ldexp, sqrt
+from dataclasses import replace
+from math import inf, ldexp, nextafter, sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import eigh, svd
-from scipy.linalg.blas import dsymm
+from scipy.linalg.blas import dgemm, dsymm
 
 from workers.arrays import Codes, IntMatrix, Matrix
 from workers.blas_threads import threads_for
 from workers.errors import ExactnessError, RefusedError
-from workers.methods.ridge.sketches.blas import product
-from workers.methods.ridge.sketches.projection import projected_factor
 from workers.methods.ridge.sketches.sketch import LARGEST, Sketch, expand, to_integers
+from workers.methods.ridge.statistics.gram import RidgeStatistics
+from workers.methods.ridge.statistics.message import Message
 
 # An entry of the message fits int32. Rounding to it is below 2^-30 of ΔG's largest entry,
 # times the root of the rank, which the residual includes.
@@ -225,3 +228,85 @@ _FACTORS: dict[str, Factors] = {
     "frequent-directions": _directions,
     "random-projection": _projection,
 }
+
+
+def product(left: Matrix, right: Matrix) -> Matrix:
+    """Return left (m, k) @ right (k, n); zeros for k = 0, which BLAS refuses."""
+    if 0 in left.shape or 0 in right.shape:
+        return np.zeros((left.shape[0], right.shape[1]))
+    result: Matrix = dgemm(1.0, right.T, left.T)
+    return result.T
+
+
+# Random projection: G seen through r random directions, one pass and no eigenvectors of G.
+#
+# The estimate of rank r is G's best from GΩ alone, the Nyström approximation (GΩ)(ΩᵀGΩ)⁺(GΩ)ᵀ
+# (Halko, Martinsson, Tropp 2011, section 5.4; Tropp et al. 2017): never above G in the PSD
+# order, and its expected error is that of the best rank p < r - 1, times 1 + p/(r - p - 1),
+# plus a like share of the spectrum's tail. Random features ΩX alone, without the inverse, would
+# err by about ‖G‖·√(d/r).
+# Directions of ΩᵀGΩ below this share of its largest are noise of GΩ: dividing by their
+# roots would bring in errors of more than 2^-53 / 2^-20 of G.
+NEGLIGIBLE = 2.0**-40
+
+
+def projected_factor(matrix: Matrix, rank: int, seed: int) -> Matrix:
+    """Return F (r, d), r <= rank, with FᵀF the estimate of `matrix` (d, d) >= 0."""
+    directions = random_directions(len(matrix), min(rank, len(matrix)), seed)
+    seen = product(matrix, directions)
+    core = product(directions.T, seen)
+    values, vectors = eigh((core + core.T) / 2)
+    kept = values > NEGLIGIBLE * max(float(values[-1]), 0.0)
+    turned = product(vectors[:, kept].T, seen.T)
+    factor: Matrix = turned / np.sqrt(values[kept])[:, None]
+    return factor
+
+
+def random_directions(rows: int, columns: int, seed: int) -> Matrix:
+    """Return numbers in (-1, 1) (rows, columns) from SHAKE-256, the same for ever.
+
+    Odd multiples of 2^-16, evenly spread. Signs alone would do for real numbers, but small
+    integers are orthogonal to a vector of signs all too often.
+    """
+    stream = hashlib.shake_256(f"lethe/sketch/{seed}/{rows}x{columns}".encode())
+    drawn = np.frombuffer(stream.digest(2 * rows * columns), dtype="<u2").astype(np.float64)
+    directions: Matrix = ((2 * drawn + 1) / 2.0**16 - 1).reshape(rows, columns)
+    return directions
+
+
+# A sketch in place of the Gram matrix of a message, from the client to the server.
+#
+# The client sends factor, shift, moment, counts and the residual it measured; both sides expand
+# the factor to the same integers. The residual is only attested by the client: the server never
+# sees what was neglected, so the residual stays in every bound for good.
+def compress(
+    message: Message,
+    rank: int,
+    kind: str = "eigen",
+    *,
+    codes: Codes | None = None,
+    seed: int = 0,
+) -> tuple[Sketch, Message]:
+    """Return the sketch of a message, and the message a server reconstructs from it.
+
+    The residual is relative to the rows, so it includes the residual of `message`. Neither
+    result has a factor R, which would reveal the whole Gram matrix. Raises as
+    `sketches.kinds.sketch`.
+    """
+    small = sketch(message.statistics.gram, rank, kind, codes=codes, seed=seed)
+    expanded = from_sketch(small, message.statistics.moment, message.counts)
+    if message.residual == 0:
+        return small, expanded
+    both = nextafter(expanded.residual + message.residual, inf)
+    return replace(small, residual=both), replace(expanded, residual=both)
+
+
+def from_sketch(small: Sketch, moment: IntMatrix, counts: NDArray[np.int64]) -> Message:
+    """Return the message with the integers that the sketch stands for as its Gram matrix.
+
+    The residual is copied, in codes squared. `check_message` decides whether rows can have
+    it. Raises as `expand`.
+    """
+    gram = expand(small.factor, small.shift)
+    statistics = RidgeStatistics(gram, moment, int(counts.sum()))
+    return Message(statistics, counts, None, small.residual)

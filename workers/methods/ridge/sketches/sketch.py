@@ -14,7 +14,7 @@ import numpy as np
 from workers.arrays import IntMatrix, Matrix
 from workers.blas_threads import threads_for
 from workers.errors import ExactnessError, RefusedError
-from workers.methods.ridge.statistics.products import integer_product
+from workers.methods.ridge.statistics.gram import integer_product
 
 MAX_SHIFT = 48  # 4^-48 of a code is below what float64 leaves of any factor
 MIN_BITS, MAX_BITS = 8, 53

@@ -21,11 +21,7 @@ from workers.training.fedavg.base import (
     RoundTask,
     check_data,
 )
-from workers.training.fedavg.client.flops import (
-    CountedOperations,
-    one_row,
-    without_values,
-)
+from workers.training.fedavg.client.flops import CountedOperations, one_row, without_values
 from workers.training.fedavg.client.losses import loss_of
 from workers.training.fedavg.config import Loss
 from workers.training.fedavg.seeds import stream

@@ -1,7 +1,7 @@
 """A client's training in a round: the ClientOpt of PUF's Algorithm 1."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import ceil
 
 import numpy as np
@@ -37,34 +37,63 @@ def train_locally(
     steps = Steps.of(config, module, config.rate(task.round))
     augmented = stream(task.seed, "augment")
     inputs, targets = data.inputs.to(device), data.targets.to(device)
-    total = torch.zeros((), dtype=torch.float64, device=device)
-    seen = taken = 0
-    module.train()
-    for at in batches(len(data), config, task.seed, device):
+
+    def loss(at: torch.Tensor) -> torch.Tensor:
         batch = inputs[at]
         if config.augment == "crop-flip":
             batch = crop_flip(batch, augmented)
-        mixed = config.precision == "bfloat16"
-        with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=mixed):
-            logits = module(batch)
-        loss = loss_of(config.loss, logits, targets[at])
+        return loss_of(config.loss, in_precision(config, module, batch), targets[at])
+
+    flops = training_flops(task.network, config.loss)
+    return update_of(task, module.train(), steps, loss, len(data), flops, started)
+
+
+def in_precision(config: LocalConfig, module: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+    """Return a module's answer to a batch on its device, in the training's precision."""
+    mixed = config.precision == "bfloat16"
+    with torch.autocast(batch.device.type, torch.bfloat16, enabled=mixed):
+        logits: torch.Tensor = module(batch)
+    return logits
+
+
+def update_of(
+    task: RoundTask,
+    module: nn.Module,
+    steps: Steps,
+    loss: Callable[[torch.Tensor], torch.Tensor],
+    samples: int,
+    flops: int,
+    started: float,
+    after: Callable[[nn.Module], bool] | None = None,
+) -> ClientUpdate:
+    """Return a client's update after one of `steps` for each of the task's batches.
+
+    loss: of the rows with these indices (m,). flops: for each of them. started: by
+    `time.perf_counter`. after: sees the weights after each step; True ends the training.
+    """
+    device = next(module.parameters()).device
+    total = torch.zeros((), dtype=torch.float64, device=device)
+    seen = taken = 0
+    for at in batches(samples, task.config, task.seed, device):
+        found = loss(at)
         steps.forget_gradients()
-        loss.backward()  # type: ignore[no-untyped-call]
-        if config.clip_norm:
-            nn.utils.clip_grad_norm_(module.parameters(), config.clip_norm)
+        found.backward()  # type: ignore[no-untyped-call]
+        if task.config.clip_norm:
+            nn.utils.clip_grad_norm_(module.parameters(), task.config.clip_norm)
         steps.step()
-        total += loss.detach().double() * len(at)
-        seen += len(at)
-        taken += 1
+        total += found.detach().double() * len(at)
+        seen, taken = seen + len(at), taken + 1
+        if after is not None and after(module):
+            break
     return ClientUpdate(
         round=task.round,
         client=task.client,
         base=task.base,
         delta=difference(weights_of(module), task.weights),
-        samples=len(data),
+        samples=samples,
         steps=taken,
         loss=float(total) / seen,
-        flops=seen * training_flops(task.network, config.loss),
+        flops=seen * flops,
         seconds=time.perf_counter() - started,
     )
 

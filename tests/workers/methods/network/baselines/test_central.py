@@ -31,8 +31,7 @@ from workers.methods.network.baselines.central import RowsElsewhereError, gather
 from workers.methods.network.baselines.finetune import Finetune
 from workers.methods.network.baselines.neg_grad import NegGrad
 from workers.methods.network.local_case import local_case
-from workers.methods.network.memory import OutOfMemoryError
-from workers.methods.network.recovery import Recovery
+from workers.methods.network.recovery import OutOfMemoryError, Recovery
 from workers.training.fedavg.base import ClientData
 from workers.training.fedavg.client.curvature import operation_flops
 from workers.training.fedavg.client.flops import forward_flops, training_flops

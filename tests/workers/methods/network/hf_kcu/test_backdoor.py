@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from workers.data.digit_images import load_digit_images
+from workers.data.digits import load_digit_images
 from workers.methods.network.base import UnlearningCase, UnlearningRequest
 from workers.methods.network.hf_kcu.method import HfKcu
 from workers.methods.network.local_case import local_case

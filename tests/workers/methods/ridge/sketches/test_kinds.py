@@ -11,8 +11,12 @@ from tests.workers.methods.ridge.sketches import oracle
 from workers.arrays import Codes, IntMatrix, Matrix
 from workers.errors import ExactnessError, RefusedError
 from workers.methods.ridge.sketches import kinds
-from workers.methods.ridge.sketches.kinds import known, measured_residual, sketch
-from workers.methods.ridge.sketches.projection import random_directions
+from workers.methods.ridge.sketches.kinds import (
+    known,
+    measured_residual,
+    random_directions,
+    sketch,
+)
 from workers.methods.ridge.sketches.sketch import expand
 
 KINDS = known()

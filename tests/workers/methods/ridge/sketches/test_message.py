@@ -8,8 +8,7 @@ import pytest
 from tests.workers.methods.ridge.sketches import oracle
 from workers.arrays import Rows
 from workers.errors import ExactnessError, RefusedError
-from workers.methods.ridge.sketches.kinds import known
-from workers.methods.ridge.sketches.message import compress, from_sketch
+from workers.methods.ridge.sketches.kinds import compress, from_sketch, known
 from workers.methods.ridge.statistics.message import Message, check_message, summarise
 
 D, C = 24, 3

@@ -6,8 +6,11 @@ import pytest
 import torch
 
 from workers.methods.ridge.statistics.backend import BackendError
-from workers.methods.ridge.statistics.device_self_test import check_device, self_test_products
-from workers.methods.ridge.statistics.torch_backend import TorchBackend
+from workers.methods.ridge.statistics.torch_backend import (
+    TorchBackend,
+    check_device,
+    self_test_products,
+)
 
 CPU = torch.device("cpu")
 

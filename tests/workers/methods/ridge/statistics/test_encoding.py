@@ -7,12 +7,13 @@ import pytest
 from tests.workers.methods.ridge.oracle import random_rows
 from workers.arrays import Rows
 from workers.errors import ArtifactError
-from workers.methods.ridge.statistics.encoding import (
+from workers.methods.ridge.statistics.gram import (
+    RidgeStatistics,
+    accumulate,
     decode_statistics,
     encode_statistics,
     statistics_digest,
 )
-from workers.methods.ridge.statistics.gram import RidgeStatistics, accumulate
 
 EXPONENTS, BITS, PENALTY = (-3, 0, 7), 16, 0.1
 

@@ -1,4 +1,4 @@
-"""`lethe model delete`: a model with its rows, keys, files and identities."""
+"""`lethe model delete` and `lethe model mend`: its end, and its return to service."""
 
 import click
 
@@ -30,3 +30,24 @@ def delete(url: str, ref: str, yes: bool, as_json: bool) -> None:
         print_json(deleted)
         return
     click.echo(f"deleted {ref}: log entry {deleted['log_index']}")
+
+
+MEND_SECONDS = 24 * 3600.0  # enough for a large network
+
+
+@click.command()
+@service_url
+@click.argument("ref")
+@as_json
+def mend(url: str, ref: str, as_json: bool) -> None:
+    """Make the quarantined model REF anew from its stored rows and return it to service.
+
+    Only if the log says that these are the rows of its last version: otherwise the model stays
+    quarantined, and the reason is printed. Decide on waiting requests first (`lethe request
+    decide`).
+    """
+    with service.connect(url) as operator:
+        operator.mend_model(ref)
+        mended = service.wait_until_ready(operator, ref, MEND_SECONDS, tell=not as_json)
+    if as_json:
+        print_json(mended)
