@@ -13,7 +13,7 @@ from sqlmodel import Session
 
 from app.reconcile.case_parts import contact_digest, logged_part, logged_parts
 from app.reconcile.holds import Held
-from app.reconcile.logged_requests import LoggedRequest, logged_requests
+from app.reconcile.logged_requests import LoggedRequest, logged_requests, own_requests
 from app.reconcile.retention import ended_refs
 from app.service.context import Services
 from models import Artifact, Case, ErasureRequest, Verification
@@ -93,15 +93,9 @@ def _is_due(
         contact = contact_digest(case.key, case.contact)
         if any(logged_part(services.ledger, one).get("contact") != contact for one in parts):
             return False
-    requests = [session.get(ErasureRequest, one.request) for one in parts if one.request]
-    kept = [one for one in requests if one is None or one.event_key]
-    stored = [one for one in kept if one is not None]
-    logged = logged_requests(services.ledger, services.root_secret, session, stored)
-    if len(logged) < len(kept):
+    own = own_requests(services.ledger, services.root_secret, session, case, parts)
+    if own is None:
         return False
-    # A part may name another's request: one that erases, or erased, the same records.
-    own = [one for one in stored if logged[one.id].case == case.ref]
-    ends = all(_has_ended(one, logged[one.id], before, held) for one in own)
-    if kind == "case" and own and not (planned and ends):
-        return False
-    return not any(held.keeps(one, logged[one.id].model, logged[one.id].case) for one in own)
+    if kind == "case" and own:
+        return planned and all(_has_ended(one, said, before, held) for one, said in own)
+    return not any(held.keeps(one, said.model, said.case) for one, said in own)

@@ -13,12 +13,13 @@ from sqlmodel import Session, col, select
 
 from app.ledger.sequencer import Ledger
 from app.reconcile.approval import ON_BEHALF
+from app.reconcile.case_parts import Part
 from app.reconcile.judgement import CERTIFIED, RECEIVED, VERIFIED, opened
 from app.reconcile.model_events import proven_leaves
 from app.vault.master import RootSecret
 from app.vault.request_ref import request_ref
 from lethe.log.entries import ERASURE_EVENT, CommitmentError, EntryError, Leaf
-from models import ErasureRequest, RequestEvent
+from models import Case, ErasureRequest, RequestEvent
 from models.database.session import chunks
 
 # What begins a request's retention. A failed request is kept: somebody must still act on it.
@@ -64,6 +65,22 @@ def logged_requests(
             if said is not None:
                 found[request.id] = said
     return found
+
+
+def own_requests(
+    ledger: Ledger, root_secret: RootSecret, session: Session, case: Case, parts: Sequence[Part]
+) -> list[tuple[ErasureRequest, LoggedRequest]] | None:
+    """Return the requests of a case whose retention has not ended, None if any differs.
+
+    parts: by the log. One may name another's request, which erases, or erased, the same
+    records: it is left out. Raises as `logged_requests`.
+    """
+    found = [session.get(ErasureRequest, one.request) for one in parts if one.request]
+    kept = [one for one in found if one is not None and one.event_key]
+    logged = logged_requests(ledger, root_secret, session, kept)
+    if None in found or len(logged) < len(kept):
+        return None
+    return [(one, logged[one.id]) for one in kept if logged[one.id].case == case.ref]
 
 
 def _read(

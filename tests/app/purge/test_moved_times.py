@@ -268,3 +268,28 @@ def test_a_planted_hold_of_nothing_stops_nothing(ready: Installation) -> None:
     )
     done = retention.run(late(ready))
     assert (done.removed, done.held) == (BOTH, BOTH)
+
+
+def test_a_held_request_of_another_model_keeps_its_own(ready: Installation) -> None:
+    """Deleting the model would destroy the evidence."""
+    certified(ready, "r1")
+    held(ready, row(ready).ref)
+    assert ready.caller.register_model(ref=OTHER).status_code == 201
+    ready.drain()
+    write(
+        ready,
+        "UPDATE erasure_requests SET model_id = (SELECT id FROM models WHERE ref = :ref)",
+        ref=OTHER,
+    )
+    answer = ready.caller.operator("DELETE", f"/v1/models/{MODEL}")
+    assert answer.json()["type"] == "urn:lethe:problem:held"
+
+
+def test_the_case_of_a_held_request_is_not_closed(ready: Installation) -> None:
+    """Closing it would destroy the contact address."""
+    ref = contacted(ready)
+    ready.drain()
+    held(ready, row(ready).ref)
+    write(ready, "UPDATE erasure_requests SET case_ref = NULL")
+    answer = ready.caller.operator("POST", f"/v1/cases/{ref}/close")
+    assert answer.json()["type"] == "urn:lethe:problem:held"
