@@ -31,7 +31,7 @@ def fsck_installation(
     with suppress(GuardError, LogDamagedError):  # `fsck` reports problems of the log
         keys = issuer_keys(settings, ledger)
     known = {} if keys is None else {one.keyid: one.key for one in keys.keys}
-    report = fsck(ledger, known, held, keys)
+    report = fsck(ledger, known, held, keys, settings)
     if keys is not None:
         fsck_keys(settings, ledger, report)
         fsck_master(settings, ledger, report)

@@ -1,10 +1,15 @@
 """`lethe retention`: destroys items whose retention has ended."""
 
 import json
+import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from lethe.catalogue import RETAINED
+
+if TYPE_CHECKING:
+    from app.purge.retention import RetentionRun
 
 
 @click.group()
@@ -21,7 +26,8 @@ def run_now(dry_run: bool, as_json: bool) -> None:
     The schedule of the workers does it daily. Runs where the keys are, also beside a service at
     work; if it was interrupted, run it again. The periods are settings: LETHE_REQUEST_,
     LETHE_EVIDENCE_, LETHE_CONTACT_ and LETHE_KEY_RETENTION_DAYS. Certificates, the log and
-    public keys always stay.
+    public keys always stay. Exits with 1 if something is due by the database and not by the
+    log: it is left, and `lethe log fsck` names it.
     """
     from app.purge.retention import plan, run  # needs the server extra
     from app.service.context import open_services
@@ -34,11 +40,18 @@ def run_now(dry_run: bool, as_json: bool) -> None:
         services.close()
     if as_json:
         click.echo(json.dumps(done.as_json()))
-        return
-    verb = "due" if dry_run else "destroyed"
+    else:
+        _print(done)
+    if done.differs:
+        sys.exit(1)
+
+
+def _print(done: "RetentionRun") -> None:
+    verb = "due" if done.dry_run else "destroyed"
     for kind in RETAINED:
         before = "" if kind not in done.before else f", ended before {done.before[kind]}"
         kept = f", {done.held[kind]} kept by legal holds" if done.held[kind] else ""
-        click.echo(f"{kind:10}{done.removed[kind]:>6} {verb}{before}{kept}")
+        left = f", {done.differs[kind]} left: tables and log differ" * bool(done.differs[kind])
+        click.echo(f"{kind:10}{done.removed[kind]:>6} {verb}{before}{kept}{left}")
     if done.log_index is not None:
         click.echo(f"log entry {done.log_index}")

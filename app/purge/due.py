@@ -1,6 +1,10 @@
-"""Queries for items whose retention has ended, by the kinds of `lethe.catalogue.RETAINED`."""
+"""Queries for items whose retention has ended, by the kinds of `lethe.catalogue.RETAINED`.
 
-from datetime import datetime, timedelta
+They read tables only: `app.purge.confirmed` compares what they find with the log.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement
@@ -11,24 +15,9 @@ from app.ledger.key_rows import believed
 from app.reconcile.holds import Held
 from app.service.access.keys import DESTROYED
 from app.service.requests import CLOSED
-from app.settings import Settings
 from models import Artifact, Case, ErasureRequest, RequesterKey, RequestEvent, Verification
 
 Query = SelectOfScalar[Any]
-
-
-def cut_offs(settings: Settings, now: datetime) -> dict[str, datetime]:
-    """Return by kind the latest end time of items that are due at `now`."""
-    scope = settings.request_retention_days
-    days = {
-        # Evidence that outlives its request could not be compared with the log.
-        "evidence": min(settings.evidence_retention_days, scope),
-        "scope": scope,
-        "contact": settings.contact_retention_days,
-        "case": scope,
-        "key": settings.key_retention_days,
-    }
-    return {kind: now - timedelta(days=kept) for kind, kept in days.items()}
 
 
 def evidence(before: datetime, held: Held) -> Query:
@@ -63,7 +52,10 @@ def case(before: datetime, held: Held, *, planned: bool = False) -> Query:
     if planned:
         kept = kept.where(~_ended(before))
     return select(Case).where(
-        col(Case.key).is_not(None), col(Case.received_at) < before, ~kept.exists(), ~held.case()
+        col(Case.key).is_not(None),
+        col(Case.received_at) < before,
+        ~kept.exists(),
+        ~held.case(),
     )
 
 
@@ -80,9 +72,9 @@ def key(before: datetime, held: Held) -> Query:
     )
 
 
-def bound(session: Session, keyids: Query) -> list[RequesterKey]:
-    """Return the keys of a query that still name their client or subject."""
-    keys = [believed(session, RequesterKey, keyid) for keyid in session.exec(keyids).all()]
+def bound(session: Session, keyids: Iterable[str]) -> list[RequesterKey]:
+    """Return those of the keys that still name their client or subject."""
+    keys = [believed(session, RequesterKey, keyid) for keyid in keyids]
     return [
         one
         for one in keys

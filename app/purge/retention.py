@@ -5,16 +5,20 @@
     files           unlinked, and the database scrubbed
     transaction 2   one entry that counts those rows                        signed
 
-Transaction 1 is repeated until nothing is due. A crash between two of these lines leaves
-nothing half destroyed and no false entry: the next run continues, and its entry counts what the
-interrupted run destroyed. A request's row without a scope, its certificate and its log entries
-remain: they record that there was a request, when, under which law, and how it ended.
+Transaction 1 is repeated for each page of what the tables have as due, kind by kind. An item
+that is not due by its log entries is left and reported (`app.purge.confirmed`). A crash between
+two of these lines leaves nothing half destroyed and no false entry: the next run continues, and
+its entry counts what the interrupted run destroyed. A request's row without a scope, its
+certificate and its log entries remain: they record that there was a request, when, under which
+law, and how it ended.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from functools import partial
 from typing import Any
 
 from sqlalchemy import delete
@@ -24,8 +28,9 @@ from app.ledger.journal import record_retention_event
 from app.ledger.key_rows import key_rows
 from app.ledger.transaction import Transaction
 from app.purge import due
+from app.purge.confirmed import confirmed
 from app.reconcile.holds import NOTHING, Held, held
-from app.reconcile.retention import items_digest
+from app.reconcile.retention import cut_offs, items_digest
 from app.service.access.keys import DESTROYED
 from app.service.context import Services
 from app.service.intake.following import destroy_proofs
@@ -46,21 +51,25 @@ from models import (
 )
 from models.database.clock import clock
 
-AT_ONCE = 100  # items of each kind in one transaction; bounds how long others wait
+AT_ONCE = 100  # items in one transaction; bounds how long others wait
 ENDED = "retention.ended"
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class RetentionRun:
     """Numbers of items that a run destroyed, or would destroy, by kind.
 
-    held: due items under a legal hold. before: the cut-off dates. log_index: of the run's log
-    entry, which may also count items of an interrupted run; None without an entry.
+    held: due items under a legal hold. differs: items that are due by the tables and not by the
+    log. before: the cut-off dates. log_index: of the run's log entry, which may also count
+    items of an interrupted run; None without an entry.
     """
 
     dry_run: bool
     removed: Counter[str] = field(default_factory=Counter)
     held: Counter[str] = field(default_factory=Counter)
+    differs: Counter[str] = field(default_factory=Counter)
     before: dict[str, date] = field(default_factory=dict)
     log_index: int | None = None
 
@@ -70,6 +79,7 @@ class RetentionRun:
             "dry_run": self.dry_run,
             "removed": {kind: self.removed[kind] for kind in RETAINED},
             "held": {kind: self.held[kind] for kind in RETAINED},
+            "differs": {kind: self.differs[kind] for kind in RETAINED},
             "before": {kind: day.isoformat() for kind, day in self.before.items()},
             "log_index": self.log_index,
         }
@@ -83,17 +93,25 @@ def run(services: Services) -> RetentionRun:
         LetheError: The log may not be signed; the transaction destroyed nothing.
     """
     found = RetentionRun(dry_run=False)
-    while removed := services.ledger.transact(
-        lambda tx: _destroy(services, tx, found), checkpoint=False
-    ):
-        found.removed.update(removed)
+    for kind in RETAINED:
+        after: str | None = ""
+        while after is not None:
+            page = services.ledger.transact(
+                partial(_destroy, services, found, kind, after), checkpoint=False
+            )
+            found.removed.update(page.removed)
+            found.differs[kind] += page.differs
+            after = page.last
+    found.removed, found.differs = +found.removed, +found.differs
+    if found.differs:
+        log.error("not destroyed, because tables and log differ: %s", dict(found.differs))
     reached("retention.destroyed")
     services.artifacts.unlink_shredded(services.engine)
     scrub(services.engine)  # if a long reader still needs old pages, the sweep repeats it
     reached("retention.unlinked")
     found.log_index = services.ledger.transact(_record)
-    with services.reading() as session:  # only held items are still due
-        found.held = _count(services, session, NOTHING)
+    with services.reading() as session:
+        found.held = _held(services, session, held(services.ledger, session))
     return found
 
 
@@ -104,49 +122,106 @@ def plan(services: Services) -> RetentionRun:
     """
     found = RetentionRun(dry_run=True)
     with services.reading() as session:
-        cut_offs = due.cut_offs(services.settings, clock(session))
-        found.before = {kind: before.date() for kind, before in cut_offs.items()}
-        found.removed = _count(services, session, held(services.ledger, session))
-        found.held = _count(services, session, NOTHING) - found.removed
+        ends = cut_offs(services.settings, clock(session))
+        found.before = {kind: before.date() for kind, before in ends.items()}
+        keeps = held(services.ledger, session)
+        for kind, before in ends.items():
+            after: str | None = ""
+            while after is not None:
+                page = _page(services, session, kind, before, keeps, after, planned=True)
+                found.removed[kind] += len(page.items)
+                found.differs[kind] += page.differs
+                after = page.last
+        found.removed, found.differs = +found.removed, +found.differs
+        found.held = _held(services, session, keeps)
     return found
 
 
+def _held(services: Services, session: Session, keeps: Held) -> Counter[str]:
+    """Count by kind what is due and held, by the tables."""
+    return _count(services, session, NOTHING) - _count(services, session, keeps)
+
+
 def _count(services: Services, session: Session, keeps: Held) -> Counter[str]:
-    """Count due items by kind, except those held."""
+    """Count by kind what is due by the tables, except what `keeps` holds."""
     found = Counter[str]()
-    for kind, before in due.cut_offs(services.settings, clock(session)).items():
+    for kind, before in cut_offs(services.settings, clock(session)).items():
         query = due.selected(kind, before, keeps, planned=True)
         if kind == "key":
-            found[kind] = len(due.bound(session, query))
+            found[kind] = len(due.bound(session, session.exec(query)))
         else:
             counted = select(func.count()).select_from(query.subquery())
             found[kind] = session.exec(counted).one()
-    return +found
+    return found
 
 
-def _destroy(services: Services, tx: Transaction, found: RetentionRun) -> dict[str, int]:
-    """Destroy and list up to AT_ONCE items of each kind; return their numbers."""
-    session, removed = tx.session, dict[str, int]()
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """Due items in the order of their ids. last: the id to go on after, None at the end."""
+
+    items: Sequence[Any]
+    differs: int
+    last: str | None
+    removed: Counter[str] = field(default_factory=Counter)
+
+
+def _destroy(
+    services: Services, found: RetentionRun, kind: str, after: str, tx: Transaction
+) -> _Page:
+    """Destroy and list a page of due items of a kind."""
+    session = tx.session
     # The log's lock keeps new holds out: placing one takes the same lock.
     keeps = held(services.ledger, session)
-    cut_offs = due.cut_offs(services.settings, tx.now)
-    found.before = {kind: before.date() for kind, before in cut_offs.items()}
-    for kind, before in cut_offs.items():
-        items = _next(session, kind, before, keeps)
-        for one in items:
-            ref = _DESTROY[kind](services, tx, one)
-            session.add(RetentionRemoval(kind=kind, ref=ref, before=before, at=tx.now))
-        session.flush()
-        if items:
-            removed[kind] = len(items)
-    return removed
+    ends = cut_offs(services.settings, tx.now)
+    found.before = {kind: before.date() for kind, before in ends.items()}
+    page = _page(services, session, kind, ends[kind], keeps, after)
+    _empty(services, tx, kind, page.items, ends[kind])
+    page.removed[kind] += len(page.items)
+    if kind == "evidence" and page.items:
+        # No hold comes between the evidence and the scope of a request.
+        ids = [one.id for one in page.items]
+        query = due.scope(ends["scope"], keeps).where(col(ErasureRequest.id).in_(ids))
+        rows = session.exec(query).all()
+        scopes = confirmed(services, session, "scope", rows, ends["scope"], keeps)
+        _empty(services, tx, "scope", scopes, ends["scope"])
+        page.removed["scope"] += len(scopes)
+    return page
 
 
-def _next(session: Session, kind: str, before: datetime, keeps: Held) -> Sequence[Any]:
-    query = due.selected(kind, before, keeps)
-    if kind == "key":
-        return due.bound(session, query)[:AT_ONCE]
-    return session.exec(query.limit(AT_ONCE)).all()
+def _empty(
+    services: Services, tx: Transaction, kind: str, items: Sequence[Any], before: datetime
+) -> None:
+    for one in items:
+        _list(tx.session, kind, _DESTROY[kind](services, tx, one), before, tx.now)
+    tx.session.flush()
+
+
+def _page(
+    services: Services,
+    session: Session,
+    kind: str,
+    before: datetime,
+    keeps: Held,
+    after: str,
+    *,
+    planned: bool = False,
+) -> _Page:
+    """Return up to AT_ONCE due items with an id above `after`, compared with the log."""
+    place = _PLACE[kind]
+    query = due.selected(kind, before, keeps, planned=planned)
+    query = query.where(place > after).order_by(place)
+    if kind == "key":  # most revoked keys have been emptied
+        keys = due.bound(session, session.exec(query))
+        last = keys[AT_ONCE - 1].keyid if len(keys) > AT_ONCE else None
+        return _Page(keys[:AT_ONCE], 0, last)
+    rows = session.exec(query.limit(AT_ONCE)).all()
+    items = confirmed(services, session, kind, rows, before, keeps, planned=planned)
+    last = getattr(rows[-1], place.key) if len(rows) == AT_ONCE else None
+    return _Page(items, len(rows) - len(items), last)
+
+
+def _list(session: Session, kind: str, ref: str, before: datetime, at: datetime) -> None:
+    session.add(RetentionRemoval(kind=kind, ref=ref, before=before, at=at))
 
 
 def _record(tx: Transaction) -> int | None:
@@ -235,6 +310,13 @@ def destroy_key(services: Services, tx: Transaction, found: RequesterKey) -> str
     return found.ref or ""
 
 
+_PLACE: Mapping[str, Any] = {
+    "evidence": col(ErasureRequest.id),
+    "scope": col(ErasureRequest.id),
+    "contact": col(Case.ref),
+    "case": col(Case.ref),
+    "key": col(RequesterKey.keyid),
+}
 _DESTROY: Mapping[str, Callable[[Services, Transaction, Any], str]] = {
     "evidence": destroy_evidence,
     "scope": destroy_scope,

@@ -1,8 +1,11 @@
 """Legal holds in force by the log, and the rows that they protect.
 
 Anyone with write access to the database could delete a hold or mark it as released. So a hold
-ends only with its logged release. If the log has a hold that no row opens, nothing at all is
-destroyed, since what the hold protects is unknown.
+ends only with its logged release. If the log has a hold that no row opens, or whose target no
+row has, nothing at all is destroyed, since what the hold protects is unknown.
+
+The conditions for queries use columns that such a writer can change too. What destroys a
+request therefore also calls `Held.keeps`, with the model and case of its log entries.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +17,7 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import opening
 from app.ledger.sequencer import Ledger
+from app.reconcile.case_parts import logged_parts
 from app.reconcile.model_events import hold_events
 from lethe.errors import LetheError
 from lethe.log.entries import CommitmentError, EntryError, Leaf, check_commitment
@@ -24,6 +28,10 @@ PLACED, RELEASED = "hold.placed", "hold.released"
 CASE, REQUEST, MODEL = "case", "request", "model"
 LOST = "the log has a legal hold that the database lacks: restore legal_holds from a backup"
 OTHERWISE = "legal_holds has a hold otherwise than the log: restore it from a backup"
+UNTARGETED = (
+    "a legal hold keeps a case, request or model that the database lacks under this reference, "
+    "or has otherwise than the log: restore cases, erasure_requests or models from a backup"
+)
 UNLOGGED = "legal_holds says of a hold what the log does not: restore it from a backup"
 
 
@@ -35,12 +43,26 @@ class HoldsChangedError(LetheError):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What legal holds protect. requests: by ref; parts: ids of the held cases' requests."""
+    """What legal holds protect.
+
+    requests, model_refs: by ref; models: ids of the rows that have these refs now; parts: ids
+    of the held cases' requests.
+    """
 
     models: frozenset[int] = frozenset()
     cases: frozenset[str] = frozenset()
     requests: frozenset[str] = frozenset()
     parts: frozenset[str] = frozenset()
+    model_refs: frozenset[str] = frozenset()
+
+    def keeps(self, request: ErasureRequest, model: str, case: str | None) -> bool:
+        """Return whether a request is held. model, case: references, by its log entries."""
+        return (
+            request.ref in self.requests
+            or request.id in self.parts
+            or model in self.model_refs
+            or case in self.cases
+        )
 
     def request(self) -> ColumnElement[bool]:
         """Return the condition for requests held directly or through their case or model."""
@@ -74,15 +96,37 @@ NOTHING = Held()
 def held(ledger: Ledger, session: Session) -> Held:
     """Return what is protected by the holds in force, including holds not signed yet.
 
-    Raises HoldsChangedError: the table lacks a logged hold, or differs from the log;
-    ForkedError, LogDamagedError, GuardError: as `model_events`.
+    Raises:
+        HoldsChangedError: The table lacks a logged hold, or differs from the log; or what a
+            logged hold keeps has no row, or is a case that differs from the log.
+        ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
     logged = hold_events(ledger)
     standing, problems = compare(_rows(session), logged)
     for _, problem in problems:
         if problem != UNLOGGED:
             raise HoldsChangedError(problem)
+    for hold in standing:
+        # A row that no entry has keeps what it names, and must not stop everything else.
+        if hold.id in logged and not _is_as_placed(ledger, session, hold):
+            raise HoldsChangedError(UNTARGETED)
     return kept_by(session, standing)
+
+
+def _is_as_placed(ledger: Ledger, session: Session, hold: LegalHold) -> bool:
+    if hold.kind != CASE:
+        return has_target(session, hold)
+    case = session.get(Case, hold.target)
+    # The parts name the requests of a held case.
+    return case is not None and logged_parts(ledger, case) is not None
+
+
+def has_target(session: Session, hold: LegalHold) -> bool:
+    """Return whether a row has the reference of what a hold keeps."""
+    if hold.kind == CASE:
+        return session.get(Case, hold.target) is not None
+    of = ErasureRequest if hold.kind == REQUEST else Model
+    return session.exec(select(of.id).where(of.ref == hold.target)).first() is not None
 
 
 def kept_by(session: Session, holds: Iterable[LegalHold]) -> Held:
@@ -100,6 +144,7 @@ def kept_by(session: Session, holds: Iterable[LegalHold]) -> Held:
         frozenset(targets[CASE]),
         frozenset(targets[REQUEST]),
         frozenset(parts),
+        frozenset(targets[MODEL]),
     )
 
 
@@ -157,7 +202,12 @@ def said(hold: LegalHold, event: str) -> dict[str, Any]:
     """Return the payload that the log entry of a hold's event commits to."""
     if event == RELEASED:
         return {"by": hold.released_by}
-    return {"of": hold.kind, "target": hold.target, "reason": hold.reason, "by": hold.placed_by}
+    return {
+        "of": hold.kind,
+        "target": hold.target,
+        "reason": hold.reason,
+        "by": hold.placed_by,
+    }
 
 
 def _opens(hold: LegalHold, leaf: Leaf) -> bool:

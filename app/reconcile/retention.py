@@ -1,13 +1,29 @@
 """The log's entries on ends of retention, and the items that they list."""
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 from hashlib import sha256
 
 from sqlmodel import Session, col, select
 
+from app.settings import Settings
 from lethe import canonical
 from lethe.log.entries import RETENTION_EVENT, EntryError, Leaf, parse_leaf
 from models import LogEntry, RetentionRemoval
+
+
+def cut_offs(settings: Settings, now: datetime) -> dict[str, datetime]:
+    """Return by kind the latest end time of items that are due at `now`."""
+    scope = settings.request_retention_days
+    days = {
+        # Evidence that outlives its request could not be compared with the log.
+        "evidence": min(settings.evidence_retention_days, scope),
+        "scope": scope,
+        "contact": settings.contact_retention_days,
+        "case": scope,
+        "key": settings.key_retention_days,
+    }
+    return {kind: now - timedelta(days=kept) for kind, kept in days.items()}
 
 
 def items_digest(rows: Iterable[RetentionRemoval]) -> str:

@@ -7,6 +7,7 @@ no erasure: to keep data for legal claims, refuse the request (GDPR Art. 17(3)(e
 import secrets
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlmodel import Session, col, select
 
@@ -14,17 +15,21 @@ from app.ledger.journal import record_hold_event
 from app.ledger.transaction import Transaction
 from app.problems import ConflictError, ForbiddenError, HeldError, NotFoundError
 from app.reconcile.approval import person
+from app.reconcile.case_parts import logged_parts
 from app.reconcile.holds import (
     CASE,
     MODEL,
+    NOTHING,
     PLACED,
     RELEASED,
     REQUEST,
+    UNTARGETED,
     HoldsChangedError,
     compare,
     held,
     said,
 )
+from app.reconcile.logged_requests import logged_requests, own_requests
 from app.reconcile.model_events import hold_events
 from app.schemas.base import Page
 from app.schemas.people import HoldView, NewHold
@@ -40,12 +45,22 @@ UNSIGNED = (
     "from a backup"
 )
 
+KEPT_MODEL = (
+    "a legal hold keeps the model, or a request to it: see `lethe hold list`; somebody else "
+    "than who placed it may release it"
+)
+KEPT_CASE = (
+    "a legal hold keeps the case, and closing it destroys the contact address: close it once "
+    "the hold is released"
+)
+
 
 def place(services: Services, wanted: NewHold, by: str) -> HoldView:
     """Place a hold on the case, request or model of a reference; the log names `by`.
 
-    Raises NotFoundError: no case, request or model has this reference; ConflictError: its
-    retention has ended, or the model was deleted.
+    Raises:
+        NotFoundError: No case, request or model has this reference.
+        ConflictError: Its retention has ended, or the model was deleted.
     """
 
     def effect(tx: Transaction) -> HoldView:
@@ -130,30 +145,50 @@ def show_all(found: Sequence[LegalHold]) -> list[HoldView]:
 def require_deletable(services: Services, session: Session, model: Model) -> None:
     """Check that no hold keeps a model, or a request to it.
 
-    Raises HeldError: one does; HoldsChangedError, ForkedError, LogDamagedError, GuardError: as
-    `held`.
+    Raises:
+        HeldError: One does.
+        HoldsChangedError: As `held`, or a held request differs from the log.
+        ForkedError, LogDamagedError, GuardError: As `held`.
     """
     found = held(services.ledger, session)
     own = select(ErasureRequest.id).where(ErasureRequest.model_id == model.id, found.request())
     if model.id in found.models or session.exec(own.limit(1)).first() is not None:
-        raise HeldError(
-            "a legal hold keeps the model, or a request to it: see `lethe hold list`; somebody "
-            "else than who placed it may release it"
-        )
+        raise HeldError(KEPT_MODEL)
+    # The tables may name another model for a held request: its entry counts.
+    others = select(ErasureRequest).where(replace(found, models=frozenset()).request())
+    rows = session.exec(others).all()
+    logged = logged_requests(services.ledger, services.root_secret, session, rows)
+    for one in rows:
+        if one.id in logged and logged[one.id].model == model.ref:
+            raise HeldError(KEPT_MODEL)
+        if one.event_key and one.id not in logged:
+            raise HoldsChangedError(UNTARGETED)
 
 
 def require_closable(services: Services, session: Session, case: Case) -> None:
     """Check that no hold keeps a case: closing it would destroy the contact address.
 
-    Raises HeldError: one does; HoldsChangedError, ForkedError, LogDamagedError, GuardError: as
-    `held`.
+    Raises:
+        HeldError: One does.
+        HoldsChangedError: As `held`, or the case or a request of it differs from the log.
+        ForkedError, LogDamagedError, GuardError: As `held`.
     """
-    kept = select(Case.ref).where(Case.ref == case.ref, held(services.ledger, session).case())
+    found = held(services.ledger, session)
+    if found == NOTHING:
+        return
+    kept = select(Case.ref).where(Case.ref == case.ref, found.case())
     if session.exec(kept).first() is not None:
-        raise HeldError(
-            "a legal hold keeps the case, and closing it destroys the contact address: close "
-            "it once the hold is released"
-        )
+        raise HeldError(KEPT_CASE)
+    if case.key is None:  # its retention has ended: the contact address is gone
+        return
+    parts = logged_parts(services.ledger, case)
+    own = None
+    if parts is not None:
+        own = own_requests(services.ledger, services.root_secret, session, case, parts)
+    if own is None:
+        raise HoldsChangedError(UNTARGETED)
+    if any(found.keeps(one, said.model, said.case) for one, said in own):
+        raise HeldError(KEPT_CASE)
 
 
 def _kind_of(session: Session, ref: str) -> str:

@@ -168,7 +168,8 @@ def close(
     """End a request without a certificate and release its claims.
 
     If by the log it was executed and not judged PASS since, its model is quarantined: the
-    current version may be a refuted one, whatever the job's row says.
+    current version may be a refuted one, whatever the job's row says. A request that fails
+    because its key is gone gets no entry, as nothing could open it; fsck reports it.
 
     Raises what `request_events` raises.
     """
@@ -184,6 +185,8 @@ def close(
     job.lease_until = None
     claimed = update(Record).where(col(Record.claimed_by) == request.id)
     tx.session.connection().execute(claimed.values(claimed_by=None))
+    if state == "failed" and not request.event_key:
+        return
     payload = more if reason is None else {"reason": reason, **more}
     record_request_event(tx, request, f"request.{state}", payload)
 

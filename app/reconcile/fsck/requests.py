@@ -7,10 +7,11 @@ from typing import Any
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.serialization import load_der_public_key
-from sqlalchemy import func
+from sqlalchemy import func, literal
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import opening
+from app.reconcile.approval import ON_BEHALF
 from app.reconcile.escalation import escalation_problem, scores_problem
 from app.reconcile.findings import FsckReport, is_stored
 from app.reconcile.fsck.audits import citation_problem
@@ -33,6 +34,7 @@ from models import (
     Certificate,
     ErasureRequest,
     LogEntry,
+    Model,
     ModelVersion,
     RequestEvent,
     Verification,
@@ -65,7 +67,9 @@ def check_openings(session: Session, report: FsckReport, first: int) -> dict[str
         if not request.event_key:  # the column is sealed: a writer without keys cannot fake it
             ended.setdefault(request.ref, event.log_index)
             continue
-        problem = _opening_problem(event, request, leaf)
+        problem = _opening_problem(event, request, leaf) or _row_problem(
+            session, event, request
+        )
         if problem is not None:
             report.add("opening", problem, event.log_index)
     report.ended = len(ended)
@@ -102,10 +106,22 @@ def _opening_problem(
     return None
 
 
+def _row_problem(session: Session, event: RequestEvent, request: ErasureRequest) -> str | None:
+    """Return how a request's row differs from its opened event. Holds use these columns."""
+    if event.event == RECEIVED:
+        model = session.get(Model, request.model_id)
+        if model is None or model.ref != event.payload.get("model"):
+            return "a request is of another model than its entry says"
+    if event.event == ON_BEHALF and request.case_ref != event.payload.get("case"):
+        return "a request is of another case than its entry says"
+    return None
+
+
 def check_requests(session: Session, report: FsckReport) -> None:
     """Check that each request was logged as received and certified at most once.
 
-    A certified request must have its certificate.
+    A certified request must have its certificate. Time of receipt and end are those of the log:
+    the end of retention follows both.
     """
     unlogged = (
         select(ErasureRequest.log_index)
@@ -122,6 +138,33 @@ def check_requests(session: Session, report: FsckReport) -> None:
         "request",
         "a request does not point at the entry that received it",
         session.exec(unlogged),
+    )
+    moved = (
+        select(ErasureRequest.log_index)
+        .join(RequestEvent, col(RequestEvent.log_index) == col(ErasureRequest.log_index))
+        .where(
+            col(RequestEvent.request_id) == col(ErasureRequest.id),
+            col(RequestEvent.at) != col(ErasureRequest.received_at),
+        )
+    )
+    report.add_all(
+        "request",
+        "a request was received at another time than its entry says",
+        session.exec(moved),
+    )
+    end = select(LogEntry.index).where(
+        LogEntry.ref == ErasureRequest.ref, LogEntry.kind == ERASURE_EVENT
+    )
+    own = col(LogEntry.event) == literal("request.") + col(ErasureRequest.state)
+    any_end = col(LogEntry.event).in_([f"request.{state}" for state in CLOSED])
+    is_closed = col(ErasureRequest.state).in_(CLOSED)
+    ended = select(ErasureRequest.log_index).where(
+        (is_closed & ~end.where(own).exists()) | (~is_closed & end.where(any_end).exists())
+    )
+    report.add_all(
+        "request",
+        "whether and how a request has ended is stored otherwise than in the log",
+        session.exec(ended),
     )
     bare = (
         select(ErasureRequest.log_index)

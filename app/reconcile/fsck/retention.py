@@ -1,4 +1,4 @@
-"""fsck of retention: exactly the logged items are listed and destroyed, or held.
+"""fsck of the end of retention: exactly the logged items are listed and destroyed.
 
 Anyone with write access to the database could empty a request and claim that its retention
 ended. So the lists are sealed, and each entry has the digest of its list.
@@ -6,22 +6,18 @@ ended. So the lists are sealed, and each entry has the digest of its list.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from datetime import date, timedelta
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, func, select
 
 from app.reconcile.findings import FsckReport
-from app.reconcile.holds import compare
-from app.reconcile.retention import ended_refs, items_digest, listed, stored_entries
-from lethe.log.entries import HOLD_EVENT, EntryError, Leaf, parse_leaf
-from models import (
-    Artifact,
-    Case,
-    ErasureRequest,
-    LegalHold,
-    LogEntry,
-    RetentionRemoval,
-    Verification,
-)
+from app.reconcile.holds import Held
+from app.reconcile.logged_requests import ENDS
+from app.reconcile.retention import cut_offs, ended_refs, items_digest, listed, stored_entries
+from app.settings import Settings
+from lethe.log.entries import ERASURE_EVENT
+from models import Artifact, Case, ErasureRequest, LogEntry, RetentionRemoval, Verification
+from models.database.clock import clock
 from models.database.session import chunks
 
 CHECK = "retention"
@@ -37,6 +33,15 @@ FAKED = (
     "scope and openings of a request are gone, and no entry says that its retention ended: "
     "restore its rows from a backup, and find out who writes to the database"
 )
+EARLY = (
+    "something was destroyed as if its retention had ended, and by the log it had not: restore "
+    "its rows from a backup, and find out who writes to the database"
+)
+OVERDUE = (
+    "something is kept that should have been destroyed days ago: run `lethe retention run`; if "
+    "that leaves it, the tables differ from the log"
+)
+LATE = timedelta(days=2)  # the schedule runs daily
 UNLOGGED = "retention_removals lists something under an entry that does not count it"
 
 
@@ -56,6 +61,13 @@ def check_retention(
             report.add(CHECK, UNLISTED, index)
         elif any(_kept(session, rows)):
             report.add(CHECK, KEPT, index)
+        if _early(session, rows, {kind: one.before for kind, one in leaf.ended.items()}):
+            report.add(CHECK, EARLY, index)
+    # An interrupted run, which the next one counts.
+    pending = select(RetentionRemoval).where(col(RetentionRemoval.log_index).is_(None))
+    for row in session.exec(pending):
+        if _early(session, [row], {row.kind: row.before.date()}):
+            report.add(CHECK, EARLY)
     known = {index for index, _ in entries}
     query = select(RetentionRemoval.log_index).distinct()
     of = col(RetentionRemoval.log_index)
@@ -95,16 +107,65 @@ def _kept(session: Session, rows: Iterable[RetentionRemoval]) -> Iterable[bool]:
             yield session.exec(query.where(place.in_(chunk)).limit(1)).first() is not None
 
 
-def check_holds(session: Session, report: FsckReport) -> None:
-    """Compare the table with the stored entries, which `check_tree` has verified."""
-    query = select(LogEntry.index, LogEntry.leaf).where(LogEntry.kind == HOLD_EVENT)
-    logged: dict[str, list[tuple[int, Leaf]]] = {}
-    for index, data in session.exec(query.order_by(col(LogEntry.index))):
-        try:
-            leaf = parse_leaf(data)
-        except EntryError:  # reported by `check_tree`
-            continue
-        logged.setdefault(str(leaf.ref), []).append((index, leaf))
-    rows = {row.id: row for row in session.exec(select(LegalHold))}
-    for index, problem in compare(rows, logged)[1]:
-        report.add("hold", problem, index)
+def _early(
+    session: Session, rows: Iterable[RetentionRemoval], before: Mapping[str, date]
+) -> bool:
+    """Return whether an item of a list was not due by the day `before` of its kind.
+
+    Nothing opens the entries of a request whose scope was destroyed, but each has its day. The
+    dates of a case are compared with its entries by `check_cases`, until its key is destroyed.
+    """
+    refs: dict[str, list[str]] = {}
+    for row in rows:
+        refs.setdefault(row.kind, []).append(row.ref)
+    for kind in ("evidence", "scope"):
+        for chunk in chunks(refs.get(kind, [])):
+            query = select(LogEntry.ref, func.max(col(LogEntry.day))).where(
+                LogEntry.kind == ERASURE_EVENT,
+                col(LogEntry.event).in_(ENDS),
+                col(LogEntry.ref).in_(chunk),
+            )
+            ends = dict(session.exec(query.group_by(col(LogEntry.ref))).all())
+            limit = before[kind].isoformat() if kind in before else ""
+            if any(ref not in ends or ends[ref] > limit for ref in chunk):
+                return True
+    for kind, at in (("contact", col(Case.due_at)), ("case", col(Case.received_at))):
+        for chunk in chunks(refs.get(kind, [])):
+            for found in session.exec(select(at).where(col(Case.ref).in_(chunk))):
+                if kind not in before or found.date() > before[kind]:
+                    return True
+    return False
+
+
+def check_overdue(session: Session, report: FsckReport, settings: Settings, held: Held) -> None:
+    """Report what is kept though its retention ended some days ago by the log.
+
+    held: what the holds in force protect.
+    """
+    ends = {kind: end - LATE for kind, end in cut_offs(settings, clock(session)).items()}
+    closed = (
+        select(LogEntry.index, LogEntry.day, ErasureRequest.event_key)
+        .join(ErasureRequest, col(ErasureRequest.ref) == col(LogEntry.ref))
+        .where(LogEntry.kind == ERASURE_EVENT, col(LogEntry.event).in_(ENDS), ~held.request())
+        .order_by(col(LogEntry.index))
+    )
+    day = ends["scope"].date().isoformat()
+    late = [i for i, _, key in session.exec(closed.where(col(LogEntry.day) < day)) if key]
+    day = ends["evidence"].date().isoformat()
+    proof = (
+        select(Verification.request_id)
+        .join(Artifact, col(Artifact.id) == col(Verification.evidence_id))
+        .where(
+            col(Verification.request_id) == col(ErasureRequest.id),
+            col(Artifact.wrapped_key).is_not(None),
+        )
+    )
+    query = closed.where(col(LogEntry.day) < day, proof.exists())
+    report.add_all(CHECK, OVERDUE, sorted({*late, *(i for i, _, _ in session.exec(query))}))
+    kept = select(ErasureRequest.id).where(
+        ErasureRequest.case_ref == Case.ref, col(ErasureRequest.forgotten_at).is_(None)
+    )
+    contact = col(Case.contact).is_not(None) & (col(Case.due_at) < ends["contact"])
+    key = col(Case.key).is_not(None) & (col(Case.received_at) < ends["case"]) & ~kept.exists()
+    for case in session.exec(select(Case).where(contact | key, ~held.case())):
+        report.add(CHECK, OVERDUE, case.parts[0]["log_index"] if case.parts else None)

@@ -16,6 +16,8 @@ from app.ledger.sequencer import Ledger
 from app.reconcile.audit_rows import check_audits
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck.approvals import check_approvals
+from app.reconcile.fsck.cases import check_cases
+from app.reconcile.fsck.holds import check_holds
 from app.reconcile.fsck.intake import check_intake
 from app.reconcile.fsck.keys import check_callbacks, check_keys
 from app.reconcile.fsck.models import check_models
@@ -27,9 +29,11 @@ from app.reconcile.fsck.requests import (
     check_openings,
     check_requests,
 )
-from app.reconcile.fsck.retention import check_holds, check_retention
+from app.reconcile.fsck.retention import check_overdue, check_retention
 from app.reconcile.fsck.state import Verified
 from app.reconcile.fsck.tree import check_guard, check_tree, check_witnesses
+from app.reconcile.holds import NOTHING
+from app.settings import Settings
 from app.vault.errors import SealError
 from lethe.certificates.issuers import IssuerKeys
 from lethe.log.checkpoint import Checkpoint
@@ -42,6 +46,7 @@ def fsck(
     issuers: Mapping[str, EllipticCurvePublicKey] | None = None,
     held: Verified | None = None,
     keys: IssuerKeys | None = None,
+    settings: Settings | None = None,
 ) -> FsckReport:
     """Check the log, openings, approvals, certificates, audits, models, keys and tokens.
 
@@ -53,6 +58,7 @@ def fsck(
             is checked against the key in its own leaf.
         keys: The issuer's keys by the log: each certificate's key must be valid at its index.
         held: What an earlier call verified, which is not read again (UNREAD).
+        settings: The periods after which kept data is overdue; not checked without them.
     """
     report = FsckReport()
     first = 0 if held is None else held.size
@@ -72,18 +78,22 @@ def fsck(
             check_requests(session, report)
             check_deadlines(session, report)
         ended: dict[str, int] = {}
+        holds = NOTHING
         with sealed_rows(report, "openings"):
             ended = check_openings(session, report, first)
         with sealed_rows(report, "legal holds"):
-            check_holds(session, report)
+            holds = check_holds(session, report)
         with sealed_rows(report, "ends of retention"):
             check_retention(session, report, first, ended)
+            if settings is not None:
+                check_overdue(session, report, settings, holds)
         with sealed_rows(report, "approvals"):
             check_approvals(session, report, first)
         with sealed_rows(report, "certificates"):
             check_certificates(session, issuers or {}, report, first, keys)
         with sealed_rows(report, "cases"):
             check_answered(session, report)
+            check_cases(session, report)
         with sealed_rows(report, "cases of the intake page"):
             check_intake(session, report)
         with sealed_rows(report, "audits"):

@@ -6,6 +6,7 @@ from hashlib import sha256
 from app.keys.issuer import signing_issuer
 from app.problems import ConflictError
 from app.reconcile.approval import REFUSED
+from app.reconcile.case_parts import Part
 from app.reconcile.judgement import RECEIVED, deadline, opened
 from app.reconcile.model_events import signed_leaves
 from app.reconcile.people import PeopleChangedError
@@ -13,7 +14,7 @@ from app.reconcile.retention import ended_refs
 from app.schemas.base import format_time
 from app.service.context import Services
 from app.service.desk.cases import show
-from app.service.desk.parts import ENDED, UNLIKE, Part, load
+from app.service.desk.parts import ENDED, UNLIKE, load
 from app.service.issued import certificates
 from app.service.requests import CLOSED
 from app.service.review import SHOWN, detail

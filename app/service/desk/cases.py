@@ -13,6 +13,7 @@ from app.ledger.journal import record_model_event
 from app.ledger.transaction import Transaction
 from app.problems import ConflictError, NotFoundError
 from app.reconcile.approval import keys_named
+from app.reconcile.case_parts import OPENED, Part, contact_digest, logged_part
 from app.reconcile.held_out import EVENT as HELD_OUT_ROWS
 from app.reconcile.holds import among, kept_by, stored
 from app.reconcile.judgement import Event
@@ -22,17 +23,7 @@ from app.schemas.base import format_time
 from app.schemas.people import CaseView, ContactView, PartView, TimelineItem
 from app.service.context import Services
 from app.service.deadlines import confirm_by, days_left, zone_of
-from app.service.desk.parts import (
-    ENDED,
-    OPENED,
-    UNLOGGED,
-    Part,
-    contact_digest,
-    find_case,
-    load,
-    logged_part,
-    parts_of,
-)
+from app.service.desk.parts import ENDED, UNLOGGED, find_case, load, parts_of
 from app.service.holds import require_closable, show_all
 from app.service.requests import CLOSED, certificate_path, is_overdue
 from app.service.review import detail
@@ -191,7 +182,7 @@ def open_contact(services: Services, ref: str, operator: str) -> ContactView:
             raise NotFoundError("the case has no contact address, or it was destroyed")
         contact = contact_digest(case.key or b"", case.contact)
         parts = parts_of(services, case)
-        if any(logged_part(services, part).get("contact") != contact for part in parts):
+        if any(logged_part(services.ledger, part).get("contact") != contact for part in parts):
             raise PeopleChangedError(UNLOGGED)
         said = _act(tx, case, CONTACT, operator)
         index = record_model_event(tx, case.parts[0]["model"], CONTACT, said)

@@ -12,6 +12,7 @@ from app import traces
 from app.ledger.journal import record_model_event
 from app.ledger.transaction import Transaction
 from app.problems import ConflictError, UnknownRecordError
+from app.reconcile.case_parts import OPENED, Part, contact_digest
 from app.schemas.people import (
     CaseView,
     FoundPage,
@@ -26,15 +27,7 @@ from app.service.context import Services
 from app.service.deadlines import due_at, zone_of
 from app.service.desk import people
 from app.service.desk.cases import show
-from app.service.desk.parts import (
-    BEFORE,
-    ERASING,
-    NOTHING,
-    ONLY_HELD_OUT,
-    OPENED,
-    Part,
-    contact_digest,
-)
+from app.service.desk.parts import BEFORE, ERASING, NOTHING, ONLY_HELD_OUT
 from app.service.desk.pending import Unsummed, read_rounds, require_learned
 from app.service.desk.people import Found
 from app.service.desk.submission import claimant, request_for, submit

@@ -1,25 +1,17 @@
 """Parts of a case: the data found in a model, and the request that erases it.
 
-An entry of the log commits to each part, so that write access to the database is not enough to
-put another request, or another person's certificate, into a signed answer.
+Whatever is answered about a case uses only parts that the log commits to.
 """
-
-import hmac
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 from sqlmodel import Session, or_, select
 
 from app.problems import NotFoundError
-from app.reconcile.model_events import model_events
+from app.reconcile.case_parts import Part, logged_parts, stored_parts
 from app.reconcile.people import PeopleChangedError
-from app.schemas.base import format_time
 from app.schemas.people import Outcome
 from app.service.context import Services
-from lethe import canonical
 from models import Case, ErasureRequest, Model, RequestEvent
 
-OPENED = "case.opened"
 # The kinds of data found in a model, before anything is done about it.
 ERASING, ONLY_HELD_OUT, BEFORE, NOTHING = "erasing", "held out", "erased", "nothing"
 ENDED: dict[str, Outcome] = {
@@ -32,47 +24,6 @@ UNLOGGED = (
     "a backup"
 )
 UNLIKE = "the database and the log disagree on a request of the case: run `lethe log fsck`"
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A part as stored in the row. request, request_ref: of the request that erases it.
-
-    removed: how many held-out rows of the person were removed; removal_index: of the log entry
-    of the removal.
-    """
-
-    model: str
-    found: str
-    records: int
-    request: str | None
-    request_ref: str | None
-    removed: int
-    removal_index: int | None
-    log_index: int
-
-    def commitment(self, case: Case, key: bytes) -> str:
-        """Return the digest by which the log commits to the part and its case."""
-        said = {
-            "case": case.ref,
-            "due_at": format_time(case.due_at),
-            "found": self.found,
-            "model": self.model,
-            "opened_by": case.opened_by,
-            "received_at": format_time(case.received_at),
-            "records": str(self.records),
-            "regulation": case.regulation,
-            "removal_index": "" if self.removal_index is None else str(self.removal_index),
-            "removed": str(self.removed),
-            "request": self.request or "",
-            "request_ref": self.request_ref or "",
-        }
-        return hmac.digest(key, canonical.encode(said), "sha256").hex()
-
-
-def contact_digest(key: bytes, contact: str | None) -> str:
-    """Return the digest by which the log commits to the contact address."""
-    return hmac.digest(key, b"contact\0" + (contact or "").encode(), "sha256").hex()
 
 
 def load(services: Services, session: Session, ref: str) -> tuple[Case, list[Part]]:
@@ -119,24 +70,14 @@ def parts_of(services: Services, case: Case) -> list[Part]:
 
     After retention they are unchecked: the key that opens the entries is destroyed.
     """
-    parts = [Part(**part) for part in case.parts]
     if case.key is None:
-        return parts
-    for part in parts:
-        if logged_part(services, part).get("part") != part.commitment(case, case.key):
-            raise PeopleChangedError(UNLOGGED)
+        return stored_parts(case)
+    parts = logged_parts(services.ledger, case)
+    if parts is None:
+        raise PeopleChangedError(UNLOGGED)
     return parts
 
 
 def requests_in(services: Services, case: Case) -> list[str]:
     """Return the ids of the requests of a case. Raises PeopleChangedError as `show`."""
     return [part.request for part in parts_of(services, case) if part.request is not None]
-
-
-def logged_part(services: Services, part: Part) -> Mapping[str, str]:
-    """Return the digests of the log's entry of a part, none if it has no such entry."""
-    logged = model_events(services.ledger, part.model, OPENED)
-    place = logged.before(part.log_index)
-    if place >= len(logged) or logged[place][0] != part.log_index:
-        return {}
-    return logged[place][1].digests

@@ -78,13 +78,14 @@ def submit(ledger: Ledger, scope: str = "someone@example.org") -> str:
             event_key=secrets.token_bytes(32),
             log_index=-1,
             body_digest="",
+            received_at=tx.now,
             due_at=datetime.now(UTC) + timedelta(days=30),
         )
         session.add(request)
         session.flush()
         due = format_time(request.due_at)
-        payload = {"scope": request.scope, "records": 3, "due_at": due}
-        request.log_index = record_request_event(tx, request, "request.received", payload)
+        said = {"model": model.ref, "scope": request.scope, "records": 3, "due_at": due}
+        request.log_index = record_request_event(tx, request, "request.received", said)
         return request.id
 
     return ledger.transact(effect)

@@ -328,14 +328,14 @@ def _no_envelope(log: Log, session: Session) -> None:
 ROWS = {
     "another-payload": (_other_payload, ["opening 2"]),
     "another-event": (_other_event, ["opening 10"]),
-    "another-time": (_other_time, ["opening 2"]),
+    "another-time": (_other_time, ["opening 2", "request 2"]),
     "another-key": (_other_key, ["opening 2"]),
     "a-key-of-another-length": (_short_key, ["opening 2"]),
     "a-lost-opening": (_lost_opening, ["opening 10"]),
     "an-opening-of-another-entry": (_opening_of_a_model_event, ["opening 4"]),
     "an-opening-of-no-entry": (_opening_of_nothing, ["opening 99"]),
     "a-request-that-points-elsewhere": (_request_pointing_elsewhere, ["request 3"]),
-    "certified-in-name-only": (_certified_in_name_only, ["certificate 2"]),
+    "certified-in-name-only": (_certified_in_name_only, ["certificate 2", "request 2"]),
     "a-lost-certificate": (_certificate_row_lost, ["certificate 0", "certificate 9"]),
     "a-certificate-of-no-entry": (
         _certificate_pointing_nowhere,

@@ -359,8 +359,12 @@ def test_a_forgotten_case_keeps_numbers_alone(installation: Installation) -> Non
 def test_a_contact_is_destroyed_after_the_deadline(installation: Installation) -> None:
     ready(installation, "one")
     ref = opened(installation, ANN).json()["ref"]
-    write(installation, "UPDATE cases SET due_at = '2020-01-01 00:00:00'")
-    assert retention.run(installation.services).removed == {"contact": 1}
+    # Its deadline is signed, so it cannot be moved: the contact expires before it.
+    periods = {"contact_retention_days": -400}
+    late = replace(
+        installation.services, settings=installation.settings.model_copy(update=periods)
+    )
+    assert retention.run(late).removed == {"contact": 1}
     with Session(installation.services.engine) as session:
         case = session.get_one(Case, ref)
         assert (case.contact, case.ticket) == (None, TICKET)

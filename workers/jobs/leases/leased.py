@@ -39,6 +39,7 @@ from workers.jobs.leases.lease import Lease, LeaseLostError, Turn
 log = logging.getLogger(__name__)
 
 LONGEST_COOL_DOWN_S = 60
+UNOPENED = "the database has lost what opens its log entries: run `lethe log fsck`"
 
 
 @contextmanager
@@ -181,6 +182,14 @@ def _acquire(services: Services, tx: Transaction, job_id: str, stage: str) -> Le
     job = _whose_turn(services, session, job_id, stage, now)
     if job is None:
         return None
+    if job.request_id is not None:
+        request = session.get_one(ErasureRequest, job.request_id)
+        if not request.event_key:
+            # Nothing of it can be logged: no try would be counted, and none could end.
+            STAGE_ERRORS.add(stage)
+            log.error("job %s: %s", job.id, UNOPENED)
+            fail(services, tx, job, UNOPENED)
+            return None
     if job.deaths >= _most_deaths(services, session, job):
         _give_up(services, tx, job)
         return None

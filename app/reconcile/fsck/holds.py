@@ -1,0 +1,33 @@
+"""fsck of legal holds: each row opens its log entries, and each entry has a row."""
+
+from sqlmodel import Session, col, select
+
+from app.reconcile.findings import FsckReport
+from app.reconcile.holds import UNTARGETED, Held, compare, has_target, kept_by
+from lethe.log.entries import HOLD_EVENT, EntryError, Leaf, parse_leaf
+from models import LegalHold, LogEntry
+
+CHECK = "hold"
+
+
+def check_holds(session: Session, report: FsckReport) -> Held:
+    """Compare the table with the stored entries, which `check_tree` has verified.
+
+    Returns what the holds in force protect.
+    """
+    query = select(LogEntry.index, LogEntry.leaf).where(LogEntry.kind == HOLD_EVENT)
+    logged: dict[str, list[tuple[int, Leaf]]] = {}
+    for index, data in session.exec(query.order_by(col(LogEntry.index))):
+        try:
+            leaf = parse_leaf(data)
+        except EntryError:  # reported by `check_tree`
+            continue
+        logged.setdefault(str(leaf.ref), []).append((index, leaf))
+    rows = {row.id: row for row in session.exec(select(LegalHold))}
+    standing, problems = compare(rows, logged)
+    for index, problem in problems:
+        report.add(CHECK, problem, index)
+    for hold in standing:
+        if hold.id in logged and not has_target(session, hold):
+            report.add(CHECK, UNTARGETED, hold.log_index)
+    return kept_by(session, standing)
