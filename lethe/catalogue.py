@@ -807,6 +807,14 @@ _EVENTS = (
         imported_by=list,
         registration=str,
     ),
+    _request(
+        "followed",
+        "a case of the same records follows it, and gets a request of its own if this one ends "
+        "without a certificate",
+        case=str,
+        records=list,
+        on_behalf=dict,
+    ),
     _request("awaiting-review", "it waits for an officer, because the log has no approval"),
     _request("approved", "an officer approved its execution", by=str),
     _request(

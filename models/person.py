@@ -16,9 +16,10 @@ _LISTED = column("closed_at").is_(None) & column("answered").is_(true())
 class Person(SQLModel, table=True):
     """One identity of one record of a model: a keyed tag for each known digest.
 
-    Once the record is erased, `record` is NULL and `request_id` names the erasing request: the
-    tags then answer "erased before". The rows of a model add up to a sum in the log
-    (`app.service.desk.people`), so changing, adding or omitting a row is detected.
+    Once the record is erased, `record` has the tag of its tombstone, or is NULL where it has
+    none, and `request_id` names the erasing request: the tags then answer "erased before". If
+    the record comes back, the row is linked to it again. The rows of a model add up to a sum in
+    the log (`app.service.desk.people`), so changing, adding or omitting a row is detected.
     """
 
     __tablename__ = "people"

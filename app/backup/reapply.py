@@ -6,10 +6,10 @@ that contains an erased row is destroyed completely, including retained rows. Th
 are counted and may be contributed again.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy import delete, func, insert, update
+from sqlalchemy import bindparam, delete, func, insert
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
@@ -96,7 +96,8 @@ def reapply(
         done.records += len(rows)
         key = open_tombstone_key(root_secret, model)
         owners = {record_tag(key, row.record): row.subject_id for row in rows}
-        _forget_people(session, model, [row.record for row in rows])
+        names = {row.record: record_tag(key, row.record) for row in rows}
+        _forget_people(session, model, names)
         _remove(session, [row.id for row in rows])
         _keep_tags(session, model, tags, owners)
         if subjects:
@@ -208,12 +209,15 @@ def _remove(session: Session, ids: list[int | None]) -> None:
         session.connection().execute(delete(Record).where(col(Record.id).in_(chunk)))
 
 
-def _forget_people(session: Session, model: Model, records: Sequence[str]) -> None:
-    """Unlink identities from erased records; their tags stay."""
-    for chunk in chunks(records):
-        own = col(Person.model_id) == model.id, col(Person.record).in_(chunk)
-        gone = update(Person).where(*own).values(state=ERASED, record=None)
-        session.connection().execute(gone)
+def _forget_people(session: Session, model: Model, tags: Mapping[str, bytes]) -> None:
+    """Unlink identities from erased records; their tags stay, and those of the tombstones."""
+    table = Person.__table__  # type: ignore[attr-defined]
+    own = table.c.model_id == model.id, table.c.record == bindparam("name")
+    gone = table.update().where(*own).values(state=ERASED, record=bindparam("link"))
+    if tags:
+        session.connection().execute(
+            gone, [{"name": name, "link": tag.hex()} for name, tag in tags.items()]
+        )
 
 
 def _keep_tags(

@@ -24,7 +24,7 @@ from app.schemas.people import QueueQuery
 from app.service.context import Services
 from app.service.deadlines import REMIND_DAYS
 from app.service.desk import cases, queue
-from app.service.desk.parts import ENDED, ERASING, load
+from app.service.parts import ENDED, ERASING, FOLLOWING, load
 from lethe.words.reasons import reason_in, remedies_in
 from models import Case, Delivery, ErasureRequest, RequestEvent
 from models.database.clock import clock
@@ -96,7 +96,9 @@ def _said(
     open_parts = [
         part
         for part, end in zip(parts, ends, strict=True)
-        if part.found == ERASING and end is None
+        if (part.found == ERASING and end is None)
+        # Withdrawn or refused, it is no answer to who follows it.
+        or (part.found == FOLLOWING and (end is None or end.event != "request.certified"))
     ]
     if event == events.RECEIVED_MAIL:
         if not open_parts:
@@ -127,7 +129,7 @@ def _end(opened: Mapping[int, RequestEvent]) -> RequestEvent | None:
 def _line(services: Services, case: Case, part: Part, end: RequestEvent | None) -> str:
     """Return the line on the outcome of a part."""
     known, values = _section(services, "answered"), {"model": part.model}
-    if part.found != ERASING or end is None:
+    if part.found not in (ERASING, FOLLOWING) or end is None:
         return known[ENDED[part.found]].format(**values)
     name = end.event.removeprefix("request.")
     if name == "certified":

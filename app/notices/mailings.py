@@ -12,7 +12,7 @@ from app.notices.notice import LABEL, delivery_id
 from app.notices.writing import put, write
 from app.service.context import Services
 from app.service.deadlines import zone_of
-from app.service.desk.parts import ERASING
+from app.service.parts import ERASING, FOLLOWING
 from models import Case, Delivery, ErasureRequest
 from models.database.clock import clock
 
@@ -96,6 +96,7 @@ def _of_cases(session: Session, entries: Sequence[EntryRow]) -> list[tuple[str, 
     for case in session.exec(newest):
         if any(part["log_index"] in wanted for part in case.parts):
             found.append((events.RECEIVED_MAIL, case.ref))
-            if all(part["found"] != ERASING for part in case.parts):  # nothing to wait for
+            # Nothing to wait for.
+            if all(part["found"] not in (ERASING, FOLLOWING) for part in case.parts):
                 found.append((events.ANSWERED_MAIL, f"{case.ref}/0"))
     return found

@@ -28,7 +28,7 @@ from app.service.context import Services
 from app.service.desk.cases import show
 from app.service.desk.decisions import withdraw
 from app.service.desk.opening import open_case
-from app.service.desk.parts import UNLIKE, UNLOGGED
+from app.service.parts import UNLIKE, UNLOGGED
 from lethe import canonical
 from lethe.log.entries import ERASURE_EVENT
 from models import Case, RequestEvent

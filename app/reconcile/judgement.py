@@ -20,13 +20,14 @@ RECEIVED, EXECUTED, VERIFIED = "request.received", "request.executed", "request.
 ESCALATED, DECIDED, CERTIFIED = "request.escalated", "request.decided", "request.certified"
 DUE = (RECEIVED, "request.extended", "request.resumed")  # each sets the deadline
 # Events allowed between a judgement and its certificate: waiting for a key or a disk, and an
-# officer's notes and assignments.
+# officer's notes and assignments, and cases that follow the request.
 WAITS = (
     "request.needs-decision",
     DECIDED,
     "request.extended",
     "request.noted",
     "request.assigned",
+    "request.followed",
 )
 
 

@@ -70,12 +70,17 @@ class PersonQuery(Wire):
 
 
 class FoundView(Wire):
-    """A person's data in one model: ids of records, and how many identities were erased."""
+    """A person's data in one model: ids of records, and how many identities were erased.
+
+    uncertified: the same, where the log has no certificate of an erasure (yet), or erased
+    records came back that may be the person's; `erased` is 0 then.
+    """
 
     model: str
     records: list[str]
     held_out: list[str]
     erased: int
+    uncertified: int
 
 
 class FoundPage(Wire):

@@ -15,6 +15,7 @@ from app.reconcile.people import PeopleChangedError
 from app.schemas.requests import HistoryItem, RequestView, Scope
 from app.service.context import Services
 from app.service.methods import attempt_view
+from app.service.on_behalf import FOLLOWED, continue_without
 from app.service.queue import PARKED, head_of_queue, progress_of
 from app.service.review import HELD, PAUSED, detail
 from app.service.signatures import current_key
@@ -65,6 +66,8 @@ def view(services: Services, request_id: str) -> RequestView:
                     detail=detail(event, staff=False),
                 )
                 for event in events
+                # Whoever asked for these records, too, is nothing for the requester.
+                if event.event != FOLLOWED
             ],
             certificate=certificate_path(request.id) if certificate and not waits else None,
         )
@@ -167,6 +170,8 @@ def close(
 ) -> None:
     """End a request without a certificate and release its claims.
 
+    Cases that followed it get requests of their own.
+
     If by the log it was executed and not judged PASS since, its model is quarantined: the
     current version may be a refuted one, whatever the job's row says. A request that fails
     because its key is gone gets no entry, as nothing could open it; fsck reports it.
@@ -189,6 +194,7 @@ def close(
         return
     payload = more if reason is None else {"reason": reason, **more}
     record_request_event(tx, request, f"request.{state}", payload)
+    continue_without(services, tx, request, model, leaves)
 
 
 def is_overdue(request: ErasureRequest | Row[Any], now: datetime) -> bool:

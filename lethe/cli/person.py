@@ -54,7 +54,8 @@ def find(url: str, identity: str, models: tuple[str, ...], as_json: bool) -> Non
     else:
         for one in found:
             print_found(one)
-    if not any(one["records"] or one["held_out"] or one["erased"] for one in found):
+    kinds = ("records", "held_out", "erased", "uncertified")
+    if not any(one.get(kind) for one in found for kind in kinds):
         say_kind(wanted.kind)
         sys.exit(1)
 
@@ -76,6 +77,8 @@ def print_found(one: Mapping[str, Any]) -> None:
             parts.append(f"{len(others)} held out, never learned: {', '.join(others)}")
     if one["erased"]:
         parts.append(f"{one['erased']} erased before")
+    if one.get("uncertified"):
+        parts.append(f"{one['uncertified']} erased, not certified")
     click.echo(plain(f"{one['model']:24} {'; '.join(parts) or 'nothing found'}"))
 
 

@@ -211,7 +211,7 @@ SOURCE = "held out at its source"
 
 def status_of_found(found: list[Mapping[str, Any]]) -> int | None:
     """Return the status of a person with these findings; None: a case must be opened."""
-    if any(one["records"] or one["held_out"] for one in found):
+    if any(one["records"] or one["held_out"] or one.get("uncertified") for one in found):
         return None
     return DELETED if any(one["erased"] for one in found) else NOT_FOUND
 

@@ -104,7 +104,13 @@ def _learn(job: JobContext, sent: ReceivedUpload) -> None:
         versions.add_records(
             tx.session, lease.model_id, fresh, subjects, keep_order=kind.audited
         )
-        people.add(services, tx, model, identities(file))
+        lifted: list[bytes] = []
+        back: dict[bytes, str] = {}
+        if add_back:
+            by_tag = {record_tag(tombstone_key, record): record for record in upload.records}
+            lifted = _lift(tx.session, lease.model_id, list(by_tag))
+            back = {tag: by_tag[tag] for tag in lifted}
+        people.add(services, tx, model, identities(file), returned=back)
         update = Update(result, rest={})
         version = publish.publish(job, tx, before, [], update, chain, measured=measured).version
         if result.repeated:
@@ -113,10 +119,6 @@ def _learn(job: JobContext, sent: ReceivedUpload) -> None:
         versions.shred(services, tx.session, sent.artifact)
         contribution.state = "learned"
         contribution.saturated = upload.saturated
-        lifted: list[bytes] = []
-        if add_back:
-            tags = [record_tag(tombstone_key, record) for record in upload.records]
-            lifted = _lift(tx.session, lease.model_id, tags)
         digests = {ADD_BACK: tags_digest(lifted)} if lifted else {}
         index = record_model_event(tx, model.ref, "contribution.learned", digests)
         if lifted:

@@ -14,8 +14,8 @@ from app.reconcile.retention import ended_refs
 from app.schemas.base import format_time
 from app.service.context import Services
 from app.service.desk.cases import show
-from app.service.desk.parts import ENDED, UNLIKE, load
 from app.service.issued import certificates
+from app.service.parts import BEFORE, ENDED, UNLIKE, is_anothers, load
 from app.service.requests import CLOSED
 from app.service.review import SHOWN, detail
 from lethe import canonical
@@ -39,6 +39,7 @@ def summary(services: Services, ref: str) -> bytes:
         raise ConflictError("a part of the case is still in progress: see its parts")
     with services.reading() as session:
         case, logged = load(services, session, ref)
+        anothers = {part.model for part in logged if is_anothers(session, case, part)}
     if case.key is None:  # write access to the database can end it, and then change the parts
         raise ConflictError(
             "the case's retention has ended, and with it what compares the case with the log: "
@@ -57,7 +58,9 @@ def summary(services: Services, ref: str) -> bytes:
             leaves = entries.get(request_ref, [])
             decisions = _decisions(services, part.request, leaves)
             end = _logged_end(leaves)
-            if part.outcome not in (end, *ENDED.values()):
+            said = "certified" if part.outcome == ENDED[BEFORE] else part.outcome
+            ended_otherwise = end in ("refused", "withdrawn") and part.model in anothers
+            if said != ("failed" if ended_otherwise else end):
                 raise PeopleChangedError(UNLIKE)
             if end == "certified":
                 digest = _certificate(services, part.request, request_ref)

@@ -1,7 +1,7 @@
 """Cases: show one with its parts and timeline, read its contact address, close it.
 
 A case groups the work for one person in one or all models. It has a part for each model
-(`app.service.desk.parts`).
+(`app.service.parts`).
 """
 
 import hmac
@@ -23,8 +23,17 @@ from app.schemas.base import format_time
 from app.schemas.people import CaseView, ContactView, PartView, TimelineItem
 from app.service.context import Services
 from app.service.deadlines import confirm_by, days_left, zone_of
-from app.service.desk.parts import ENDED, UNLOGGED, find_case, load, parts_of
 from app.service.holds import require_closable, show_all
+from app.service.parts import (
+    BEFORE,
+    ENDED,
+    UNLOGGED,
+    certified_at,
+    find_case,
+    is_anothers,
+    load,
+    parts_of,
+)
 from app.service.requests import CLOSED, certificate_path, is_overdue
 from app.service.review import detail
 from app.witnesses.rows import Rows
@@ -44,7 +53,7 @@ def show(services: Services, ref: str) -> CaseView:
     with services.reading() as session:
         case, parts = load(services, session, ref)
         issued_below = Rows(services.ledger).issued_below(session)
-        views = [_view(session, part, issued_below) for part in parts]
+        views = [_view(services, session, case, part, issued_below) for part in parts]
         timeline = [item for part in parts for item in _timeline(session, case, part)]
         holds = _holds(session, case, parts)
         now = clock(session)
@@ -81,11 +90,18 @@ def _holds(session: Session, case: Case, parts: Sequence[Part]) -> list[LegalHol
     return [one for one in stored(session) if among(session, kept_by(session, [one]), refs)]
 
 
-def _view(session: Session, part: Part, issued_below: float) -> PartView:
+def _view(
+    services: Services, session: Session, case: Case, part: Part, issued_below: float
+) -> PartView:
     outcome, certificate = ENDED.get(part.found), None
     request = None if part.request is None else session.get(ErasureRequest, part.request)
+    if part.found == BEFORE and request is not None:
+        # Before parts had the kind FOLLOWING, this one was given at the execution.
+        outcome = outcome if certified_at(services, session, request.ref) else None
     if outcome is None and request is not None:
         outcome = request.state if request.state in (*CLOSED, "failed") else "in progress"  # type: ignore[assignment]
+        if outcome in ("refused", "withdrawn") and is_anothers(session, case, part):
+            outcome = "failed"  # whoever asked here was refused nothing, and withdrew nothing
     issued = None if part.request is None else session.get(Certificate, part.request)
     if issued is not None and issued.log_index < issued_below:
         certificate = certificate_path(issued.request_id)

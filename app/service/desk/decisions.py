@@ -39,10 +39,10 @@ from app.reconcile.people import PeopleChangedError
 from app.reconcile.registrations import registrations
 from app.schemas.base import format_time
 from app.schemas.requests import RequestView
+from app.service import parts
 from app.service.access.roles import DECIDING
 from app.service.context import Services
 from app.service.deadlines import due_at, zone_of
-from app.service.desk import parts
 from app.service.queue import head_of_queue
 from app.service.requests import close, end_withdrawn, find, view
 from app.service.review import (

@@ -9,10 +9,11 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from app import traces
-from app.ledger.journal import record_model_event
 from app.ledger.transaction import Transaction
 from app.problems import ConflictError, UnknownRecordError
-from app.reconcile.case_parts import OPENED, Part, contact_digest
+from app.reconcile.case_parts import Part
+from app.reconcile.journal import LEARNED
+from app.reconcile.model_events import request_events
 from app.schemas.people import (
     CaseView,
     FoundPage,
@@ -27,15 +28,19 @@ from app.service.context import Services
 from app.service.deadlines import due_at, zone_of
 from app.service.desk import people
 from app.service.desk.cases import show
-from app.service.desk.parts import BEFORE, ERASING, NOTHING, ONLY_HELD_OUT
 from app.service.desk.pending import Unsummed, read_rounds, require_learned
 from app.service.desk.people import Found
-from app.service.desk.submission import claimant, request_for, submit
+from app.service.desk.submission import claimant, on_behalf, request_for
 from app.service.models import held_out, registry
+from app.service.on_behalf import follow, log_part, submit
+from app.service.parts import BEFORE, ERASING, FOLLOWING, NOTHING, ONLY_HELD_OUT, certified_at
 from app.service.queue import PARKED
+from app.service.requests import require_own_ref
 from app.service.scope import changed, check_size, named_places
+from app.vault.model_key import ADD_BACK
 from lethe.identity import Identity
-from models import Case, ErasureRequest, Model, Record
+from lethe.log.entries import parse_leaf
+from models import Case, ErasureRequest, LogEntry, Model, Record
 from models.database.session import chunks
 
 
@@ -46,15 +51,21 @@ def find(services: Services, wanted: PersonQuery) -> FoundPage:
     UnknownModelError: there is no such model.
     """
     found = _find(services, wanted.person.identity(), wanted.models)
+    with services.reading() as session:
+        uncertified = [
+            bool(_uncertified(services, session, one) or _is_back(services, session, one))
+            for one in found
+        ]
     return FoundPage(
         items=[
             FoundView(
                 model=one.model.ref,
                 records=list(one.learned),
                 held_out=list(one.held_out),
-                erased=one.erased,
+                erased=0 if open_ else one.erased,
+                uncertified=one.erased if open_ else 0,
             )
-            for one in found
+            for one, open_ in zip(found, uncertified, strict=True)
         ]
     )
 
@@ -151,14 +162,21 @@ def _open_part(
     kind, records, request_id = NOTHING, 0, None
     if seen.learned:
         kind, records = ERASING, len(seen.learned)
+        said_of = on_behalf(session, case, wanted, seen, issued_by)
         request_id = claimant(services, session, model, seen.learned)
         if request_id is None:
-            request_id = submit(
-                tx, case, wanted, model, seen, jobs, issued_by, services.root_secret
+            method = choose(model, request_for(wanted, seen))
+            own, job = submit(
+                tx, case, model, method, seen.learned, said_of, services.root_secret
             )
+            request_id, jobs[job.id] = own.id, job.stage
+        else:
+            kind = FOLLOWING
+            claims = session.get_one(ErasureRequest, request_id)
+            follow(tx, claims, seen.learned, said_of)
     elif seen.erased:
-        kind, records = BEFORE, seen.erased
-        request_id = seen.erased_by[-1] if seen.erased_by else None
+        records = seen.erased
+        kind, request_id = _erased(services, session, seen)
     elif seen.held_out:
         kind, records = ONLY_HELD_OUT, len(seen.held_out)
     removed, removal_index = _remove_held_out(services, tx, model, seen)
@@ -169,13 +187,59 @@ def _open_part(
     part = Part(
         model.ref, kind, records, request_id, request_ref, removed, removal_index, tx.next_index
     )
-    said = {
-        "contact": contact_digest(case.key, case.contact),
-        "part": part.commitment(case, case.key),
-    }
-    index = record_model_event(tx, model.ref, OPENED, said)
-    assert index == part.log_index
+    log_part(tx, case, part)
     return asdict(part)
+
+
+def _erased(services: Services, session: Session, seen: Found) -> tuple[str, str | None]:
+    """Return the kind and request of a part whose records an earlier request erased.
+
+    Rows are marked as erased at the execution. Until the log has the certificate, the part
+    follows the request, and fails with it.
+
+    Raises ConflictError if several are not certified yet, or the records may be learned again.
+    """
+    uncertified = _uncertified(services, session, seen)
+    if not uncertified:
+        if _is_back(services, session, seen):
+            raise ConflictError(
+                f"a client added erased records back to the model {seen.model.ref}, and they "
+                "may be the person's: import the identities of these records, then try again"
+            )
+        return BEFORE, seen.erased_by[-1] if seen.erased_by else None
+    ended = [one for one in uncertified if not request_events(services.ledger, one.ref)]
+    if len(uncertified) > 1 and not ended:
+        raise ConflictError(
+            f"the person's records in the model {seen.model.ref} were erased by several "
+            "requests that are not certified yet: try again once they are"
+        )
+    return FOLLOWING, (ended or uncertified)[0].id
+
+
+def _uncertified(services: Services, session: Session, seen: Found) -> list[ErasureRequest]:
+    """Return the requests that erased the records and have no certificate in the log."""
+    found = [session.get_one(ErasureRequest, one) for one in seen.erased_by]
+    for one in found:
+        require_own_ref(services, one)
+    return [one for one in found if certified_at(services, session, one.ref) is None]
+
+
+def _is_back(services: Services, session: Session, seen: Found) -> bool:
+    """Return whether records that no row names any more may have been added back.
+
+    Rows that were erased before they kept a tag of their record are not linked again when it
+    returns (`people.add`). The log does not say which records returned.
+    """
+    if all(one.record is not None or one.request_id is None for one in seen.rows):
+        return False
+    refs = [session.get_one(ErasureRequest, one).ref for one in seen.erased_by]
+    last = max(certified_at(services, session, ref) or 0 for ref in refs)
+    query = select(LogEntry.leaf).where(
+        LogEntry.ref == seen.model.ref,
+        LogEntry.event == LEARNED,
+        col(LogEntry.index) > last,
+    )
+    return any(ADD_BACK in parse_leaf(leaf).digests for leaf in session.exec(query))
 
 
 def _remove_held_out(

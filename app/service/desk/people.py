@@ -10,7 +10,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
 
-from sqlalchemy import bindparam, func, or_, update
+from sqlalchemy import bindparam, func, or_
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
@@ -35,6 +35,7 @@ from app.service.context import Services
 from app.service.models import registry
 from app.service.scope import named_places
 from app.vault.master import RootSecret
+from app.vault.model_key import open_tombstone_key, record_tag
 from app.vault.people import MODULUS, PeopleKey, StoredRow, Sums
 from lethe.identity import Identity
 from models import Model, Person, Record
@@ -67,13 +68,16 @@ def add(
     model: Model,
     found: Iterable[RecordIdentity],
     imported_by: str | None = None,
+    returned: Mapping[bytes, str] = MappingProxyType({}),
 ) -> int:
     """Keep identities of a model's records; return how many of them were new.
 
     imported_by: the operator who supplied the identities; None if they came with the rows.
+    returned: erased records that come back, by the tags of their tombstones. They are linked
+    again to their identities, whether or not these came with the rows.
     """
     rest = iter(found)
-    if not (block := list(islice(rest, BLOCK))):
+    if not (block := list(islice(rest, BLOCK))) and not returned:
         return 0
     key, session = people_key(services.root_secret, model), tx.session
     session.flush()
@@ -81,6 +85,7 @@ def add(
     following = (session.exec(select(func.max(Person.id))).one() or 0) + 1
     known = session.exec(select(Person.id).where(Person.model_id == model.id).limit(1)).first()
     change, added = _Change(services.ledger, session, model, key), 0
+    _relink(session, model, change, returned)
     while block:
         sealed = _NAME.bind_all([one.record for one in block], dialect)
         held = set() if known is None else _held(session, model, block)
@@ -128,6 +133,9 @@ def bury(
 ) -> None:
     """Unlink identities from their records; the tags stay, marked as erased.
 
+    A row keeps the tag of its record's tombstone in place of the name, so that the record is
+    found if it comes back.
+
     At most once in a transaction, unless after `require_sums`: the logged sum is read from
     committed data.
 
@@ -137,8 +145,9 @@ def bury(
     """
     key = people_key(services.root_secret, model)
     change = _Change(services.ledger, tx.session, model, key)
-    _bury(tx.session, model, change, LEARNED, requests)
-    _bury(tx.session, model, change, HELD_OUT, held_out)
+    tombstone_key = open_tombstone_key(services.root_secret, model)
+    _bury(tx.session, model, change, tombstone_key, LEARNED, requests)
+    _bury(tx.session, model, change, tombstone_key, HELD_OUT, held_out)
     change.record(tx)
 
 
@@ -146,6 +155,7 @@ def _bury(
     session: Session,
     model: Model,
     change: "_Change",
+    tombstone_key: bytes,
     state: str,
     requests: Mapping[str, str | None] | Mapping[str, str],
 ) -> None:
@@ -155,21 +165,57 @@ def _bury(
         by_seal = dict(zip(_NAME.bind_all(chunk, dialect), chunk, strict=True))
         own = (col(Person.state) == state) & col(Person.record).in_(chunk)
         rows = list(stored_rows(session, model.id, own))
-        erased = [
-            StoredRow(
-                row.id, ERASED, None, row.tags, requests[by_seal[row.record]], row.imported_by
-            )
-            for row in rows
+        names = [by_seal[row.record] for row in rows]
+        by = [requests[name] for name in names]
+        # Without a request there is no tombstone, and nothing to find the record by.
+        links = [
+            None if request is None else record_tag(tombstone_key, name).hex()
+            for name, request in zip(names, by, strict=True)
         ]
-        if not rows:
-            continue
-        change.take(rows)
-        change.put(erased)
-        statement = update(Person).where(col(Person.id) == bindparam("row"))
-        session.connection().execute(
-            statement.values(state=ERASED, record=None, request_id=bindparam("by")),
-            [{"row": row.id, "by": row.request_id} for row in erased],
-        )
+        _move(session, change, rows, ERASED, links, by)
+
+
+def _relink(
+    session: Session, model: Model, change: "_Change", returned: Mapping[bytes, str]
+) -> None:
+    """Link erased identities to their records, which come back."""
+    dialect = session.connection().dialect
+    names = {tag.hex(): record for tag, record in returned.items()}
+    for chunk in chunks(list(names)):
+        by_seal = dict(zip(_NAME.bind_all(chunk, dialect), chunk, strict=True))
+        own = (col(Person.state) == ERASED) & col(Person.record).in_(chunk)
+        rows = list(stored_rows(session, model.id, own))
+        records = [names[by_seal[row.record]] for row in rows]
+        _move(session, change, rows, LEARNED, records, [None] * len(rows))
+
+
+def _move(
+    session: Session,
+    change: "_Change",
+    rows: Sequence[StoredRow],
+    state: str,
+    records: Sequence[str | None],
+    requests: Sequence[str | None],
+) -> None:
+    """Give rows another state, record and request."""
+    if not rows:
+        return
+    sealed = _NAME.bind_all(records, session.connection().dialect)
+    moved = [
+        StoredRow(row.id, state, record, row.tags, request, row.imported_by)
+        for row, record, request in zip(rows, sealed, requests, strict=True)
+    ]
+    change.take(rows)
+    change.put(moved)
+    table = Person.__table__  # type: ignore[attr-defined]
+    statement = table.update().where(table.c.id == bindparam("row"))
+    session.connection().execute(
+        statement.values(state=state, record=bindparam("name"), request_id=bindparam("by")),
+        [
+            {"row": row.id, "name": name, "by": row.request_id}
+            for row, name in zip(moved, records, strict=True)
+        ],
+    )
 
 
 def require_sums(services: Services, tx: Transaction, model: Model) -> None:

@@ -1,44 +1,27 @@
 """The request of a case in one model: the open one that erases its records, or a new one."""
 
 import hmac
-import secrets
-import uuid
 from collections.abc import Sequence
-from hashlib import sha256
+from typing import Any
 
 from sqlmodel import Session, col, select
 
-from app import logs
-from app.ledger.journal import record_request_event
 from app.ledger.key_rows import believed
-from app.ledger.transaction import Transaction
-from app.problems import ConflictError, ScopeChangedError
-from app.reconcile.approval import ON_BEHALF, PAIRED
+from app.problems import ConflictError
+from app.reconcile.approval import PAIRED
 from app.reconcile.judgement import opened
 from app.reconcile.model_events import request_events
 from app.reconcile.people import PeopleChangedError
-from app.schemas.base import format_time
 from app.schemas.people import NewCase
 from app.schemas.requests import NewRequest, Scope
-from app.service.admission import RECEIVED, choose
+from app.service.admission import RECEIVED
 from app.service.context import Services
-from app.service.desk.parts import UNLIKE
 from app.service.desk.people import Found
-from app.service.review import start
-from app.service.scope import claim, covers
-from app.vault.master import RootSecret
-from app.vault.request_ref import request_ref
-from lethe import canonical
+from app.service.parts import UNLIKE
+from app.service.scope import covers
 from lethe.log.entries import CommitmentError, EntryError
-from models import Case, ErasureRequest, Job, Model, Record, RequesterKey
+from models import Case, ErasureRequest, Model, Record, RequesterKey
 from models.database.session import chunks
-
-
-class _Anybody:
-    """The binding of an operator, who reaches every record."""
-
-    client: str | None = None
-    subject: str | None = None
 
 
 def request_for(wanted: NewCase, found: Found) -> NewRequest:
@@ -104,61 +87,12 @@ def _check_covers(
         raise PeopleChangedError(UNLIKE)
 
 
-def submit(
-    tx: Transaction,
-    case: Case,
-    wanted: NewCase,
-    model: Model,
-    found: Found,
-    jobs: dict[str, str],
-    issued_by: str | None,
-    root_secret: RootSecret,
-) -> str:
-    """Submit a request for the records of a person, as `app.service.admission` does.
-
-    jobs: receives the id of its job, and the job's first stage.
-    """
-    session, new = tx.session, request_for(wanted, found)
-    method = choose(model, new)
-    assert model.id is not None
-    scope = new.scope.model_dump(exclude_none=True)
-    begins = start(model, None, tx.now)
-    request_id = str(uuid.uuid4())
-    request = ErasureRequest(
-        id=request_id,
-        ref=request_ref(root_secret, request_id),
-        model_id=model.id,
-        keyid=None,
-        state=begins.state,
-        held_until=begins.held_until,
-        case_ref=case.ref,
-        method=method,
-        scope=scope,
-        regulation=new.regulation,
-        event_key=secrets.token_bytes(32),
-        log_index=tx.next_index,
-        body_digest=sha256(canonical.encode(scope)).hexdigest(),
-        received_at=tx.now,
-        due_at=case.due_at,
-    )
-    session.add(request)
-    session.flush()
-    if claim(session, model.id, _Anybody(), new.scope, request.id) != len(found.learned):
-        raise ScopeChangedError("a record of the person was claimed just now: try again")
-    received = {
-        "model": model.ref,
-        "method": method,
-        "scope": scope,
-        "records": len(found.learned),
-        "keyid": None,
-        "binding": None,
-        "regulation": new.regulation,
-        "due_at": format_time(request.due_at),
-        "body": request.body_digest,
-    }
-    record_request_event(tx, request, RECEIVED, received)
+def on_behalf(
+    session: Session, case: Case, wanted: NewCase, found: Found, issued_by: str | None
+) -> dict[str, Any]:
+    """Return the payload of `request.on-behalf`: who submits it, and what was checked."""
     assert case.key is not None
-    on_behalf = {
+    return {
         "case": case.ref,
         "by": case.opened_by,
         "ticket": hmac.digest(case.key, b"ticket\0" + wanted.ticket.encode(), "sha256").hex(),
@@ -167,20 +101,6 @@ def submit(
         "imported_by": found.importers,
         "registration": _agents_key(session, case.opened_by),
     }
-    record_request_event(tx, request, ON_BEHALF, on_behalf)
-    job = Job(
-        id=str(uuid.uuid4()),
-        model_id=model.id,
-        kind="erase",
-        request_id=request.id,
-        call_id=logs.call_id(),
-        stage=begins.stage,
-        created_at=tx.now,
-    )
-    session.add(job)
-    session.flush()
-    jobs[job.id] = job.stage
-    return request.id
 
 
 def _agents_key(session: Session, name: str) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.intake.render import words
-from app.service.desk.parts import ENDED
+from app.service.parts import ENDED
 from lethe.catalogue import EVENTS
 from lethe.words.texts import LANGUAGES, Language
 

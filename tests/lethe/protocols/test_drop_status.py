@@ -17,6 +17,8 @@ def test_only_who_has_no_record_has_a_status_without_a_case() -> None:
     assert status_of_found([found(), found(erased=2)]) == 3
     assert status_of_found([found(erased=2), found(records=1)]) is None
     assert status_of_found([found(held_out=1)]) is None
+    # An erasure without a certificate: the case follows its request.
+    assert status_of_found([found(erased=2), {**found(), "uncertified": 1}]) is None
 
 
 def case(**outcomes: str) -> dict[str, Any]:

@@ -3,17 +3,25 @@
 Whatever is answered about a case uses only parts that the log commits to.
 """
 
-from sqlmodel import Session, or_, select
+from contextlib import suppress
 
+from sqlmodel import Session, col, or_, select
+
+from app.ledger.receipt import UnpublishedError
 from app.problems import NotFoundError
 from app.reconcile.case_parts import Part, logged_parts, stored_parts
+from app.reconcile.judgement import CERTIFIED
+from app.reconcile.model_events import signed_leaf
 from app.reconcile.people import PeopleChangedError
 from app.schemas.people import Outcome
 from app.service.context import Services
-from models import Case, ErasureRequest, Model, RequestEvent
+from lethe.log.entries import ERASURE_EVENT
+from models import Case, ErasureRequest, LogEntry, Model, RequestEvent
 
-# The kinds of data found in a model, before anything is done about it.
-ERASING, ONLY_HELD_OUT, BEFORE, NOTHING = "erasing", "held out", "erased", "nothing"
+# The kinds of data found in a model, before anything is done about it. FOLLOWING: somebody
+# else's request erases it; if that one ends otherwise, the case gets a request of its own.
+ERASING, FOLLOWING, ONLY_HELD_OUT = "erasing", "following", "held out"
+BEFORE, NOTHING = "erased", "nothing"
 ENDED: dict[str, Outcome] = {
     ONLY_HELD_OUT: "held out only",
     BEFORE: "erased before",
@@ -76,6 +84,31 @@ def parts_of(services: Services, case: Case) -> list[Part]:
     if parts is None:
         raise PeopleChangedError(UNLOGGED)
     return parts
+
+
+def is_anothers(session: Session, case: Case, part: Part) -> bool:
+    """Return whether a part's request, if any, is not the case's own.
+
+    Before parts had the kind FOLLOWING, only the request named its case.
+    """
+    if part.found == ERASING and part.request is not None and case.parts:
+        request = session.get(ErasureRequest, part.request)
+        return request is not None and request.case_ref != case.ref
+    return part.found != ERASING
+
+
+def certified_at(services: Services, session: Session, ref: str) -> int | None:
+    """Return the index of a request's certification in the signed log, None if it has none.
+
+    The columns only say where to look: the leaf decides, in a published tree.
+    """
+    query = select(LogEntry.index).where(LogEntry.ref == ref, LogEntry.event == CERTIFIED)
+    for index in session.exec(query.order_by(col(LogEntry.index))):
+        with suppress(UnpublishedError):
+            leaf = signed_leaf(services.ledger, index)
+            if (leaf.kind, leaf.event, leaf.ref) == (ERASURE_EVENT, CERTIFIED, ref):
+                return index
+    return None
 
 
 def requests_in(services: Services, case: Case) -> list[str]:
