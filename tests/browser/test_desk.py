@@ -159,7 +159,7 @@ def test_from_a_mail_address_to_the_report(desk: Desk, tmp_path: Path) -> None:
     officer.click("text=Add the note")
     desk.decide("Refuse", "legal-obligation")
     assert NAME in officer.inner_text("main")
-    assert "You may complain to a data protection authority" in desk.follow(refused)
+    assert "You may complain to a supervisory authority" in desk.follow(refused)
 
     code = desk.ask(GONE)
     officer.goto(f"{desk.service.base_url}/console")

@@ -180,7 +180,7 @@ def test_decisions_are_read_with_reason_and_remedy(
         assert "Reason: " in shown
     assert "the law, or a public task, obliges us" in shown
     assert "New time limit: " in shown
-    assert "data protection authority" in shown
+    assert "supervisory authority" in shown
     assert "We have not deleted your data." in shown
     german = Page(visitor.follow(code, language="de")).text
     assert "ein Gesetz oder eine öffentliche Aufgabe" in german

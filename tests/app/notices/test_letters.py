@@ -114,7 +114,7 @@ def test_an_extension_and_a_refusal_come_with_reason_and_remedies(
         "refused. Reason: the data is needed for legal claims (GDPR Art. 17(3)(e))" in refused
     )
     for said in (extended, refused):
-        assert "complain to a data protection authority" in said
+        assert "complain to a supervisory authority" in said
         assert "test " not in said.lower().replace("testserver", "")  # no officer's name
 
 
