@@ -1,6 +1,7 @@
 """The signed answer to a case: the outcome of each part, by the log."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from hashlib import sha256
 
 from app.keys.issuer import signing_issuer
@@ -17,12 +18,14 @@ from app.service.desk.cases import show
 from app.service.issued import certificates
 from app.service.parts import BEFORE, ENDED, UNLIKE, is_anothers, load
 from app.service.requests import CLOSED
-from app.service.review import SHOWN, detail
+from app.service.review import ASSIGNED, NOTED, SHOWN, detail
 from lethe import canonical
 from lethe.certificates.case_summary import CaseDecision, CasePart, CasePredicate, build_summary
 from lethe.certificates.dsse import sign_envelope
 from lethe.log.entries import ERASURE_EVENT, CommitmentError, EntryError, Leaf, parse_leaf
 from models import Case, ErasureRequest, RequestEvent
+
+ANSWERED = frozenset(SHOWN) - {NOTED, ASSIGNED}  # what a person is told
 
 
 def summary(services: Services, ref: str) -> bytes:
@@ -49,14 +52,16 @@ def summary(services: Services, ref: str) -> bytes:
     entries = _logged_entries(services, {one for one in refs.values() if one is not None})
     if not case.parts:
         _check_alone(services, case, logged[0], entries.get(case.ref, []))
-    parts = []
+    parts, dues = list[CasePart](), [case.due_at.replace(microsecond=0)]
     for part in shown.parts:
         assert part.outcome != "in progress"
         request_ref, digest = refs[part.model], None
         decisions: list[CaseDecision] = []
         if request_ref is not None and part.request is not None:
             leaves = entries.get(request_ref, [])
-            decisions = _decisions(services, part.request, leaves)
+            decisions, due = _decisions(services, part.request, leaves)
+            if part.model not in anothers and due is not None:
+                dues.append(due)
             end = _logged_end(leaves)
             said = "certified" if part.outcome == ENDED[BEFORE] else part.outcome
             ended_otherwise = end in ("refused", "withdrawn") and part.model in anothers
@@ -80,7 +85,7 @@ def summary(services: Services, ref: str) -> bytes:
             case=case.ref,
             regulation=shown.regulation,
             received_at=case.received_at.replace(microsecond=0),
-            due_at=case.due_at.replace(microsecond=0),
+            due_at=max(dues),
             parts=tuple(parts),
         )
     )
@@ -135,22 +140,26 @@ def _check_alone(
 
 def _decisions(
     services: Services, request_id: str, leaves: Sequence[tuple[int, Leaf]]
-) -> list[CaseDecision]:
-    """Return officers' decisions on a request. Raises PeopleChangedError if not as logged."""
+) -> tuple[list[CaseDecision], datetime | None]:
+    """Return officers' decisions on a request, and its last deadline by the log.
+
+    Notes and assignments are internal, and not returned. After the end of the request's
+    retention there is neither. Raises PeopleChangedError if not as logged.
+    """
     with services.reading() as session:
         request = session.get_one(ErasureRequest, request_id)
         if not request.event_key:  # its retention ended before that of the case
             if request.ref not in ended_refs(session, "scope"):  # another's key was put here
                 raise PeopleChangedError(UNLIKE)
-            return []
+            return [], None
         try:
-            opened(session, request, leaves)
+            events = opened(session, request, leaves)
         except (CommitmentError, EntryError):
             raise PeopleChangedError(UNLIKE) from None
         rows = [session.get_one(RequestEvent, index) for index, _ in leaves]
     found = []
     for row in rows:
-        if row.event in SHOWN and not (row.event == REFUSED and "notice" not in row.payload):
+        if row.event in ANSWERED and not (row.event == REFUSED and "notice" not in row.payload):
             said = detail(row, staff=False)
             found.append(
                 CaseDecision(
@@ -162,7 +171,8 @@ def _decisions(
                     row.log_index,
                 )
             )
-    return found
+    due = datetime.fromisoformat(deadline(events)) if events else None
+    return found, due
 
 
 def _certificate(services: Services, request_id: str, request_ref: str) -> str:

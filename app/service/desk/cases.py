@@ -6,8 +6,9 @@ A case groups the work for one person in one or all models. It has a part for ea
 
 import hmac
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
-from sqlmodel import Session, select
+from sqlmodel import Session, func, select
 
 from app.ledger.journal import record_model_event
 from app.ledger.transaction import Transaction
@@ -62,8 +63,10 @@ def show(services: Services, ref: str) -> CaseView:
             for view in views
             if view.outcome == "in progress"
         ]
+        # The deadline that held at the end: extensions and pauses move those of requests only.
+        ends = [one.due_at for one in opens] or [_last_due(session, case)]
     is_open = bool(opens)
-    due = min((one.due_at for one in opens), default=case.due_at)
+    due = min(ends)
     zone = zone_of(services.settings)
     return CaseView.model_validate(
         {
@@ -82,6 +85,11 @@ def show(services: Services, ref: str) -> CaseView:
             "timeline": sorted(timeline, key=lambda item: item.log_index),
         }
     )
+
+
+def _last_due(session: Session, case: Case) -> datetime:
+    own = select(func.max(ErasureRequest.due_at)).where(ErasureRequest.case_ref == case.ref)
+    return max(case.due_at, session.exec(own).one() or case.due_at)
 
 
 def _holds(session: Session, case: Case, parts: Sequence[Part]) -> list[LegalHold]:

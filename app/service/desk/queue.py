@@ -3,7 +3,8 @@
 An item is a request, however it was submitted, with the case that it is part of; or a case
 whose requests have all ended and that is not closed. Each state is read separately, by an index
 of state and deadline, so a page reads at most its own length of each. Cases are read by an
-index of the stored column `answered`, and their requests are checked again.
+index of the stored column `answered`, and their requests are checked again; they are in the
+order of the deadlines that they were opened with.
 """
 
 from collections.abc import Sequence
@@ -11,11 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from heapq import merge
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select
 from sqlalchemy import select as columns
-from sqlmodel import Session, col, or_, select
+from sqlmodel import Session, col, func, or_, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from app.problems import NotFoundError, UnknownModelError
@@ -89,7 +91,7 @@ def search(services: Services, wanted: QueueQuery) -> Page[QueueItem]:
             states = (*OPEN, *ENDED)
         found = [
             [
-                _item(row, now)
+                ((row.due_at, row.ref), _item(row, now))
                 for row in session.connection().execute(
                     _requests(wanted, scope, one, after, now)
                 )
@@ -100,16 +102,26 @@ def search(services: Services, wanted: QueueQuery) -> Page[QueueItem]:
         ]
         if ANSWERED in states and scope.model is None and scope.requests is None:
             cases = _answered_page(session, wanted, scope, after, now)
-            found.append([_answered(one, now) for one in cases])
-        items = list(islice(merge(*found, key=_place), wanted.limit + 1))
-        shown = _completed(session, scope.held, items[: wanted.limit])
-    last = shown[-1] if len(items) > wanted.limit else None
-    cursor = None if last is None else format_cursor(*_place(last))
+            dues = _dues(session, cases)
+            found.append(
+                [((one.due_at, one.ref), _answered(one, dues[one.ref], now)) for one in cases]
+            )
+        items = list(islice(merge(*found, key=itemgetter(0)), wanted.limit + 1))
+        shown = _completed(session, scope.held, [one for _, one in items[: wanted.limit]])
+    cursor = format_cursor(*items[-2][0]) if len(items) > wanted.limit else None
     return Page(items=shown, next=cursor)
 
 
-def _place(item: QueueItem) -> tuple[datetime, str]:
-    return item.due_at, item.ref
+def _dues(session: Session, cases: Sequence[Case]) -> dict[str, datetime]:
+    """Return deadlines of cases by reference; extensions move those of their requests."""
+    refs = [one.ref for one in cases]
+    query = (
+        select(ErasureRequest.case_ref, func.max(ErasureRequest.due_at))
+        .where(col(ErasureRequest.case_ref).in_(refs))
+        .group_by(col(ErasureRequest.case_ref))
+    )
+    moved = dict(session.exec(query).all())
+    return {one.ref: max(one.due_at, moved.get(one.ref, one.due_at)) for one in cases}
 
 
 def _scope(services: Services, wanted: QueueQuery) -> _Scope:
@@ -214,10 +226,12 @@ def _answered_cases(
     )
     if wanted.requester is not None:
         query = query.where(Case.opened_by == wanted.requester)
+    own = select(func.max(ErasureRequest.due_at)).where(ErasureRequest.case_ref == Case.ref)
+    last = func.coalesce(own.scalar_subquery(), due)
     if wanted.overdue is not None:
-        query = query.where(due < now if wanted.overdue else due >= now)
+        query = query.where(last < now if wanted.overdue else last >= now)
     if wanted.due_within is not None:
-        query = query.where(due < now + timedelta(days=wanted.due_within))
+        query = query.where(last < now + timedelta(days=wanted.due_within))
     if after is not None:
         query = query.where(due >= after[0], or_(due > after[0], ref > after[1]))
     if wanted.held is not None:
@@ -271,7 +285,7 @@ def _item(request: Row[Any], now: datetime) -> QueueItem:
     )
 
 
-def _answered(case: Case, now: datetime) -> QueueItem:
+def _answered(case: Case, due: datetime, now: datetime) -> QueueItem:
     return QueueItem(
         ref=case.ref,
         case=case.ref,
@@ -281,9 +295,9 @@ def _answered(case: Case, now: datetime) -> QueueItem:
         requester=case.opened_by,
         assignee=None,
         received_at=case.received_at,
-        due_at=case.due_at,
-        days_left=days_left(case.due_at, now),
-        overdue=case.due_at < now,
+        due_at=due,
+        days_left=days_left(due, now),
+        overdue=due < now,
     )
 
 

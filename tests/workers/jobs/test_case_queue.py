@@ -1,5 +1,6 @@
 """The officers' queue: order, filters, pages, and its queries for 2,000 requests."""
 
+import base64
 import csv
 import io
 import json
@@ -28,7 +29,7 @@ from lethe.cli.request import request
 from lethe.client import Client
 from models import Case, ErasureRequest, Model
 from models.database.types import utcnow
-from tests.installation import Installation
+from tests.installation import Installation, make_token
 from tests.workers.jobs.test_cases import opened, person
 from tests.workers.jobs.test_people import ANN, BOB, named, write
 
@@ -403,3 +404,27 @@ def test_it_is_exported_as_csv_and_json(queue: Installation, shell: CliRunner) -
     refused = shell.invoke(command, ["refuse", "x", "--url", "http://x", "--reason", "whim"])
     assert refused.exit_code == 2
     assert "legal-claims" in refused.output
+
+
+def test_an_extended_deadline_holds_once_all_parts_have_ended(queue: Installation) -> None:
+    """In the case, in the list and in the signed answer, which shows no internal acts."""
+    (own,) = (one for one in found(queue) if one["case"] is not None)
+    ref, operator = own["case"], queue.caller.operator
+    body = {"reason": "complexity"}
+    assert operator("POST", f"/v1/cases/{ref}/extend", json=body).status_code == 200
+    due = operator("GET", f"/v1/cases/{ref}").json()["due_at"]
+    assert due > own["due_at"]
+    note = {"text": "asked for a copy first"}
+    assert operator("POST", f"/v1/cases/{ref}/note", json=note).status_code == 200
+    officer = replace(queue.caller, token=make_token(queue.services))
+    assert officer.operator("POST", f"/v1/cases/{ref}/approve").status_code == 200
+    queue.drain()
+    shown = operator("GET", f"/v1/cases/{ref}").json()
+    assert (shown["state"], shown["due_at"], shown["overdue"]) == ("answered", due, False)
+    assert [one["due_at"] for one in found(queue, state="answered")] == [due]
+    answer = operator("GET", f"/v1/cases/{ref}/summary")
+    assert answer.status_code == 200, answer.text
+    signed = json.loads(base64.b64decode(answer.json()["payload"]))["predicate"]
+    assert signed["dueAt"] == due
+    decisions = [one["decision"] for part in signed["parts"] for one in part["decisions"]]
+    assert decisions == ["extended", "approved"]
