@@ -171,7 +171,7 @@ TYPED = helper.make_tensor("one", TensorProto.FLOAT, [2], [1, 1])
 TRUTHS = numpy_helper.from_array(np.ones(8, bool), "one")
 BYTES = helper.make_tensor("one", TensorProto.UINT8, [2], [1, 1])
 HALVES = helper.make_tensor("one", TensorProto.FLOAT16, [2], [1, 1])
-TEXTS = helper.make_tensor("one", TensorProto.STRING, [1], [b"1.5"])
+TEXTS = numpy_helper.from_array(np.array(["1.5"], object), "one")
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_numbers_in_each_field_of_onnx_have_tolerance() -> None:
                 data = values.tobytes() if raw else values.tolist()
                 tensor = helper.make_tensor("one", number, [2], data, raw=raw)
                 files.append(initialised(tensor=tensor))
-            assert found(*files) == pytest.approx(1 / 101, rel=1e-3), kind
+            assert found(files[0], files[1]) == pytest.approx(1 / 101, rel=1e-3), kind
 
 
 @pytest.mark.parametrize(
