@@ -208,7 +208,7 @@ VERIFIERS: Final[Mapping[str, str]] = {
     "exact": "4",
     "exact-retrained": "2",
     "numerically-exact": "3",
-    "retrained": "1",
+    "retrained": "2",
 }
 Compared = Literal["model before", "model after", "rows before", "rows after"]
 

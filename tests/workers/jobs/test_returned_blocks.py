@@ -14,13 +14,23 @@ import pytest
 from sqlalchemy import text
 from sqlmodel import Session, select
 
+from app import steps
 from lethe.signing.keys import generate_key
-from models import Contribution
+from models import Contribution, Model
 from tests import small, small_network
 from tests.installation import Installation
 from tests.small import pack
-from tests.workers.jobs import networks, test_recipe_family, test_sums_family
+from tests.workers.jobs import (
+    networks,
+    test_forest_family,
+    test_recipe_family,
+    test_shards_family,
+    test_sums_family,
+    test_vectors_family,
+)
+from tests.workers.jobs.test_mend import ask
 from tests.workers.jobs.test_refuted_groups import fits_here
+from tests.workers.jobs.test_stalled import shown
 from workers.families.network import update as network_update
 from workers.families.network.data.rows import Held, assemble
 from workers.jobs.model.logged import OTHER_ROWS
@@ -125,6 +135,113 @@ def test_nothing_is_learned_beside_two_rows_of_one_record(
     monkeypatch.setattr(network_update, "assemble", twice)
     refused(installation, model, more)
     assert len(networks.versions(installation)) == 1
+
+
+# The erased record's old block and key, whose subject has a newer block.
+OLD = (
+    "SELECT b.subject_id FROM kept_blocks b JOIN subjects s ON s.id = b.subject_id "
+    "WHERE s.key_generation > b.key_generation"
+)
+PLANT = [
+    f"DELETE FROM feature_blocks WHERE subject_id IN ({OLD})",
+    "INSERT INTO feature_blocks SELECT * FROM kept_blocks WHERE subject_id NOT IN "
+    "(SELECT subject_id FROM feature_blocks)",
+    f"UPDATE subjects SET ({KEPT}) = (SELECT {KEPT} FROM kept_subjects k WHERE k.id = "
+    "subjects.id) WHERE id IN (SELECT id FROM kept_subjects)",
+]
+
+
+def send(at: Installation, arrays: dict[str, Any], more: str = "") -> Contribution:
+    """Contribute rows of the client c3; return what became of them."""
+    keyid = f"feeder-of-{arrays['records'][0]}"
+    feeder = replace(at.caller, keyid=keyid, key=generate_key("ed25519"))
+    assert feeder.register_key(role="client", client="c3").status_code == 201
+    path = f"/v1/models/{networks.model(at).ref}/contributions{more}"
+    answer = feeder.signed("POST", path, pack(arrays), content_type="application/x-npz")
+    assert answer.status_code == 202, answer.text
+    at.drain()
+    with Session(at.services.engine) as session:
+        return session.exec(
+            select(Contribution).where(Contribution.id == answer.json()["id"])
+        ).one()
+
+
+def added_back(at: Installation, family: Any) -> dict[str, Any]:
+    """Erase row 3, and add its record back with other contents, of another subject."""
+    family.register(at)
+    arrays = part(family.rows(), slice(3, 4))
+    write(at, COPY)
+    request = family.submit(at, str(arrays["records"][0]))
+    at.drain()
+    assert shown(at, request)["state"] == "certified"
+    fresh = {**part(family.rows(), slice(8, 9)), "records": arrays["records"]}
+    fresh["subjects"] = np.array([name_beside(at, family)])
+    assert send(at, fresh, "?add_back=true").state == "learned"
+    return fresh
+
+
+def name_beside(at: Installation, family: Any) -> str:
+    """Return a new subject; with shards, one whose rows come to those of the erased one."""
+    names = (f"z{number}" for number in range(1000))
+    if family is not test_shards_family:
+        return next(names)
+    place = test_shards_family.of_subject(at, 3)
+    return next(n for n in names if test_shards_family.shard(at, f"subject\0{n}") == place)
+
+
+def put(at: Installation, state: str) -> None:
+    with Session(at.services.engine) as session:
+        model = session.exec(select(Model)).one()
+        model.state, model.failure = state, None
+        session.commit()
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        test_vectors_family,
+        test_recipe_family,
+        pytest.param(test_sums_family, marks=pytest.mark.full),
+        pytest.param(test_forest_family, marks=pytest.mark.full),
+        pytest.param(test_shards_family, marks=pytest.mark.full),
+    ],
+    ids=lambda module: module.__name__.rsplit(".")[-1],
+)
+def test_no_version_is_made_of_two_rows_of_one_record(
+    installation: Installation, family: Any
+) -> None:
+    """An old block of an erased record, beside the one added back: one digest."""
+    at = installation
+    fresh = added_back(at, family)
+    write(at, PLANT)
+    more = {**fresh, "records": np.array(["new"])}
+    learned = send(at, more).failure
+    put(at, "quarantined")
+    assert ask(at, networks.model(at).ref).status_code == 202
+    at.drain()
+    mended = networks.model(at).failure
+    put(at, "ready")
+    request = family.submit(at, str(family.rows()["records"][11]))
+    at.drain()
+    forgotten = shown(at, request)
+    assert (learned, mended) == (OTHER_ROWS, f"not mended: {OTHER_ROWS}")
+    assert (forgotten["state"], forgotten["reason"]) == ("needs-decision", OTHER_ROWS)
+    assert len(networks.versions(at)) == 3
+
+
+def test_two_rows_of_one_record_are_refuted(installation: Installation) -> None:
+    """Planted after the execution: the judge finds a row too many, and nothing is refitted."""
+    at, family = installation, test_recipe_family
+    added_back(at, family)
+    request = family.submit(at, "r11")
+    steps.install(lambda step: write(at, PLANT) if step == "verify.leased" else None)
+    try:
+        at.drain()
+    finally:
+        steps.install(None)
+    assert "retained-set" in family.refuted(at, request)
+    found = shown(at, request)
+    assert (found["state"], found["reason"]) == ("needs-decision", OTHER_ROWS)
 
 
 def test_a_contribution_is_added_to_no_sums_of_another_model(

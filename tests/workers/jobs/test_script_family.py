@@ -213,6 +213,34 @@ def test_a_run_that_kept_a_record_is_refuted(
     assert np.array_equal(mine, weights_without(installation, "r0"))
 
 
+def test_an_erased_row_hidden_beside_the_tensors_is_refuted(
+    installation: Installation, runs: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker's own file has it as spaces and tabs after the header, which JSON ignores."""
+    honest = run.execute
+    secret = "".join(f"{one:08b}" for one in rows()["features"][3].tobytes())
+    hidden = secret.replace("0", " ").replace("1", "\t").encode()
+
+    def execute(config: dict[str, Any], table: FitRows, limits: Limits) -> bytes:
+        file = honest(config, table, limits)
+        if len(runs) != 3:  # two runs of the registration, then the worker's, then the judge's
+            return file
+        size = int.from_bytes(file[:8], "little")
+        header = file[8 : 8 + size] + hidden
+        return len(header).to_bytes(8, "little") + header + file[8 + size :]
+
+    monkeypatch.setattr(run, "execute", execute)
+    register(installation, script(tolerance=1e-4))
+    request = submit(installation, "r3")
+    installation.drain()
+    assert "rerun-difference" in refuted(installation, request)
+    assert networks.request(installation, request).state == "certified"  # by the second run
+    assert hidden not in published(installation)
+    assert np.array_equal(
+        load(published(installation))["weights"], weights_without(installation, "r3")
+    )
+
+
 def test_another_program_than_registered_publishes_nothing(
     installation: Installation, runs: list[int]
 ) -> None:

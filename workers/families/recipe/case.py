@@ -11,7 +11,6 @@ from lethe.catalogue import CHECKS
 from workers.errors import RefusedError
 from workers.families.recipe.rows import (
     TableBlock,
-    all_digests,
     digest_of_rows,
     salts_of,
     stored,
@@ -91,7 +90,8 @@ class OwnFit:
         complete: Callable[[RefittedClaim, bytes, bytes], object] = lambda claim, *_: claim,
     ) -> "OwnFit":
         """Return one fit of all rows."""
-        digests = list(all_digests(list(rows.blocks.values()), rows.salts).values())
+        each = (block.digests(rows.salts) for block in rows.blocks.values())
+        digests = [digest for block in each for digest in block.values()]
         before = digest_of_rows([*digests, *rows.removed])
         sorted_rows = rows.table()
         return cls(

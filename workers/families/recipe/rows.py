@@ -23,6 +23,7 @@ from models import Model, Record
 from workers.errors import RefusedError
 from workers.jobs.leases.lease import JobContext
 from workers.jobs.model.chain import BatchMember, owned_by_subject
+from workers.jobs.model.logged import OTHER_ROWS, OtherModelError
 from workers.jobs.update import Owner, ParsedUpload, StoredBlock
 from workers.training.recipes.fit import FitRows
 
@@ -219,7 +220,10 @@ class Departure:
 
 
 def departure(job: JobContext, members: Sequence[BatchMember]) -> Departure:
-    """Return the stored rows of a job's model without the members' records."""
+    """Return the stored rows of a job's model without the members' records.
+
+    Raises OtherModelError as `all_digests`.
+    """
     leaving = {record for member in members for record in member.salts}
     with job.services.reading() as session:
         blocks = stored(job.services, session, job.lease.model_id)
@@ -241,5 +245,13 @@ def digest_of_rows(digests: Iterable[bytes]) -> str:
 
 
 def all_digests(blocks: Sequence[TableBlock], salts: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the digest of each row of some blocks, by record."""
-    return {record: digest for one in blocks for record, digest in one.digests(salts).items()}
+    """Return the digest of each row of some blocks, by record.
+
+    Raises OtherModelError if a record has two rows. A version's digest would cover only one of
+    them, and a restored old block of an erased record could be learned beside the one added
+    back.
+    """
+    found = {record: own for one in blocks for record, own in one.digests(salts).items()}
+    if len(found) < sum(len(one.records) for one in blocks):
+        raise OtherModelError(OTHER_ROWS)
+    return found

@@ -100,7 +100,8 @@ def learn(
 def forget(fitting: Fitting, job: JobContext, members: Sequence[BatchMember]) -> Update:
     """Fit on the rows without the members' records.
 
-    Raises NotFittedError if the fit failed or exceeded a limit, or a library is missing.
+    Raises NotFittedError if the fit failed or exceeded a limit, or a library is missing, and
+    OtherModelError if a record has two rows.
     """
     found = departure(job, members)
     result = _refitted(fitting, job, found.retained, found.salts)
@@ -122,12 +123,13 @@ def _refitted(
     blocks: Sequence[TableBlock],
     salts: Mapping[str, bytes],
 ) -> UpdateResult:
+    digests = all_digests(blocks, salts)
     rows = table(blocks, salts, job.model)
     try:
         file = fitting.fit(job.model, rows, limits(job.services))
     except RefusedError as error:
         raise NotFittedError(str(error)) from None
-    return fitting.result(job.model, file, all_digests(blocks, salts))
+    return fitting.result(job.model, file, digests)
 
 
 def _fit(model: Model, rows: FitRows, most: Limits) -> bytes:

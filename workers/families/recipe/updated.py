@@ -166,9 +166,8 @@ class UpdatedFamily(RecipeFamily, Generic[State]):
         with services.reading() as session:
             blocks = list(stored(services, session, job.lease.model_id).values())
             salts = salts_of(session, job.lease.model_id)
-        return self._result(
-            job.model, self.fitted(job.model, blocks), all_digests(blocks, salts)
-        )
+        digests = all_digests(blocks, salts)
+        return self._result(job.model, self.fitted(job.model, blocks), digests)
 
     def prepare(
         self, job: JobContext, session: Session, cases: Sequence[ExecutedJob], seed: bytes

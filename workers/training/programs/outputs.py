@@ -42,8 +42,10 @@ def read(data: bytes, form: str) -> dict[str, NDArray[Any]]:
     """Return the numbers of a file by name; form: safetensors or onnx.
 
     The rest of the file has no tolerance: an empty array whose name contains its digest
-    represents it, so files that differ there have different names. Raises OutputError for
-    another form, no tensor, a NaN or an infinity, or references to other files.
+    represents it, so files that differ there have different names. It is every byte that the
+    numbers do not determine, except the order of a safetensors file's metadata, which its
+    library writes at random. Raises OutputError for another form, no tensor, a NaN or an
+    infinity, or references to other files.
     """
     found, rest = _parsed(data, form)
     return {**found, f"all else, sha256 {hashlib.sha256(rest).hexdigest()}": NOTHING}
@@ -72,16 +74,24 @@ def _safetensors(data: bytes) -> Numbers:
         size = int.from_bytes(data[:8], "little")
         if not 2 <= size <= min(MOST_HEADER, len(data) - 8):
             raise ValueError("header")
-        header = json.loads(data[8 : 8 + size].decode(), object_pairs_hook=_once)
-        notes = header.pop("__metadata__", {})
+        rest = data[8 : 8 + size]
+        header = json.loads(rest.decode(), object_pairs_hook=_once)
+        plain = _compact(header)
+        notes = header.get("__metadata__", {})
         if any(not isinstance(text, str) for text in notes.values()):
             raise ValueError("metadata")
-        rest = json.dumps(notes, sort_keys=True).encode()
+        if rest == plain.ljust(-(-len(plain) // 8) * 8):  # as the library writes it
+            rest = _compact({**header, "__metadata__": dict(sorted(notes.items()))})
+        header.pop("__metadata__", None)
         return dict(_tensors(header, memoryview(data)[8 + size :])), rest
     except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
         raise OutputError(
             "the program's file is not a safetensors file: write it with safetensors.save_file"
         ) from None
+
+
+def _compact(header: Mapping[str, Any]) -> bytes:
+    return json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _tensors(header: Mapping[str, Any], body: memoryview) -> Iterator[tuple[str, NDArray[Any]]]:
@@ -102,6 +112,8 @@ def _tensors(header: Mapping[str, Any], body: memoryview) -> Iterator[tuple[str,
             raise ValueError("offsets")
         end = last
         values = np.frombuffer(body[first:last], kind)
+        if kind == "|b1" and (values.view("u1") > 1).any():  # else any byte is true
+            raise ValueError("truth")
         if entry["dtype"] == "BF16":
             values = (values.astype("<u4") << 16).view("<f4")
         yield name, values.reshape(shape)
@@ -121,11 +133,13 @@ def _onnx(data: bytes) -> Numbers:
     checker = require("onnx.checker", "export")
     try:
         model = onnx.load_model_from_string(data)
+        # What a parser skips, such as all but the last of a field, is not written again.
+        whole = model.SerializeToString(deterministic=True) == data
         tensors: dict[str, NDArray[Any]] = {}
         floats: dict[str, NDArray[Any]] = {}
         _take(model, "", tensors, floats)
         checker.check_model(data)
-        rest: bytes = model.SerializeToString(deterministic=True)
+        rest: bytes = model.SerializeToString(deterministic=True) if whole else data
     except OutputError:
         raise
     except Exception:  # protobuf's and the checker's own; their texts quote the file
@@ -165,8 +179,28 @@ def _take(
                 raise OutputError(
                     "the program's ONNX file refers to other files: save all in one"
                 )
-            tensors[f"{inside} {inner.name}"] = numpy_helper.to_array(inner)
-            inner.Clear()
+            values = numpy_helper.to_array(inner)
+            tensors[f"{inside} {inner.name}"] = values
+            if (numeric := _numeric_field(inner, values)) is not None:
+                inner.ClearField(numeric)
+
+
+def _numeric_field(tensor: Any, values: NDArray[Any]) -> str | None:
+    """Return the only field that holds a TensorProto's values, if they determine its bytes.
+
+    Other fields stay: names, texts, a second field of values, what this library does not know.
+    """
+    if values.dtype.kind not in "fiub":
+        return None
+    if tensor.HasField("raw_data"):
+        truths = values.dtype.kind == "b"
+        return None if truths and (values.view(np.uint8) > 1).any() else "raw_data"
+    field: str = require("onnx.helper", "export").tensor_dtype_to_field(tensor.data_type)
+    if field in ("int32_data", "uint64_data"):  # wider than some of the types that they hold
+        stored = values.view(np.uint16) if values.dtype == np.float16 else values
+        if not np.array_equal(np.array(getattr(tensor, field)), stored.ravel()):
+            return None
+    return field
 
 
 def difference(first: Mapping[str, NDArray[Any]], second: Mapping[str, NDArray[Any]]) -> float:
