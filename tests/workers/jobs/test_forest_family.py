@@ -11,8 +11,8 @@ from sqlmodel import Session, col, select
 from lethe.estimators.forest.bins import Bins
 from lethe.estimators.forest.forest import Forest
 from lethe.estimators.forest.published import ForestConfig, PublishedForest
-from models import Artifact, ModelVersion
 from lethe.estimators.forest.tree import FEATURE, NONE
+from models import Artifact, ModelVersion
 from tests.installation import Installation
 from tests.small import Caller, pack
 from tests.workers.jobs import networks
