@@ -205,7 +205,7 @@ DISTANCES: Final[tuple[str, ...]] = get_args(Distance)
 VERIFIERS: Final[Mapping[str, str]] = {
     "certified-approximate": "3",
     "empirical-approximate": "4",
-    "exact": "4",
+    "exact": "5",
     "exact-retrained": "2",
     "numerically-exact": "3",
     "retrained": "2",
@@ -385,7 +385,8 @@ _CHECKS = (
         "re-execution",
         "repeated rounds, or fit, and the resulting model file (SHA-256)",
         f"all of it; {_DIGEST}",
-        "the repeated training must give the same file, bit for bit",
+        "the repeated training must give the same file, bit for bit; of sums and forests the "
+        "same sealed state, too",
         _AGAIN,
         "model after",
     ),

@@ -6,6 +6,7 @@
 The model is refitted from the stored rows elsewhere; here its bytes are compared with the
 published ones. There is no start to compare: a fit has no initial weights. A recipe was
 retrained at execution; a forest was updated, and is fitted for the judge for the first time.
+Of sums and forests the sealed state, from which later versions are made, is compared too.
 For shards, those that held the rows are refitted, and combined with the others. If two runs of
 a program differ, 6 is `rerun-difference`: the distance between the tensors of both.
 """
@@ -85,7 +86,8 @@ class RefittedClaim:
     the verifier's own fit; environment_equal: whether that had the library versions and
     hardware of the judged one. rows_before: digests of all rows of the version before: as
     published, and of the stored rows with the removed ones. shards: for a sharded model. probe:
-    of the bytes of files that contain rows.
+    of the bytes of files that contain rows. state: of the sealed state that later versions are
+    made from, as stored and as the verifier's own fit leads to it; None if there is none.
     """
 
     retained_set: RetainedSetClaim
@@ -100,6 +102,7 @@ class RefittedClaim:
     rows_before: tuple[str, str]
     shards: ShardsClaim | None = None
     probe: ProbeClaim | None = None
+    state: tuple[str, str] | None = None
 
 
 def check_refit(claim: RefittedClaim) -> Judgement:
@@ -108,7 +111,12 @@ def check_refit(claim: RefittedClaim) -> Judgement:
     if not SHA256.fullmatch(found):
         return judged(AGAIN, "a digest is not SHA-256 in lower-case hex", passed=False)
     if found == claim.published_digest:
-        return judged(AGAIN, f"the whole fit, sha256 {found}", passed=True)
+        if claim.state is None:
+            return judged(AGAIN, f"the whole fit, sha256 {found}", passed=True)
+        sealed, own = claim.state
+        if sealed != own or not SHA256.fullmatch(own):
+            return judged(AGAIN, "the fit ends with another sealed state", passed=False)
+        return judged(AGAIN, f"the whole fit and its state, sha256 {found}", passed=True)
     if claim.environment_equal is True:
         return judged(AGAIN, "the fit ends with another model", passed=False)
     problem = "the fit ends with another model, in another environment"

@@ -43,8 +43,7 @@ class HeldOutChangedError(LetheError):
 class HeldOutRows:
     """features (m, d) float64; labels (m,) class indices or numbers; ids of each row.
 
-    file: the stored .npz of these and a salt. digest: its hex SHA-256, which is in the log. If
-    its key was destroyed, there are no rows and no file.
+    file: the stored .npz of these and a salt. digest: its hex SHA-256, which is in the log.
     """
 
     features: "NDArray[np.float64]"
@@ -94,13 +93,6 @@ class HeldOutRows:
         owners = (self.records, self.clients, self.subjects)
         return (self.features.shape, self.features.tobytes(), self.labels.tobytes(), owners)
 
-    @classmethod
-    def destroyed(cls, digest: str) -> Self:
-        """Return the empty rows of a file whose key was destroyed."""
-        import numpy as np
-
-        return cls(np.zeros((0, 0)), np.zeros(0), [], [], [], b"", digest)
-
     def without(
         self, leaving: Callable[[str, str, str], bool]
     ) -> "tuple[Self | None, list[str]]":
@@ -135,7 +127,9 @@ def uploaded(file: BinaryIO) -> HeldOutRows | None:
 def stored(services: Services, session: Session, model: Model) -> HeldOutRows | None:
     """Return a model's held-out rows as the log commits to them, None if it has none.
 
-    They are `destroyed` if their key is: a restore repeats the destructions since the backup.
+    A file without a key counts as missing, too. Its key is destroyed only in the transaction
+    that logs what comes after it, so here the table was changed, and the key may come back; or
+    a restore erased what the log never had as executed, and its model is quarantined.
 
     Raises HeldOutChangedError: they are not stored as they were logged; LetheError: the log or
     the file cannot be read.
@@ -145,12 +139,10 @@ def stored(services: Services, session: Session, model: Model) -> HeldOutRows | 
         return None
     for artifact_id in _live(session, digest):
         return HeldOutRows.read(services.artifacts.get(session, artifact_id))
-    query = select(Artifact.id).where(Artifact.kind == KIND, Artifact.digest == digest)
-    if session.exec(query).first() is not None:
-        return HeldOutRows.destroyed(digest)
     raise HeldOutChangedError(
-        "the held-out rows that the log has of the model are not stored: run `lethe log fsck`, "
-        "and restore the table artifacts and the data directory from a backup"
+        "the held-out rows that the log has of the model are not stored, or their key is not: "
+        "run `lethe log fsck`, and restore the table artifacts and the data directory from a "
+        "backup; if none has them, delete the model"
     )
 
 

@@ -6,16 +6,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlmodel import Session, select
+from sqlmodel import Session, col, select
 
 from lethe.estimators.forest.bins import Bins
 from lethe.estimators.forest.forest import Forest
 from lethe.estimators.forest.published import ForestConfig, PublishedForest
+from lethe.estimators.forest.tree import FEATURE, NONE
 from models import Artifact, ModelVersion
 from tests.installation import Installation
 from tests.small import Caller, pack
 from tests.workers.jobs import networks
+from tests.workers.jobs.test_recipe_family import refuted
 from tests.workers.jobs.test_stalled import shown
+from workers.families.forest.family import ForestFamily
 from workers.jobs import execute
 
 MODEL, ROWS, COLUMNS = "churn", 90, 4
@@ -192,6 +195,43 @@ def test_a_flipped_bit_of_the_file_passes_no_judge(
     assert published(installation) == oracle(rows(), ["r3"])
 
 
+def test_a_state_with_other_counts_is_refuted(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """File and rows are honest; the counts of nodes are those of other rows."""
+    register(installation)
+    honest = ForestFamily.seal
+
+    def lie(family: ForestFamily, state: Forest, count: int, data: str) -> bytes:
+        other = Forest.open(honest(family, state, count, data))
+        counted(other)
+        return other.seal()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ForestFamily, "seal", lie)
+        request = submit(installation, "r3")
+        job_id, stage = installation.dispatcher.nudges.popleft()
+        assert stage == "execute"
+        execute.run(installation.services, job_id)
+    installation.drain()
+    assert "re-execution" in refuted(installation, request)
+    assert shown(installation, request)["state"] == "certified"
+    assert published(installation) == oracle(rows(), ["r3"])
+    with Session(installation.services.engine) as session:
+        version = session.exec(
+            select(ModelVersion).order_by(col(ModelVersion.id).desc())
+        ).first()
+        assert version is not None
+        state = installation.services.artifacts.get(session, version.state_id)
+    assert Forest.open(state).published().to_bytes() == published(installation)
+
+
+def counted(forest: Forest) -> None:
+    """Add to the counts of leaves, as if more rows were there."""
+    for tree in forest._trees:
+        tree.total[tree.node[:, FEATURE] == NONE, 0] += 40
+
+
 def test_a_state_of_other_rows_is_not_believed(installation: Installation) -> None:
     """A tampered state does not get another forest published."""
     register(installation)
@@ -208,20 +248,22 @@ def test_a_state_of_other_rows_is_not_believed(installation: Installation) -> No
     assert published(installation) == oracle(rows(), ["r3"])
 
 
-@pytest.mark.parametrize("gone", [["r3", "r5"], []])
+@pytest.mark.parametrize("gone", [["r3", "r5"], [], None])
 def test_rows_are_learned_onto_no_state_of_others(
-    installation: Installation, gone: list[str]
+    installation: Installation, gone: list[str] | None
 ) -> None:
-    """A contribution is not judged: the state must be of the stored rows."""
-    arrays = rows()
-    first = {name: values[:60] for name, values in arrays.items()}
-    later = {name: values[60:] for name, values in arrays.items()}
-    later["clients"] = np.array(["c9"] * 30)
+    """A contribution is not judged: the state must be of the stored rows, and of the file."""
+    arrays, start = rows(), 60 if gone is not None else ROWS - 1  # few rows leave most counts
+    first = {name: values[:start] for name, values in arrays.items()}
+    later = {name: values[start:] for name, values in arrays.items()}
+    later["clients"] = np.array(["c9"] * (ROWS - start))
     register(installation, first)
     with Session(installation.services.engine) as session:
         version = session.exec(select(ModelVersion)).one()
         other = Forest.open(installation.services.artifacts.get(session, version.state_id))
-        if gone:
+        if gone is None:
+            counted(other)
+        elif gone:
             other.remove(gone)
         else:
             other.remove(["r0"])

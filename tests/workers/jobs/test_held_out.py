@@ -234,6 +234,7 @@ def installation_file(installation: Installation, artifact_id: str) -> bytes:
     [
         "UPDATE artifacts SET kind = 'state' WHERE kind = 'held-out'",
         "DELETE FROM artifacts WHERE kind = 'held-out'",
+        "UPDATE artifacts SET wrapped_key = NULL WHERE kind = 'held-out'",
         "UPDATE artifacts SET digest = hex(zeroblob(32)) WHERE kind = 'held-out'",
     ],
 )
@@ -296,15 +297,39 @@ def test_no_head_depends_on_held_out_rows(installation: Installation) -> None:
     assert versions(installation, "other")[0]["held_out"] is None
 
 
-def test_destroyed_held_out_rows_stop_no_erasure(installation: Installation) -> None:
-    """As after a restore, which repeats the shredding since the backup."""
+def test_rows_whose_key_was_hidden_are_not_taken_for_destroyed(
+    installation: Installation,
+) -> None:
+    """Put back later, the key would open rows that a certificate has as erased."""
     ready(installation)
-    write(installation, "UPDATE artifacts SET wrapped_key = NULL WHERE kind = 'held-out'")
+    installation.caller.register_key(keyid="alice")
+    write(installation, "CREATE TABLE kept AS SELECT * FROM artifacts WHERE kind = 'held-out'")
+    write(
+        installation,
+        "UPDATE artifacts SET wrapped_key = NULL, shredded_at = created_at, "
+        "unlinked_at = created_at WHERE kind = 'held-out'",
+    )
     assert problems(installation) == {"held-out"}
-    assert installation.caller.erase_records("r1").status_code == 202
+    accepted = installation.caller.erase({"level": "client", "client": "c0"})
+    assert accepted.status_code == 202, accepted.text
     installation.drain()
-    assert versions(installation)[1]["held_out"] is None
-    assert problems(installation) == set()
+    path = f"/v1/requests/{accepted.json()['id']}"
+    assert installation.caller.http.get(path).json()["state"] == "executing"
+    assert len(versions(installation)) == 1
+    assert problems(installation) == {"held-out"}
+    write(
+        installation,
+        "UPDATE artifacts SET wrapped_key = (SELECT wrapped_key FROM kept), shredded_at = NULL, "
+        "unlinked_at = NULL WHERE id = (SELECT id FROM kept)",
+    )
+    write(installation, "DROP TABLE kept")
+    installation.recover()
+    installation.drain()
+    assert installation.caller.http.get(path).json()["state"] == "certified"
+    (left,) = stored(installation)
+    found = HeldOutRows.read(installation_file(installation, left.id))
+    assert "c0" not in found.clients
+    installation.check()
 
 
 CLAIMS = {

@@ -31,7 +31,7 @@ from tests.workers.jobs import networks
 from tests.workers.jobs.test_recipe_family import refuted
 from tests.workers.jobs.test_stalled import shown
 from workers.families.recipe.rows import decode_block
-from workers.families.sums.family import config_of
+from workers.families.sums.family import SumsFamily, config_of
 from workers.jobs import execute
 
 MODEL, ROWS, COLUMNS = "churn", 60, 4
@@ -255,18 +255,60 @@ def replaced(
 def test_a_flipped_bit_of_the_sealed_sums_is_refuted(installation: Installation) -> None:
     """The judge sums again: the sealed state decides nothing."""
     register(installation)
-
-    def flip(state: bytes, model: Model, version: ModelVersion) -> bytes:
-        place = len(state) - COLUMNS * len(CLASSES) * 8  # of the sums of squares
-        return state[:place] + bytes([state[place] ^ 1]) + state[place + 1 :]
-
-    replaced(installation, flip)
+    replaced(installation, flipped)
     request = submit(installation, "r3")
     installation.drain()
     assert "escalated" in networks.events(installation, request)
     assert shown(installation, request)["state"] == "certified"
     oracle = refitted(ExactGaussianNB(classes=CLASSES), rows(), ["r3"])
     assert published(installation) == oracle
+
+
+def flipped(state: bytes, model: Model, version: ModelVersion) -> bytes:
+    place = len(state) - COLUMNS * len(CLASSES) * 8  # of the sums of squares
+    return state[:place] + bytes([state[place] ^ 1]) + state[place + 1 :]
+
+
+def test_a_state_that_keeps_an_erased_row_is_refuted(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is honest; the next contribution would publish the row again."""
+    arrays = rows()
+    register(installation, {name: one[:40] for name, one in arrays.items()})
+    with monkeypatch.context() as patch:
+        old: list[Any] = []
+        remove, seal_honestly = SumsFamily.remove, SumsFamily.seal
+
+        def keep(family: SumsFamily, state: Any, blocks: Any) -> Any:
+            old.append(state)
+            return remove(family, state, blocks)
+
+        def lie(family: SumsFamily, state: Any, count: int, data: str) -> bytes:
+            return seal_honestly(family, old[0], count, data)
+
+        patch.setattr(SumsFamily, "remove", keep)
+        patch.setattr(SumsFamily, "seal", lie)
+        request = submit(installation, "r3")
+        job_id, stage = installation.dispatcher.nudges.popleft()
+        assert stage == "execute"
+        execute.run(installation.services, job_id)
+        assert old
+    installation.drain()
+    assert "re-execution" in refuted(installation, request)
+    assert shown(installation, request)["state"] == "certified"
+    contribute(installation, {name: one[40:] for name, one in arrays.items()})
+    oracle = refitted(ExactGaussianNB(classes=CLASSES), arrays, ["r3"])
+    assert published(installation) == oracle
+    installation.check()
+
+
+def test_rows_are_learned_onto_no_sums_of_another_file(installation: Installation) -> None:
+    """No judge follows a contribution: the state must lead to the file that the log has."""
+    arrays = rows()
+    register(installation, {name: one[:40] for name, one in arrays.items()})
+    replaced(installation, flipped)
+    contribute(installation, {name: one[40:] for name, one in arrays.items()})
+    assert published(installation) == refitted(ExactGaussianNB(classes=CLASSES), arrays)
 
 
 @pytest.mark.parametrize("other", ["rows", "model"])

@@ -2,12 +2,14 @@
 
 The sealed state makes an update cheaper than a fit. A version is the same whether it was
 updated or fitted: if the state is damaged or of other rows, a fit replaces it. So the class is
-`exact`.
+`exact`. The state has no history either: the judge makes its own and compares the bytes, since
+a state that still holds an erased row would publish it with the next contribution.
 """
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -29,12 +31,12 @@ from workers.families.recipe.rows import (
     stored,
 )
 from workers.jobs.case import ExecutedJob, Judges
-from workers.jobs.draft import Draft
+from workers.jobs.draft import Draft, sha256_hex
 from workers.jobs.leases.lease import JobContext
 from workers.jobs.model.chain import BatchMember
 from workers.jobs.model.logged import require_rows
 from workers.jobs.update import Encoded, ParsedUpload, Update, UpdateResult, split
-from workers.judge.refitted import EXACT
+from workers.judge.refitted import EXACT, RefittedClaim
 from workers.training.recipes.fit import FitRows
 
 if TYPE_CHECKING:
@@ -139,6 +141,10 @@ class UpdatedFamily(RecipeFamily, Generic[State]):
         digests = all_digests(blocks, known)
         require_rows(before, digest_of_rows(digests.values()))
         state = None if before is None else self._opened(job, before, blocks, digests)
+        # No judge follows: the state must at least lead to the file that the log has.
+        if state is not None and before is not None:
+            file = self.published(model, state)
+            state = state if sha256_hex(file) == before.head_digest else None
         if state is None or not self.serves(model, state, [*blocks, *new]):
             state = self.fitted(model, [*blocks, *new])
         else:
@@ -172,22 +178,36 @@ class UpdatedFamily(RecipeFamily, Generic[State]):
     def prepare(
         self, job: JobContext, session: Session, cases: Sequence[ExecutedJob], seed: bytes
     ) -> Judges:
-        """Load the results of executed jobs of a version; the result judges them."""
+        """Load the results of executed jobs of a version; the result judges them.
+
+        Judged are the version's file and its sealed state.
+        """
         self.check_here()
+        case, *_ = cases
+        with job.services.artifacts.opened(session, case.after.state_id) as sealed:
+            claimed = sealed.digest
 
         def own(stored: ModelRows) -> OwnFit:
+            mine = ""  # the digest of the own state
+
+            def fit(rows: FitRows) -> bytes:
+                nonlocal mine
+                state = self.fitted(case.model, [_block_of(rows)])
+                mine = sha256_hex(self.seal(state, len(rows), found.data))
+                return self.published(case.model, state)
+
+            def complete(claim: RefittedClaim, *_: bytes) -> RefittedClaim:
+                return replace(claim, state=(claimed, mine))
+
             # Sums of integers: the same on every machine.
-            return OwnFit.of_all(
-                stored, EXACT, True, lambda rows: self.fitted_file(stored.case.model, rows)
-            )
+            found = OwnFit.of_all(stored, EXACT, True, fit, complete)
+            return found
 
         return prepare(job, session, cases, own, EXACT)
 
     def fitted_file(self, model: Model, rows: FitRows) -> bytes:
         """Return the file of a model fitted to rows. Raises RefusedError."""
-        names = [str(place) for place in range(len(rows))]  # the published bytes have no ids
-        block = TableBlock(names, rows.features, rows.labels, rows.weights)
-        return self.published(model, self.fitted(model, [block]))
+        return self.published(model, self.fitted(model, [_block_of(rows)]))
 
     def guarantee(self, plan: Draft) -> Guarantee:
         """Return the guarantee. Raises ValueError for another claim."""
@@ -218,3 +238,9 @@ class UpdatedFamily(RecipeFamily, Generic[State]):
             claim=CLAIM,
             parameters=parameters,
         )
+
+
+def _block_of(rows: FitRows) -> TableBlock:
+    """Return rows as one block, with made-up ids if they have none: no file has ids."""
+    names = list(rows.records) or [str(place) for place in range(len(rows))]
+    return TableBlock(names, rows.features, rows.labels, rows.weights)

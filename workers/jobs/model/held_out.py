@@ -87,7 +87,7 @@ def measure(job: JobContext, file: bytes, members: Sequence[BatchMember] = ()) -
         return False
 
     after, gone = before.without(leaves)
-    if before.records and not gone:
+    if not gone:
         after = before
     return VersionFigure(_figure(services, job.model, file, after), before, after, by)
 

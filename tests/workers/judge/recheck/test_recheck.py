@@ -309,7 +309,7 @@ def test_withheld_scores_of_an_attempt_are_told_of() -> None:
     said = replace(CASE.said, evidence=(*CASE.said.evidence, other))
     found = recheck(said, CASE.given())
     assert found.result == "AGREES"
-    assert "nothing of an attempt before" in MEANING[found.result]
+    assert "does not cover earlier attempts" in MEANING[found.result]
     assert other.digest in named(found, "attempt before").reason
 
 
