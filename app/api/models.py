@@ -41,7 +41,6 @@ from app.service.paging import parse_number
 from app.service.queue import first_fit_stalls, training_progress
 from app.uploads.checked import CheckedHeldOut, CheckedUpload
 from app.uploads.spool import Spool
-from app.vault.errors import ShreddedError
 from models import Model
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
@@ -207,14 +206,7 @@ def get_version(ref: str, number: Number, services: ServicesDep) -> VersionView:
 def get_artifact(ref: str, number: Number, request: Request, services: ServicesDep) -> Response:
     """Download a version's head as safetensors; 410 once it was withdrawn and shredded."""
     with services.reading() as session:
-        row = registry.version(services, session, ref, number)
-        try:
-            head = services.artifacts.get(session, row.head_id)
-        except ShreddedError:
-            raise ShreddedError(
-                f"version {number} was withdrawn by a later erasure, and its file destroyed: "
-                "download the current version"
-            ) from None
+        head = registry.head(services, session, ref, number)
     return revalidated(request, head, SAFETENSORS)
 
 

@@ -319,3 +319,16 @@ def _end(
             request.state, request.reason = "failed", ENDED
             job.stage, job.done_at, job.lease_until = "done", utcnow(), None
             job.lease_token += 1
+            _destroy_inputs(session, job)
+
+
+def _destroy_inputs(session: Session, job: Job) -> None:
+    """Destroy what an ended job would have continued from, except what other jobs share."""
+    for artifact_id in (job.draft_id, job.checkpoint_id, job.before_id):
+        others = select(Job.id).where(
+            Job.before_id == artifact_id, Job.id != job.id, col(Job.done_at).is_(None)
+        )
+        if artifact_id is None or session.exec(others).first() is not None:
+            continue
+        artifact = session.get_one(Artifact, artifact_id)
+        artifact.wrapped_key, artifact.shredded_at = None, artifact.shredded_at or utcnow()

@@ -41,6 +41,26 @@ def logged_leaf(ledger: Ledger, model: Model, version: ModelVersion) -> Leaf:
     return leaf
 
 
+def is_withdrawn(ledger: Ledger, model: Model, number: int) -> bool:
+    """Return whether a later version in the log withdrew all before it.
+
+    Every version does that is not made by a contribution: an erasure, a refit or a mend.
+    """
+    later = versions_of(ledger, model)[number:]
+    return any("added" not in leaf.digests for _, leaf in later)
+
+
+def unwithdrawn(ledger: Ledger, model: Model, number: int) -> dict[int, Leaf]:
+    """Return the versions before `number` that none of those withdrew, newest first."""
+    known = versions_of(ledger, model)
+    found: dict[int, Leaf] = {}
+    for earlier in range(min(number - 1, len(known)), 0, -1):
+        _, found[earlier] = known[earlier - 1]
+        if "added" not in found[earlier].digests:
+            break
+    return found
+
+
 # The entries that follow a version in its transaction if no erasure made it.
 LEARNED = ("contribution.learned", "model.released")
 

@@ -184,6 +184,13 @@ class ArtifactStore:
         place = _content(artifact.id, artifact.kind)
         return ArtifactFile(OpenedArtifact(file, key, place, artifact.digest))
 
+    def require_key(self, session: Session, artifact_id: str) -> None:
+        """Check that an artifact has its key, which opens only beside its id and digest.
+
+        Raises NotStoredError, ShreddedError or SealError: as `get`.
+        """
+        self._unwrapped(session, artifact_id)
+
     def shred(self, session: Session, artifact_id: str) -> str:
         """Destroy the key in the caller's transaction, and return the content's digest.
 

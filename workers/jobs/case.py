@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sqlmodel import Session, col, select
 
 from app.reconcile.judgement import is_judged
+from app.reconcile.logged_versions import unwithdrawn, versions_of
 from app.reconcile.model_events import request_events, requests_events
 from app.reconcile.received import is_as_received
 from app.schemas.requests import Scope
@@ -218,6 +219,7 @@ def purge_claims(
         PurgeClaim(
             probes=[
                 *_probe(services, session, case.plan, blocks),
+                *_probe_unlisted(services, case),
                 *_probe_owner(session, case),
             ],
             erased_rows=[str(item["record"]) for item in case.plan.removal["records"]],
@@ -244,6 +246,16 @@ def _probe_owner(session: Session, case: ExecutedJob) -> list[Probe]:
         held = select(Record.id).where(col(Record.subject_id).in_(chunk)).limit(1)
         probes.append(Probe("owner-records", "", session.exec(held).first() is not None))
     return probes
+
+
+def _probe_unlisted(services: Services, case: ExecutedJob) -> list[Probe]:
+    """Return a probe for each version of the log whose file the execution did not destroy."""
+    plan, model = case.plan, case.model
+    kept = unwithdrawn(services.ledger, model, plan.before_number + 1).values()
+    refuted = versions_of(services.ledger, model)[plan.before_number : plan.number - 1]
+    heads = {leaf.digests["head"] for leaf in [*kept, *(leaf for _, leaf in refuted)]}
+    listed = {artifact.digest for artifact in plan.artifacts}
+    return [Probe("artifact", digest, True) for digest in sorted(heads - listed)]
 
 
 def _probe(

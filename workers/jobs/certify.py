@@ -99,9 +99,9 @@ def run(services: Services, job_id: str, turn: Turn | None = None) -> None:
             _issue(job, tx, signed, keyid)
             moved = [(one.judgement.job_id, one.judgement.token) for one in signed[1:]]
             advance(tx, lease, "done", moved)
-            release_before(
-                services, tx, tx.session.exec(select(Job).where(Job.id == lease.job_id)).one()
-            )
+            row = tx.session.exec(select(Job).where(Job.id == lease.job_id)).one()
+            for before_id in {one.judgement.plan.before_id for one in signed}:
+                release_before(services, tx, row, before_id)
 
         services.ledger.transact(effect)
         reached("certify.committed")

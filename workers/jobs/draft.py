@@ -82,6 +82,8 @@ class Draft:
     # Digest of the executing process's code: a newer release may certify it weeks later.
     code: str
     environment: dict[str, str]
+    # The artifact of the model before, which is destroyed with the last of its certificates.
+    before_id: str | None = None
     # Of a masked round: leaves (base64, concatenated) that it added before its first link.
     added: str = ""
     round_id: str | None = None

@@ -55,7 +55,9 @@ def run(services: Services, job_id: str, turn: Turn | None = None) -> None:
         try:
             with services.reading() as session:
                 job = load_job(services, session, lease)
-                as_registered(services.ledger, session, lease.model_id)  # the same object
+                mends = lease.kind == MEND
+                # The same object as the job's.
+                as_registered(services.ledger, session, lease.model_id, mends=mends)
                 if lease.kind == "erase" and lease.attempt == 1:
                     executed = _is_executed(job, session)
             if executed:

@@ -15,6 +15,7 @@ from app.reconcile.escalation import METHOD
 from app.retained_pages import RetainedSet
 from app.service.context import Services
 from app.service.desk import people
+from app.service.queue import MEND
 from app.service.review import unapproved
 from app.service.scope import write_tombstones
 from app.steps import reached
@@ -29,7 +30,7 @@ from workers.jobs.attempts import escalated, escalation_parameters
 from workers.jobs.draft import DRAFT, Draft, RewrittenBlock, ShreddedArtifact
 from workers.jobs.leases import checkpoints
 from workers.jobs.leases.lease import JobContext, LeaseLostError, follow
-from workers.jobs.model import held_out, versions
+from workers.jobs.model import held_out, versions, withdrawal
 from workers.jobs.model.chain import BatchMember, Chain
 from workers.jobs.model.held_out import VersionFigure
 from workers.jobs.model.logged import EXCHANGED, OtherModelError, as_registered
@@ -67,11 +68,13 @@ def current(job: JobContext, tx: Transaction, base: int | None) -> Model:
         OtherModelError: The row was changed meanwhile; the transaction must roll back.
         LeaseLostError: It has another version; the transaction must roll back.
     """
-    model = as_registered(job.services.ledger, tx.session, job.lease.model_id)
+    lease = job.lease
+    mends = lease.kind == MEND
+    model = as_registered(job.services.ledger, tx.session, lease.model_id, mends=mends)
     if model.ref != job.model.ref:
         raise OtherModelError(EXCHANGED)
     if model.current_version != base:
-        raise LeaseLostError(job.lease.job_id)
+        raise LeaseLostError(lease.job_id)
     return model
 
 
@@ -130,12 +133,11 @@ def publish(
     )
     if not members:
         if before is not None:
-            # The head is kept until an erasure; the state of a past version has no use.
-            versions.shred(services, session, before.state_id)
+            withdrawal.destroy_state(services, session, lease.model_id, before.number)
         reached("execute.written")
         return Published(version, [], None)
     assert before is not None
-    withdrawn = versions.withdraw_earlier(services, tx, model, version)
+    withdrawn = withdrawal.withdraw_earlier(services, tx, model, version)
     before_id = checkpoints.keep_before(services, tx, update.before)
     parameters = {**result.parameters, "batch": str(len(members))}
     if update.dropped:
@@ -158,6 +160,7 @@ def publish(
             parameters=parameters | _erased_before(member),
             bounds=dict(result.bounds),
             artifacts=[*withdrawn, *shredded],
+            before_id=before_id,
             blocks=[rewritten[one] for one in member.owned() if one in rewritten],
             feature_rows=sum(one in rewritten for one in member.subjects.values()),
             added=draft.write_leaves(chain.added),
@@ -225,7 +228,9 @@ def replace_refuted(
     version = versions.publish(
         services, tx, model, job.lease, result.encoded, retained, figure=measured.figure
     )
-    shredded = versions.withdraw_earlier(services, tx, model, version)
+    shredded = withdrawal.withdraw_earlier(
+        services, tx, model, version, certified=bool(refuted)
+    )
     plans = []
     for one in refuted:
         kept = {name: one.plan.parameters[name] for name in KEPT if name in one.plan.parameters}

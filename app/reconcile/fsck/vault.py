@@ -4,13 +4,17 @@ It needs the master key and reads one file at a time. The evidence names the era
 each is looked up; neither record ids nor tags leave this module.
 """
 
+from typing import Any
+
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
+from app.reconcile.audit_rows import REPORT
 from app.reconcile.deleted import deleted_in
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck.run import sealed_rows
 from app.reconcile.fsck.state import Verified
+from app.reconcile.held_out import KIND as HELD_OUT
 from app.reconcile.people import check_people
 from app.reconcile.received import is_of_upload
 from app.reconcile.retention import ended_refs
@@ -18,7 +22,7 @@ from app.vault.artifacts import GRACE, ArtifactStore, is_file_name
 from app.vault.features import FeatureVault
 from app.vault.master import RootSecret
 from app.vault.model_key import open_tombstone_key, record_tag
-from lethe.certificates.evidence import parse_evidence
+from lethe.certificates.evidence import SCORES, parse_evidence
 from lethe.errors import LetheError
 from lethe.log.entries import EntryError, parse_leaf
 from models import (
@@ -26,9 +30,15 @@ from models import (
     Certificate,
     Contribution,
     ErasureRequest,
+    Job,
     LogEntry,
     Model,
+    ModelVersion,
     Record,
+    Release,
+    Round,
+    RoundMember,
+    SiloTask,
     Tombstone,
     Verification,
 )
@@ -37,6 +47,7 @@ from models.database.session import reading
 FETCH = 500  # rows, or records of an evidence file, per query
 FILE = "a stored file is missing or was altered: restore the data directory from its backup"
 ELSEWHERE = "a row of artifacts names no file of their directory: nothing of Lethe's wrote it"
+UNNAMED = "a stored file is needed by no row: a row was changed to keep what may be erased data"
 NO_STONE = "an erased record has no tombstone: it could come back unnoticed"
 STORED = "an erased record is stored again"
 OTHER = "a contribution that waits has another upload or model than the log received"
@@ -64,6 +75,7 @@ def fsck_vault(
     with Session(reading(engine)) as session:
         with sealed_rows(report, "stored files"):
             _check_files(engine, session, artifacts, report, held)
+            _check_named(session, report)
         with sealed_rows(report, "stored rows"):
             for _ in FeatureVault(root_secret).foreign(session):
                 report.add("file", OWNER)
@@ -100,6 +112,55 @@ def _check_files(
                 row = now.get(Artifact, artifact_id)
             if row is not None and row.wrapped_key is not None:
                 report.add("file", FILE)
+
+
+def naming() -> dict[str, list[Any]]:
+    """Return, by kind, which rows need a stored file of it, as queries of their columns.
+
+    A job needs its files until it ends; a version its state until the next one.
+    """
+    waiting = col(Job.done_at).is_(None)
+    is_current = (col(Model.id) == ModelVersion.model_id) & (
+        col(Model.current_version) == ModelVersion.number
+    )
+    messages = ("advertise_id", "share_id", "masked_id", "confirm_id", "reveal_id")
+    return {
+        "head": [select(ModelVersion.head_id)],
+        "state": [select(ModelVersion.state_id).join(Model, is_current)],
+        "upload": [select(Contribution.upload_id).where(Contribution.state == "received")],
+        "release": [select(Release.upload_id)],
+        "evidence": [select(Verification.evidence_id)],
+        "draft": [select(Job.draft_id).where(waiting)],
+        "before": [select(Job.before_id).where(waiting)],
+        "checkpoint": [select(Job.checkpoint_id).where(waiting)],
+        "round": [select(Round.transcript_id)],
+        "counts": [select(Round.counts_id)],
+        "round-message": [select(getattr(RoundMember, one)) for one in messages],
+        "silo-task": [select(SiloTask.task_id)],
+        "silo-answer": [select(SiloTask.answer_id)],
+    }
+
+
+# Named by digest, in the log alone. `_check_files` opens them as these kinds.
+LOGGED_KINDS = (HELD_OUT, REPORT, SCORES)
+
+
+def _check_named(session: Session, report: FsckReport) -> None:
+    """Check that some row needs each stored file.
+
+    File and row are written, and destroyed, in one transaction.
+    """
+    live = select(Artifact.id).where(col(Artifact.wrapped_key).is_not(None))
+    rows = naming()
+    found = session.exec(live.where(col(Artifact.kind).not_in([*rows, *LOGGED_KINDS]))).all()
+    for kind, queries in rows.items():
+        unnamed = live.where(Artifact.kind == kind)
+        for query in queries:
+            (column,) = query.selected_columns
+            unnamed = unnamed.where(col(Artifact.id).not_in(query.where(column.is_not(None))))
+        found = [*found, *session.exec(unnamed)]
+    for _ in found:
+        report.add("file", UNNAMED)
 
 
 def _check_erased(

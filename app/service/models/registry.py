@@ -2,6 +2,7 @@
 
 import hashlib
 from base64 import b64decode
+from contextlib import suppress
 from typing import Literal
 
 from sqlmodel import Session, col, select
@@ -9,7 +10,7 @@ from sqlmodel import Session, col, select
 from app.keys.issuer import signing_issuer
 from app.problems import ModelDeletedError, NotFoundError, UnknownModelError
 from app.reconcile.deleted import GONE, require_present
-from app.reconcile.logged_versions import logged_leaf, versions_of
+from app.reconcile.logged_versions import is_withdrawn, logged_leaf
 from app.schemas.base import Page
 from app.schemas.models import (
     Extractor,
@@ -125,6 +126,25 @@ def _version(session: Session, model: Model, number: int | Literal["current"]) -
     return row
 
 
+def head(
+    services: Services, session: Session, ref: str, number: int | Literal["current"]
+) -> bytes:
+    """Return a version's file. The table `model_versions` may say that a version is kept.
+
+    Raises UnknownModelError, ModelDeletedError, NotFoundError: as `version`; ShreddedError: by
+    the log, the version was withdrawn, or its file is destroyed.
+    """
+    row = version(services, session, ref, number)
+    gone = is_withdrawn(services.ledger, find(session, ref), row.number)
+    with suppress(ShreddedError):
+        if not gone:
+            return services.artifacts.get(session, row.head_id)
+    raise ShreddedError(
+        f"version {number} was withdrawn by a later erasure, and its file destroyed: download "
+        "the current version"
+    )
+
+
 def certificates_of(
     services: Services, session: Session, row: ModelVersion
 ) -> list[VersionCertificate]:
@@ -164,22 +184,13 @@ def sign_version(services: Services, ref: str, number: int | Literal["current"])
         row = version(services, session, ref, number)
         model = find(session, ref)
         logged_leaf(services.ledger, model, row)
-        if row.withdrawn_at is not None or _is_withdrawn(services, model, row.number):
+        if row.withdrawn_at is not None or is_withdrawn(services.ledger, model, row.number):
             raise ShreddedError(
                 "this version was withdrawn: the service vouches for it no more"
             )
         name, digest = f"{ref}@{row.number}", row.head_digest
     issuer, keyid, _ = signing_issuer(services.settings, services.ledger)
     return sign_model(name, digest, issuer=issuer, issuer_keyid=keyid)
-
-
-def _is_withdrawn(services: Services, model: Model, number: int) -> bool:
-    """Return whether a later version in the log withdrew all before it.
-
-    Every version does that is not made by a contribution: an erasure, a refit or a mend.
-    """
-    later = versions_of(services.ledger, model)[number:]
-    return any("added" not in leaf.digests for _, leaf in later)
 
 
 def manifest(services: Services, signed: SignedBy, ref: str) -> ManifestView:

@@ -349,6 +349,27 @@ def test_the_issuer_signs_the_file_of_a_version_until_it_is_withdrawn(
     assert ready.caller.operator("GET", f"{base[:-1]}2/signature").status_code == 200
 
 
+def test_a_version_that_the_log_has_as_withdrawn_is_not_served(ready: Installation) -> None:
+    """Whoever writes the tables puts the key of its file back, and its row."""
+    path = f"/v1/models/{MODEL}/versions/1/artifact"
+    assert ready.caller.operator("GET", path).status_code == 200
+    with Session(ready.services.engine) as session:
+        (row,) = session.exec(select(ModelVersion)).all()
+        key = session.get_one(Artifact, row.head_id).wrapped_key
+        file = ready.settings.data_dir / "artifacts" / row.head_id
+        content = file.read_bytes()
+    ready.caller.erase_records("r1")
+    ready.drain()
+    file.write_bytes(content)
+    with Session(ready.services.engine) as session:
+        session.connection().execute(update(ModelVersion).values(withdrawn_at=None))
+        session.get_one(Artifact, row.head_id).wrapped_key = key
+        session.commit()
+        assert ready.services.artifacts.get(session, row.head_id)
+    problem(ready.caller.operator("GET", path), 410, "shredded")
+    assert ready.caller.operator("GET", path.replace("/1/", "/2/")).status_code == 200
+
+
 @pytest.mark.parametrize("column", ["head_digest", "log_index", "number"])
 def test_whoever_changes_the_row_of_a_version_gets_nothing_signed(
     ready: Installation, column: str

@@ -57,7 +57,7 @@ def member(*path: str, value: Any) -> Change:
 def uncompared(patch: pytest.MonkeyPatch) -> None:
     """Skip execution's comparison with the log: the judge must not depend on it."""
 
-    def row(_: Any, session: Session, model_id: int) -> Model:
+    def row(_: Any, session: Session, model_id: int, *, mends: bool) -> Model:
         return session.get_one(Model, model_id)
 
     for module in (execute, publish):

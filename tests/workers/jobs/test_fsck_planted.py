@@ -86,7 +86,7 @@ PLANTED: dict[str, tuple[list[str], list[str]]] = {
     ),
     "a verification removed": (
         [f"delete from verifications where evidence_id = {EVIDENCE}"],
-        ["certificate"],
+        ["certificate", "file"],
     ),
     "a verification's result": (
         [f"update verifications set result = 'FAIL' where evidence_id = {EVIDENCE}"],
@@ -108,7 +108,11 @@ PLANTED: dict[str, tuple[list[str], list[str]]] = {
             "update model_versions set head_id = "
             f"(select min(head_id) from model_versions where id < {LAST}) where id = {LAST}"
         ],
-        ["head"],
+        ["file", "head"],
+    ),
+    "a state under another name": (
+        [f"update model_versions set state_id = head_id where id = {LAST}"],
+        ["file"],
     ),
     "a version's digest": (
         [f"update model_versions set head_digest = '{'0' * 64}' where id = {LAST}"],
@@ -135,7 +139,7 @@ PLANTED: dict[str, tuple[list[str], list[str]]] = {
     "a model out of service": (["update models set state = 'quarantined'"], ["model"]),
     "a model at an older version": (
         ["update models set current_version = current_version - 1"],
-        ["head", "record", "version"],
+        ["file", "head", "record", "version"],
     ),
     "a record removed": ([f"delete from records where id = {SOME}"], ["record"]),
     "a record renamed": (

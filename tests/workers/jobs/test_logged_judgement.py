@@ -100,12 +100,16 @@ def test_a_failure_whose_job_is_moved_on_is_not_certified(
         found = session.get_one(Verification, second)
         assert found.result == "FAIL"
         found.result = "PASS"
+        own = found.evidence_id
         if swapped:
             found.evidence_id = session.get_one(Verification, first).evidence_id
         session.commit()
     step(ready, second, certify.run)
     refused(ready, second, "the last judgement of this request in the log is no PASS")
     assert ready.caller.http.get(f"/v1/requests/{second}/evidence").status_code == 404
+    with Session(ready.services.engine) as session:  # or fsck finds evidence that no row names
+        session.get_one(Verification, second).evidence_id = own
+        session.commit()
     ready.check()
 
 

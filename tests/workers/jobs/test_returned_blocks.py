@@ -33,7 +33,7 @@ from tests.workers.jobs.test_refuted_groups import fits_here
 from tests.workers.jobs.test_stalled import shown
 from workers.families.network import update as network_update
 from workers.families.network.data.rows import Held, assemble
-from workers.jobs.model.logged import OTHER_ROWS
+from workers.jobs.model.logged import OTHER_ROWS, RENAMED
 
 __all__ = ["fits_here"]  # a fixture
 
@@ -83,7 +83,9 @@ def network(installation: Installation) -> tuple[str, dict[str, Any]]:
     return small_network.MODEL, small_network.rows(seed=1, count=16, first=120)
 
 
-def refused(installation: Installation, model: str, more: dict[str, Any]) -> None:
+def refused(
+    installation: Installation, model: str, more: dict[str, Any], why: str = OTHER_ROWS
+) -> None:
     """Contribute rows, and check their refusal: the stored rows are not the version's."""
     more["clients"] = np.full(len(more["labels"]), "c3")
     feeder = replace(installation.caller, keyid="feeder", key=generate_key("ed25519"))
@@ -93,7 +95,7 @@ def refused(installation: Installation, model: str, more: dict[str, Any]) -> Non
     installation.drain()
     with Session(installation.services.engine) as session:
         last = session.exec(select(Contribution).where(Contribution.keyid == "feeder")).one()
-    assert (last.state, last.failure) == ("failed", OTHER_ROWS)
+    assert (last.state, last.failure) == ("failed", why)
 
 
 @pytest.mark.parametrize(
@@ -118,6 +120,46 @@ def test_a_contribution_learns_no_row_that_was_erased(
     assert len(networks.versions(installation)) == 2
     write(installation, PUT_BACK)
     refused(installation, model, more)
+    assert len(networks.versions(installation)) == 2
+
+
+RESTORED = ("retained_pages", "records", "feature_blocks")
+SET_BACK = [
+    "PRAGMA defer_foreign_keys = ON",
+    *(f"DELETE FROM {one}" for one in RESTORED),
+    *PUT_BACK[-1:],
+    *(f"INSERT INTO {one} SELECT * FROM kept_{one}" for one in reversed(RESTORED)),
+    "UPDATE records SET claimed_by = NULL",
+    "UPDATE model_versions SET number = 1000 WHERE number = 2",
+    "UPDATE models SET current_version = 1",
+]
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        recipe,
+        pytest.param(sums, marks=pytest.mark.full),
+        pytest.param(network, marks=[pytest.mark.full, pytest.mark.trains]),
+    ],
+)
+@pytest.mark.parametrize("number", ["1", pytest.param("NULL", marks=pytest.mark.full)])
+def test_nothing_is_learned_onto_a_version_from_before_an_erasure(
+    installation: Installation,
+    begin: Callable[[Installation], tuple[str, dict[str, Any]]],
+    number: str,
+) -> None:
+    """Rows, blocks, keys and version of before, which have the digests of that version."""
+    model, more = begin(installation)
+    kept = ("subjects", *RESTORED)
+    write(installation, [f"CREATE TABLE kept_{one} AS SELECT * FROM {one}" for one in kept])
+    scope = {"level": "sample", "records": ["r1"]}
+    fields = {"model": model} | ({"method": "retrain"} if begin is network else {})
+    request = installation.caller.erase(scope, fields=fields).json()["id"]
+    installation.drain()
+    assert networks.request(installation, request).state == "certified"
+    write(installation, [*SET_BACK, f"UPDATE models SET current_version = {number}"])
+    refused(installation, model, more, RENAMED)
     assert len(networks.versions(installation)) == 2
 
 

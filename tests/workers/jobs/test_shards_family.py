@@ -31,6 +31,7 @@ from workers.errors import RefusedError
 from workers.families.shards import rows as shard_rows
 from workers.families.shards import update as shards_update
 from workers.jobs import execute
+from workers.jobs.model.withdrawal import OTHER_FILES
 from workers.training.recipes import process
 from workers.training.recipes.files import FittedRecipe, decode, encode
 from workers.training.recipes.fit import FitRows
@@ -349,9 +350,8 @@ def replaced(installation: Installation, kind: str, change: Callable[[bytes], by
         session.commit()
 
 
-def test_a_shard_that_was_changed_in_storage_is_found_and_fitted_again(
-    installation: Installation,
-) -> None:
+def test_a_file_with_a_changed_shard_stops_the_erasure(installation: Installation) -> None:
+    """The published file, which no row names any more, would not be destroyed."""
     register(installation)
     other = next(one for one in range(SHARDS) if one != of_subject(installation, 3))
 
@@ -363,10 +363,9 @@ def test_a_shard_that_was_changed_in_storage_is_found_and_fitted_again(
     replaced(installation, "head", flip)
     request = submit(installation, "r3")
     installation.drain()
-    assert shown(installation, request)["state"] == "certified"
-    named = networks.statement(installation, request).predicate.method.parameters["shards"]
-    assert named == " ".join(map(str, sorted([other, of_subject(installation, 3)])))
-    check_is(installation, ["r3"])
+    told = shown(installation, request)
+    assert (told["state"], told["reason"]) == ("needs-decision", OTHER_FILES)
+    assert len(networks.versions(installation)) == 1
 
 
 def check_held(installation: Installation, request: str) -> None:

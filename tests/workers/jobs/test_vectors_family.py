@@ -24,6 +24,7 @@ from workers.cli.models import command as cli
 from workers.families import base
 from workers.families.vectors import update
 from workers.jobs import execute
+from workers.jobs.model.withdrawal import OTHER_FILES
 from workers.training.vectors import files
 from workers.training.vectors.build import build
 from workers.training.vectors.build import drop as honest_drop
@@ -286,7 +287,10 @@ def test_a_flipped_bit_of_the_file_passes_no_judge(
 
 
 def test_a_file_of_other_rows_is_not_believed(installation: Installation) -> None:
-    """Pointing the database at another file does not get another index published."""
+    """Pointing the database at another file does not get another index published.
+
+    Nor an erasure certified: the published file would not be destroyed.
+    """
     register(installation)
     with Session(installation.services.engine) as session:
         version = session.exec(select(ModelVersion)).one()
@@ -296,8 +300,9 @@ def test_a_file_of_other_rows_is_not_believed(installation: Installation) -> Non
         session.commit()
     request = submit(installation, "passage-003")
     installation.drain()
-    assert shown(installation, request)["state"] == "certified"
-    check_rest(installation, "flat", ["passage-003"])
+    told = shown(installation, request)
+    assert (told["state"], told["reason"]) == ("needs-decision", OTHER_FILES)
+    assert len(networks.versions(installation)) == 1
 
 
 @pytest.mark.parametrize("trace", ["vector", "part", "id"])

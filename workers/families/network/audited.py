@@ -13,7 +13,12 @@ from workers.families.network.config import NetworkConfig, network_config
 from workers.families.network.data.rows import Holdings, assemble, holdings, salts
 from workers.families.network.training import data_of, device_of, here
 from workers.jobs.model import versions
-from workers.jobs.model.logged import NotLoggedError, OtherModelError, check_logged
+from workers.jobs.model.logged import (
+    NotLoggedError,
+    OtherModelError,
+    check_logged,
+    is_newest,
+)
 from workers.method_audits.draw import Plan, StoredRows
 from workers.method_audits.pair import Pair, run_pair
 from workers.method_audits.trust import NOT_ITS_ROWS
@@ -65,6 +70,8 @@ def _published(
         if version is None or version.statistics_digest != digest:
             raise RefusedError(NOT_ITS_ROWS)
         check_logged(services.ledger, model, version)
+        if not is_newest(services.ledger, model, version):
+            raise RefusedError(NOT_ITS_ROWS)
     except (NotLoggedError, NotStoredError, OtherModelError, SealError, ShreddedError):
         raise RefusedError(NOT_ITS_ROWS) from None
     return rows

@@ -88,15 +88,23 @@ def keep_before(services: Services, tx: Transaction, data: bytes | None) -> str 
     return None if data is None else services.artifacts.put(tx.session, "before", data).id
 
 
-def release_before(services: Services, tx: Transaction, job: Job) -> None:
-    """Destroy the model from before the update if the ended `job` was its last user."""
-    if job.before_id is None:
-        return
-    others = select(Job.id).where(
-        Job.before_id == job.before_id, Job.id != job.id, col(Job.done_at).is_(None)
-    )
-    if tx.session.exec(others).first() is None:
-        services.artifacts.shred(tx.session, job.before_id)
+def release_before(
+    services: Services, tx: Transaction, job: Job, before_id: str | None = None
+) -> None:
+    """Destroy the model from before the update if the ended `job` was its last user.
+
+    before_id: by the draft of its request, to which the log commits. The job's own is used only
+    if nothing is certified, since whoever writes the table can change it.
+    """
+    for artifact_id in {one for one in (before_id, job.before_id) if one is not None}:
+        others = select(Job.id).where(
+            Job.before_id == artifact_id,
+            Job.model_id == job.model_id,
+            Job.id != job.id,
+            col(Job.done_at).is_(None),
+        )
+        if tx.session.exec(others).first() is None:
+            services.artifacts.shred(tx.session, artifact_id)
 
 
 def drop_before(services: Services, session: Session, job_id: str) -> None:

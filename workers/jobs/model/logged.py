@@ -28,8 +28,8 @@ CHANGED = (
     "was registered in the log; restore its row of the table models from a backup"
 )
 RENAMED = (
-    "nothing was published: the model's current version is not the one that the log has under "
-    "its reference; restore its rows of the tables models and model_versions from a backup"
+    "nothing was published: the model's current version is not the newest of its reference in "
+    "the log; restore its rows of the tables models and model_versions from a backup"
 )
 EXCHANGED = (
     "nothing was published: the model had another reference when its version was made than "
@@ -84,11 +84,16 @@ def registered(ledger: Ledger, model: Model) -> LoggedRegistration:
     )
 
 
-def as_registered(ledger: Ledger, session: Session, model_id: int) -> Model:
+def as_registered(
+    ledger: Ledger, session: Session, model_id: int, *, mends: bool = False
+) -> Model:
     """Return a model's row, once the log agrees with everything a version is computed by.
 
     The publisher computes from this object and does not reread the row, which may have been
     changed after the comparison. The publishing transaction compares it once more.
+
+    mends: the model may be at an older version than the log, as that of a restored database. A
+    mend compares the rows with the log's last version.
 
     Raises:
         OtherModelError: The row is not as it was registered, or not of its versions.
@@ -97,12 +102,28 @@ def as_registered(ledger: Ledger, session: Session, model_id: int) -> Model:
     model = session.get_one(Model, model_id)
     if not registered(ledger, model).unchanged:
         raise OtherModelError(CHANGED)
-    # Two rows that swapped their references each match a registration.
-    if (current := versions.current(session, model)) is not None:
-        logged = versions_of(ledger, model)[current.number - 1 : current.number]
-        if [index for index, _ in logged] != [current.log_index]:
-            raise OtherModelError(RENAMED)
+    # Two rows that swapped their references each match a registration; rows of an older version
+    # have the digests that the log has of it.
+    current = versions.current(session, model)
+    if not (
+        is_newest(ledger, model, current) or (mends and _is_logged(ledger, model, current))
+    ):
+        raise OtherModelError(RENAMED)
     return model
+
+
+def is_newest(ledger: Ledger, model: Model, version: ModelVersion | None) -> bool:
+    """Return whether a version is a model's last in the log; None if it should have none."""
+    number = 0 if version is None else version.number
+    known = len(versions_of(ledger, model))
+    return number == known and _is_logged(ledger, model, version)
+
+
+def _is_logged(ledger: Ledger, model: Model, version: ModelVersion | None) -> bool:
+    if version is None:
+        return True
+    logged = versions_of(ledger, model)[version.number - 1 : version.number]
+    return [index for index, _ in logged] == [version.log_index]
 
 
 def require_rows(version: ModelVersion | None, digest: str) -> None:

@@ -1,4 +1,4 @@
-"""A model's versions: load the current state, publish the next, withdraw the earlier."""
+"""A model's versions: load the current state and publish the next."""
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from app.retained_pages import RetainedSet
 from app.service.context import Services
 from models import Artifact, Model, ModelVersion, Record, Subject
 from models.database import bulk
-from models.database.session import chunks, read_by_id
+from models.database.session import chunks
 from workers.jobs.draft import ShreddedArtifact
 from workers.jobs.leases.lease import Lease
 from workers.jobs.update import Encoded, FreshRecords, Owner, split
@@ -173,24 +173,6 @@ def record_repeated(tx: Transaction, model: Model, version: ModelVersion) -> Non
     """Log that the training of a version was repeated with an identical result."""
     digests = {"head": version.head_digest, "statistics": version.statistics_digest}
     record_model_event(tx, model.ref, REPEATED, digests)
-
-
-def withdraw_earlier(
-    services: Services, tx: Transaction, model: Model, keep: ModelVersion
-) -> list[ShreddedArtifact]:
-    """Shred heads and states of all versions before `keep`; return those shredded now."""
-    earlier = select(ModelVersion).where(
-        ModelVersion.model_id == model.id,
-        col(ModelVersion.number) < keep.number,
-        col(ModelVersion.withdrawn_at).is_(None),
-    )
-    found = tx.session.exec(earlier).all()
-    for version in found:
-        version.withdrawn_at = tx.now
-    ids = [one for version in found for one in (version.head_id, version.state_id)]
-    read_by_id(tx.session, Artifact, ids)
-    shredded = (shred(services, tx.session, artifact_id) for artifact_id in ids)
-    return [one for one in shredded if one is not None]
 
 
 def shred(services: Services, session: Session, artifact_id: str) -> ShreddedArtifact | None:
