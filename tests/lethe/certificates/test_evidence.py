@@ -49,7 +49,7 @@ def test_the_certificate_says_which_file() -> None:
 
 def test_another_file_is_refused_even_if_its_proofs_hold() -> None:
     other, _ = contents(erased=("record-3", "record-42"))
-    with pytest.raises(RemovalError, match="another file"):
+    with pytest.raises(RemovalError, match="not the evidence file"):
         check_evidence(other, PREDICATE)
 
 
