@@ -136,6 +136,8 @@ def planned(
         job = job_of(session, request)
         plan = change(draft.load(ready.services, session, job))
         (stored,) = draft.store(ready.services, session, [plan])
+        assert job.draft_id is not None
+        ready.services.artifacts.shred(session, job.draft_id)
         job.draft_id, digest = stored.id, stored.digest
         session.commit()
     if patch is not None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from sqlmodel import Session
 
+from app.ledger.storage import read_size
 from app.service.context import Services
 from app.vault.errors import NotStoredError, SealError, ShreddedError
 from models import Model
@@ -70,7 +71,7 @@ def _published(
         if version is None or version.statistics_digest != digest:
             raise RefusedError(NOT_ITS_ROWS)
         check_logged(services.ledger, model, version)
-        if not is_newest(services.ledger, model, version):
+        if not is_newest(services.ledger, model, version, read_size(session)):
             raise RefusedError(NOT_ITS_ROWS)
     except (NotLoggedError, NotStoredError, OtherModelError, SealError, ShreddedError):
         raise RefusedError(NOT_ITS_ROWS) from None

@@ -112,10 +112,16 @@ def as_registered(
     return model
 
 
-def is_newest(ledger: Ledger, model: Model, version: ModelVersion | None) -> bool:
-    """Return whether a version is a model's last in the log; None if it should have none."""
+def is_newest(
+    ledger: Ledger, model: Model, version: ModelVersion | None, size: int | None = None
+) -> bool:
+    """Return whether a version is a model's last in the log; None if it should have none.
+
+    size: of the log when the version was read; later ones do not count.
+    """
     number = 0 if version is None else version.number
-    known = len(versions_of(ledger, model))
+    logged = versions_of(ledger, model)
+    known = len(logged) if size is None else logged.before(size)
     return number == known and _is_logged(ledger, model, version)
 
 
