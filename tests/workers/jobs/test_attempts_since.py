@@ -83,10 +83,18 @@ def test_no_table_changes_what_is_told_of_an_attempt(
     verdict = verdict_of(ready, failed)
     assert verdict.result == "FAIL"
     with Session(ready.services.engine) as session:
-        change(session.get_one(Verification, failed), session)
+        found = session.get_one(Verification, failed)
+        evidence = found.evidence_id
+        change(found, session)
         session.commit()
     step(ready, failed, execute.run, verify.run, certify.run)
     assert read_escalation(parameters(ready, failed)) == (verdict,)
+    if change is deleted:  # nothing destroyed the file that only its row named
+        with pytest.raises(AssertionError, match="needed by no row"):
+            ready.check()
+        with Session(ready.services.engine) as session:
+            ready.services.artifacts.shred(session, evidence)
+            session.commit()
 
 
 def test_without_the_evidence_that_the_log_names_nothing_is_told(
