@@ -112,6 +112,14 @@ def test_a_planted_key_or_kind_is_not_in_it(
         store.shred_all(session, [draft.id, upload.id])
         session.commit()
     assert journal.read().lines == []
+    with Session(engine) as session:
+        planted, other = (store.put(session, "state", b"x") for _ in range(2))
+        planted.wrapped_key = other.wrapped_key
+        session.commit()
+        journal.erased(session, "m", TAGS, "r")  # an erasure notes every key that it destroys
+        store.shred(session, planted.id)
+        session.commit()
+    assert journal.read().keys == set()
 
 
 def test_another_subjects_key_is_not_in_it(engine: Engine, journal: ErasureJournal) -> None:

@@ -1,4 +1,4 @@
-"""Withdraw versions: destroy the files of all that the log has not as withdrawn.
+"""Withdraw versions: destroy the files of all that the log does not record as withdrawn.
 
 The rows of a model's versions only locate its files. Whoever can write the database could say
 that a version was withdrawn long ago, or name another file as its head or state: what holds the
@@ -39,7 +39,7 @@ def withdraw_earlier(
     certified: whether certificates will list them. Otherwise, versions and files may be missing
     or exchanged: a model that is mended may be of a restored database.
 
-    Raises OtherModelError if a file that the log has as kept is not what a row names.
+    Raises OtherModelError if a row does not name the file that the log records as kept.
     """
     session = tx.session
     logged = unwithdrawn(services.ledger, model, keep.number)
